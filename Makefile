@@ -1,0 +1,38 @@
+# Every target makes what it needs, from a fresh clone: Python 3.11 or newer with venv, and node for the type checker.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-all check bench torture clean hooks
+
+demo: .venv/ready            ## the main job, on the embedded default: no key, no service
+	$(BIN)/python examples/demo.py
+
+test: .venv/ready            ## the tests, with the coverage ratchet
+	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=
+	$(BIN)/python tools/ratchet.py
+
+test-all: .venv/ready        ## the slow ones too
+	$(BIN)/python -m pytest
+
+check: .venv/ready           ## lint, format, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	$(BIN)/pyright
+
+bench: .venv/ready           ## the figures, each beside the raw limit of the same run
+	$(BIN)/python benchmarks/log.py
+
+torture: .venv/ready         ## the faults, at length: KILLS=1000 for more
+	HYPOTHESIS_PROFILE=torture KILLS=$(or $(KILLS),200) $(BIN)/python -m pytest tests/laws tests/faults -s
+
+hooks: .venv/ready           ## run the checks before each commit
+	$(BIN)/pre-commit install
+
+.venv/ready: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv .pytest_cache .hypothesis .coverage build dist

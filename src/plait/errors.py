@@ -1,0 +1,263 @@
+"""Everything that can go wrong, in one tree.
+
+    PlaitError
+    ├── InvalidInput             refused before a byte is written
+    │   ├── InvalidValue         a value JSON cannot carry there and back (NaN, bytes, a lone surrogate, a wrong type)
+    │   ├── TooDeep              nested beyond the limit
+    │   ├── TooLarge             longer than the limit
+    │   ├── DuplicateKey         an object names the same key twice
+    │   ├── MalformedJson        not JSON at all
+    │   ├── NotCanonical         JSON, but not the one spelling that is hashed
+    │   ├── UnknownKind          an event kind this Plait does not know
+    │   └── UnknownVersion       a body version this Plait does not know
+    ├── CommitmentBroken         bytes that do not hash to what the header or the chain says
+    └── StoreError
+        ├── BadAddress           no store can be opened at such an address
+        ├── NotAStore            the file there is something else
+        ├── SchemaTooNew         written by a newer Plait
+        ├── StoreUnsafe          the database cannot give the durability that is promised
+        ├── StoreClosed          used after close()
+        ├── StoreBusy            other processes held the write lock for too long
+        ├── DiskFull             no space; nothing was written
+        ├── StoreFailed          the disk or the system refused
+        │   └── OutcomeUnknown   it refused at the commit itself: the append may or may not stand
+        ├── StoreCorrupt         the records contradict each other
+        ├── StaleHead            somebody appended first
+        ├── LogExists            the id is taken
+        ├── UnknownLog           no such log
+        ├── UnknownEvent         no such event
+        ├── UnknownBlob          no such blob
+        └── UnknownRows          no such projection or table
+
+Each error carries the thing that failed as attributes, and its text ends with the next step.
+"""
+
+from __future__ import annotations
+
+
+class PlaitError(Exception):
+    """The root: `except PlaitError` catches whatever Plait raises on purpose."""
+
+
+# ── input ────────────────────────────────────────────────────────────────────────────────────
+
+
+class InvalidInput(PlaitError, ValueError):
+    """Refused before anything was written."""
+
+
+class InvalidValue(InvalidInput):
+    """A value that would not come back from the log as it went in."""
+
+    def __init__(self, where: str, why: str) -> None:
+        self.where, self.why = where, why
+        super().__init__(f"{where}: {why}. Nothing was written; pass plain JSON data.")
+
+
+class TooDeep(InvalidInput):
+    """Nested beyond the limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"nested deeper than {limit} levels. Nothing was written; flatten the value or store it as a blob.")
+
+
+class TooLarge(InvalidInput):
+    """Longer than the limit."""
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        self.what, self.size, self.limit = what, size, limit
+        super().__init__(f"{what} has {size:,} bytes; the limit is {limit:,}. Nothing was written; store large content as a blob.")
+
+
+class DuplicateKey(InvalidInput):
+    """An object that names the same key twice means two things at once."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"the key {key!r} stands twice in one object. Nothing was written; send each key once.")
+
+
+class MalformedJson(InvalidInput):
+    """Not JSON."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(f"not valid JSON: {why}. Nothing was written; send UTF-8 JSON as in RFC 8259.")
+
+
+class NotCanonical(InvalidInput):
+    """JSON, but not the one spelling that is hashed: other order, white space, or a key given twice."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"the {what} is not in canonical form. Nothing was written; take the exact bytes from where it was made.")
+
+
+class UnknownKind(InvalidInput):
+    """An event kind this Plait does not know."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        super().__init__(f"unknown event kind {kind!r}. It was probably written by a newer Plait: upgrade to read it.")
+
+
+class UnknownVersion(InvalidInput):
+    """A body version this Plait does not know."""
+
+    def __init__(self, kind: str, found: int, known: int) -> None:
+        self.kind, self.found, self.known = kind, found, known
+        super().__init__(f"{kind} has body version {found}; this Plait knows up to {known}. Upgrade to read it.")
+
+
+class CommitmentBroken(PlaitError):
+    """Bytes that do not hash to what is claimed of them."""
+
+    def __init__(self, what: str, claimed: str, found: str) -> None:
+        self.what, self.claimed, self.found = what, claimed, found
+        super().__init__(
+            f"the {what} hashes to {found[:12]}…, but {claimed[:12]}… is claimed. It was altered: restore it from a good copy."
+        )
+
+
+# ── stores ───────────────────────────────────────────────────────────────────────────────────
+
+
+class StoreError(PlaitError):
+    """Something about where events live."""
+
+
+class BadAddress(StoreError):
+    """No store can be opened at such an address."""
+
+    def __init__(self, address: str, why: str) -> None:
+        self.address, self.why = address, why
+        super().__init__(f"no store at {address!r}: {why}. Use a folder, 'sqlite:FOLDER', 'memory:' or 'memory:NAME'.")
+
+
+class NotAStore(StoreError):
+    """The file there belongs to something else; it was left untouched."""
+
+    def __init__(self, path: str, why: str) -> None:
+        self.path, self.why = path, why
+        super().__init__(f"{path} is not a Plait store: {why}. It was left untouched; choose another folder.")
+
+
+class SchemaTooNew(StoreError):
+    """Written by a newer Plait; it was left untouched."""
+
+    def __init__(self, path: str, found: int, known: int) -> None:
+        self.path, self.found, self.known = path, found, known
+        super().__init__(
+            f"{path} has schema {found}; this Plait knows up to {known}. It was left untouched: upgrade with pip install -U plait."
+        )
+
+
+class StoreUnsafe(StoreError):
+    """The database cannot give the durability that is promised, so it is not used."""
+
+    def __init__(self, path: str, setting: str, wanted: object, found: object) -> None:
+        self.path, self.setting, self.wanted, self.found = path, setting, wanted, found
+        super().__init__(f"{path}: {setting} is {found!r} where {wanted!r} is needed. Put the store on a local disk.")
+
+
+class StoreClosed(StoreError):
+    """Used after close()."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        super().__init__(f"the store {address} was closed. Open it again with open_store({address!r}).")
+
+
+class StoreBusy(StoreError):
+    """Other processes held the write lock for too long; nothing was written."""
+
+    def __init__(self, path: str, waited_s: float) -> None:
+        self.path, self.waited_s = path, waited_s
+        super().__init__(f"{path} was locked by another process for {waited_s:g} s. Nothing was written; try again.")
+
+
+class DiskFull(StoreError):
+    """No space. Nothing was written, reads still work, writing resumes when space returns."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"no space left for {path}. Nothing was written; free some space and try again.")
+
+
+class StoreFailed(StoreError):
+    """The disk or the operating system refused; nothing was written."""
+
+    def __init__(self, path: str, why: str) -> None:
+        self.path, self.why = path, why
+        super().__init__(f"{path}: {why}. Nothing was written; run `plait doctor` and check the disk.")
+
+
+class OutcomeUnknown(StoreFailed):
+    """The disk refused at the commit itself: after a crash the append may turn out to stand.
+
+    Appending the very same events again settles it: if they stand, that is the answer; if not, they are written.
+    """
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(path, why)
+        self.args = (f"{path}: {why}, at the commit itself. The append may or may not stand: append the same events again to settle it.",)
+
+
+class StoreCorrupt(StoreError):
+    """The records contradict each other."""
+
+    def __init__(self, where: str, why: str) -> None:
+        self.where, self.why = where, why
+        super().__init__(f"{where}: {why}. Run `plait doctor`, keep a copy of the store, and restore it from a backup.")
+
+
+class StaleHead(StoreError):
+    """Somebody appended first. Reload the session, or fork it to keep both."""
+
+    def __init__(self, log: str, expected: str | None, found: str, seq: int) -> None:
+        self.log, self.expected, self.found, self.seq = log, expected, found, seq
+        super().__init__(
+            f"log {log} has moved on: its head is {found[:12]}… at {seq}, not {(expected or 'none')[:12]}…. "
+            "Nothing was written; reload it and try again, or fork it to keep both."
+        )
+
+
+class LogExists(StoreError):
+    """The id is taken; the log that has it was left untouched."""
+
+    def __init__(self, log: str) -> None:
+        self.log = log
+        super().__init__(f"log {log} exists already. Nothing was written; append to it, or begin another under a fresh id.")
+
+
+class UnknownLog(StoreError):
+    """No such log."""
+
+    def __init__(self, log: str) -> None:
+        self.log = log
+        super().__init__(f"no log {log} in this store. Check the id, and that this is the right store.")
+
+
+class UnknownEvent(StoreError):
+    """No such event."""
+
+    def __init__(self, event: str) -> None:
+        self.event = event
+        super().__init__(f"no event {event} in this store. Check the id, and that this is the right store.")
+
+
+class UnknownBlob(StoreError):
+    """No such blob."""
+
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+        super().__init__(f"no blob {digest} in this store. Put it first, or hand it to append along with its event.")
+
+
+class UnknownRows(StoreError):
+    """No such projection or table."""
+
+    def __init__(self, name: str, why: str = "no projection of that name is attached") -> None:
+        self.name, self.why = name, why
+        super().__init__(f"no rows {name!r}: {why}. Hand the projection to open_store.")

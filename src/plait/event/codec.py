@@ -1,0 +1,421 @@
+"""Facts and their bytes.
+
+An event is a header, a salt and a body. The header is canonical JSON and its hash is the event's id; the body is
+committed to inside the header by a salted hash:
+
+    body id  = SHA-256("plait/body/1"  ‖ salt ‖ body bytes)
+    event id = SHA-256("plait/event/1" ‖ header bytes)
+
+So the chain of headers can be checked without the bodies, and a body can be erased while the chain still holds; the
+salt keeps a short body from being guessed from its hash. What is hashed is what is stored: nobody has to
+re-serialise anything to check it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from plait.errors import (
+    CommitmentBroken,
+    InvalidInput,
+    InvalidValue,
+    MalformedJson,
+    NotCanonical,
+    TooDeep,
+    TooLarge,
+    UnknownKind,
+    UnknownVersion,
+)
+from plait.event.kinds import KINDS, Body, Measured
+from plait.event.strict import DEPTH_MAX, SIZE_MAX, check_depth, explain, parse
+from plait.ids import SALT_SIZE, Digest, LogId, Micros, Source, digest, parse_digest, parse_log_id
+
+HEADER_VERSION = 1
+EVENT_TAG = b"plait/event/1"
+BODY_TAG = b"plait/body/1"
+HEADER_SIZE_MAX = 1024 * 1024
+
+_ENCODE = msgspec.json.Encoder(order="deterministic").encode  # sorted keys inside maps, struct fields as declared
+_PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
+_WORD = re.compile(r"[a-z][a-z0-9_.:/-]{0,99}\Z")
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What every event says of itself. The order of the fields is the order of the bytes: it never changes."""
+
+    version: int
+    kind: str
+    log: LogId
+    seq: int
+    parents: tuple[Digest, ...]  # the previous event; more than one for a merge; the fork point for a child's first
+    time: Micros
+    actor: str  # a principal: human:u-17, agent:review/judge, service:ci
+    behalf: str | None  # the principal on whose behalf the actor acted; None: its own
+    origin: str  # where the content came from, for taint: human, model, tool, memory, program, …
+    run: str | None  # the run that wrote it; None: written outside a run
+    call: str | None  # the effect whose bracket it belongs to
+    causes: tuple[Digest, ...]
+    body: Digest
+
+
+_decode_header = msgspec.json.Decoder(Header).decode
+
+
+class Event:
+    """One immutable fact.
+
+    Header and id are worked out when first asked for, so that reading a long log costs little. The body is decoded
+    anew at each access: whoever edits what they were handed edits their own copy, never the past.
+    """
+
+    __slots__ = ("_content", "_header", "_id", "_refs", "raw", "salt")
+
+    def __init__(
+        self,
+        raw: bytes,
+        salt: bytes,
+        content: bytes | Callable[[], bytes],
+        *,
+        header: Header | None = None,
+        id: Digest | None = None,
+        refs: tuple[Digest, ...] | None = None,
+    ) -> None:
+        self.raw = raw  # the header's bytes, as hashed
+        self.salt = salt
+        self._content = content
+        self._header = header
+        self._id = id
+        self._refs = refs
+
+    @property
+    def id(self) -> Digest:
+        if self._id is None:
+            self._id = digest(EVENT_TAG, self.raw)
+        return self._id
+
+    @property
+    def header(self) -> Header:
+        if self._header is None:
+            self._header = decode_header(self.raw)
+        return self._header
+
+    @property
+    def kind(self) -> str:
+        return self.header.kind
+
+    @property
+    def log(self) -> LogId:
+        return self.header.log
+
+    @property
+    def seq(self) -> int:
+        return self.header.seq
+
+    @property
+    def content(self) -> bytes:
+        """The body's bytes, as committed to."""
+        if not isinstance(self._content, bytes):
+            self._content = self._content()
+        return self._content
+
+    @property
+    def body(self) -> Body:
+        return VOCABULARY.decode(self.header.kind, self.content)
+
+    @property
+    def refs(self) -> tuple[Digest, ...]:
+        """The blobs its body points to."""
+        if self._refs is None:
+            self._refs = self.body.refs()
+        return self._refs
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Event) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.log}@{self.seq} {self.id[:12]}>"
+
+
+# ── bodies ───────────────────────────────────────────────────────────────────────────────────
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class _Kind:
+    __slots__ = ("decode", "type", "version")
+
+    def __init__(self, type: type[Body]) -> None:
+        self.type = type
+        self.version = cast("int", type.__struct_config__.tag)
+        self.decode = msgspec.json.Decoder(type).decode
+
+
+class _Version(msgspec.Struct):
+    v: int
+
+
+class Vocabulary:
+    """The kinds that can be read and written, and how bodies of older versions become current ones.
+
+    An upcaster for (kind, n) takes the fields of a body of version n and returns those of version n + 1. Old bytes
+    are never rewritten: they are hashed, so they stay as they are and are brought up to date each time they are read.
+    """
+
+    def __init__(self, kinds: Iterable[type[Body]], upcasters: Mapping[tuple[str, int], Upcaster] | None = None) -> None:
+        self._kinds = {kind.__name__: _Kind(kind) for kind in kinds}
+        self._upcasters = dict(upcasters or {})
+        for name, kind in self._kinds.items():
+            missing = [n for n in range(1, kind.version) if (name, n) not in self._upcasters]
+            if missing:
+                raise ValueError(f"{name} is at version {kind.version} but has no upcaster from {missing}")
+
+    def __contains__(self, kind: str) -> bool:
+        return kind in self._kinds
+
+    def decode(self, kind: str, data: bytes) -> Body:
+        known = self._kinds.get(kind)
+        if known is None:
+            raise UnknownKind(kind)
+        try:
+            return known.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return self._decode_other_version(kind, known, data, error)
+
+    def encode(self, body: Body) -> bytes:
+        """The bytes of a body, once they are known to read back as the very same body."""
+        known = self._kinds.get(type(body).__name__)
+        if known is None or known.type is not type(body):
+            raise UnknownKind(type(body).__name__)
+        try:
+            data = _ENCODE(body)
+            if len(data) > SIZE_MAX:
+                raise TooLarge(f"the body of {type(body).__name__}", len(data), SIZE_MAX)
+            check_depth(data)
+            same = known.decode(data) == body
+        except RecursionError as error:
+            raise TooDeep(DEPTH_MAX) from error
+        except (TypeError, UnicodeError, OverflowError, ValueError, msgspec.MsgspecError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise explain(body, type(body).__name__, str(error)) from error
+        if not same:
+            raise explain(body, type(body).__name__)
+        return data
+
+    def _decode_other_version(self, kind: str, known: _Kind, data: bytes, error: Exception) -> Body:
+        value = parse(data)
+        version = value.get("v") if isinstance(value, dict) else None
+        if not isinstance(version, int) or version < 1 or version == known.version:
+            raise InvalidValue(kind, str(error)) from error
+        if version > known.version:
+            raise UnknownVersion(kind, version, known.version) from error
+        fields = cast("dict[str, Any]", value)
+        for n in range(version, known.version):
+            fields = self._upcasters[kind, n](fields)
+        try:
+            return msgspec.convert({**fields, "v": known.version}, type=known.type)
+        except msgspec.ValidationError as invalid:
+            raise InvalidValue(kind, str(invalid)) from invalid
+
+
+VOCABULARY = Vocabulary(KINDS)
+
+B = TypeVar("B", bound=Body)
+
+
+def without_measured(body: B) -> B:
+    """The body with its measured fields reset, so that two runs of one history compare equal."""
+    return msgspec.structs.replace(body, **_measured(type(body)))
+
+
+@lru_cache
+def _measured(kind: type[Body]) -> dict[str, object]:
+    def is_measured(node: object) -> bool:
+        if isinstance(node, msgspec.inspect.Metadata):
+            return cast("Any", node).extra == Measured.extra or is_measured(node.type)
+        return isinstance(node, msgspec.inspect.UnionType) and any(is_measured(member) for member in node.types)
+
+    info = cast("msgspec.inspect.StructType", msgspec.inspect.type_info(kind))
+    return {field.name: field.default for field in info.fields if is_measured(field.type)}
+
+
+# ── headers ──────────────────────────────────────────────────────────────────────────────────
+
+
+def decode_header(raw: bytes) -> Header:
+    """Read a header that we wrote. `parse_event` is for those we did not."""
+    try:
+        return _decode_header(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedJson(f"header: {error}") from error
+
+
+def check_header(header: Header) -> None:
+    """What the types do not say."""
+    if header.version != HEADER_VERSION:
+        raise UnknownVersion("the event header", header.version, HEADER_VERSION)
+    _check_log(header.log)
+    if header.seq < 1:
+        raise InvalidValue("seq", f"{header.seq} is below 1")
+    if header.seq > 1 and not header.parents:
+        raise InvalidValue("parents", "only the first event of a root has none")
+    for name, ids in (("parents", header.parents), ("causes", header.causes)):
+        for id in ids:
+            parse_digest(id, name)
+    if len(set(header.parents)) != len(header.parents):
+        raise InvalidValue("parents", "the same event stands twice")
+    if not 0 <= header.time < 2**63:
+        raise InvalidValue("time", f"{header.time} is not a count of microseconds since 1970")
+    _check_principal(header.actor, "actor")
+    if header.behalf is not None:
+        _check_principal(header.behalf, "behalf")
+    _check_word(header.origin, "origin")
+    for name, text in (("run", header.run), ("call", header.call)):
+        if text is not None:
+            _check_token(text, name)
+    parse_digest(header.body, "body")
+
+
+@lru_cache(4096)
+def _check_log(text: str) -> None:
+    parse_log_id(text)
+
+
+@lru_cache(4096)
+def _check_principal(text: str, where: str) -> None:
+    if not (_PRINCIPAL.match(text) and text.isprintable()):
+        raise InvalidValue(where, f"{text!r} is not a principal such as human:u-17, agent:planner or service:ci")
+
+
+@lru_cache(4096)
+def _check_word(text: str, where: str) -> None:
+    if not _WORD.match(text):
+        raise InvalidValue(where, f"{text!r} is not a lowercase word such as human, model or tool:http")
+
+
+@lru_cache(4096)
+def _check_token(text: str, where: str) -> None:
+    if not (0 < len(text) <= 200 and text.isprintable()):
+        raise InvalidValue(where, f"{text!r} is not an id of 1 to 200 printable characters")
+
+
+# ── making and reading events ────────────────────────────────────────────────────────────────
+
+
+def seal(
+    body: Body,
+    *,
+    log: LogId,
+    seq: int,
+    parents: tuple[Digest, ...],
+    time: Micros,
+    salt: bytes,
+    actor: str,
+    origin: str = "program",
+    behalf: str | None = None,
+    run: str | None = None,
+    call: str | None = None,
+    causes: tuple[Digest, ...] = (),
+) -> Event:
+    """Make an event, or raise a typed error: what comes out can be written, read back and verified."""
+    if len(salt) != SALT_SIZE:
+        raise InvalidValue("salt", f"{len(salt)} bytes instead of {SALT_SIZE}")
+    content = VOCABULARY.encode(body)
+    commitment = Digest(sha256(BODY_TAG + salt + content).hexdigest())
+    header = Header(HEADER_VERSION, type(body).__name__, log, seq, parents, time, actor, behalf, origin, run, call, causes, commitment)
+    try:
+        check_header(header)
+        raw = _ENCODE(header)
+    except (TypeError, UnicodeError, OverflowError) as error:
+        raise InvalidValue("header", str(error)) from error
+    if len(raw) > HEADER_SIZE_MAX:
+        raise TooLarge("the header", len(raw), HEADER_SIZE_MAX)
+    return Event(raw, salt, content, header=header, id=Digest(sha256(EVENT_TAG + raw).hexdigest()), refs=body.refs())
+
+
+def seal_all(
+    bodies: Sequence[Body],
+    *,
+    log: LogId,
+    seq: int,
+    parents: tuple[Digest, ...],
+    source: Source,
+    actor: str,
+    origin: str = "program",
+    behalf: str | None = None,
+    run: str | None = None,
+    call: str | None = None,
+    causes: tuple[Digest, ...] = (),
+) -> list[Event]:
+    """Seal bodies one after another, the first at `seq` with these parents."""
+    events: list[Event] = []
+    for place, body in enumerate(bodies, seq):
+        event = seal(
+            body,
+            log=log,
+            seq=place,
+            parents=parents,
+            time=source.now(log, place),
+            salt=source.salt(log, place),
+            actor=actor,
+            origin=origin,
+            behalf=behalf,
+            run=run,
+            call=call,
+            causes=causes,
+        )
+        events.append(event)
+        parents = (event.id,)
+    return events
+
+
+def parse_event(raw: bytes, salt: bytes, content: bytes) -> Event:
+    """Read an event that came from outside, trusting nothing: every byte must be the one we would have written."""
+    if len(raw) > HEADER_SIZE_MAX:
+        raise TooLarge("the header", len(raw), HEADER_SIZE_MAX)
+    if len(salt) != SALT_SIZE:
+        raise InvalidValue("salt", f"{len(salt)} bytes instead of {SALT_SIZE}")
+    header = parse_header(raw)
+    check_content(header, salt, content)
+    body = VOCABULARY.decode(header.kind, content)
+    return Event(raw, salt, content, header=header, refs=body.refs())
+
+
+def parse_header(raw: bytes) -> Header:
+    """A header from outside: well-formed, canonical and with every field as it must be."""
+    check_depth(raw)
+    header = decode_header(raw)
+    if _ENCODE(header) != raw:
+        raise NotCanonical("header")
+    check_header(header)
+    return header
+
+
+def check_content(header: Header, salt: bytes, content: bytes) -> None:
+    """Body bytes from outside: the ones committed to, and in canonical form."""
+    found = digest(BODY_TAG, salt, content)
+    if found != header.body:
+        raise CommitmentBroken(f"body of event {header.seq}", header.body, found)
+    if len(content) > SIZE_MAX:
+        raise TooLarge("the body", len(content), SIZE_MAX)
+    check_depth(content)
+    body = VOCABULARY.decode(header.kind, content)
+    if _ENCODE(body) != content and _is_current(body, content):
+        raise NotCanonical("body")
+
+
+def _is_current(body: Body, content: bytes) -> bool:
+    """Whether these bytes claim the current version; older ones were brought up to date and cannot be compared."""
+    try:
+        return msgspec.json.decode(content, type=_Version).v == body.__struct_config__.tag
+    except msgspec.ValidationError:
+        return True

@@ -1,0 +1,602 @@
+"""The vocabulary: one frozen struct per kind of fact.
+
+A body is plain data in the past tense. What every fact shares (who, when, after what, because of what) stands in the
+header and is not repeated here. Bytes are decided by value alone, so that the same fact has the same bytes in every
+process: fields are encoded in the order below, map keys sorted, and a field that has its default is left out. msgspec
+compares a default by identity, hence the rule, kept by a test, that defaults are None, a boolean, a small integer,
+"" or an empty container: values that exist once.
+
+To change a kind: give it `tag=2` and register an upcaster from version 1 in `codec.VOCABULARY`. A default never
+changes within a version, because old bytes rely on it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from plait.event.strict import Json
+from plait.ids import Digest, LogId, Micros
+
+# A measured value differs between two runs of the same history; comparing histories leaves it out.
+Measured = msgspec.Meta(extra={"measured": True})
+DurationMicros = Annotated[int, Measured]
+MeasuredTime = Annotated[Micros, Measured]
+
+Purpose = Literal["plan", "act", "validate", "reflect", "route"]
+EffectClass = Literal["pure", "workspace", "idempotent", "probeable", "compensatable", "at_most_once"]
+Scope = Literal["session", "agent", "workflow", "project", "user"]
+
+
+def _first_version(_: str) -> int:
+    return 1
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="v", tag=_first_version):
+    """What one kind of event says. The tag `v` is the body version of its kind."""
+
+    def refs(self) -> tuple[Digest, ...]:
+        """The blobs this body points to, in order."""
+        return ()
+
+
+# ── values that bodies share ─────────────────────────────────────────────────────────────────
+
+
+class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A piece of a body."""
+
+
+class Place(Value, frozen=True):
+    """A position in a log, and the event that stands there."""
+
+    log: LogId
+    seq: int
+    head: Digest
+
+
+class Part(Value, frozen=True, tag_field="type"):
+    """A piece of a message. Content beyond a few KB is in `blob`, and the inline field is empty."""
+
+    def refs(self) -> tuple[Digest, ...]:
+        blob: Digest | None = getattr(self, "blob", None)
+        return (blob,) if blob else ()
+
+
+class Text(Part, frozen=True, tag="text"):
+    text: str = ""
+    blob: Digest | None = None
+
+
+class Reasoning(Part, frozen=True, tag="reasoning"):
+    """Kept verbatim, with whatever the provider wants back (signature, encrypted form)."""
+
+    text: str = ""
+    raw: Json = None
+    blob: Digest | None = None
+
+
+class Image(Part, frozen=True, tag="image"):
+    media_type: str
+    blob: Digest
+    alt: str = ""
+
+
+class File(Part, frozen=True, tag="file"):
+    name: str
+    media_type: str
+    blob: Digest
+
+
+class Data(Part, frozen=True, tag="data"):
+    value: Json = None
+    blob: Digest | None = None
+
+
+Parts = tuple[Text | Reasoning | Image | File | Data, ...]
+
+
+def _refs(parts: Parts) -> tuple[Digest, ...]:
+    return tuple(ref for part in parts for ref in part.refs())
+
+
+class ToolCall(Value, frozen=True):
+    """One call a reply asks for. `call` names its bracket: every event of the effect carries it in the header."""
+
+    call: str
+    tool: str
+    arguments: Json
+    reason: str = ""
+
+
+class Usage(Value, frozen=True):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+class Price(Value, frozen=True):
+    """What a call cost, and by which price list."""
+
+    cost_usd_nano: int
+    source: str  # the price list and its version
+
+
+class Budget(Value, frozen=True):
+    """Limits on spending. None: unlimited."""
+
+    tokens_max: int | None = None
+    cost_usd_max: float | None = None
+    wall_s_max: float | None = None
+    steps_max: int | None = None
+    tool_calls_max: int | None = None
+
+
+class Placement(Value, frozen=True):
+    """Where tools run, and what exactly that was."""
+
+    backend: str
+    sandbox: str = ""
+    generation: int = 0
+    rung: str = ""
+    image: str = ""
+    network: str = ""
+    detail: Json = None
+
+
+class Trees(Value, frozen=True):
+    """The workspace before and after an effect."""
+
+    before: Digest
+    after: Digest
+    changed: tuple[str, ...] = ()
+
+
+class Failure(Value, frozen=True):
+    """An error as a value: what a program may see of it, live and replayed alike."""
+
+    kind: str
+    message: str
+    traceback: str = ""
+    retryable: bool = False
+
+
+class Score(Value, frozen=True):
+    """One candidate of a recall and why it ranked where it did."""
+
+    memory: str
+    score: float
+    parts: dict[str, float] = {}
+
+
+class StateDigest(Value, frozen=True):
+    """The folded state at this place. Digests of different fold versions are not comparable."""
+
+    fold: int
+    digest: Digest
+
+
+# ── the session's life ───────────────────────────────────────────────────────────────────────
+
+
+class SessionOpened(Body, frozen=True):
+    title: str = ""
+    user: str | None = None
+    project: str | None = None
+    tags: dict[str, str] = {}
+    budget: Budget | None = None
+    continues: Place | None = None  # the session this one succeeds or was detached from
+
+
+class ForkedFrom(Body, frozen=True):
+    parent: LogId
+    place: int
+    label: str | None = None
+    budget: Budget | None = None  # None: what remained at the fork
+
+
+class Rewound(Body, frozen=True):
+    to: int
+    reason: str = ""
+    not_undone: tuple[Digest, ...] = ()  # outcomes of external effects that the rewind leaves in the world
+
+
+class Merged(Body, frozen=True):
+    branches: tuple[Place, ...]
+    covers: dict[str, int] = {}
+    resolved: Json = None
+    tree: Digest | None = None
+
+
+class HandedOff(Body, frozen=True):
+    to: str
+    reason: str = ""
+
+
+class SessionPaused(Body, frozen=True):
+    reason: str = ""
+
+
+class SessionResumed(Body, frozen=True):
+    reason: str = ""
+
+
+class SessionClosed(Body, frozen=True):
+    reason: str = ""
+    state: StateDigest | None = None
+
+
+class SessionArchived(Body, frozen=True):
+    reason: str = ""
+
+
+class MessageSaid(Body, frozen=True):
+    role: Literal["user", "system", "assistant"]
+    parts: Parts
+    name: str = ""
+
+    def refs(self) -> tuple[Digest, ...]:
+        return _refs(self.parts)
+
+
+# ── runs, calls and effects ──────────────────────────────────────────────────────────────────
+
+
+class RunStarted(Body, frozen=True):
+    workflow: str  # import path, as in package.module:Class
+    arguments: Json = None
+    revision: str = ""
+    environment: Json = None
+
+
+class RunResumed(Body, frozen=True):
+    holder: str
+    epoch: int = 0
+
+
+class RunBranched(Body, frozen=True):
+    source: Place
+    workflow: str
+    overrides: Json = None
+
+
+class RunFinished(Body, frozen=True):
+    state: StateDigest | None = None
+
+
+class RunFailed(Body, frozen=True):
+    failure: Failure
+
+
+class RunCancelled(Body, frozen=True):
+    reason: str = ""
+
+
+class CallStarted(Body, frozen=True):
+    workflow: str
+    path: str
+    purpose: Purpose | None = None
+    agent: str | None = None
+
+
+class CallFinished(Body, frozen=True):
+    failure: Failure | None = None
+
+
+class ModelAsked(Body, frozen=True):
+    model: str
+    prompt: Digest  # of the prompt chain: the previous prompt's digest and the parts appended
+    parameters: Json = None
+    attempt: int = 1
+    reserved: Usage | None = None
+
+
+class ModelReplied(Body, frozen=True):
+    parts: Parts
+    usage: Usage
+    stop: str
+    calls: tuple[ToolCall, ...] = ()
+    model: str = ""
+    price: Price | None = None  # None: no price is known for this model
+    latency_us: DurationMicros = 0
+
+    def refs(self) -> tuple[Digest, ...]:
+        return _refs(self.parts)
+
+
+class ModelFailed(Body, frozen=True):
+    failure: Failure
+    attempt: int = 1
+    usage: Usage | None = None
+    partial: str = ""
+    latency_us: DurationMicros = 0
+
+
+class ToolRequested(Body, frozen=True):
+    tool: str
+    arguments: Json
+    effect: EffectClass
+    version: str = ""
+    reason: str = ""
+    policy: Digest | None = None
+    attempt: int = 1
+
+
+class ToolReturned(Body, frozen=True):
+    parts: Parts
+    exit_code: int | None = None
+    trees: Trees | None = None
+    placement: Placement | None = None
+    delta: Json = None
+    attempt: int = 1
+    duration_us: DurationMicros = 0
+
+    def refs(self) -> tuple[Digest, ...]:
+        return _refs(self.parts)
+
+
+class ToolFailed(Body, frozen=True):
+    failure: Failure
+    exit_code: int | None = None
+    trees: Trees | None = None
+    placement: Placement | None = None
+    attempt: int = 1
+    duration_us: DurationMicros = 0
+
+
+class ToolUnknown(Body, frozen=True):
+    """The request is on record and its outcome is not: it may have happened."""
+
+    request: Digest
+    why: str = ""
+
+
+class ToolResolved(Body, frozen=True):
+    request: Digest
+    verdict: Literal["happened", "did_not_happen", "compensated"]
+    parts: Parts = ()
+    note: str = ""
+
+    def refs(self) -> tuple[Digest, ...]:
+        return _refs(self.parts)
+
+
+# ── people ───────────────────────────────────────────────────────────────────────────────────
+
+
+class ApprovalRequested(Body, frozen=True):
+    binding: Digest  # over session, seq, tool and version, arguments, policy
+    shown: Json
+    expires: MeasuredTime | None = None
+
+
+class ApprovalGranted(Body, frozen=True):
+    binding: Digest
+    edited: Json = None  # None: as asked; otherwise the corrected arguments, under a binding of their own
+    note: str = ""
+
+
+class ApprovalDenied(Body, frozen=True):
+    binding: Digest
+    reason: str = ""
+
+
+class ApprovalExpired(Body, frozen=True):
+    binding: Digest
+
+
+class QuestionAsked(Body, frozen=True):
+    question: str
+    choices: tuple[str, ...] = ()
+
+
+class QuestionAnswered(Body, frozen=True):
+    question: Digest
+    answer: Json
+
+
+class Delivered(Body, frozen=True):
+    """The inbox was read up to a place; what stood there has now reached the session."""
+
+    inbox: LogId
+    upto: int
+
+
+# ── what is known and what is open ───────────────────────────────────────────────────────────
+
+
+class ValidationRecorded(Body, frozen=True):
+    name: str
+    passed: bool
+    evidence: tuple[Digest, ...] = ()
+    detail: Json = None
+    tree: Digest | None = None
+
+
+class GateRequired(Body, frozen=True):
+    name: str
+    by: str = ""
+
+
+class PlacementChanged(Body, frozen=True):
+    placement: Placement
+    tree: Digest | None = None
+    replaced: str = ""  # the sandbox that is gone, if this one stands in for it
+
+
+class FactRecorded(Body, frozen=True):
+    key: str
+    value: Json
+    kind: Literal["fact", "decision", "finding"]
+    review_by: Micros | None = None  # None: never goes stale
+
+
+class FactRetracted(Body, frozen=True):
+    key: str
+    reason: str = ""
+
+
+class PendingAdded(Body, frozen=True):
+    key: str
+    what: str
+    kind: Literal["step", "question", "hypothesis"]
+
+
+class PendingSettled(Body, frozen=True):
+    key: str
+    outcome: str = ""
+
+
+class ScratchSet(Body, frozen=True):
+    key: str
+    value: Json = None  # None: cleared
+
+
+class EvidenceAttached(Body, frozen=True):
+    name: str
+    parts: Parts
+
+    def refs(self) -> tuple[Digest, ...]:
+        return _refs(self.parts)
+
+
+class RouteSelected(Body, frozen=True):
+    choice: str
+    candidates: tuple[str, ...]
+    reason: str = ""
+
+
+class ContextCompacted(Body, frozen=True):
+    left: tuple[int, int]  # first and last place that left the context
+    summary: Parts
+    kept: tuple[str, ...] = ()  # keys of facts
+
+    def refs(self) -> tuple[Digest, ...]:
+        return _refs(self.summary)
+
+
+class BudgetSet(Body, frozen=True):
+    budget: Budget
+
+
+class BudgetRefused(Body, frozen=True):
+    limit: str
+    asked: float
+    left: float
+
+
+class Linked(Body, frozen=True):
+    """A pointer into somebody else's store."""
+
+    system: str
+    ref: str
+    digest: Digest | None = None
+    note: str = ""
+
+
+# ── memory ───────────────────────────────────────────────────────────────────────────────────
+
+
+class MemoryProposed(Body, frozen=True):
+    memory: str
+    scope: Scope
+    parts: Parts
+    evidence: tuple[Digest, ...]
+    trust: float | None = None
+    supersedes: tuple[str, ...] = ()
+
+    def refs(self) -> tuple[Digest, ...]:
+        return _refs(self.parts)
+
+
+class MemoryCommitted(Body, frozen=True):
+    memory: str
+
+
+class MemoryQuarantined(Body, frozen=True):
+    memory: str
+    reason: str
+
+
+class MemoryRejected(Body, frozen=True):
+    memory: str
+    reason: str
+
+
+class MemorySuperseded(Body, frozen=True):
+    memory: str
+    by: str
+
+
+class MemoryRetracted(Body, frozen=True):
+    memory: str
+    reason: str = ""
+
+
+class MemoryRestored(Body, frozen=True):
+    memory: str
+    reason: str = ""
+
+
+class MemoryExpired(Body, frozen=True):
+    memory: str
+
+
+class MemoryRecalled(Body, frozen=True):
+    query: str
+    scopes: tuple[Scope, ...]
+    hits: tuple[Score, ...]
+    as_of: int  # the store's commit number that was read
+
+
+class RecallFailed(Body, frozen=True):
+    query: str
+    failure: Failure
+
+
+class MemoryUsed(Body, frozen=True):
+    memories: tuple[str, ...]
+    purpose: Purpose | None = None
+
+
+# ── the house, and what went around the session ──────────────────────────────────────────────
+
+
+class PrincipalChanged(Body, frozen=True):
+    principal: str
+    change: Literal["added", "disabled", "removed"]
+    detail: Json = None
+
+
+class RoleChanged(Body, frozen=True):
+    role: str
+    principal: str
+    change: Literal["added", "removed"]
+
+
+class GrantChanged(Body, frozen=True):
+    principal: str
+    grant: str
+    change: Literal["added", "removed"]
+
+
+class Bypassed(Body, frozen=True):
+    what: Literal["process", "socket", "file", "workspace"]
+    detail: Json = None
+
+
+class BodyRedacted(Body, frozen=True):
+    event: Digest
+    reason: str = ""
+
+
+class CheckpointSigned(Body, frozen=True):
+    upto: int  # commit number
+    heads: Digest
+    key: str
+    signature: str
+
+
+KINDS: tuple[type[Body], ...] = tuple(Body.__subclasses__())

@@ -1,0 +1,1 @@
+"""The runtime: what makes things happen."""

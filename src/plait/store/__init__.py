@@ -1,0 +1,86 @@
+"""Stores: where events and blobs live, found by address."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from plait.errors import BadAddress
+from plait.ids import Source
+from plait.store.base import BlobInfo, Log, Projection, Record, Row, Rows, Scalar, Store, Table
+from plait.store.memory import MemoryStore
+from plait.store.sqlite import SqliteStore
+from plait.store.verify import Fault, verify_log, verify_store
+
+__all__ = [
+    "BlobInfo",
+    "Fault",
+    "Log",
+    "MemoryStore",
+    "Projection",
+    "Record",
+    "Row",
+    "Rows",
+    "Scalar",
+    "SqliteStore",
+    "Store",
+    "Table",
+    "canonical",
+    "locate",
+    "open_at",
+    "verify_log",
+    "verify_store",
+]
+
+FOLDER = ".plait"
+
+_lock = threading.RLock()
+_open: dict[str, Store] = {}
+
+
+def open_at(address: str, *, source: Source, projections: Sequence[Projection] = ()) -> Store:
+    """The store at an address. Opened once per process: a session holds the address, never the store."""
+    address = canonical(address)
+    with _lock:
+        store = _open.get(address)
+        if store is None or store.closed:
+            scheme, _, rest = address.partition(":")
+            make = MemoryStore if scheme == "memory" else SqliteStore
+            store = _open[address] = make(rest, source=source, projections=projections)
+        return store
+
+
+def canonical(address: str) -> str:
+    """The one spelling of an address: `memory:NAME` or `sqlite:` and the folder's real path."""
+    scheme, colon, rest = address.partition(":")
+    if not address or "\0" in address:
+        raise BadAddress(address, "it is empty" if not address else "it contains NUL")
+    if colon and scheme == "memory":
+        return address
+    if colon and scheme == "sqlite":
+        if not rest:
+            raise BadAddress(address, "it names no folder")
+        return f"sqlite:{os.path.realpath(os.path.expanduser(rest))}"
+    if colon and scheme.isalpha() and len(scheme) > 1 and os.sep not in scheme:
+        raise BadAddress(address, f"no store is known for the scheme {scheme!r}")
+    return f"sqlite:{os.path.realpath(os.path.expanduser(address))}"
+
+
+def locate(start: Path, environ: Mapping[str, str]) -> str:
+    """The address to use when none is given: PLAIT_STORE, else `.plait` in the nearest folder upward that has one, else here."""
+    if given := environ.get("PLAIT_STORE"):
+        return canonical(given)
+    for folder in (start, *start.parents):
+        if (folder / FOLDER).is_dir():
+            return canonical(str(folder / FOLDER))
+    return canonical(str(start / FOLDER))
+
+
+def _forget_lock() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)

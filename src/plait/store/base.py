@@ -1,0 +1,246 @@
+"""What a store is: a place where logs of events, and blobs, are kept.
+
+A store knows logs (id, parent, fork place, head), events and blobs, and nothing of what they mean. Upper layers that
+want rows to search by (a session's title and status, a memory index) hand in a `Projection`: the store applies it in
+the same transaction as the append, and can drop it and rebuild it from the events at any time.
+
+The contract that every store has to keep is `plait.testing.StoreContract`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from plait.errors import InvalidValue
+from plait.event import Event
+from plait.ids import Digest, LogId
+
+Scalar = str | int | float | bytes | None
+Row = dict[str, Scalar]
+
+
+class Log(msgspec.Struct, frozen=True):
+    """One log as it stands now: where it came from and where it ends."""
+
+    id: LogId
+    parent: LogId | None  # None: a root
+    place: int  # the last place inherited from the parent; 0 for a root
+    head: Digest
+    tip: int  # the seq of the head
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One stored event as the store really has it, for those who trust nothing. `content` is None if unreadable."""
+
+    number: int
+    log: LogId
+    seq: int
+    kind: str
+    id: str  # what the store's own index says, as far as it says it: a prefix of the event's id
+    raw: bytes
+    salt: bytes
+    content: bytes | None
+
+
+class BlobInfo(msgspec.Struct, frozen=True):
+    size: int
+    stored: int  # bytes it takes after compression
+    refs: int  # how many events point to it
+
+
+# ── projections ──────────────────────────────────────────────────────────────────────────────
+
+
+class Table(msgspec.Struct, frozen=True):
+    """The shape of a projection's rows. Every scan filters and orders by one of `indexes`."""
+
+    name: str
+    key: tuple[str, ...]
+    columns: Mapping[str, Literal["text", "integer", "real", "blob"]]
+    indexes: tuple[tuple[str, ...], ...] = ()
+
+
+class Rows(Protocol):
+    """What a projection may do to its own tables, inside the transaction of the append."""
+
+    def get(self, table: str, *key: Scalar) -> Row | None: ...
+    def put(self, table: str, row: Row) -> None: ...
+    def delete(self, table: str, *key: Scalar) -> None: ...
+
+
+class Projection(Protocol):
+    """A fold whose rows are kept. `version` grows whenever `apply` or the tables change: the store then rebuilds."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def kinds(self) -> frozenset[str]: ...
+    @property
+    def tables(self) -> tuple[Table, ...]: ...
+    def apply(self, rows: Rows, number: int, event: Event) -> None: ...
+
+
+# ── the protocol ─────────────────────────────────────────────────────────────────────────────
+
+
+class Store(Protocol):
+    """Where events and blobs live. All methods may be called from any thread."""
+
+    @property
+    def address(self) -> str:
+        """The one spelling under which `open_store` finds this store again."""
+        ...
+
+    @property
+    def id(self) -> LogId:
+        """Made once with the store; its house log is `house_of(id)`."""
+        ...
+
+    # logs
+
+    def begin(
+        self, log: LogId, events: Sequence[Event], *, parent: LogId | None = None, blobs: Mapping[Digest, bytes] | None = None
+    ) -> Digest:
+        """Begin a log with its first events and return its head. With a parent it is a fork, after seq - 1 of its first event."""
+        ...
+
+    def append(self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None) -> Digest:
+        """Append after exactly this head and return the new one; on return the events are on disk.
+
+        Raises `StaleHead`, and writes nothing, if the head is another. Appending the very same events a second time
+        changes nothing and succeeds: that is how an unknown outcome is settled.
+        """
+        ...
+
+    def log(self, log: LogId) -> Log: ...
+
+    def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
+        """A page of logs, latest begun first, each with its ordinal; `before=` the last ordinal gives the next page."""
+        ...
+
+    def match(self, text: str, limit: int = 20) -> list[LogId]:
+        """Logs whose id, or whose random tail, starts with this text."""
+        ...
+
+    # events
+
+    def read(
+        self, log: LogId, first: int = 1, last: int | None = None, *, kinds: Collection[str] | None = None, reverse: bool = False
+    ) -> Iterator[Event]:
+        """The events of a log from first to last, through the logs it was forked from."""
+        ...
+
+    def event(self, id: Digest) -> Event: ...
+
+    def feed(self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[tuple[int, Event]]:
+        """Everything in commit order, across all logs, with commit numbers."""
+        ...
+
+    @property
+    def number(self) -> int:
+        """The last commit number; 0 while the store is empty."""
+        ...
+
+    def records(self, log: LogId) -> Iterator[Record]:
+        """The log's own records as stored, unchecked, for `verify`."""
+        ...
+
+    # blobs
+
+    def put_blob(self, content: bytes) -> Digest: ...
+    def get_blob(self, digest: Digest) -> bytes: ...
+    def blob_info(self, digest: Digest) -> BlobInfo: ...
+
+    def sweep_blobs(self, *, before: int) -> int:
+        """Remove blobs that no event points to and that were put when `number` was below this; returns how many."""
+        ...
+
+    # rows
+
+    def rows(
+        self,
+        projection: str,
+        table: str,
+        where: Mapping[str, Scalar] | None = None,
+        *,
+        order: str | None = None,
+        descending: bool = False,
+        before: Scalar = None,
+        limit: int = 100,
+    ) -> list[Row]:
+        """Rows with these values, in order of one column; `before` is the last value of the previous page."""
+        ...
+
+    def rebuild(self, projection: str) -> None:
+        """Drop the projection's rows and fold them again from the events."""
+        ...
+
+    def describe(self) -> dict[str, object]:
+        """What there is to know about it, for people: `plait doctor` prints it."""
+        ...
+
+    def close(self) -> None: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+
+# ── what all stores check before they write ──────────────────────────────────────────────────
+
+
+def check_chain(log: LogId, events: Sequence[Event], after: Digest | None) -> None:
+    """The events belong to this log and follow each other, the first one after `after`."""
+    if not events:
+        raise InvalidValue("events", "there are none")
+    seq, previous = events[0].seq, after
+    for event in events:
+        header = event.header
+        if header.log != log:
+            raise InvalidValue("log", f"event {header.seq} was sealed for log {header.log}, not {log}")
+        if header.seq != seq:
+            raise InvalidValue("seq", f"event {header.seq} stands where {seq} is due")
+        if (header.parents[0] if header.parents else None) != previous:
+            raise InvalidValue("parents", f"event {header.seq} does not follow {previous}")
+        seq, previous = seq + 1, event.id
+
+
+def check_fork(first: Event, parent: LogId | None, point: Event | None) -> None:
+    """The first event of a log stands at 1 in a root, and right after the fork point in a child."""
+    if parent is None:
+        if first.seq != 1 or first.header.parents:
+            raise InvalidValue("seq", f"a root begins at 1 without parents, not at {first.seq}")
+    elif point is None or first.header.parents[:1] != (point.id,):
+        raise InvalidValue("parents", f"the first event of a fork follows event {first.seq - 1} of {parent}")
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """A stretch of one log that belongs to a lineage."""
+
+    log: LogId
+    first: int
+    last: int
+
+
+Lineage = tuple[Segment, ...]
+
+
+def extend_lineage(inherited: Lineage, place: int, log: LogId) -> Lineage:
+    """The lineage of a fork: what it inherited up to its place, then itself, open-ended."""
+    kept = tuple(
+        segment if segment.last <= place else Segment(segment.log, segment.first, place) for segment in inherited if segment.first <= place
+    )
+    return (*kept, Segment(log, place + 1, 2**62))
+
+
+def cut(lineage: Lineage, first: int, last: int) -> list[Segment]:
+    """The stretches that cover first to last."""
+    return [
+        Segment(segment.log, max(segment.first, first), min(segment.last, last))
+        for segment in lineage
+        if segment.last >= first and segment.first <= last
+    ]

@@ -1,0 +1,193 @@
+"""SQLite through apsw: opening it safely, its errors as ours, its schema in numbered steps.
+
+apsw brings its own SQLite. Many systems still have one in which a reset of the write-ahead log can corrupt the file
+(fixed in 3.51.3). Whatever durability rests on is set *and read back*: a pragma that did not take is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import apsw
+
+from plait.errors import DiskFull, NotAStore, OutcomeUnknown, SchemaTooNew, StoreBusy, StoreCorrupt, StoreError, StoreFailed, StoreUnsafe
+
+SQLITE_MIN = (3, 51, 3)
+APPLICATION_ID = 0x506C6169  # "Plai": marks the file as ours
+BUSY_S = 60.0
+PAGE_SIZE = 8192
+
+# Set on every connection, and asserted. synchronous=FULL: an acknowledged commit has been fsynced.
+PRAGMAS: dict[str, int | str] = {
+    "synchronous": 2,
+    "foreign_keys": 0,  # references are checked by verify, against the hashes; the write path does not pay for them
+    "trusted_schema": 0,  # a hostile file's triggers and views run nothing
+    "cell_size_check": 1,
+    "fullfsync": 1,  # macOS: really reach the disk
+    "checkpoint_fullfsync": 1,
+    "cache_size": -16384,
+}
+
+Values = Sequence[str | int | float | bytes | None]
+
+
+class Database:
+    """One connection. Not for two threads at the same time; the store sees to that."""
+
+    def __init__(self, path: str, *, create: bool = False, busy_s: float = BUSY_S) -> None:
+        self.path = path
+        self.busy_s = busy_s
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW | (apsw.SQLITE_OPEN_CREATE if create else 0)
+        try:
+            # apsw's stubs need types of Python 3.12: the connection is untyped here, and typed for everybody by this class.
+            self._db: Any = apsw.Connection(path, flags=flags)
+        except apsw.Error as error:
+            raise _translate(path, error, busy_s, 0) from error
+        try:
+            self._db.set_busy_timeout(int(busy_s * 1000))
+            self._configure()
+        except apsw.Error as error:
+            translated = self.translate(error)
+            self._db.close(True)
+            raise translated from error
+        except StoreError:
+            self._db.close(True)
+            raise
+
+    def execute(self, sql: str, values: Values = ()) -> Iterator[Any]:
+        return self._db.execute(sql, values)
+
+    def rows(self, sql: str, values: Values = ()) -> list[Any]:
+        return self._db.execute(sql, values).fetchall()
+
+    def row(self, sql: str, values: Values = ()) -> Any:
+        """The first row, or None."""
+        return self._db.execute(sql, values).fetchone()
+
+    def get(self, sql: str, values: Values = ()) -> Any:
+        """The first value of the first row, or None."""
+        row = self._db.execute(sql, values).fetchone()
+        return None if row is None else row[0]
+
+    def changed(self) -> int:
+        """How many rows the last statement changed."""
+        return self._db.changes()
+
+    def inserted(self) -> int:
+        return self._db.last_insert_rowid()
+
+    # a transaction, as GroupCommit wants it
+
+    def begin(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        try:
+            self._db.execute("COMMIT")
+        except apsw.IOError as error:
+            raise OutcomeUnknown(self.path, str(error)) from error
+
+    def rollback(self) -> None:
+        if self._db.in_transaction:  # after "disk full" SQLite has rolled back by itself, and ROLLBACK would raise
+            self._db.execute("ROLLBACK")
+
+    def changes(self) -> int:
+        return self._db.total_changes()
+
+    def translate(self, error: Exception) -> Exception:
+        return _translate(self.path, error, self.busy_s, self._db.system_errno) if isinstance(error, apsw.Error) else error
+
+    def close(self) -> None:
+        self._db.close()
+
+    @property
+    def connection(self) -> object:
+        return self._db
+
+    def _configure(self) -> None:
+        if not self.get("PRAGMA user_version") and not self.get("SELECT count(*) FROM sqlite_schema"):
+            self._db.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+        self._use_wal()
+        for name, wanted in PRAGMAS.items():
+            self._db.execute(f"PRAGMA {name} = {wanted}")
+            found = self.get(f"PRAGMA {name}")
+            if found != wanted:
+                raise StoreUnsafe(self.path, name, wanted, found)
+
+    def _use_wal(self) -> None:
+        """Two processes that open a new file at once collide here, and SQLite does not wait by itself for this one."""
+        deadline = time.monotonic() + self.busy_s
+        while True:
+            try:
+                found = self.get("PRAGMA journal_mode = WAL")
+            except apsw.BusyError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.002)
+                continue
+            if found != "wal":
+                raise StoreUnsafe(self.path, "journal_mode", "wal", found)
+            return
+
+
+def _translate(path: str, error: Exception, busy_s: float, system_errno: int) -> StoreError:
+    why = str(error)
+    if isinstance(error, apsw.BusyError):
+        return StoreBusy(path, busy_s)
+    if isinstance(error, apsw.FullError) or system_errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(path)
+    if isinstance(error, apsw.NotADBError):
+        return NotAStore(path, why)
+    if isinstance(error, apsw.CorruptError):
+        return StoreCorrupt(path, why)
+    if isinstance(error, apsw.CantOpenError):
+        return _cannot_open(path, why)
+    return StoreFailed(path, why)
+
+
+def _cannot_open(path: str, why: str) -> StoreError:
+    if os.path.islink(path):
+        return NotAStore(path, "it is a symbolic link")
+    if os.path.exists(path) and not os.path.isfile(path):
+        return NotAStore(path, "it is not a regular file")
+    try:
+        space = os.statvfs(os.path.dirname(path) or ".")
+    except OSError as error:
+        return StoreFailed(path, str(error))
+    return DiskFull(path) if space.f_bavail == 0 or space.f_favail == 0 else StoreFailed(path, why)
+
+
+# ── schema ───────────────────────────────────────────────────────────────────────────────────
+
+Migration = Callable[[Database], None]
+
+
+def migrate(db: Database, migrations: Sequence[Migration]) -> None:
+    """Bring the schema up to date, one numbered step per transaction: a crash leaves the old schema or the new one."""
+    known = len(migrations)
+    while check_schema(db, known) < known:
+        db.begin()
+        try:
+            found = check_schema(db, known)  # another process may have been faster
+            if found < known:
+                migrations[found](db)
+                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                db.execute(f"PRAGMA user_version = {found + 1}")
+            db.commit()
+        except BaseException:
+            db.rollback()
+            raise
+
+
+def check_schema(db: Database, known: int) -> int:
+    """The schema's number; 0 for an empty file. Refuses a file of something else and one from the future."""
+    mark, found = db.get("PRAGMA application_id"), db.get("PRAGMA user_version")
+    if mark != APPLICATION_ID and (mark or found or db.get("SELECT count(*) FROM sqlite_schema")):
+        raise NotAStore(db.path, "it is the database of another program")
+    if found > known:
+        raise SchemaTooNew(db.path, found, known)
+    return found

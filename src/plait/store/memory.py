@@ -1,0 +1,373 @@
+"""A store in memory: for tests, for trying things out, and as the plainest statement of what a store does."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from plait.errors import InvalidValue, LogExists, StaleHead, StoreClosed, StoreCorrupt, UnknownBlob, UnknownEvent, UnknownLog, UnknownRows
+from plait.event import Event
+from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
+from plait.store import blobs as packing
+from plait.store.base import (
+    BlobInfo,
+    Lineage,
+    Log,
+    Projection,
+    Record,
+    Row,
+    Scalar,
+    Table,
+    check_chain,
+    check_fork,
+    cut,
+    extend_lineage,
+)
+from plait.store.rows import check_columns, check_names
+
+
+class _MemoryLog:
+    """The events of one log and how it hangs together with the others."""
+
+    def __init__(self, ordinal: int, parent: LogId | None, place: int, lineage: Lineage) -> None:
+        self.ordinal, self.parent, self.place, self.lineage = ordinal, parent, place, lineage
+        self.events: list[Event] = []
+        self.numbers: list[int] = []
+
+    @property
+    def head(self) -> Event:
+        return self.events[-1]
+
+
+class _MemoryBlob:
+    def __init__(self, content: bytes, born: int) -> None:
+        self.content, self.born, self.refs = content, born, 0
+
+
+class MemoryStore:
+    """A store that ends with its process. After os.fork the child goes on with a copy of its own."""
+
+    def __init__(self, name: str = "", *, source: Source, projections: Sequence[Projection] = ()) -> None:
+        self.address = f"memory:{name}"
+        self.id = source.fresh("store")
+        self._lock = threading.RLock()
+        self.closed = False
+        self._logs: dict[LogId, _MemoryLog] = {}
+        self._feed: list[Event] = []
+        self._by_id: dict[Digest, Event] = {}
+        self._blobs: dict[Digest, _MemoryBlob] = {}
+        self._projections: dict[str, Projection] = {}
+        self._rows: dict[str, _MemoryRows] = {}
+        for projection in projections:
+            check_names(projection)
+            self._projections[projection.name] = projection
+            self._rows[projection.name] = _MemoryRows(projection)
+        _instances.add(self)
+
+    # ── logs ─────────────────────────────────────────────────────────────────────────────────
+
+    def begin(
+        self, log: LogId, events: Sequence[Event], *, parent: LogId | None = None, blobs: Mapping[Digest, bytes] | None = None
+    ) -> Digest:
+        parse_log_id(log)
+        first = events[0] if events else None
+        check_chain(log, events, first.header.parents[0] if first and first.header.parents else None)
+        assert first is not None
+        place = first.seq - 1
+        check_fork(first, parent, next(self.read(parent, place, place), None) if parent and place else None)
+        with self._open():
+            known = self._logs.get(log)
+            if known is not None:
+                if self._stands(known, events[-1]):
+                    return events[-1].id
+                raise LogExists(log)
+            inherited = self._logs[parent].lineage if parent else ()
+            known = _MemoryLog(len(self._logs) + 1, parent, place, extend_lineage(inherited, place, log))
+            self._write(known, events, blobs)
+            self._logs[log] = known
+            return events[-1].id
+
+    def append(self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None) -> Digest:
+        check_chain(log, events, after)
+        with self._open():
+            known = self._find(log)
+            if known.head.id != after:
+                if self._stands(known, events[-1]):
+                    return events[-1].id
+                raise StaleHead(log, after, known.head.id, known.head.seq)
+            if events[0].seq != known.head.seq + 1:
+                raise InvalidValue("seq", f"event {events[0].seq} does not follow place {known.head.seq}")
+            self._write(known, events, blobs)
+            return events[-1].id
+
+    def log(self, log: LogId) -> Log:
+        with self._open():
+            return _to_log(log, self._find(log))
+
+    def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
+        with self._open():
+            ids = list(self._logs)
+            last = len(ids) if before is None else before - 1
+            return [(i, _to_log(ids[i - 1], self._logs[ids[i - 1]])) for i in range(last, max(last - limit, 0), -1)]
+
+    def match(self, text: str, limit: int = 20) -> list[LogId]:
+        digits = text.replace("-", "").lower()
+        if not digits:
+            return []
+        with self._open():
+            plain = {log: log.replace("-", "") for log in self._logs}
+        front = sorted(log for log, hex in plain.items() if hex.startswith(digits))
+        tail = [log for log, hex in plain.items() if hex[20:].startswith(digits)]
+        return list(dict.fromkeys(front + tail))[:limit]
+
+    # ── events ───────────────────────────────────────────────────────────────────────────────
+
+    def read(
+        self, log: LogId, first: int = 1, last: int | None = None, *, kinds: Collection[str] | None = None, reverse: bool = False
+    ) -> Iterator[Event]:
+        with self._open():
+            known = self._find(log)
+            tip = known.head.seq
+            found: list[Event] = []
+            for segment in cut(known.lineage, max(first, 1), tip if last is None else min(last, tip)):
+                own = self._find(segment.log)
+                start = own.place + 1
+                stretch = own.events[segment.first - start : segment.last - start + 1]
+                if [event.seq for event in stretch] != list(range(segment.first, segment.last + 1)):
+                    raise StoreCorrupt(f"log {segment.log}", "an event is missing, or stands twice")
+                found += stretch
+        if kinds is not None:
+            found = [event for event in found if event.kind in kinds]
+        return iter(found[::-1] if reverse else found)
+
+    def event(self, id: Digest) -> Event:
+        with self._open():
+            if parse_digest(id) not in self._by_id:
+                raise UnknownEvent(id)
+            return self._by_id[id]
+
+    def feed(self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[tuple[int, Event]]:
+        while limit is None or limit > 0:
+            with self._open():
+                events = self._feed[after : after + 512]
+            if not events:
+                return
+            for event in events:
+                after += 1
+                if kinds is None or event.kind in kinds:
+                    yield after, event
+                    limit = None if limit is None else limit - 1
+                    if limit == 0:
+                        return
+
+    @property
+    def number(self) -> int:
+        return len(self._feed)
+
+    def records(self, log: LogId) -> Iterator[Record]:
+        with self._open():
+            known = self._find(log)
+            rows = list(zip(known.numbers, known.events, strict=True))
+        for number, event in rows:
+            yield Record(number, log, event.seq, event.kind, event.id, event.raw, event.salt, event.content)
+
+    # ── blobs ────────────────────────────────────────────────────────────────────────────────
+
+    def put_blob(self, content: bytes) -> Digest:
+        packing.check_size(content)
+        digest = packing.digest_of(content)
+        with self._open():
+            self._keep({digest: content})
+        return digest
+
+    def get_blob(self, digest: Digest) -> bytes:
+        return self._blob(digest).content
+
+    def blob_info(self, digest: Digest) -> BlobInfo:
+        blob = self._blob(digest)
+        return BlobInfo(len(blob.content), len(blob.content), blob.refs)
+
+    def sweep_blobs(self, *, before: int) -> int:
+        with self._open():
+            unused = [digest for digest, blob in self._blobs.items() if not blob.refs and blob.born < before]
+            for digest in unused:
+                del self._blobs[digest]
+        return len(unused)
+
+    # ── rows ─────────────────────────────────────────────────────────────────────────────────
+
+    def rows(
+        self,
+        projection: str,
+        table: str,
+        where: Mapping[str, Scalar] | None = None,
+        *,
+        order: str | None = None,
+        descending: bool = False,
+        before: Scalar = None,
+        limit: int = 100,
+    ) -> list[Row]:
+        if projection not in self._rows:
+            raise UnknownRows(projection)
+        with self._open():
+            return self._rows[projection].scan(table, where or {}, order, descending, before, limit)
+
+    def rebuild(self, projection: str) -> None:
+        if projection not in self._projections:
+            raise UnknownRows(projection)
+        with self._open():
+            fresh = _MemoryRows(self._projections[projection])
+            for number, event in enumerate(self._feed, 1):
+                if event.kind in self._projections[projection].kinds:
+                    self._projections[projection].apply(fresh, number, event)
+            self._rows[projection] = fresh
+
+    def describe(self) -> dict[str, object]:
+        return {"address": self.address, "id": self.id, "logs": len(self._logs), "events": len(self._feed), "blobs": len(self._blobs)}
+
+    def close(self) -> None:
+        self.closed = True
+
+    # ── helpers ──────────────────────────────────────────────────────────────────────────────
+
+    def abandon(self) -> None:
+        """In a forked child: another thread of the parent may have held the lock at that moment."""
+        self._lock = threading.RLock()
+
+    def _open(self) -> threading.RLock:
+        if self.closed:
+            raise StoreClosed(self.address)
+        return self._lock
+
+    def _find(self, log: LogId) -> _MemoryLog:
+        if parse_log_id(log) not in self._logs:
+            raise UnknownLog(log)
+        return self._logs[log]
+
+    def _blob(self, digest: Digest) -> _MemoryBlob:
+        with self._open():
+            if parse_digest(digest) not in self._blobs:
+                raise UnknownBlob(digest)
+            return self._blobs[digest]
+
+    def _stands(self, known: _MemoryLog, event: Event) -> bool:
+        place = event.seq - known.place - 1
+        return 0 <= place < len(known.events) and known.events[place].id == event.id
+
+    def _write(self, known: _MemoryLog, events: Sequence[Event], blobs: Mapping[Digest, bytes] | None) -> None:
+        """All or nothing: rows are folded into copies first, and nothing below the fold can fail."""
+        content = dict(blobs or {})
+        packing.check_blobs(content)
+        for ref in (ref for event in events for ref in event.refs):
+            if ref not in content and ref not in self._blobs:
+                raise UnknownBlob(ref)
+        folded = self._fold(events)
+        self._rows.update(folded)
+        self._keep(content)
+        for event in events:
+            self._feed.append(event)
+            self._by_id[event.id] = event
+            known.events.append(event)
+            known.numbers.append(len(self._feed))
+            for ref in set(event.refs):
+                self._blobs[ref].refs += 1
+
+    def _fold(self, events: Sequence[Event]) -> dict[str, _MemoryRows]:
+        folded: dict[str, _MemoryRows] = {}
+        for name, projection in self._projections.items():
+            for number, event in enumerate(events, len(self._feed) + 1):
+                if event.kind in projection.kinds:
+                    rows = folded.setdefault(name, self._rows[name].draft())
+                    projection.apply(rows, number, event)
+        return {name: rows.settled() for name, rows in folded.items()}
+
+    def _keep(self, content: Mapping[Digest, bytes]) -> None:
+        for digest, data in content.items():
+            blob = self._blobs.setdefault(digest, _MemoryBlob(data, len(self._feed)))
+            blob.born = len(self._feed)
+
+
+def _to_log(id: LogId, log: _MemoryLog) -> Log:
+    return Log(id, log.parent, log.place, log.head.id, log.head.seq)
+
+
+_Tables = dict[str, dict[tuple[Scalar, ...], Row]]
+
+
+class _MemoryRows:
+    """`Rows` in dictionaries. A draft keeps its changes apart until the append is certain."""
+
+    def __init__(self, projection: Projection) -> None:
+        self._projection = projection
+        self._shapes = {table.name: table for table in projection.tables}
+        self._tables: _Tables = {table.name: {} for table in projection.tables}
+        self._base: _MemoryRows | None = None
+        self._changes: dict[tuple[str, tuple[Scalar, ...]], Row | None] = {}
+
+    def get(self, table: str, *key: Scalar) -> Row | None:
+        if (table, key) in self._changes:
+            row = self._changes[table, key]
+        else:
+            row = self._tables[table].get(key)
+        return None if row is None else dict(row)
+
+    def put(self, table: str, row: Row) -> None:
+        shape = self._shapes[table]
+        self._set(table, tuple(row[column] for column in shape.key), {column: row[column] for column in shape.columns})
+
+    def delete(self, table: str, *key: Scalar) -> None:
+        self._set(table, key, None)
+
+    def draft(self) -> _MemoryRows:
+        draft = _MemoryRows(self._projection)
+        draft._base, draft._tables = self, self._tables
+        return draft
+
+    def settled(self) -> _MemoryRows:
+        assert self._base is not None
+        for (table, key), row in self._changes.items():
+            _assign(self._tables[table], key, row)
+        return self._base
+
+    def scan(self, table: str, where: Mapping[str, Scalar], order: str | None, descending: bool, before: Scalar, limit: int) -> list[Row]:
+        if table not in self._shapes:
+            raise UnknownRows(f"{self._projection.name}.{table}", "there is no such table")
+        shape: Table = self._shapes[table]
+        order = order or shape.key[0]
+        check_columns(self._projection.name, shape, (*where, order))
+        rows = [row for row in self._tables[table].values() if all(row[column] == value for column, value in where.items())]
+        if before is not None:
+            rows = [row for row in rows if row[order] is not None and _is_past(row[order], before, descending)]
+        rows.sort(key=lambda row: (False, 0) if row[order] is None else (True, row[order]), reverse=descending)
+        return [dict(row) for row in rows[:limit]]
+
+    def _set(self, table: str, key: tuple[Scalar, ...], row: Row | None) -> None:
+        if self._base is None:
+            _assign(self._tables[table], key, row)
+        else:
+            self._changes[table, key] = row
+
+
+def _assign(table: dict[tuple[Scalar, ...], Row], key: tuple[Scalar, ...], row: Row | None) -> None:
+    if row is None:
+        table.pop(key, None)
+    else:
+        table[key] = row
+
+
+def _is_past(value: Any, mark: Any, descending: bool) -> bool:
+    return bool(value < mark if descending else value > mark)
+
+
+_instances: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
+
+
+def _start_over() -> None:
+    for store in _instances:
+        store.abandon()
+
+
+os.register_at_fork(after_in_child=_start_over)

@@ -1,0 +1,93 @@
+"""A projection's rows as SQL tables.
+
+Table and column names come from code, never from data; they are checked all the same, because they are pasted into
+SQL, where values never are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from plait.errors import InvalidValue, UnknownRows
+from plait.store.base import Projection, Row, Scalar, Table
+from plait.store.database import Database
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}\Z")
+
+
+class SqlRows:
+    """`Rows` over the writer's connection, inside its transaction."""
+
+    def __init__(self, db: Database, projection: Projection) -> None:
+        self._db = db
+        self._name = projection.name
+        self._tables = {table.name: table for table in projection.tables}
+
+    def get(self, table: str, *key: Scalar) -> Row | None:
+        shape = self._tables[table]
+        row = self._db.row(f"SELECT {', '.join(shape.columns)} FROM {table_name(self._name, table)} WHERE {_by_key(shape)}", key)
+        return None if row is None else dict(zip(shape.columns, row, strict=True))
+
+    def put(self, table: str, row: Row) -> None:
+        shape = self._tables[table]
+        self._db.execute(
+            f"INSERT OR REPLACE INTO {table_name(self._name, table)} ({', '.join(shape.columns)}) "
+            f"VALUES ({', '.join('?' * len(shape.columns))})",
+            [row[column] for column in shape.columns],
+        )
+
+    def delete(self, table: str, *key: Scalar) -> None:
+        shape = self._tables[table]
+        self._db.execute(f"DELETE FROM {table_name(self._name, table)} WHERE {_by_key(shape)}", key)
+
+
+def recreate(db: Database, projection: Projection) -> None:
+    """Drop the projection's tables, whatever shape an earlier version gave them, and make them anew."""
+    prefix = table_name(projection.name, "")
+    for (name,) in db.rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, ?) = ?", (len(prefix), prefix)):
+        db.execute(f"DROP TABLE {name}")
+    for table in projection.tables:
+        name = table_name(projection.name, table.name)
+        columns = ", ".join(f"{column} {type.upper()}" for column, type in table.columns.items())
+        db.execute(f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({', '.join(table.key)})) STRICT, WITHOUT ROWID")
+        for i, index in enumerate(table.indexes):
+            db.execute(f"CREATE INDEX {name}_{i} ON {name} ({', '.join(index)})")
+
+
+def scan(
+    projection: str, table: Table, where: Mapping[str, Scalar], order: str | None, descending: bool, before: Scalar
+) -> tuple[str, list[Scalar]]:
+    """The query for a page of rows, less its limit."""
+    order = order or table.key[0]
+    check_columns(projection, table, (*where, order))
+    conditions, values = [f"{column} IS ?" for column in where], [*where.values()]
+    if before is not None:
+        conditions.append(f"{order} {'<' if descending else '>'} ?")
+        values.append(before)
+    return (
+        f"SELECT {', '.join(table.columns)} FROM {table_name(projection, table.name)} WHERE {' AND '.join(conditions) or 'true'} "
+        f"ORDER BY {order} {'DESC' if descending else 'ASC'} LIMIT ?",
+        values,
+    )
+
+
+def check_columns(projection: str, table: Table, columns: tuple[str, ...]) -> None:
+    for column in columns:
+        if column not in table.columns:
+            raise UnknownRows(f"{projection}.{table.name}.{column}", "there is no such column")
+
+
+def check_names(projection: Projection) -> None:
+    for table in projection.tables:
+        for name in (projection.name, table.name, *table.columns, *table.key, *(column for index in table.indexes for column in index)):
+            if not _NAME.match(name):
+                raise InvalidValue("projection", f"{name!r} is not a lowercase name")
+
+
+def table_name(projection: str, table: str) -> str:
+    return f"p_{projection}__{table}"
+
+
+def _by_key(shape: Table) -> str:
+    return " AND ".join(f"{column} = ?" for column in shape.key)

@@ -1,0 +1,70 @@
+"""The tables, as numbered steps. A step that has landed is never edited; the next one is added below it."""
+
+from __future__ import annotations
+
+from plait.store.database import Database, Migration
+
+
+def _first(db: Database) -> None:
+    # The commit number is the row id: events are written at the end of the table, pages stay full, and the order of
+    # everything across all logs is the order of the table.
+    #
+    # event.short holds the first 8 bytes of the event's id as a signed integer: enough to find it, and a quarter of
+    # the index. kind stands in the place index so that a search by kind in a log reads the index alone. That (log, seq)
+    # is unique follows from the compare-and-set of log.head, in the same transaction.
+    db.execute(
+        """
+        CREATE TABLE store (
+            id      BLOB NOT NULL
+        ) STRICT;
+        CREATE TABLE kind (
+            code    INTEGER PRIMARY KEY,
+            name    TEXT NOT NULL UNIQUE
+        ) STRICT;
+        CREATE TABLE log (
+            key     INTEGER PRIMARY KEY,
+            id      BLOB NOT NULL UNIQUE,
+            parent  INTEGER REFERENCES log,
+            place   INTEGER NOT NULL,
+            head    BLOB NOT NULL,
+            tip     INTEGER NOT NULL
+        ) STRICT;
+        CREATE INDEX log_tail ON log (substr(id, 11));
+        CREATE TABLE event (
+            number  INTEGER PRIMARY KEY,
+            log     INTEGER NOT NULL REFERENCES log,
+            seq     INTEGER NOT NULL,
+            kind    INTEGER NOT NULL REFERENCES kind,
+            short   INTEGER NOT NULL,
+            codec   INTEGER NOT NULL,
+            salt    BLOB NOT NULL,
+            header  BLOB NOT NULL,
+            body    BLOB
+        ) STRICT;
+        CREATE INDEX event_place ON event (log, seq, kind);
+        CREATE INDEX event_id ON event (short);
+        CREATE TABLE blob (
+            key     INTEGER PRIMARY KEY,
+            digest  BLOB NOT NULL UNIQUE,
+            size    INTEGER NOT NULL,
+            codec   INTEGER NOT NULL,
+            refs    INTEGER NOT NULL,
+            born    INTEGER NOT NULL,
+            data    BLOB NOT NULL
+        ) STRICT;
+        CREATE INDEX blob_unused ON blob (born) WHERE refs = 0;
+        CREATE TABLE attachment (
+            event   INTEGER NOT NULL REFERENCES event,
+            blob    INTEGER NOT NULL REFERENCES blob,
+            PRIMARY KEY (event, blob)
+        ) STRICT, WITHOUT ROWID;
+        CREATE TABLE projection (
+            name    TEXT PRIMARY KEY,
+            version INTEGER NOT NULL,
+            stale   INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        """
+    )
+
+
+MIGRATIONS: tuple[Migration, ...] = (_first,)

@@ -1,0 +1,643 @@
+"""The embedded store: one SQLite file in a folder.
+
+The path of an append is short on purpose. The event is packed in the caller's thread; the transaction is one
+compare-and-set of the log's head and one insert; the fsync is shared with whoever writes at the same moment
+(`commit.py`). Reads take a connection of their own, in pages, so that no reader holds the write-ahead log open.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import threading
+import weakref
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+from plait.errors import (
+    BadAddress,
+    DiskFull,
+    InvalidValue,
+    LogExists,
+    PlaitError,
+    StaleHead,
+    StoreClosed,
+    StoreCorrupt,
+    UnknownBlob,
+    UnknownEvent,
+    UnknownLog,
+    UnknownRows,
+)
+from plait.event import KINDS, Event
+from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
+from plait.store import blobs as packing
+from plait.store.base import BlobInfo, Lineage, Log, Projection, Record, Row, Scalar, Table, check_chain, check_fork, cut, extend_lineage
+from plait.store.commit import GroupCommit
+from plait.store.database import BUSY_S, PRAGMAS, Database, Migration, migrate
+from plait.store.rows import SqlRows, check_names, recreate, scan
+from plait.store.schema import MIGRATIONS
+
+FILE = "store.db"
+_PAGE = 512  # events fetched at a time
+_READERS_MAX = 8  # connections kept for reading
+_CACHE_MAX = 10_000  # logs whose lineage is kept flat in memory
+
+_INSERT = "INSERT INTO event (log, seq, kind, short, codec, salt, header, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_ADVANCE = "UPDATE log SET head = ?, tip = ? WHERE key = ? AND head = ? AND tip = ?"
+_COLUMNS = "seq, codec, salt, header, body"
+
+
+class _Known(NamedTuple):
+    """What never changes about a log."""
+
+    key: int
+    lineage: Lineage
+
+
+class _Prepared(NamedTuple):
+    """An event, ready to be inserted."""
+
+    event: Event
+    short: int
+    codec: int
+    body: bytes
+    refs: tuple[Digest, ...]
+
+
+class _Handles:
+    """What belongs to one process: connections and locks. A fork makes the child start over with fresh ones."""
+
+    def __init__(self, open: Callable[[], Database]) -> None:
+        self.writer = open()
+        self.group = GroupCommit(self.writer)
+        self.readers: list[Database] = []
+
+    def databases(self) -> list[Database]:
+        return [self.writer, *self.readers]
+
+
+class SqliteStore:
+    """A store in `folder/store.db`."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        source: Source,
+        projections: Sequence[Projection] = (),
+        migrations: Sequence[Migration] = MIGRATIONS,
+        busy_s: float = BUSY_S,
+    ) -> None:
+        self.folder = Path(os.path.realpath(folder))
+        self.address = f"sqlite:{self.folder}"
+        self.path = str(self.folder / FILE)
+        self._busy_s = busy_s
+        self.closed = False
+        _make_folder(self.folder)
+        first = Database(self.path, create=True, busy_s=busy_s)
+        try:
+            migrate(first, migrations)
+        except apsw.Error as error:
+            raise first.translate(error) from error
+        finally:
+            first.close()
+        self._handles: _Handles | None = None
+        self._known: dict[LogId, _Known] = {}
+        self._codes: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._projections: dict[str, Projection] = {}
+        self._foreign: tuple[str, ...] = ()  # projections in the file that are not ours to keep
+        _instances.add(self)
+        self.id: LogId = self._submit(partial(self._settle_in, source))
+        self._attach(projections)
+
+    # ── logs ─────────────────────────────────────────────────────────────────────────────────
+
+    def begin(
+        self, log: LogId, events: Sequence[Event], *, parent: LogId | None = None, blobs: Mapping[Digest, bytes] | None = None
+    ) -> Digest:
+        parse_log_id(log)
+        first = events[0] if events else None
+        check_chain(log, events, first.header.parents[0] if first and first.header.parents else None)
+        assert first is not None
+        place = first.seq - 1
+        check_fork(first, parent, next(self.read(parent, place, place), None) if parent and place else None)
+        parent_key = self._find(parent).key if parent else None
+        prepared, packed = self._prepare(events, blobs)
+        return self._submit(partial(self._begin, log, parent_key, place, prepared, packed))
+
+    def append(self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None) -> Digest:
+        check_chain(log, events, after)
+        key = self._find(log).key
+        prepared, packed = self._prepare(events, blobs)
+        return self._submit(partial(self._append, log, key, after, prepared, packed))
+
+    def log(self, log: LogId) -> Log:
+        with self._reader() as db:
+            return self._log(db, log)
+
+    def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
+        with self._reader() as db:
+            rows = db.rows(
+                "SELECT l.key, l.id, p.id, l.place, l.head, l.tip FROM log l LEFT JOIN log p ON p.key = l.parent "
+                "WHERE l.key < ? ORDER BY l.key DESC LIMIT ?",
+                (2**62 if before is None else before, limit),
+            )
+        return [(row[0], _to_log(row[1:])) for row in rows]
+
+    def match(self, text: str, limit: int = 20) -> list[LogId]:
+        digits = text.replace("-", "").lower()
+        if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
+            return []
+        with self._reader() as db:
+            found = db.rows("SELECT id FROM log WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?", (*_span(digits, 16), limit))
+            if len(digits) <= 12:
+                found += db.rows("SELECT id FROM log WHERE substr(id, 11) BETWEEN ? AND ? ORDER BY key LIMIT ?", (*_span(digits, 6), limit))
+        return list(dict.fromkeys(_to_id(id) for (id,) in found))[:limit]
+
+    # ── events ───────────────────────────────────────────────────────────────────────────────
+
+    def read(
+        self, log: LogId, first: int = 1, last: int | None = None, *, kinds: Collection[str] | None = None, reverse: bool = False
+    ) -> Iterator[Event]:
+        known = self._find(log)
+        with self._reader() as db:
+            tip: int = db.get("SELECT tip FROM log WHERE key = ?", (known.key,))
+        segments = cut(known.lineage, max(first, 1), tip if last is None else min(last, tip))
+        return self._read(list(reversed(segments)) if reverse else segments, kinds, reverse)
+
+    def event(self, id: Digest) -> Event:
+        with self._reader() as db:
+            rows = db.rows(f"SELECT {_COLUMNS} FROM event WHERE short = ?", (_short(parse_digest(id)),))
+        for row in rows:
+            if (event := self._to_event(row)).id == id:
+                return event
+        raise UnknownEvent(id)
+
+    def feed(self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[tuple[int, Event]]:
+        only, codes = self._only(kinds)
+        left = 2**62 if limit is None else limit
+        while left > 0:
+            with self._reader() as db:
+                rows = db.rows(
+                    f"SELECT {_COLUMNS}, number FROM event WHERE number > ? {only} ORDER BY number LIMIT ?",
+                    (after, *codes, min(left, _PAGE)),
+                )
+            for row in rows:
+                yield row[5], self._to_event(row)
+            if len(rows) < min(left, _PAGE):
+                return
+            after, left = rows[-1][5], left - len(rows)
+
+    @property
+    def number(self) -> int:
+        with self._reader() as db:
+            return db.get("SELECT max(number) FROM event") or 0
+
+    def records(self, log: LogId) -> Iterator[Record]:
+        key, after = self._find(log).key, -(2**62)
+        while True:
+            with self._reader() as db:
+                rows = db.rows(
+                    f"SELECT {_COLUMNS}, number, kind, short FROM event WHERE log = ? AND number > ? ORDER BY number LIMIT ?",
+                    (key, after, _PAGE),
+                )
+            for seq, codec, salt, header, body, number, kind, short in rows:
+                try:
+                    content = self._content(codec, body)
+                except PlaitError:
+                    content = None
+                name = self._names.get(kind) or self._reload_kinds().get(kind, f"#{kind}")
+                yield Record(number, log, seq, name, short.to_bytes(8, "big", signed=True).hex(), header, salt, content)
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1][5]
+
+    # ── blobs ────────────────────────────────────────────────────────────────────────────────
+
+    def put_blob(self, content: bytes) -> Digest:
+        packing.check_size(content)
+        digest = packing.digest_of(content)
+        with self._reader() as db:
+            if db.get("SELECT refs FROM blob WHERE digest = ?", (bytes.fromhex(digest),)):
+                return digest
+        packed = {digest: (len(content), *packing.pack(content))}
+        self._submit(partial(self._put_blobs, packed))
+        return digest
+
+    def get_blob(self, digest: Digest) -> bytes:
+        with self._reader() as db:
+            row = db.row("SELECT codec, data, size FROM blob WHERE digest = ?", (bytes.fromhex(parse_digest(digest)),))
+        if row is None:
+            raise UnknownBlob(digest)
+        content = packing.unpack(row[0], row[1], row[2])
+        if packing.digest_of(content) != digest:
+            raise StoreCorrupt(f"blob {digest}", "its content is not what its digest says")
+        return content
+
+    def blob_info(self, digest: Digest) -> BlobInfo:
+        with self._reader() as db:
+            row = db.row("SELECT size, length(data), refs FROM blob WHERE digest = ?", (bytes.fromhex(parse_digest(digest)),))
+        if row is None:
+            raise UnknownBlob(digest)
+        return BlobInfo(*row)
+
+    def sweep_blobs(self, *, before: int) -> int:
+        def sweep() -> int:
+            db = self._writer
+            db.execute("DELETE FROM blob WHERE refs = 0 AND born < ?", (before,))
+            return db.changed()
+
+        return self._submit(sweep)
+
+    # ── rows ─────────────────────────────────────────────────────────────────────────────────
+
+    def rows(
+        self,
+        projection: str,
+        table: str,
+        where: Mapping[str, Scalar] | None = None,
+        *,
+        order: str | None = None,
+        descending: bool = False,
+        before: Scalar = None,
+        limit: int = 100,
+    ) -> list[Row]:
+        sql, values = scan(projection, self._shape(projection, table), where or {}, order, descending, before)
+        with self._reader() as db:
+            stale = db.get("SELECT stale FROM projection WHERE name = ?", (projection,))
+        if stale:
+            self.rebuild(projection)
+        columns = self._shape(projection, table).columns
+        with self._reader() as db:
+            return [dict(zip(columns, row, strict=True)) for row in db.rows(sql, (*values, limit))]
+
+    def rebuild(self, projection: str) -> None:
+        if projection not in self._projections:
+            raise UnknownRows(projection)
+        self._submit(partial(self._rebuild, self._projections[projection]))
+
+    def describe(self) -> dict[str, object]:
+        with self._reader() as db:
+            pragmas = {name: db.get(f"PRAGMA {name}") for name in ("journal_mode", "page_size", *PRAGMAS)}
+            return {
+                "address": self.address,
+                "id": self.id,
+                "schema": db.get("PRAGMA user_version"),
+                "pragmas": pragmas,
+                "logs": db.get("SELECT count(*) FROM log"),
+                "events": db.get("SELECT count(*) FROM event"),
+                "blobs": db.get("SELECT count(*) FROM blob"),
+                "bytes": sum(os.path.getsize(self.path + end) for end in ("", "-wal") if os.path.exists(self.path + end)),
+                "check": db.get("PRAGMA quick_check(1)"),
+            }
+
+    def close(self) -> None:
+        self.closed = True
+        handles, self._handles = self._handles, None
+        for db in handles.databases() if handles else []:
+            db.close()
+
+    def abandon(self) -> None:
+        """Forget the connections without touching them: they belong to the process this one was forked from."""
+        handles, self._handles = self._handles, None
+        for db in handles.databases() if handles else []:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(db.connection))
+
+    # ── inside a transaction ─────────────────────────────────────────────────────────────────
+
+    def _settle_in(self, source: Source) -> LogId:
+        """The first work on a file: its id, made once, and the codes of all kinds."""
+        db = self._writer
+        id = db.get("SELECT id FROM store")
+        if id is None:
+            id = bytes.fromhex(source.fresh("store").replace("-", ""))
+            db.execute("INSERT INTO store (id) VALUES (?)", (id,))
+        there = {name for (name,) in db.rows("SELECT name FROM kind")}
+        for kind in KINDS:
+            if kind.__name__ not in there:
+                db.execute("INSERT INTO kind (name) VALUES (?)", (kind.__name__,))
+        return _to_id(id)
+
+    def _begin(
+        self, log: LogId, parent: int | None, place: int, events: list[_Prepared], packed: dict[Digest, tuple[int, int, bytes]]
+    ) -> Digest:
+        db, id, head = self._writer, _to_bytes(log), events[-1].event.id
+        key = db.get("SELECT key FROM log WHERE id = ?", (id,))
+        if key is not None:
+            if self._stands(key, events[-1].event):
+                return head
+            raise LogExists(log)
+        self._check_refs(events, packed)
+        db.execute(
+            "INSERT INTO log (id, parent, place, head, tip) VALUES (?, ?, ?, ?, ?)",
+            (id, parent, place, bytes.fromhex(head), events[-1].event.seq),
+        )
+        self._insert(db.inserted(), events, packed)
+        return head
+
+    def _append(self, log: LogId, key: int, after: Digest, events: list[_Prepared], packed: dict[Digest, tuple[int, int, bytes]]) -> Digest:
+        db, first, last = self._writer, events[0].event, events[-1].event
+        self._check_refs(events, packed)
+        db.execute(_ADVANCE, (bytes.fromhex(last.id), last.seq, key, bytes.fromhex(after), first.seq - 1))
+        if db.changed() != 1:
+            return self._not_advanced(log, key, after, last)
+        self._insert(key, events, packed)
+        return last.id
+
+    def _not_advanced(self, log: LogId, key: int, after: Digest, last: Event) -> Digest:
+        if self._stands(key, last):
+            return last.id
+        head, tip = self._writer.row("SELECT head, tip FROM log WHERE key = ?", (key,))
+        if head.hex() == after:
+            raise InvalidValue("seq", f"event {last.seq} does not follow place {tip}")
+        raise StaleHead(log, after, head.hex(), tip)
+
+    def _stands(self, key: int, event: Event) -> bool:
+        """Whether exactly this event is on record already: then it was appended, and its acknowledgement was lost."""
+        rows = self._writer.rows(f"SELECT {_COLUMNS} FROM event WHERE log = ? AND seq = ?", (key, event.seq))
+        return any(self._to_event(row).id == event.id for row in rows)
+
+    def _check_refs(self, events: list[_Prepared], packed: Mapping[Digest, object]) -> None:
+        for prepared in events:
+            for ref in prepared.refs:
+                if ref not in packed and not self._writer.get("SELECT 1 FROM blob WHERE digest = ?", (bytes.fromhex(ref),)):
+                    raise UnknownBlob(ref)
+
+    def _insert(self, key: int, events: list[_Prepared], packed: dict[Digest, tuple[int, int, bytes]]) -> None:
+        db = self._writer
+        if packed:
+            self._put_blobs(packed)
+        for event, short, codec, body, refs in events:
+            header = event.header
+            db.execute(_INSERT, (key, header.seq, self._codes[header.kind], short, codec, event.salt, event.raw, body))
+            number = db.inserted()
+            for ref in refs:
+                self._refer(number, ref)
+            for projection in self._projections.values():
+                if header.kind in projection.kinds:
+                    projection.apply(SqlRows(db, projection), number, event)
+        for name in self._foreign:
+            db.execute("UPDATE projection SET stale = 1 WHERE name = ? AND stale = 0", (name,))
+
+    def _refer(self, number: int, ref: Digest) -> None:
+        key = self._writer.get("SELECT key FROM blob WHERE digest = ?", (bytes.fromhex(ref),))
+        self._writer.execute("INSERT OR IGNORE INTO attachment (event, blob) VALUES (?, ?)", (number, key))
+        if self._writer.changed():
+            self._writer.execute("UPDATE blob SET refs = refs + 1 WHERE key = ?", (key,))
+
+    def _put_blobs(self, packed: Mapping[Digest, tuple[int, int, bytes]]) -> None:
+        born = self._writer.get("SELECT max(number) FROM event") or 0
+        for digest, (size, codec, data) in packed.items():
+            self._writer.execute(
+                "INSERT INTO blob (digest, size, codec, refs, born, data) VALUES (?, ?, ?, 0, ?, ?) "
+                "ON CONFLICT (digest) DO UPDATE SET born = excluded.born WHERE refs = 0 AND born < excluded.born",
+                (bytes.fromhex(digest), size, codec, born, data),
+            )
+
+    def _rebuild(self, projection: Projection) -> None:
+        db, rows = self._writer, SqlRows(self._writer, projection)
+        recreate(db, projection)
+        only, codes = self._only(projection.kinds)
+        for row in db.execute(f"SELECT {_COLUMNS}, number FROM event WHERE true {only} ORDER BY number", codes):
+            projection.apply(rows, row[5], self._to_event(row))
+        db.execute("INSERT OR REPLACE INTO projection (name, version, stale) VALUES (?, ?, 0)", (projection.name, projection.version))
+
+    # ── helpers ──────────────────────────────────────────────────────────────────────────────
+
+    def _attach(self, projections: Sequence[Projection]) -> None:
+        self._reload_kinds()
+        with self._reader() as db:
+            there = {name: (version, stale) for name, version, stale in db.rows("SELECT name, version, stale FROM projection")}
+        for projection in projections:
+            check_names(projection)
+            version, stale = there.get(projection.name, (0, 1))
+            if version > projection.version:
+                continue  # kept by a newer Plait; to us it is foreign
+            if stale or version < projection.version:
+                self._submit(partial(self._rebuild, projection))
+            self._projections[projection.name] = projection
+        self._foreign = tuple(there.keys() - self._projections.keys())
+
+    def _prepare(
+        self, events: Sequence[Event], blobs: Mapping[Digest, bytes] | None
+    ) -> tuple[list[_Prepared], dict[Digest, tuple[int, int, bytes]]]:
+        """Everything that needs no database: packing, and moving long bodies to blobs."""
+        content = dict(blobs or {})
+        packing.check_blobs(content)
+        prepared: list[_Prepared] = []
+        for event in events:
+            body, refs = event.content, event.refs
+            if len(body) > packing.BODY_INLINE_MAX:
+                digest = packing.digest_of(body)
+                content[digest] = body
+                prepared.append(_Prepared(event, _short(event.id), packing.IN_BLOB, bytes.fromhex(digest), (*refs, digest)))
+            else:
+                prepared.append(_Prepared(event, _short(event.id), *packing.pack(body), refs))
+        return prepared, {name: (len(data), *packing.pack(data)) for name, data in content.items()}
+
+    def _read(self, segments: Sequence[Any], kinds: Collection[str] | None, reverse: bool) -> Iterator[Event]:
+        only, codes = self._only(kinds)
+        order = "DESC" if reverse else "ASC"
+        sql = (
+            f"SELECT {_COLUMNS} FROM event INDEXED BY event_place WHERE log = ? AND seq BETWEEN ? AND ? {only} ORDER BY seq {order} LIMIT ?"
+        )
+        for segment in segments:
+            key, first, last = self._find(segment.log).key, segment.first, segment.last
+            while first <= last:
+                with self._reader() as db:
+                    rows = db.rows(sql, (key, first, last, *codes, _PAGE))
+                if kinds is None:
+                    _check_gapless(segment.log, [row[0] for row in rows], first, last, reverse)
+                for row in rows:
+                    yield self._to_event(row)
+                if len(rows) < _PAGE:
+                    break
+                first, last = (first, rows[-1][0] - 1) if reverse else (rows[-1][0] + 1, last)
+
+    def _to_event(self, row: Any) -> Event:
+        codec, body = row[1], row[4]
+        return Event(row[3], row[2], body if codec == packing.PLAIN else partial(self._content, codec, body))
+
+    def _content(self, codec: int, body: bytes) -> bytes:
+        if codec == packing.IN_BLOB:
+            return self.get_blob(Digest(body.hex()))
+        return packing.unpack(codec, body, packing.BODY_INLINE_MAX)
+
+    def _log(self, db: Database, log: LogId) -> Log:
+        row = db.row(
+            "SELECT l.id, p.id, l.place, l.head, l.tip FROM log l LEFT JOIN log p ON p.key = l.parent WHERE l.id = ?", (_to_bytes(log),)
+        )
+        if row is None:
+            raise UnknownLog(log)
+        return _to_log(row)
+
+    def _find(self, log: LogId) -> _Known:
+        """The log's key and flat lineage. Neither ever changes, so what is found once is kept."""
+        known = self._known.get(log)
+        if known is not None:
+            return known
+        trail: dict[LogId, tuple[int, int]] = {}
+        lineage: Lineage = ()
+        with self._reader() as db:
+            id: LogId | None = log
+            while id is not None:
+                if (known := self._known.get(id)) is not None:
+                    lineage = known.lineage
+                    break
+                row = db.row("SELECT l.key, l.place, p.id FROM log l LEFT JOIN log p ON p.key = l.parent WHERE l.id = ?", (_to_bytes(id),))
+                if row is None:
+                    raise UnknownLog(log)
+                if id in trail:
+                    raise StoreCorrupt(f"log {log}", "its lineage runs in a circle")
+                trail[id] = row[0], row[1]
+                id = None if row[2] is None else _to_id(row[2])
+        if len(self._known) > _CACHE_MAX:
+            self._known.clear()
+        for id, (key, place) in reversed(trail.items()):
+            lineage = extend_lineage(lineage, place, id)
+            known = self._known[id] = _Known(key, lineage)
+        assert known is not None
+        return known
+
+    def _shape(self, projection: str, table: str) -> Table:
+        if projection not in self._projections:
+            raise UnknownRows(projection)
+        for shape in self._projections[projection].tables:
+            if shape.name == table:
+                return shape
+        raise UnknownRows(f"{projection}.{table}", "there is no such table")
+
+    def _only(self, kinds: Collection[str] | None) -> tuple[str, list[int]]:
+        """A condition that keeps only these kinds."""
+        if kinds is None:
+            return "", []
+        codes = [self._codes[kind] for kind in kinds if kind in self._codes]
+        return f"AND kind IN ({', '.join('?' * len(codes))})", codes
+
+    def _reload_kinds(self) -> dict[int, str]:
+        with self._reader() as db:
+            self._names = dict(db.rows("SELECT code, name FROM kind"))
+        self._codes = {name: code for code, name in self._names.items()}
+        return self._names
+
+    # ── connections ──────────────────────────────────────────────────────────────────────────
+
+    def _live(self) -> _Handles:
+        if self._handles is None:
+            if self.closed:
+                raise StoreClosed(self.address)
+            with _opening:
+                if self._handles is None:
+                    self._handles = _Handles(self._connect)
+        return self._handles
+
+    @property
+    def _writer(self) -> Database:
+        return self._live().writer
+
+    def _connect(self) -> Database:
+        return Database(self.path, busy_s=self._busy_s)
+
+    def _submit(self, work: Callable[[], Any]) -> Any:
+        return self._live().group.submit(work)
+
+    @contextmanager
+    def _reader(self) -> Generator[Database]:
+        handles = self._live()
+        try:
+            db = handles.readers.pop()
+        except IndexError:
+            db = self._connect()
+        try:
+            yield db
+        except apsw.Error as error:
+            raise db.translate(error) from error
+        finally:
+            if handles is self._handles and len(handles.readers) < _READERS_MAX:
+                handles.readers.append(db)
+            else:
+                db.close()
+
+
+# ── after os.fork ────────────────────────────────────────────────────────────────────────────
+
+_opening = threading.Lock()
+_instances: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+
+
+def _start_over() -> None:
+    """In a forked child: forget the parent's connections without closing them, and open fresh ones when needed.
+
+    Closing an inherited connection could drop locks or delete the write-ahead log under the parent's feet, so they
+    are made immortal: not even the end of the child may finalise them.
+    """
+    global _opening
+    _opening = threading.Lock()
+    for store in _instances:
+        store.abandon()
+
+
+os.register_at_fork(after_in_child=_start_over)
+
+
+# ── small conversions ────────────────────────────────────────────────────────────────────────
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder if need be, so that it survives a power cut and stays out of version control."""
+    try:
+        if folder.is_dir():  # somebody else's folder is left as it is, but for the store's own files
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".gitignore").write_text("*\n")
+        for made in (folder, folder.parent):
+            handle = os.open(made, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+    except FileExistsError as error:
+        raise BadAddress(str(folder), "there is a file of that name") from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(str(folder)) from error
+        raise BadAddress(str(folder), error.strerror or str(error)) from error
+
+
+def _check_gapless(log: LogId, seqs: list[int], first: int, last: int, reverse: bool) -> None:
+    count = min(_PAGE, last - first + 1)
+    due = list(range(last, last - count, -1) if reverse else range(first, first + count))
+    if seqs != due:
+        missing = next((seq for seq, found in zip_longest(due, seqs) if seq != found), None)
+        raise StoreCorrupt(f"log {log}", f"event {missing} is missing, or stands twice")
+
+
+def _span(digits: str, size: int) -> tuple[bytes, bytes]:
+    """The lowest and the highest value of `size` bytes that starts with these hex digits."""
+    return bytes.fromhex(digits.ljust(size * 2, "0")[: size * 2]), bytes.fromhex(digits.ljust(size * 2, "f")[: size * 2])
+
+
+def _short(id: Digest) -> int:
+    return int.from_bytes(bytes.fromhex(id[:16]), "big", signed=True)
+
+
+def _to_bytes(log: LogId) -> bytes:
+    return bytes.fromhex(parse_log_id(log).replace("-", ""))
+
+
+def _to_id(raw: bytes) -> LogId:
+    text = raw.hex()
+    return LogId(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
+
+
+def _to_log(row: Any) -> Log:
+    id, parent, place, head, tip = row
+    return Log(_to_id(id), None if parent is None else _to_id(parent), place, Digest(head.hex()), tip)

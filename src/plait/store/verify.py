@@ -1,0 +1,119 @@
+"""Checking a store against itself: every record against its hash, its neighbours and its log.
+
+Nothing here trusts the database. Each record is taken as stored (`Store.records`), its id and its body's commitment
+are computed again from the bytes, and every column the store searches by is compared with the header it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from plait.errors import PlaitError
+from plait.event import Header, check_content, parse_header
+from plait.event.codec import EVENT_TAG, VOCABULARY
+from plait.event.kinds import ForkedFrom
+from plait.ids import Digest, LogId, digest
+from plait.store.base import Log, Record, Store
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """The first thing wrong in a log, and the place where it is."""
+
+    log: LogId | None  # None: in the store as a whole
+    seq: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.log}@{self.seq}: {self.what}" if self.log else self.what
+
+
+class _Broken(Exception):
+    pass
+
+
+def verify_store(store: Store) -> Iterator[Fault]:
+    """The first fault of every log that has one, then what belongs to no log."""
+    before, seen = None, 0
+    while page := store.logs(before=before, limit=500):
+        for ordinal, log in page:
+            before = ordinal
+            fault, count = _verify(store, log)
+            seen += count
+            if fault is not None:
+                yield fault
+    there = store.describe()["events"]
+    if there != seen:
+        yield Fault(None, 0, f"the store holds {there} events, but its logs only {seen}: some belong to no log")
+
+
+def verify_log(store: Store, log: LogId) -> Fault | None:
+    """The first fault of one log. The logs it was forked from are checked up to the fork point's own hash."""
+    return _verify(store, store.log(log))[0]
+
+
+def _verify(store: Store, log: Log) -> tuple[Fault | None, int]:
+    seq, count, number = log.place + 1, 0, 0
+    try:
+        previous = _fork_point(store, log)
+        for record in store.records(log.id):
+            count += 1
+            header = _check_record(record, seq, previous)
+            if record.number <= number:
+                raise _Broken(f"commit number {record.number} comes after {number}")
+            _check_references(store, log, record, header)
+            seq, previous, number = seq + 1, digest(EVENT_TAG, record.raw), record.number
+        if seq - 1 != log.tip or previous != log.head:
+            seq = min(seq, log.tip)
+            raise _Broken(f"the log's row ends at {log.tip} with head {log.head[:12]}…, its events do not")
+    except (_Broken, PlaitError) as error:
+        # A page may hold more records than were looked at: count them all, so that none seems to belong to no log.
+        return Fault(log.id, seq, str(error)), sum(1 for _ in store.records(log.id))
+    return None, count
+
+
+def _fork_point(store: Store, log: Log) -> Digest | None:
+    if log.parent is None:
+        if log.place:
+            raise _Broken(f"it begins at {log.place + 1} but names no parent")
+        return None
+    try:
+        point = next(store.read(log.parent, log.place, log.place), None)
+    except PlaitError as error:
+        raise _Broken(f"its fork point cannot be read: {error}") from error
+    if point is None:
+        raise _Broken(f"its fork point {log.place} is beyond the end of {log.parent}")
+    return point.id
+
+
+def _check_record(record: Record, seq: int, previous: Digest | None) -> Header:
+    header = parse_header(record.raw)
+    if header.log != record.log:
+        raise _Broken(f"the event here was written for log {header.log}")
+    if header.seq != seq:
+        raise _Broken(f"event {seq} is missing: {header.seq} stands in its place")
+    if record.seq != header.seq:
+        raise _Broken(f"it is filed at {record.seq}")
+    if record.kind != header.kind:
+        raise _Broken(f"it is filed as {record.kind}, but is a {header.kind}")
+    if (header.parents[0] if header.parents else None) != previous:
+        raise _Broken("it does not follow the event before it")
+    if not digest(EVENT_TAG, record.raw).startswith(record.id):
+        raise _Broken(f"it is filed under the id {record.id}…, which is not its own")
+    if record.content is None:
+        raise _Broken("its body cannot be read")
+    check_content(header, record.salt, record.content)
+    return header
+
+
+def _check_references(store: Store, log: Log, record: Record, header: Header) -> None:
+    assert record.content is not None
+    if record.seq == log.place + 1 and header.kind == ForkedFrom.__name__:
+        body = VOCABULARY.decode(header.kind, record.content)
+        if isinstance(body, ForkedFrom) and (body.parent, body.place) != (log.parent, log.place):
+            raise _Broken(f"it says it was forked from {body.parent}@{body.place}, the log's row says {log.parent}@{log.place}")
+    for parent in header.parents[1:]:
+        store.event(parent)
+    for ref in VOCABULARY.decode(header.kind, record.content).refs():
+        store.get_blob(ref)
