@@ -219,8 +219,11 @@ class Vocabulary:
         if version > known.version:
             raise UnknownVersion(kind, version, known.version) from error
         fields = cast("dict[str, Any]", value)
-        for n in range(version, known.version):
-            fields = self._upcasters[kind, n](fields)
+        try:
+            for n in range(version, known.version):
+                fields = self._upcasters[kind, n](fields)
+        except Exception as broken:  # an upcaster may count on its old fields; bytes from outside may lack them
+            raise InvalidValue(kind, f"its body of version {version} cannot be brought up to date: {broken!r}") from broken
         try:
             return msgspec.convert({**fields, "v": known.version}, type=known.type)
         except msgspec.ValidationError as invalid:
@@ -263,14 +266,19 @@ def check_header(header: Header) -> None:
     """What the types do not say."""
     if header.version != HEADER_VERSION:
         raise UnknownVersion("the event header", header.version, HEADER_VERSION)
+    for name, number in (("seq", header.seq), ("time", header.time)):
+        if type(number) is not int:
+            raise InvalidValue(name, f"{number!r} is not an integer")
+    for name, ids in (("parents", header.parents), ("causes", header.causes)):
+        if type(ids) is not tuple:
+            raise InvalidValue(name, f"a {type(ids).__name__} is not a tuple")
+        for id in ids:
+            parse_digest(id, name)
     _check_log(header.log)
     if header.seq < 1:
         raise InvalidValue("seq", f"{header.seq} is below 1")
     if header.seq > 1 and not header.parents:
         raise InvalidValue("parents", "only the first event of a root has none")
-    for name, ids in (("parents", header.parents), ("causes", header.causes)):
-        for id in ids:
-            parse_digest(id, name)
     if len(set(header.parents)) != len(header.parents):
         raise InvalidValue("parents", "the same event stands twice")
     if not 0 <= header.time < 2**63:

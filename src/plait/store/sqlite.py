@@ -24,10 +24,7 @@ import apsw
 from plait.errors import (
     BadAddress,
     DiskFull,
-    InvalidValue,
-    LogExists,
     PlaitError,
-    StaleHead,
     StoreClosed,
     StoreCorrupt,
     UnknownBlob,
@@ -35,23 +32,20 @@ from plait.errors import (
     UnknownLog,
     UnknownRows,
 )
-from plait.event import KINDS, Event
+from plait.event import Event
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import blobs as packing
 from plait.store.base import BlobInfo, Lineage, Log, Projection, Record, Row, Scalar, Table, check_chain, check_fork, cut, extend_lineage
 from plait.store.commit import GroupCommit
 from plait.store.database import BUSY_S, PRAGMAS, Database, Migration, migrate
-from plait.store.rows import SqlRows, check_names, recreate, scan
+from plait.store.rows import check_names, scan
 from plait.store.schema import MIGRATIONS
+from plait.store.transact import COLUMNS, Transact, only_kinds, pack_blob, prepare, short_of, to_bytes, to_id
 
 FILE = "store.db"
 _PAGE = 512  # events fetched at a time
 _READERS_MAX = 8  # connections kept for reading
 _CACHE_MAX = 10_000  # logs whose lineage is kept flat in memory
-
-_INSERT = "INSERT INTO event (log, seq, kind, short, codec, salt, header, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_ADVANCE = "UPDATE log SET head = ?, tip = ? WHERE key = ? AND head = ? AND tip = ?"
-_COLUMNS = "seq, codec, salt, header, body"
 
 
 class _Known(NamedTuple):
@@ -61,22 +55,13 @@ class _Known(NamedTuple):
     lineage: Lineage
 
 
-class _Prepared(NamedTuple):
-    """An event, ready to be inserted."""
-
-    event: Event
-    short: int
-    codec: int
-    body: bytes
-    refs: tuple[Digest, ...]
-
-
 class _Handles:
     """What belongs to one process: connections and locks. A fork makes the child start over with fresh ones."""
 
-    def __init__(self, open: Callable[[], Database]) -> None:
-        self.writer = open()
-        self.group = GroupCommit(self.writer)
+    def __init__(self, writer: Database, to_event: Callable[[Any], Event]) -> None:
+        self.writer = writer
+        self.work = Transact(writer, to_event)
+        self.group = GroupCommit(writer)
         self.readers: list[Database] = []
 
     def databases(self) -> list[Database]:
@@ -115,7 +100,8 @@ class SqliteStore:
         self._projections: dict[str, Projection] = {}
         self._foreign: tuple[str, ...] = ()  # projections in the file that are not ours to keep
         _instances.add(self)
-        self.id: LogId = self._submit(partial(self._settle_in, source))
+        handles = self._live()
+        self.id: LogId = handles.group.submit(lambda: handles.work.settle_in(source))
         self._attach(projections)
 
     # ── logs ─────────────────────────────────────────────────────────────────────────────────
@@ -130,14 +116,14 @@ class SqliteStore:
         place = first.seq - 1
         check_fork(first, parent, next(self.read(parent, place, place), None) if parent and place else None)
         parent_key = self._find(parent).key if parent else None
-        prepared, packed = self._prepare(events, blobs)
-        return self._submit(partial(self._begin, log, parent_key, place, prepared, packed))
+        handles, prepared = self._live(), prepare(events, blobs)
+        return handles.group.submit(lambda: handles.work.begin(log, parent_key, prepared))
 
     def append(self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None) -> Digest:
         check_chain(log, events, after)
         key = self._find(log).key
-        prepared, packed = self._prepare(events, blobs)
-        return self._submit(partial(self._append, log, key, after, prepared, packed))
+        handles, prepared = self._live(), prepare(events, blobs)
+        return handles.group.submit(lambda: handles.work.append(log, key, after, prepared))
 
     def log(self, log: LogId) -> Log:
         with self._reader() as db:
@@ -160,7 +146,7 @@ class SqliteStore:
             found = db.rows("SELECT id FROM log WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?", (*_span(digits, 16), limit))
             if len(digits) <= 12:
                 found += db.rows("SELECT id FROM log WHERE substr(id, 11) BETWEEN ? AND ? ORDER BY key LIMIT ?", (*_span(digits, 6), limit))
-        return list(dict.fromkeys(_to_id(id) for (id,) in found))[:limit]
+        return list(dict.fromkeys(to_id(id) for (id,) in found))[:limit]
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
 
@@ -175,19 +161,19 @@ class SqliteStore:
 
     def event(self, id: Digest) -> Event:
         with self._reader() as db:
-            rows = db.rows(f"SELECT {_COLUMNS} FROM event WHERE short = ?", (_short(parse_digest(id)),))
+            rows = db.rows(f"SELECT {COLUMNS} FROM event WHERE short = ?", (short_of(parse_digest(id)),))
         for row in rows:
             if (event := self._to_event(row)).id == id:
                 return event
         raise UnknownEvent(id)
 
     def feed(self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[tuple[int, Event]]:
-        only, codes = self._only(kinds)
+        only, codes = only_kinds(kinds, self._codes)
         left = 2**62 if limit is None else limit
         while left > 0:
             with self._reader() as db:
                 rows = db.rows(
-                    f"SELECT {_COLUMNS}, number FROM event WHERE number > ? {only} ORDER BY number LIMIT ?",
+                    f"SELECT {COLUMNS}, number FROM event WHERE number > ? {only} ORDER BY number LIMIT ?",
                     (after, *codes, min(left, _PAGE)),
                 )
             for row in rows:
@@ -206,7 +192,7 @@ class SqliteStore:
         while True:
             with self._reader() as db:
                 rows = db.rows(
-                    f"SELECT {_COLUMNS}, number, kind, short FROM event WHERE log = ? AND number > ? ORDER BY number LIMIT ?",
+                    f"SELECT {COLUMNS}, number, kind, short FROM event WHERE log = ? AND number > ? ORDER BY number LIMIT ?",
                     (key, after, _PAGE),
                 )
             for seq, codec, salt, header, body, number, kind, short in rows:
@@ -228,8 +214,8 @@ class SqliteStore:
         with self._reader() as db:
             if db.get("SELECT refs FROM blob WHERE digest = ?", (bytes.fromhex(digest),)):
                 return digest
-        packed = {digest: (len(content), *packing.pack(content))}
-        self._submit(partial(self._put_blobs, packed))
+        handles, packed = self._live(), {digest: pack_blob(content)}
+        handles.group.submit(lambda: handles.work.put_blobs(packed))
         return digest
 
     def get_blob(self, digest: Digest) -> bytes:
@@ -250,12 +236,8 @@ class SqliteStore:
         return BlobInfo(*row)
 
     def sweep_blobs(self, *, before: int) -> int:
-        def sweep() -> int:
-            db = self._writer
-            db.execute("DELETE FROM blob WHERE refs = 0 AND born < ?", (before,))
-            return db.changed()
-
-        return self._submit(sweep)
+        handles = self._live()
+        return handles.group.submit(lambda: handles.work.sweep_blobs(before))
 
     # ── rows ─────────────────────────────────────────────────────────────────────────────────
 
@@ -280,9 +262,10 @@ class SqliteStore:
             return [dict(zip(columns, row, strict=True)) for row in db.rows(sql, (*values, limit))]
 
     def rebuild(self, projection: str) -> None:
-        if projection not in self._projections:
+        handles, kept = self._live(), self._projections.get(projection)
+        if kept is None:
             raise UnknownRows(projection)
-        self._submit(partial(self._rebuild, self._projections[projection]))
+        handles.group.submit(lambda: handles.work.rebuild(kept))
 
     def describe(self) -> dict[str, object]:
         with self._reader() as db:
@@ -311,108 +294,10 @@ class SqliteStore:
         for db in handles.databases() if handles else []:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(db.connection))
 
-    # ── inside a transaction ─────────────────────────────────────────────────────────────────
-
-    def _settle_in(self, source: Source) -> LogId:
-        """The first work on a file: its id, made once, and the codes of all kinds."""
-        db = self._writer
-        id = db.get("SELECT id FROM store")
-        if id is None:
-            id = bytes.fromhex(source.fresh("store").replace("-", ""))
-            db.execute("INSERT INTO store (id) VALUES (?)", (id,))
-        there = {name for (name,) in db.rows("SELECT name FROM kind")}
-        for kind in KINDS:
-            if kind.__name__ not in there:
-                db.execute("INSERT INTO kind (name) VALUES (?)", (kind.__name__,))
-        return _to_id(id)
-
-    def _begin(
-        self, log: LogId, parent: int | None, place: int, events: list[_Prepared], packed: dict[Digest, tuple[int, int, bytes]]
-    ) -> Digest:
-        db, id, head = self._writer, _to_bytes(log), events[-1].event.id
-        key = db.get("SELECT key FROM log WHERE id = ?", (id,))
-        if key is not None:
-            if self._stands(key, events[-1].event):
-                return head
-            raise LogExists(log)
-        self._check_refs(events, packed)
-        db.execute(
-            "INSERT INTO log (id, parent, place, head, tip) VALUES (?, ?, ?, ?, ?)",
-            (id, parent, place, bytes.fromhex(head), events[-1].event.seq),
-        )
-        self._insert(db.inserted(), events, packed)
-        return head
-
-    def _append(self, log: LogId, key: int, after: Digest, events: list[_Prepared], packed: dict[Digest, tuple[int, int, bytes]]) -> Digest:
-        db, first, last = self._writer, events[0].event, events[-1].event
-        self._check_refs(events, packed)
-        db.execute(_ADVANCE, (bytes.fromhex(last.id), last.seq, key, bytes.fromhex(after), first.seq - 1))
-        if db.changed() != 1:
-            return self._not_advanced(log, key, after, last)
-        self._insert(key, events, packed)
-        return last.id
-
-    def _not_advanced(self, log: LogId, key: int, after: Digest, last: Event) -> Digest:
-        if self._stands(key, last):
-            return last.id
-        head, tip = self._writer.row("SELECT head, tip FROM log WHERE key = ?", (key,))
-        if head.hex() == after:
-            raise InvalidValue("seq", f"event {last.seq} does not follow place {tip}")
-        raise StaleHead(log, after, head.hex(), tip)
-
-    def _stands(self, key: int, event: Event) -> bool:
-        """Whether exactly this event is on record already: then it was appended, and its acknowledgement was lost."""
-        rows = self._writer.rows(f"SELECT {_COLUMNS} FROM event WHERE log = ? AND seq = ?", (key, event.seq))
-        return any(self._to_event(row).id == event.id for row in rows)
-
-    def _check_refs(self, events: list[_Prepared], packed: Mapping[Digest, object]) -> None:
-        for prepared in events:
-            for ref in prepared.refs:
-                if ref not in packed and not self._writer.get("SELECT 1 FROM blob WHERE digest = ?", (bytes.fromhex(ref),)):
-                    raise UnknownBlob(ref)
-
-    def _insert(self, key: int, events: list[_Prepared], packed: dict[Digest, tuple[int, int, bytes]]) -> None:
-        db = self._writer
-        if packed:
-            self._put_blobs(packed)
-        for event, short, codec, body, refs in events:
-            header = event.header
-            db.execute(_INSERT, (key, header.seq, self._codes[header.kind], short, codec, event.salt, event.raw, body))
-            number = db.inserted()
-            for ref in refs:
-                self._refer(number, ref)
-            for projection in self._projections.values():
-                if header.kind in projection.kinds:
-                    projection.apply(SqlRows(db, projection), number, event)
-        for name in self._foreign:
-            db.execute("UPDATE projection SET stale = 1 WHERE name = ? AND stale = 0", (name,))
-
-    def _refer(self, number: int, ref: Digest) -> None:
-        key = self._writer.get("SELECT key FROM blob WHERE digest = ?", (bytes.fromhex(ref),))
-        self._writer.execute("INSERT OR IGNORE INTO attachment (event, blob) VALUES (?, ?)", (number, key))
-        if self._writer.changed():
-            self._writer.execute("UPDATE blob SET refs = refs + 1 WHERE key = ?", (key,))
-
-    def _put_blobs(self, packed: Mapping[Digest, tuple[int, int, bytes]]) -> None:
-        born = self._writer.get("SELECT max(number) FROM event") or 0
-        for digest, (size, codec, data) in packed.items():
-            self._writer.execute(
-                "INSERT INTO blob (digest, size, codec, refs, born, data) VALUES (?, ?, ?, 0, ?, ?) "
-                "ON CONFLICT (digest) DO UPDATE SET born = excluded.born WHERE refs = 0 AND born < excluded.born",
-                (bytes.fromhex(digest), size, codec, born, data),
-            )
-
-    def _rebuild(self, projection: Projection) -> None:
-        db, rows = self._writer, SqlRows(self._writer, projection)
-        recreate(db, projection)
-        only, codes = self._only(projection.kinds)
-        for row in db.execute(f"SELECT {_COLUMNS}, number FROM event WHERE true {only} ORDER BY number", codes):
-            projection.apply(rows, row[5], self._to_event(row))
-        db.execute("INSERT OR REPLACE INTO projection (name, version, stale) VALUES (?, ?, 0)", (projection.name, projection.version))
-
     # ── helpers ──────────────────────────────────────────────────────────────────────────────
 
     def _attach(self, projections: Sequence[Projection]) -> None:
+        """Take up the projections, folding those anew that are missing, outdated or stale."""
         self._reload_kinds()
         with self._reader() as db:
             there = {name: (version, stale) for name, version, stale in db.rows("SELECT name, version, stale FROM projection")}
@@ -421,33 +306,17 @@ class SqliteStore:
             version, stale = there.get(projection.name, (0, 1))
             if version > projection.version:
                 continue  # kept by a newer Plait; to us it is foreign
-            if stale or version < projection.version:
-                self._submit(partial(self._rebuild, projection))
             self._projections[projection.name] = projection
+            if stale or version < projection.version:
+                self.rebuild(projection.name)
         self._foreign = tuple(there.keys() - self._projections.keys())
-
-    def _prepare(
-        self, events: Sequence[Event], blobs: Mapping[Digest, bytes] | None
-    ) -> tuple[list[_Prepared], dict[Digest, tuple[int, int, bytes]]]:
-        """Everything that needs no database: packing, and moving long bodies to blobs."""
-        content = dict(blobs or {})
-        packing.check_blobs(content)
-        prepared: list[_Prepared] = []
-        for event in events:
-            body, refs = event.content, event.refs
-            if len(body) > packing.BODY_INLINE_MAX:
-                digest = packing.digest_of(body)
-                content[digest] = body
-                prepared.append(_Prepared(event, _short(event.id), packing.IN_BLOB, bytes.fromhex(digest), (*refs, digest)))
-            else:
-                prepared.append(_Prepared(event, _short(event.id), *packing.pack(body), refs))
-        return prepared, {name: (len(data), *packing.pack(data)) for name, data in content.items()}
+        self._bind(self._live())
 
     def _read(self, segments: Sequence[Any], kinds: Collection[str] | None, reverse: bool) -> Iterator[Event]:
-        only, codes = self._only(kinds)
+        only, codes = only_kinds(kinds, self._codes)
         order = "DESC" if reverse else "ASC"
         sql = (
-            f"SELECT {_COLUMNS} FROM event INDEXED BY event_place WHERE log = ? AND seq BETWEEN ? AND ? {only} ORDER BY seq {order} LIMIT ?"
+            f"SELECT {COLUMNS} FROM event INDEXED BY event_place WHERE log = ? AND seq BETWEEN ? AND ? {only} ORDER BY seq {order} LIMIT ?"
         )
         for segment in segments:
             key, first, last = self._find(segment.log).key, segment.first, segment.last
@@ -473,7 +342,7 @@ class SqliteStore:
 
     def _log(self, db: Database, log: LogId) -> Log:
         row = db.row(
-            "SELECT l.id, p.id, l.place, l.head, l.tip FROM log l LEFT JOIN log p ON p.key = l.parent WHERE l.id = ?", (_to_bytes(log),)
+            "SELECT l.id, p.id, l.place, l.head, l.tip FROM log l LEFT JOIN log p ON p.key = l.parent WHERE l.id = ?", (to_bytes(log),)
         )
         if row is None:
             raise UnknownLog(log)
@@ -492,13 +361,13 @@ class SqliteStore:
                 if (known := self._known.get(id)) is not None:
                     lineage = known.lineage
                     break
-                row = db.row("SELECT l.key, l.place, p.id FROM log l LEFT JOIN log p ON p.key = l.parent WHERE l.id = ?", (_to_bytes(id),))
+                row = db.row("SELECT l.key, l.place, p.id FROM log l LEFT JOIN log p ON p.key = l.parent WHERE l.id = ?", (to_bytes(id),))
                 if row is None:
                     raise UnknownLog(log)
                 if id in trail:
                     raise StoreCorrupt(f"log {log}", "its lineage runs in a circle")
                 trail[id] = row[0], row[1]
-                id = None if row[2] is None else _to_id(row[2])
+                id = None if row[2] is None else to_id(row[2])
         if len(self._known) > _CACHE_MAX:
             self._known.clear()
         for id, (key, place) in reversed(trail.items()):
@@ -515,17 +384,11 @@ class SqliteStore:
                 return shape
         raise UnknownRows(f"{projection}.{table}", "there is no such table")
 
-    def _only(self, kinds: Collection[str] | None) -> tuple[str, list[int]]:
-        """A condition that keeps only these kinds."""
-        if kinds is None:
-            return "", []
-        codes = [self._codes[kind] for kind in kinds if kind in self._codes]
-        return f"AND kind IN ({', '.join('?' * len(codes))})", codes
-
     def _reload_kinds(self) -> dict[int, str]:
         with self._reader() as db:
             self._names = dict(db.rows("SELECT code, name FROM kind"))
         self._codes = {name: code for code, name in self._names.items()}
+        self._bind(self._live())
         return self._names
 
     # ── connections ──────────────────────────────────────────────────────────────────────────
@@ -536,18 +399,17 @@ class SqliteStore:
                 raise StoreClosed(self.address)
             with _opening:
                 if self._handles is None:
-                    self._handles = _Handles(self._connect)
+                    handles = _Handles(self._connect(), self._to_event)
+                    self._bind(handles)
+                    self._handles = handles
         return self._handles
 
-    @property
-    def _writer(self) -> Database:
-        return self._live().writer
+    def _bind(self, handles: _Handles) -> None:
+        """Tell the work what it has to know; a forked child is told anew."""
+        handles.work.codes, handles.work.projections, handles.work.foreign = self._codes, self._projections, self._foreign
 
     def _connect(self) -> Database:
         return Database(self.path, busy_s=self._busy_s)
-
-    def _submit(self, work: Callable[[], Any]) -> Any:
-        return self._live().group.submit(work)
 
     @contextmanager
     def _reader(self) -> Generator[Database]:
@@ -594,9 +456,10 @@ os.register_at_fork(after_in_child=_start_over)
 def _make_folder(folder: Path) -> None:
     """Make the folder if need be, so that it survives a power cut and stays out of version control."""
     try:
-        if folder.is_dir():  # somebody else's folder is left as it is, but for the store's own files
-            return
+        ours = folder.name == ".plait" or not folder.is_dir()  # no .gitignore goes into somebody else's folder
         folder.mkdir(parents=True, exist_ok=True)
+        if not ours or (folder / ".gitignore").exists():
+            return
         (folder / ".gitignore").write_text("*\n")
         for made in (folder, folder.parent):
             handle = os.open(made, os.O_RDONLY)
@@ -625,19 +488,6 @@ def _span(digits: str, size: int) -> tuple[bytes, bytes]:
     return bytes.fromhex(digits.ljust(size * 2, "0")[: size * 2]), bytes.fromhex(digits.ljust(size * 2, "f")[: size * 2])
 
 
-def _short(id: Digest) -> int:
-    return int.from_bytes(bytes.fromhex(id[:16]), "big", signed=True)
-
-
-def _to_bytes(log: LogId) -> bytes:
-    return bytes.fromhex(parse_log_id(log).replace("-", ""))
-
-
-def _to_id(raw: bytes) -> LogId:
-    text = raw.hex()
-    return LogId(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
-
-
 def _to_log(row: Any) -> Log:
     id, parent, place, head, tip = row
-    return Log(_to_id(id), None if parent is None else _to_id(parent), place, Digest(head.hex()), tip)
+    return Log(to_id(id), None if parent is None else to_id(parent), place, Digest(head.hex()), tip)

@@ -1,0 +1,621 @@
+"""The contract every store keeps, as tests that anybody can run on theirs.
+
+    class TestMine(StoreContract):
+        @pytest.fixture
+        def opened(self, tmp_path):
+            return lambda *projections: MyStore(tmp_path, source=Seeded(), projections=projections)
+
+`opened(*projections)` opens the store at one place: called again after `close()`, it finds what was there. A store
+that keeps nothing beyond its process says `durable = False`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+from plait.errors import (
+    CommitmentBroken,
+    InvalidValue,
+    LogExists,
+    StaleHead,
+    StoreClosed,
+    UnknownBlob,
+    UnknownEvent,
+    UnknownLog,
+    UnknownRows,
+)
+from plait.event import Body, Event, seal_all
+from plait.event.kinds import File, ForkedFrom, MessageSaid, ScratchSet, SessionOpened, Text
+from plait.ids import Digest, LogId, derived, house_of, inbox_of, short
+from plait.store import Rows, Store, Table, verify_store
+from plait.store.blobs import digest_of
+from plait.testing.seeded import Seeded
+
+Opened = Callable[..., Store]
+
+_source = Seeded(0)
+_ordinal = iter(range(10**9))
+
+
+# ── writing, in as few words as possible ─────────────────────────────────────────────────────
+
+
+def new_log() -> LogId:
+    return derived("plait/testing/1", next(_ordinal))
+
+
+def said(text: str) -> MessageSaid:
+    return MessageSaid("user", (Text(text),))
+
+
+def sealed(
+    bodies: Sequence[Body],
+    log: LogId,
+    seq: int = 1,
+    parents: tuple[Digest, ...] = (),
+    source: Seeded = _source,
+    actor: str = "human:tester",
+) -> list[Event]:
+    return seal_all(bodies, log=log, seq=seq, parents=parents, source=source, actor=actor)
+
+
+def begin(store: Store, *bodies: Body) -> LogId:
+    """A new root: opened, then these."""
+    log = new_log()
+    store.begin(log, sealed([SessionOpened(), *bodies], log))
+    return log
+
+
+def extend(store: Store, log: LogId, *bodies: Body) -> list[Event]:
+    """Append to the log as it stands now."""
+    now = store.log(log)
+    events = sealed(bodies, log, now.tip + 1, (now.head,))
+    store.append(log, events, after=now.head)
+    return events
+
+
+def fork(store: Store, parent: LogId, place: int, label: str | None = None) -> LogId:
+    log = new_log()
+    point = next(store.read(parent, place, place))
+    store.begin(log, sealed([ForkedFrom(parent, place, label)], log, place + 1, (point.id,)), parent=parent)
+    return log
+
+
+def texts(store: Store, log: LogId) -> list[str]:
+    """What was said in a log, lineage included."""
+    return [_text(event) for event in store.read(log, kinds={"MessageSaid"})]
+
+
+def _text(event: Event) -> str:
+    body = event.body
+    assert isinstance(body, MessageSaid)
+    part = body.parts[0]
+    assert isinstance(part, Text)
+    return part.text
+
+
+@contextmanager
+def refused(error: type[Exception], store: Store) -> Generator[None]:
+    """The block raises this error, and the store is as it was."""
+    before = store.number, [log for _, log in store.logs(limit=10_000)]
+    try:
+        yield
+    except error:
+        assert (store.number, [log for _, log in store.logs(limit=10_000)]) == before, "something was written all the same"
+    else:
+        raise AssertionError(f"{error.__name__} was not raised")
+
+
+class Tally:
+    """A projection for tests: how often each scratch key was set in a log, and the last commit that did it."""
+
+    name = "tally"
+    version = 1
+    kinds = frozenset({"ScratchSet"})
+    tables = (
+        Table(
+            "count",
+            key=("log", "key"),
+            columns={"log": "text", "key": "text", "times": "integer", "number": "integer"},
+            indexes=(("key", "number"), ("number",)),
+        ),
+    )
+
+    def apply(self, rows: Rows, number: int, event: Event) -> None:
+        body = event.body
+        assert isinstance(body, ScratchSet)
+        if body.key == "poison":
+            rows.put("count", {"log": event.log, "key": "half", "times": 0, "number": number})
+            raise RuntimeError("this projection cannot take poison")
+        if body.value is None:
+            rows.delete("count", event.log, body.key)
+            return
+        row = rows.get("count", event.log, body.key) or {"times": 0}
+        times = row["times"]
+        assert isinstance(times, int)
+        rows.put("count", {"log": event.log, "key": body.key, "times": times + 1, "number": number})
+
+
+# ── the contract ─────────────────────────────────────────────────────────────────────────────
+
+
+class StoreContract:
+    """What every store does, and above all what it refuses."""
+
+    durable = True
+
+    # logs and appending
+
+    def test_what_is_begun_can_be_read(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, said("one"), said("two"))
+        events = list(store.read(log))
+        assert [event.seq for event in events] == [1, 2, 3]
+        assert texts(store, log) == ["one", "two"]
+        assert store.log(log).head == events[-1].id
+        assert store.log(log).tip == 3
+
+    def test_an_append_moves_the_head(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store)
+        (event,) = extend(store, log, said("one"))
+        assert store.log(log).head == event.id
+        assert store.event(event.id).content == event.content
+
+    def test_append_refuses_a_stale_head(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store)
+        stale = store.log(log).head
+        extend(store, log, said("first"))
+        late = sealed([said("late")], log, 2, (stale,), source=Seeded(1))
+        with refused(StaleHead, store):
+            store.append(log, late, after=stale)
+        assert texts(store, log) == ["first"]
+
+    def test_the_same_append_twice_changes_nothing(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store)
+        head = store.log(log).head
+        events = sealed([said("once"), said("again")], log, 2, (head,))
+        assert store.append(log, events, after=head) == events[-1].id
+        number = store.number
+        assert store.append(log, events, after=head) == events[-1].id
+        extend(store, log, said("later"))
+        assert store.append(log, events, after=head) == events[-1].id
+        assert store.number == number + 1
+        assert texts(store, log) == ["once", "again", "later"]
+
+    def test_the_same_beginning_twice_changes_nothing(self, opened: Opened) -> None:
+        store = opened()
+        log = new_log()
+        events = sealed([SessionOpened(), said("one")], log)
+        assert store.begin(log, events) == store.begin(log, events)
+        assert store.number == 2
+
+    def test_begin_refuses_an_id_that_is_taken(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, said("kept"))
+        with refused(LogExists, store):
+            store.begin(log, sealed([SessionOpened(title="other")], log, source=Seeded(1)))
+        assert texts(store, log) == ["kept"]
+
+    def test_append_refuses_what_does_not_follow(self, opened: Opened) -> None:
+        store = opened()
+        log, other = begin(store), begin(store)
+        head = store.log(log).head
+        with refused(InvalidValue, store):
+            store.append(log, [], after=head)
+        with refused(InvalidValue, store):
+            store.append(log, sealed([said("gap")], log, 4, (head,)), after=head)
+        with refused(InvalidValue, store):
+            store.append(log, sealed([said("stray")], log, 2, (store.log(other).head,)), after=head)
+        with refused(InvalidValue, store):
+            store.append(log, sealed([said("foreign")], other, 2, (head,)), after=head)
+        with refused(InvalidValue, store):
+            pair = sealed([said("a"), said("b"), said("c")], log, 2, (head,))
+            store.append(log, [pair[0], pair[2]], after=head)
+
+    def test_unknown_things_are_typed_errors(self, opened: Opened) -> None:
+        store = opened()
+        log, event = new_log(), Digest("0" * 64)
+        for ask in (store.log, store.read, store.records):
+            with refused(UnknownLog, store):
+                found = ask(log)
+                list(found) if not hasattr(found, "head") else None  # type: ignore[call-overload]
+        with refused(UnknownLog, store):
+            store.append(log, sealed([said("x")], log, 2, (event,)), after=event)
+        with refused(UnknownEvent, store):
+            store.event(event)
+        with refused(UnknownBlob, store):
+            store.get_blob(event)
+        with refused(InvalidValue, store):
+            store.log(LogId("../../etc/passwd"))
+        with refused(InvalidValue, store):
+            store.event(Digest("' OR 1=1 --"))
+
+    # forks
+
+    def test_a_fork_reads_through_its_lineage(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, said("one"), said("two"), said("three"))
+        child = fork(store, log, 3)
+        extend(store, child, said("mine"))
+        extend(store, log, said("yours"))
+        assert texts(store, child) == ["one", "two", "mine"]
+        assert texts(store, log) == ["one", "two", "three", "yours"]
+        assert [event.seq for event in store.read(child)] == [1, 2, 3, 4, 5]
+        assert (store.log(child).parent, store.log(child).place) == (log, 3)
+
+    def test_a_fork_below_the_fork_point(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, said("one"), said("two"), said("three"))
+        child = fork(store, log, 4)
+        extend(store, child, said("four"))
+        low = fork(store, child, 2)
+        extend(store, low, said("other"))
+        assert texts(store, low) == ["one", "other"]
+
+    def test_a_long_chain_of_forks(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store)
+        for i in range(60):
+            extend(store, log, said(str(i)))
+            log = fork(store, log, store.log(log).tip)
+        store.close()
+        store = opened() if self.durable else store
+        if self.durable:
+            assert texts(store, log) == [str(i) for i in range(60)]
+            assert [event.seq for event in store.read(log, 50, 70)] == list(range(50, 71))
+
+    def test_begin_refuses_a_fork_from_nowhere(self, opened: Opened) -> None:
+        store = opened()
+        log, child = begin(store, said("one")), new_log()
+        head = store.log(log).head
+        for place, parents, parent in ((9, (head,), log), (1, (head,), log), (2, (head,), None), (2, (Digest("1" * 64),), log)):
+            with refused(InvalidValue, store):
+                store.begin(child, sealed([ForkedFrom(log, place)], child, place + 1, parents), parent=parent)
+        with refused(UnknownLog, store):
+            store.begin(child, sealed([ForkedFrom(log, 2)], child, 3, (head,)), parent=new_log())
+
+    # reading
+
+    def test_reading_ranges(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, *(said(str(i)) for i in range(2, 21)))
+        child = fork(store, log, 10)
+        extend(store, child, *(said(str(i)) for i in range(12, 31)))
+
+        def seqs(*span: int | None, **options: bool) -> list[int]:
+            return [event.seq for event in store.read(child, *span, **options)]  # type: ignore[arg-type]
+
+        assert seqs() == list(range(1, 31))
+        assert seqs(5, 15) == list(range(5, 16))
+        assert seqs(5, 15, reverse=True) == list(range(15, 4, -1))
+        assert seqs(28) == [28, 29, 30]
+        assert seqs(28, 99) == [28, 29, 30]
+        assert seqs(-5, 2) == [1, 2]
+        assert seqs(31) == seqs(9, 8) == []
+        assert [event.seq for event in store.read(child, kinds={"ForkedFrom", "SessionOpened"})] == [1, 11]
+        assert [event.seq for event in store.read(child, kinds=())] == []
+
+    def test_reading_more_than_a_page(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store)
+        extend(store, log, *(said(str(i)) for i in range(1500)))
+        assert [event.seq for event in store.read(log)] == list(range(1, 1502))
+        assert [event.seq for event in store.read(log, reverse=True)] == list(range(1501, 0, -1))
+        assert [number for number, _ in store.feed()] == list(range(1, 1502))
+        assert verify(store) == []
+
+    def test_a_read_sees_the_log_as_it_was_when_it_began(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store)
+        extend(store, log, *(said(str(i)) for i in range(1000)))
+        reading = store.read(log)
+        next(reading)
+        extend(store, log, said("later"))
+        assert len(list(reading)) == 1000
+
+    def test_editing_what_was_read_does_not_edit_the_past(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, ScratchSet("plan", {"steps": ["a"]}))
+        child = fork(store, log, 2)
+        body = next(store.read(child, 2, 2)).body
+        assert isinstance(body, ScratchSet)
+        body.value["steps"].append("injected")  # type: ignore[index, call-overload]
+        for reader in (log, child):
+            assert next(store.read(reader, 2, 2)).body == ScratchSet("plan", {"steps": ["a"]})
+
+    def test_the_feed_orders_everything_by_commit(self, opened: Opened) -> None:
+        store = opened()
+        one, two = begin(store), begin(store)
+        extend(store, one, said("a"))
+        extend(store, two, ScratchSet("b", 1))
+        extend(store, one, said("c"))
+        assert [(number, event.log, event.seq) for number, event in store.feed()] == [
+            (1, one, 1),
+            (2, two, 1),
+            (3, one, 2),
+            (4, two, 2),
+            (5, one, 3),
+        ]
+        assert [number for number, _ in store.feed(2, limit=2)] == [3, 4]
+        assert [number for number, _ in store.feed(kinds={"MessageSaid"}, limit=1)] == [3]
+        assert store.number == 5
+
+    def test_listing_pages(self, opened: Opened) -> None:
+        store = opened()
+        logs = [begin(store) for _ in range(7)]
+        page = store.logs(limit=3)
+        rest = store.logs(before=page[-1][0], limit=10)
+        assert [log.id for _, log in page + rest] == logs[::-1]
+        assert store.logs(before=rest[-1][0]) == []
+
+    def test_matching_ids_by_either_end(self, opened: Opened) -> None:
+        store = opened()
+        logs = [begin(store) for _ in range(20)]
+        for log in logs:
+            assert store.match(log) == [log]
+            assert store.match(short(log)) == [log]
+            assert log in store.match(log[:4])
+            assert log in store.match(log[-12:-9])
+        assert store.match("") == store.match("zz") == store.match("%") == []
+        assert len(store.match(logs[0][0], limit=1)) <= 1
+
+    def test_inbox_and_house_are_ordinary_logs(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store)
+        for name in (inbox_of(log), house_of(store.id)):
+            store.begin(name, sealed([said("hello")], name))
+            extend(store, name, said("again"))
+            assert texts(store, name) == ["hello", "again"]
+        assert inbox_of(log) != house_of(store.id) != log
+        assert verify(store) == []
+
+    # content
+
+    def test_every_legal_text_comes_back_exactly(self, opened: Opened) -> None:
+        store = opened()
+        hard = [
+            "",
+            "\0",
+            "a\x85b\u2028c\u2029d",
+            "\r\n\n\r",
+            "שלום",
+            "漢字かな",
+            "👩\u200d👩\u200d👧",
+            "\ufeff",
+            "\uffff\U0010ffff",
+            "e\u0301",
+            "é",
+        ]
+        hard += ["x" * 3000 + "\u2028", "\0" * 10_000, '\\"\\u0000', "\x7f\x1b[31m"]
+        log = begin(store, *(said(text) for text in hard))
+        store.close()
+        if self.durable:
+            assert texts(opened(), log) == hard
+
+    def test_long_bodies_are_kept_apart_and_once(self, opened: Opened) -> None:
+        store = opened()
+        text = "".join(chr(0x4E00 + i % 5000) for i in range(50_000))
+        log = begin(store, said(text))
+        other = begin(store, said(text))
+        assert texts(store, log) == texts(store, other) == [text]
+        assert verify(store) == []
+
+    # blobs
+
+    def test_blobs_are_kept_by_content(self, opened: Opened) -> None:
+        store = opened()
+        for content in (b"", b"\0\xff", b"text " * 1000, bytes(range(256)) * 300):
+            digest = store.put_blob(content)
+            assert digest == digest_of(content) == store.put_blob(content)
+            assert store.get_blob(digest) == content
+            assert store.blob_info(digest).size == len(content)
+
+    def test_blobs_are_counted_by_the_events_that_point_to_them(self, opened: Opened) -> None:
+        store = opened()
+        content = b"evidence " * 100
+        digest = store.put_blob(content)
+        assert store.blob_info(digest).refs == 0
+        log = begin(store, MessageSaid("user", (File("a.txt", "text/plain", digest), File("b.txt", "text/plain", digest))))
+        assert store.blob_info(digest).refs == 1
+        extend(store, log, MessageSaid("user", (File("c.txt", "text/plain", digest),)))
+        assert store.blob_info(digest).refs == 2
+
+    def test_append_refuses_a_blob_that_is_not_there(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store)
+        missing = digest_of(b"never put")
+        with refused(UnknownBlob, store):
+            extend(store, log, MessageSaid("user", (File("a", "text/plain", missing),)))
+
+    def test_blobs_travel_with_their_event(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store)
+        head, content = store.log(log).head, b"carried"
+        digest = digest_of(content)
+        events = sealed([MessageSaid("user", (File("a", "text/plain", digest),))], log, 2, (head,))
+        with refused(CommitmentBroken, store):
+            store.append(log, events, after=head, blobs={digest: b"swapped"})
+        store.append(log, events, after=head, blobs={digest: content})
+        assert store.get_blob(digest) == content
+        assert store.blob_info(digest).refs == 1
+
+    def test_sweeping_takes_only_old_and_unused_blobs(self, opened: Opened) -> None:
+        store = opened()
+        used, unused = store.put_blob(b"used"), store.put_blob(b"unused")
+        begin(store, MessageSaid("user", (File("a", "text/plain", used),)))
+        young = store.put_blob(b"young")
+        assert store.sweep_blobs(before=store.number) == 1
+        assert store.get_blob(used) == b"used"
+        assert store.get_blob(young) == b"young"
+        with refused(UnknownBlob, store):
+            store.get_blob(unused)
+
+    # projections
+
+    def test_rows_are_kept_with_the_events(self, opened: Opened) -> None:
+        store = opened(Tally())
+        one, two = begin(store, ScratchSet("a", 1)), begin(store, ScratchSet("a", 1), ScratchSet("b", 1))
+        extend(store, one, ScratchSet("a", 2))
+        assert store.rows("tally", "count", {"log": one}) == [{"log": one, "key": "a", "times": 2, "number": 6}]
+        assert [row["log"] for row in store.rows("tally", "count", {"key": "a"}, order="number", descending=True)] == [one, two]
+        newest = store.rows("tally", "count", order="number", descending=True, limit=1)
+        assert [row["number"] for row in newest] == [6]
+        older = store.rows("tally", "count", order="number", descending=True, before=newest[0]["number"])
+        assert [row["number"] for row in older] == [5, 4]
+        extend(store, two, ScratchSet("b", None))
+        assert store.rows("tally", "count", {"key": "b"}) == []
+
+    def test_rows_are_rebuilt_from_the_events(self, opened: Opened) -> None:
+        store = opened(Tally())
+        for i in range(30):
+            begin(store, ScratchSet(f"k{i % 7}", i), ScratchSet(f"k{i % 3}", i))
+        before = store.rows("tally", "count", order="number", limit=1000)
+        store.rebuild("tally")
+        assert store.rows("tally", "count", order="number", limit=1000) == before
+
+    def test_a_projection_that_fails_undoes_the_append(self, opened: Opened) -> None:
+        store = opened(Tally())
+        log = begin(store, ScratchSet("a", 1))
+        with refused(RuntimeError, store):
+            extend(store, log, ScratchSet("a", 2), ScratchSet("poison", 1))
+        assert [row["times"] for row in store.rows("tally", "count")] == [1]
+        extend(store, log, ScratchSet("a", 3))
+        assert [row["times"] for row in store.rows("tally", "count")] == [2]
+
+    def test_unknown_rows_are_typed_errors(self, opened: Opened) -> None:
+        store = opened(Tally())
+        for projection, table, where, order in (
+            ("nope", "count", {}, None),
+            ("tally", "nope", {}, None),
+            ("tally", "count", {"nope": 1}, None),
+            ("tally", "count", {}, "number; DROP TABLE event"),
+        ):
+            with refused(UnknownRows, store):
+                store.rows(projection, table, where, order=order)
+        with refused(UnknownRows, store):
+            store.rebuild("nope")
+
+    # many at once
+
+    def test_threads_on_logs_of_their_own(self, opened: Opened) -> None:
+        store = opened()
+        logs = [begin(store) for _ in range(16)]
+        run_threads([lambda log=log: [extend(store, log, said(str(i))) for i in range(25)] for log in logs])
+        for log in logs:
+            assert texts(store, log) == [str(i) for i in range(25)]
+        assert sorted(number for number, _ in store.feed()) == list(range(1, 16 * 26 + 1))
+        assert verify(store) == []
+
+    def test_threads_on_one_log_have_one_winner_per_place(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store)
+        won: list[str] = []
+
+        def write(name: str) -> None:
+            source = Seeded(hash(name))
+            for i in range(20):
+                while True:
+                    now = store.log(log)
+                    events = sealed([said(f"{name}/{i}")], log, now.tip + 1, (now.head,), source=source)
+                    try:
+                        store.append(log, events, after=now.head)
+                    except StaleHead:
+                        continue
+                    won.append(f"{name}/{i}")
+                    break
+
+        run_threads([lambda name=name: write(name) for name in "abcdefgh"])
+        assert sorted(texts(store, log)) == sorted(won)
+        assert store.log(log).tip == 161
+        assert verify(store) == []
+
+    def test_a_neighbour_in_the_same_round_does_not_suffer(self, opened: Opened) -> None:
+        store = opened(Tally())
+        good, bad = begin(store), begin(store)
+        failed: list[Exception] = []
+
+        def spoil() -> None:
+            for _ in range(20):
+                try:
+                    extend(store, bad, ScratchSet("poison", 1))
+                except RuntimeError as error:
+                    failed.append(error)
+
+        run_threads([lambda: [extend(store, good, said(str(i))) for i in range(50)], spoil])
+        assert texts(store, good) == [str(i) for i in range(50)]
+        assert len(failed) == 20
+        assert store.log(bad).tip == 1
+
+    # the end
+
+    def test_a_closed_store_says_so(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store)
+        store.close()
+        for ask in (
+            lambda: store.log(log),
+            lambda: list(store.read(log)),
+            lambda: store.put_blob(b"x"),
+            lambda: extend(store, log, said("x")),
+        ):
+            try:
+                ask()
+            except StoreClosed:
+                continue
+            raise AssertionError("a closed store answered")
+
+    def test_reopening_finds_everything(self, opened: Opened) -> None:
+        if not self.durable:
+            return
+        store = opened(Tally())
+        log = begin(store, said("kept"), ScratchSet("a", 1))
+        blob, id = store.put_blob(b"kept"), store.id
+        facts = store.log(log), store.rows("tally", "count")
+        store.close()
+        store = opened(Tally())
+        assert (store.log(log), store.rows("tally", "count")) == facts
+        assert store.id == id
+        assert texts(store, log) == ["kept"]
+        assert store.get_blob(blob) == b"kept"
+        assert verify(store) == []
+
+    def test_rows_missed_while_a_projection_was_away_are_made_up(self, opened: Opened) -> None:
+        if not self.durable:
+            return
+        store = opened(Tally())
+        log = begin(store, ScratchSet("a", 1))
+        store.close()
+        store = opened()  # somebody without the projection
+        extend(store, log, ScratchSet("a", 2))
+        store.close()
+        assert [row["times"] for row in opened(Tally()).rows("tally", "count")] == [2]
+
+
+def verify(store: Store) -> list[str]:
+    return [str(fault) for fault in verify_store(store)]
+
+
+def run_threads(jobs: Sequence[Callable[[], object]]) -> None:
+    """Run the jobs at the same time, and raise what any of them raised."""
+    errors: list[BaseException] = []
+    gate = threading.Barrier(len(jobs))
+
+    def run(job: Callable[[], object]) -> None:
+        gate.wait()
+        try:
+            job()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

@@ -1,0 +1,49 @@
+"""For all tests: hypothesis profiles, no network, and a report of how many examples each law was tried on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=_slow)
+settings.register_profile("ci", parent=settings.get_profile("default"), max_examples=100, derandomize=True, print_blob=True)
+settings.register_profile("torture", parent=settings.get_profile("default"), max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
+
+_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+
+
+def _refuse_network(event: str, arguments: tuple[object, ...]) -> None:
+    """Tests talk to this machine only."""
+    if event == "socket.connect" and isinstance(arguments[1], tuple):
+        host = arguments[1][0]  # pyright: ignore[reportUnknownVariableType]
+        if host not in _LOOPBACK:
+            raise RuntimeError(f"a test tried to reach {host!r}")
+    if event == "socket.getaddrinfo" and arguments[0] not in (*_LOOPBACK, None, ""):
+        raise RuntimeError(f"a test tried to look up {arguments[0]!r}")
+
+
+sys.addaudithook(_refuse_network)
+
+_examples: Counter[str] = Counter()
+
+
+@pytest.fixture
+def count_example() -> Callable[[str], None]:
+    """A law calls this once per example, so that its count is printed at the end."""
+
+    def count(law: str) -> None:
+        _examples[law] += 1
+
+    return count
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for law, examples in sorted(_examples.items()):
+        terminalreporter.write_line(f"law: {law}: {examples:,} examples")
