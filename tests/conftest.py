@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from support import EXAMPLES
 
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=_slow)
@@ -31,19 +31,7 @@ def _refuse_network(event: str, arguments: tuple[object, ...]) -> None:
 
 sys.addaudithook(_refuse_network)
 
-_examples: Counter[str] = Counter()
-
-
-@pytest.fixture
-def count_example() -> Callable[[str], None]:
-    """A law calls this once per example, so that its count is printed at the end."""
-
-    def count(law: str) -> None:
-        _examples[law] += 1
-
-    return count
-
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for law, examples in sorted(_examples.items()):
+    for law, examples in sorted(EXAMPLES.items()):
         terminalreporter.write_line(f"law: {law}: {examples:,} examples")

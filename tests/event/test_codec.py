@@ -35,7 +35,7 @@ SALT = bytes(16)
 
 
 def make(body: Body, **header: Any) -> Event:
-    fields = {"log": LOG, "seq": 1, "parents": (), "time": 1, "salt": SALT, "actor": "human:u-17", **header}
+    fields: dict[str, Any] = {"log": LOG, "seq": 1, "parents": (), "time": 1, "salt": SALT, "actor": "human:u-17", **header}
     return seal(body, **fields)
 
 

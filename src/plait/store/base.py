@@ -43,6 +43,8 @@ class Record(msgspec.Struct, frozen=True):
     raw: bytes
     salt: bytes
     content: bytes | None
+    refs: tuple[Digest, ...]  # the blobs the store counts it as pointing to, a body kept as a blob among them
+    apart: Digest | None = None  # the blob that holds its body, if that was too long for the record
 
 
 class BlobInfo(msgspec.Struct, frozen=True):

@@ -10,7 +10,9 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
+from urllib.parse import quote
 
 import apsw
 
@@ -191,3 +193,49 @@ def check_schema(db: Database, known: int) -> int:
     if found > known:
         raise SchemaTooNew(db.path, found, known)
     return found
+
+
+# ── looking without touching ─────────────────────────────────────────────────────────────────
+
+
+def inspect(path: str | None, *, known: int, still: bool = False, busy_s: float = BUSY_S) -> dict[str, Any]:
+    """What a file holds, for `plait doctor`, without a byte written to it, whatever it is. None: SQLite itself, no file.
+
+    `still` says that nobody has the file open. It is then read as immutable: no lock, and nothing made beside it.
+    """
+    if path is not None and (os.path.islink(path) or not os.path.isfile(path)):
+        raise _cannot_open(path, "it is not there")
+    db = Database.__new__(Database)  # not configured: configuring a file writes to it
+    vars(db).update(path=path or ":memory:", busy_s=busy_s)
+    uri, flags = "file::memory:" if path is None else f"file://{quote(os.fsencode(path))}", apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW
+    try:
+        reader: Any = apsw.Connection(uri + "?immutable=1" * still, flags=flags | apsw.SQLITE_OPEN_READONLY)
+    except apsw.Error as error:
+        raise _translate(db.path, error, busy_s, 0) from error
+    try:
+        vars(db).update(_db=reader)
+        reader.set_busy_timeout(int(busy_s * 1000))
+        for name, wanted in PRAGMAS.items():
+            reader.execute(f"PRAGMA {name} = {wanted}")
+        found: dict[str, Any] = {"sqlite": apsw.sqlite_lib_version(), "pragmas": {name: db.get(f"PRAGMA {name}") for name in PRAGMAS}}
+        if path is None:
+            return found
+        found |= {"schema": check_schema(db, known), "quick_check": db.get("PRAGMA quick_check(1)"), "logs": 0, "events": 0, "blobs": 0}
+        if found["schema"]:
+            # An immutable file is never in WAL mode to SQLite; what the next connection will find stands in the header.
+            wal = reader.read("main", 0, 18, 2)[1] == b"\2\2"
+            found["pragmas"]["journal_mode"] = "wal" if wal else db.get("PRAGMA journal_mode")
+            found["pragmas"]["page_size"] = db.get("PRAGMA page_size")
+            found |= {f"{table}s": db.get(f"SELECT count(*) FROM {table}") for table in ("log", "event", "blob")}
+        if not still:
+            # Whether the write lock can be had. The log is not checkpointed on close: that would write to the file.
+            writer: Any
+            with closing(apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_READWRITE)) as writer:
+                writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                writer.set_busy_timeout(int(busy_s * 1000))
+                writer.execute("BEGIN IMMEDIATE; ROLLBACK")
+        return found
+    except apsw.Error as error:
+        raise db.translate(error) from error
+    finally:
+        reader.close()

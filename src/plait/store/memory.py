@@ -8,7 +8,18 @@ import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from plait.errors import InvalidValue, LogExists, StaleHead, StoreClosed, StoreCorrupt, UnknownBlob, UnknownEvent, UnknownLog, UnknownRows
+from plait.errors import (
+    InvalidValue,
+    LogExists,
+    PlaitError,
+    StaleHead,
+    StoreClosed,
+    StoreCorrupt,
+    UnknownBlob,
+    UnknownEvent,
+    UnknownLog,
+    UnknownRows,
+)
 from plait.event import Event
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import blobs as packing
@@ -36,10 +47,12 @@ class _MemoryLog:
         self.ordinal, self.parent, self.place, self.lineage = ordinal, parent, place, lineage
         self.events: list[Event] = []
         self.numbers: list[int] = []
+        self.head, self.tip = Digest(""), place
 
-    @property
-    def head(self) -> Event:
-        return self.events[-1]
+    def add(self, event: Event, number: int) -> None:
+        self.events.append(event)
+        self.numbers.append(number)
+        self.head, self.tip = event.id, event.seq
 
 
 class _MemoryBlob:
@@ -94,12 +107,12 @@ class MemoryStore:
         check_chain(log, events, after)
         with self._open():
             known = self._find(log)
-            if known.head.id != after:
+            if known.head != after:
                 if self._stands(known, events[-1]):
                     return events[-1].id
-                raise StaleHead(log, after, known.head.id, known.head.seq)
-            if events[0].seq != known.head.seq + 1:
-                raise InvalidValue("seq", f"event {events[0].seq} does not follow place {known.head.seq}")
+                raise StaleHead(log, after, known.head, known.tip)
+            if events[0].seq != known.tip + 1:
+                raise InvalidValue("seq", f"event {events[0].seq} does not follow place {known.tip}")
             self._write(known, events, blobs)
             return events[-1].id
 
@@ -130,7 +143,7 @@ class MemoryStore:
     ) -> Iterator[Event]:
         with self._open():
             known = self._find(log)
-            tip = known.head.seq
+            tip = known.tip
             found: list[Event] = []
             for segment in cut(known.lineage, max(first, 1), tip if last is None else min(last, tip)):
                 own = self._find(segment.log)
@@ -172,7 +185,11 @@ class MemoryStore:
             known = self._find(log)
             rows = list(zip(known.numbers, known.events, strict=True))
         for number, event in rows:
-            yield Record(number, log, event.seq, event.kind, event.id, event.raw, event.salt, event.content)
+            try:
+                seq, kind, refs = event.seq, event.kind, event.refs
+            except PlaitError:  # somebody edited it; whoever verifies will say what is wrong
+                seq, kind, refs = 0, "", ()
+            yield Record(number, log, seq, kind, event.id, event.raw, event.salt, event.content, refs)
 
     # ── blobs ────────────────────────────────────────────────────────────────────────────────
 
@@ -270,8 +287,7 @@ class MemoryStore:
         for event in events:
             self._feed.append(event)
             self._by_id[event.id] = event
-            known.events.append(event)
-            known.numbers.append(len(self._feed))
+            known.add(event, len(self._feed))
             for ref in set(event.refs):
                 self._blobs[ref].refs += 1
 
@@ -291,7 +307,7 @@ class MemoryStore:
 
 
 def _to_log(id: LogId, log: _MemoryLog) -> Log:
-    return Log(id, log.parent, log.place, log.head.id, log.head.seq)
+    return Log(id, log.parent, log.place, log.head, log.tip)
 
 
 _Tables = dict[str, dict[tuple[Scalar, ...], Row]]

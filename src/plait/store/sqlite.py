@@ -188,20 +188,20 @@ class SqliteStore:
             return db.get("SELECT max(number) FROM event") or 0
 
     def records(self, log: LogId) -> Iterator[Record]:
-        key, after = self._find(log).key, -(2**62)
+        after = -(2**62)
+        with self._reader() as db:
+            key = db.get("SELECT key FROM log WHERE id = ?", (to_bytes(log),))  # its lineage may be what is broken
+        if key is None:
+            raise UnknownLog(log)
         while True:
             with self._reader() as db:
                 rows = db.rows(
                     f"SELECT {COLUMNS}, number, kind, short FROM event WHERE log = ? AND number > ? ORDER BY number LIMIT ?",
                     (key, after, _PAGE),
                 )
-            for seq, codec, salt, header, body, number, kind, short in rows:
-                try:
-                    content = self._content(codec, body)
-                except PlaitError:
-                    content = None
-                name = self._names.get(kind) or self._reload_kinds().get(kind, f"#{kind}")
-                yield Record(number, log, seq, name, short.to_bytes(8, "big", signed=True).hex(), header, salt, content)
+                refs = self._attached(db, key, rows[0][5], rows[-1][5]) if rows else {}
+            for row in rows:
+                yield self._to_record(log, row, tuple(refs.get(row[5], ())))
             if len(rows) < _PAGE:
                 return
             after = rows[-1][5]
@@ -331,11 +331,34 @@ class SqliteStore:
                     break
                 first, last = (first, rows[-1][0] - 1) if reverse else (rows[-1][0] + 1, last)
 
+    def _attached(self, db: Database, key: int, first: int, last: int) -> dict[int, list[Digest]]:
+        """The blobs counted for the log's events between two commit numbers."""
+        found: dict[int, list[Digest]] = {}
+        sql = (
+            "SELECT a.event, b.digest FROM event e CROSS JOIN attachment a ON a.event = e.number JOIN blob b ON b.key = a.blob "
+            "WHERE e.log = ? AND e.number BETWEEN ? AND ?"
+        )
+        for number, digest in db.rows(sql, (key, first, last)):
+            found.setdefault(number, []).append(Digest(digest.hex()))
+        return found
+
+    def _to_record(self, log: LogId, row: Any, refs: tuple[Digest, ...]) -> Record:
+        seq, codec, salt, header, body, number, kind, short = row
+        try:
+            content = self._content(codec, body)
+        except PlaitError:
+            content = None
+        apart = Digest(body.hex()) if codec == packing.IN_BLOB and body is not None else None
+        name = self._names.get(kind) or self._reload_kinds().get(kind, f"#{kind}")
+        return Record(number, log, seq, name, short.to_bytes(8, "big", signed=True).hex(), header, salt, content, refs, apart)
+
     def _to_event(self, row: Any) -> Event:
         codec, body = row[1], row[4]
-        return Event(row[3], row[2], body if codec == packing.PLAIN else partial(self._content, codec, body))
+        return Event(row[3], row[2], body if codec == packing.PLAIN and body is not None else partial(self._content, codec, body))
 
-    def _content(self, codec: int, body: bytes) -> bytes:
+    def _content(self, codec: int, body: bytes | None) -> bytes:
+        if body is None:
+            raise StoreCorrupt("an event", "its body is gone")
         if codec == packing.IN_BLOB:
             return self.get_blob(Digest(body.hex()))
         return packing.unpack(codec, body, packing.BODY_INLINE_MAX)

@@ -6,6 +6,7 @@ are computed again from the bytes, and every column the store searches by is com
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -34,31 +35,46 @@ class _Broken(Exception):
 
 
 def verify_store(store: Store) -> Iterator[Fault]:
-    """The first fault of every log that has one, then what belongs to no log."""
-    before, seen = None, 0
+    """The first fault of every log that has one, then what belongs to no log and what is counted wrongly."""
+    before, census = None, _Census()
     while page := store.logs(before=before, limit=500):
         for ordinal, log in page:
             before = ordinal
-            fault, count = _verify(store, log)
-            seen += count
-            if fault is not None:
-                yield fault
+            yield from _verify(store, log, census)
     there = store.describe()["events"]
-    if there != seen:
-        yield Fault(None, 0, f"the store holds {there} events, but its logs only {seen}: some belong to no log")
+    if there != census.events:
+        yield Fault(None, 0, f"the store holds {there} events, but its logs {census.events}: some belong to no log")
+    for blob, count in census.refs.items():
+        counted = store.blob_info(blob).refs
+        if counted != count:
+            yield Fault(None, 0, f"blob {blob} is counted {counted} times, but {count} events point to it")
 
 
 def verify_log(store: Store, log: LogId) -> Fault | None:
     """The first fault of one log. The logs it was forked from are checked up to the fork point's own hash."""
-    return _verify(store, store.log(log))[0]
+    return next(_verify(store, store.log(log), _Census()), None)
 
 
-def _verify(store: Store, log: Log) -> tuple[Fault | None, int]:
-    seq, count, number = log.place + 1, 0, 0
+class _Census:
+    """What was met on the way, to be compared with what the store as a whole says it holds."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.refs = Counter[Digest]()
+
+    def count(self, records: Iterator[Record]) -> Iterator[Record]:
+        for record in records:
+            self.events += 1
+            self.refs.update(record.refs)
+            yield record
+
+
+def _verify(store: Store, log: Log, census: _Census) -> Iterator[Fault]:
+    seq, number = log.place + 1, 0
+    records = census.count(store.records(log.id))
     try:
         previous = _fork_point(store, log)
-        for record in store.records(log.id):
-            count += 1
+        for record in records:
             header = _check_record(record, seq, previous)
             if record.number <= number:
                 raise _Broken(f"commit number {record.number} comes after {number}")
@@ -68,9 +84,9 @@ def _verify(store: Store, log: Log) -> tuple[Fault | None, int]:
             seq = min(seq, log.tip)
             raise _Broken(f"the log's row ends at {log.tip} with head {log.head[:12]}…, its events do not")
     except (_Broken, PlaitError) as error:
-        # A page may hold more records than were looked at: count them all, so that none seems to belong to no log.
-        return Fault(log.id, seq, str(error)), sum(1 for _ in store.records(log.id))
-    return None, count
+        yield Fault(log.id, seq, str(error))
+        for _ in records:  # the census goes on
+            pass
 
 
 def _fork_point(store: Store, log: Log) -> Digest | None:
@@ -108,12 +124,14 @@ def _check_record(record: Record, seq: int, previous: Digest | None) -> Header:
 
 
 def _check_references(store: Store, log: Log, record: Record, header: Header) -> None:
+    """What the event points to is there: the fork point it names, merged branches, blobs."""
     assert record.content is not None
-    if record.seq == log.place + 1 and header.kind == ForkedFrom.__name__:
-        body = VOCABULARY.decode(header.kind, record.content)
-        if isinstance(body, ForkedFrom) and (body.parent, body.place) != (log.parent, log.place):
-            raise _Broken(f"it says it was forked from {body.parent}@{body.place}, the log's row says {log.parent}@{log.place}")
+    body = VOCABULARY.decode(header.kind, record.content)
+    if isinstance(body, ForkedFrom) and header.seq == log.place + 1 and (body.parent, body.place) != (log.parent, log.place):
+        raise _Broken(f"it says it was forked from {body.parent}@{body.place}, the log's row says {log.parent}@{log.place}")
     for parent in header.parents[1:]:
         store.event(parent)
-    for ref in VOCABULARY.decode(header.kind, record.content).refs():
+    if set(record.refs) != {*body.refs(), *([record.apart] if record.apart else [])}:
+        raise _Broken("the store counts other blobs than the event points to")
+    for ref in body.refs():
         store.get_blob(ref)

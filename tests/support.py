@@ -1,0 +1,53 @@
+"""What several tests share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+EXAMPLES: Counter[str] = Counter()
+"""How many examples each law was tried on; printed at the end of the run."""
+
+
+def count(law: str, store: object) -> None:
+    EXAMPLES[f"{law} on {type(store).__name__}"] += 1
+
+
+def needs_strace() -> str:
+    """The path of strace, or a skip; where it is required (in CI), its absence is a failure."""
+    found = shutil.which("strace")
+    if found is None:
+        assert not os.environ.get("PLAIT_REQUIRE_STRACE"), "strace is required here but not installed"
+        pytest.skip("strace is not installed")
+    works = subprocess.run([found, "-o", os.devnull, "true"], capture_output=True)
+    if works.returncode:
+        assert not os.environ.get("PLAIT_REQUIRE_STRACE"), f"strace does not work here: {works.stderr.decode()}"
+        pytest.skip("strace may not trace here")
+    return found
+
+
+def python(code: str, *arguments: str | Path, prefix: tuple[str, ...] = (), check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run a piece of Python in a process of its own."""
+    command = [*prefix, sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, check=check, capture_output=True, text=True, timeout=300)
+
+
+class RawSql:
+    """The database file without us in between: what an attacker, or a person with a database browser, has."""
+
+    def __init__(self, path: Path) -> None:
+        self._db: Any = apsw.Connection(str(path))
+
+    def __call__(self, sql: str, values: Any = ()) -> list[Any]:
+        return self._db.execute(sql, values).fetchall()
+
+    def close(self) -> None:
+        self._db.close()
