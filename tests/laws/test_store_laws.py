@@ -303,7 +303,7 @@ class MemoryTamperMachine(StoreMachine):
         elif edit == "header":
             events[i] = Event(kept[i].raw.replace(b"human:machine", b"human:nobody"), kept[i].salt, kept[i].content)
         elif edit == "body":
-            events[i] = Event(kept[i].raw, kept[i].salt, b'{"v":1}')
+            events[i] = Event(kept[i].raw, kept[i].salt, b'{"v":1,"title":"forged"}')
         else:
             return
         try:

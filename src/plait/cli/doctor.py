@@ -105,7 +105,7 @@ def diagnose(address: str) -> Report:
 
 
 def _address(given: str | None) -> str:
-    where = "'--store'" if given is not None else "'PLAIT_STORE'"
+    where = "'--store'" if given is not None else "'PLAIT_STORE'" if os.environ.get("PLAIT_STORE") else "the current folder"
     try:
         return locate(Path.cwd(), os.environ) if given is None else canonical(given)
     except BadAddress as error:
@@ -174,12 +174,9 @@ class _Trace(NamedTuple):
 def _stat(path: str) -> os.stat_result | None:
     """What the system knows of a file; None if there is none. Whatever else stands in the way is the store's error."""
     try:
-        path.encode()
         return os.lstat(path)
     except FileNotFoundError:
         return None
-    except UnicodeEncodeError as error:
-        raise BadAddress(os.path.dirname(path), "SQLite opens only paths in UTF-8") from error
     except NotADirectoryError as error:
         raise BadAddress(os.path.dirname(path), "there is a file of that name") from error
     except OSError as error:

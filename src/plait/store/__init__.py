@@ -57,6 +57,10 @@ def canonical(address: str) -> str:
     scheme, colon, rest = address.partition(":")
     if not address or "\0" in address:
         raise BadAddress(address, "it is empty" if not address else "it contains NUL")
+    try:
+        address.encode()
+    except UnicodeEncodeError as error:
+        raise BadAddress(ascii(address), "its name is not UTF-8") from error
     if colon and scheme == "memory":
         return address
     if colon and scheme == "sqlite":
@@ -73,7 +77,7 @@ def locate(start: Path, environ: Mapping[str, str]) -> str:
     if given := environ.get("PLAIT_STORE"):
         return canonical(given)
     for folder in (start, *start.parents):
-        if (folder / FOLDER).is_dir():
+        if os.path.isdir(folder / FOLDER):  # unlike Path.is_dir, this takes a folder we may not enter for none
             return canonical(str(folder / FOLDER))
     return canonical(str(start / FOLDER))
 

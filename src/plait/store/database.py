@@ -40,25 +40,16 @@ Values = Sequence[str | int | float | bytes | None]
 class Database:
     """One connection. Not for two threads at the same time; the store sees to that."""
 
-    def __init__(self, path: str, *, create: bool = False, busy_s: float = BUSY_S) -> None:
+    def __init__(self, path: str, flags: int, busy_s: float) -> None:
         self.path = path
         self.busy_s = busy_s
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW | (apsw.SQLITE_OPEN_CREATE if create else 0)
+        uri = path if path.startswith("file:") else f"file://{quote(os.fsencode(path))}"
         try:
             # apsw's stubs need types of Python 3.12: the connection is untyped here, and typed for everybody by this class.
-            self._db: Any = apsw.Connection(path, flags=flags)
+            self._db: Any = apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW)
         except apsw.Error as error:
             raise _translate(path, error, busy_s, 0) from error
-        try:
-            self._db.set_busy_timeout(int(busy_s * 1000))
-            self._configure()
-        except apsw.Error as error:
-            translated = self.translate(error)
-            self._db.close(True)
-            raise translated from error
-        except StoreError:
-            self._db.close(True)
-            raise
+        self._db.set_busy_timeout(int(busy_s * 1000))
 
     def execute(self, sql: str, values: Values = ()) -> Iterator[Any]:
         return self._db.execute(sql, values)
@@ -103,6 +94,14 @@ class Database:
     def translate(self, error: Exception) -> Exception:
         return _translate(self.path, error, self.busy_s, self._db.system_errno) if isinstance(error, apsw.Error) else error
 
+    def journal_mode(self) -> str:
+        """As the file's header has it: a connection that reads it as immutable does not say."""
+        return "wal" if self._db.read("main", 0, 18, 2)[1] == b"\2\2" else self.get("PRAGMA journal_mode")
+
+    def keep_log(self) -> None:
+        """Leave the write-ahead log as it is when this connection closes."""
+        self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+
     def close(self) -> None:
         self._db.close()
 
@@ -110,30 +109,65 @@ class Database:
     def connection(self) -> object:
         return self._db
 
-    def _configure(self) -> None:
-        if not self.get("PRAGMA user_version") and not self.get("SELECT count(*) FROM sqlite_schema"):
-            self._db.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-        self._use_wal()
-        for name, wanted in PRAGMAS.items():
-            self._db.execute(f"PRAGMA {name} = {wanted}")
-            found = self.get(f"PRAGMA {name}")
-            if found != wanted:
-                raise StoreUnsafe(self.path, name, wanted, found)
 
-    def _use_wal(self) -> None:
-        """Two processes that open a new file at once collide here, and SQLite does not wait by itself for this one."""
-        deadline = time.monotonic() + self.busy_s
-        while True:
-            try:
-                found = self.get("PRAGMA journal_mode = WAL")
-            except apsw.BusyError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.002)
-                continue
-            if found != "wal":
-                raise StoreUnsafe(self.path, "journal_mode", "wal", found)
-            return
+def connect(path: str, *, create: bool = False, busy_s: float = BUSY_S) -> Database:
+    """Open a store's file for reading and writing, or refuse it untouched."""
+    if apsw.SQLITE_VERSION_NUMBER < SQLITE_MIN[0] * 1_000_000 + SQLITE_MIN[1] * 1000 + SQLITE_MIN[2]:
+        raise StoreUnsafe(path, "SQLite's version", ".".join(map(str, SQLITE_MIN)), apsw.sqlite_lib_version())
+    if _size(path) == 0 and _size(f"{path}-wal") > 0:  # SQLite would take this for a new database and delete the log
+        raise StoreCorrupt(path, "it is empty or gone, but its write-ahead log is there")
+    db = Database(path, apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0), busy_s)
+    try:
+        _refuse_foreign(db)
+        _configure(db)
+    except apsw.Error as error:
+        translated = db.translate(error)
+        db.close()
+        raise translated from error
+    except StoreError:
+        db.close()
+        raise
+    return db
+
+
+def _configure(db: Database) -> None:
+    if not db.get("SELECT count(*) FROM sqlite_schema"):
+        db.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+    _use_wal(db)
+    for name, wanted in PRAGMAS.items():
+        db.execute(f"PRAGMA {name} = {wanted}")
+        found = db.get(f"PRAGMA {name}")
+        if found != wanted:
+            raise StoreUnsafe(db.path, name, wanted, found)
+
+
+def _use_wal(db: Database) -> None:
+    """Two processes that open a new file at once collide here, and SQLite does not wait by itself for this one."""
+    deadline = time.monotonic() + db.busy_s
+    while True:
+        try:
+            found = db.get("PRAGMA journal_mode = WAL")
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.002)
+            continue
+        if found != "wal":
+            raise StoreUnsafe(db.path, "journal_mode", "wal", found)
+        return
+
+
+def _refuse_foreign(db: Database) -> None:
+    mark = db.get("PRAGMA application_id")
+    if mark != APPLICATION_ID and (mark or db.get("PRAGMA user_version") or db.get("SELECT count(*) FROM sqlite_schema")):
+        raise NotAStore(db.path, "it is the database of another program")
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path, follow_symlinks=False).st_size
+    except OSError:
+        return 0
 
 
 def _translate(path: str, error: Exception, busy_s: float, system_errno: int) -> StoreError:
@@ -160,7 +194,8 @@ def _cannot_open(path: str, why: str) -> StoreError:
         space = os.statvfs(os.path.dirname(path) or ".")
     except OSError as error:
         return StoreFailed(path, str(error))
-    return DiskFull(path) if space.f_bavail == 0 or space.f_favail == 0 else StoreFailed(path, why)
+    no_inodes = space.f_files > 0 and space.f_favail == 0  # some file systems do not count them at all
+    return DiskFull(path) if space.f_bavail == 0 or no_inodes else StoreFailed(path, why)
 
 
 # ── schema ───────────────────────────────────────────────────────────────────────────────────
@@ -187,9 +222,8 @@ def migrate(db: Database, migrations: Sequence[Migration]) -> None:
 
 def check_schema(db: Database, known: int) -> int:
     """The schema's number; 0 for an empty file. Refuses a file of something else and one from the future."""
-    mark, found = db.get("PRAGMA application_id"), db.get("PRAGMA user_version")
-    if mark != APPLICATION_ID and (mark or found or db.get("SELECT count(*) FROM sqlite_schema")):
-        raise NotAStore(db.path, "it is the database of another program")
+    _refuse_foreign(db)
+    found = db.get("PRAGMA user_version")
     if found > known:
         raise SchemaTooNew(db.path, found, known)
     return found
@@ -203,39 +237,43 @@ def inspect(path: str | None, *, known: int, still: bool = False, busy_s: float 
 
     `still` says that nobody has the file open. It is then read as immutable: no lock, and nothing made beside it.
     """
-    if path is not None and (os.path.islink(path) or not os.path.isfile(path)):
+    if path is None:
+        memory = Database("file::memory:", apsw.SQLITE_OPEN_READWRITE, busy_s)
+        return {"sqlite": apsw.sqlite_lib_version(), "pragmas": _pragmas(memory)}
+    if os.path.islink(path) or not os.path.isfile(path):
         raise _cannot_open(path, "it is not there")
-    db = Database.__new__(Database)  # not configured: configuring a file writes to it
-    vars(db).update(path=path or ":memory:", busy_s=busy_s)
-    uri, flags = "file::memory:" if path is None else f"file://{quote(os.fsencode(path))}", apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW
+    uri = f"file://{quote(os.fsencode(path))}"
+    db = Database(uri + "?immutable=1" * still, apsw.SQLITE_OPEN_READONLY, busy_s)
+    db.path = path
     try:
-        reader: Any = apsw.Connection(uri + "?immutable=1" * still, flags=flags | apsw.SQLITE_OPEN_READONLY)
-    except apsw.Error as error:
-        raise _translate(db.path, error, busy_s, 0) from error
-    try:
-        vars(db).update(_db=reader)
-        reader.set_busy_timeout(int(busy_s * 1000))
-        for name, wanted in PRAGMAS.items():
-            reader.execute(f"PRAGMA {name} = {wanted}")
-        found: dict[str, Any] = {"sqlite": apsw.sqlite_lib_version(), "pragmas": {name: db.get(f"PRAGMA {name}") for name in PRAGMAS}}
-        if path is None:
-            return found
-        found |= {"schema": check_schema(db, known), "quick_check": db.get("PRAGMA quick_check(1)"), "logs": 0, "events": 0, "blobs": 0}
-        if found["schema"]:
-            # An immutable file is never in WAL mode to SQLite; what the next connection will find stands in the header.
-            wal = reader.read("main", 0, 18, 2)[1] == b"\2\2"
-            found["pragmas"]["journal_mode"] = "wal" if wal else db.get("PRAGMA journal_mode")
-            found["pragmas"]["page_size"] = db.get("PRAGMA page_size")
-            found |= {f"{table}s": db.get(f"SELECT count(*) FROM {table}") for table in ("log", "event", "blob")}
+        found = _look(db, known)
         if not still:
-            # Whether the write lock can be had. The log is not checkpointed on close: that would write to the file.
-            writer: Any
-            with closing(apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_READWRITE)) as writer:
-                writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-                writer.set_busy_timeout(int(busy_s * 1000))
-                writer.execute("BEGIN IMMEDIATE; ROLLBACK")
+            _try_lock(uri, busy_s)
         return found
     except apsw.Error as error:
         raise db.translate(error) from error
     finally:
-        reader.close()
+        db.close()
+
+
+def _look(db: Database, known: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"sqlite": apsw.sqlite_lib_version(), "pragmas": _pragmas(db), "schema": check_schema(db, known)}
+    found |= {"quick_check": db.get("PRAGMA quick_check(1)"), "logs": 0, "events": 0, "blobs": 0}
+    if found["schema"]:
+        found["pragmas"] |= {"journal_mode": db.journal_mode(), "page_size": db.get("PRAGMA page_size")}
+        found |= {f"{table}s": db.get(f"SELECT count(*) FROM {table}") for table in ("log", "event", "blob")}
+    return found
+
+
+def _pragmas(db: Database) -> dict[str, Any]:
+    for name, wanted in PRAGMAS.items():
+        db.execute(f"PRAGMA {name} = {wanted}")
+    return {name: db.get(f"PRAGMA {name}") for name in PRAGMAS}
+
+
+def _try_lock(uri: str, busy_s: float) -> None:
+    """Whether the write lock can be had. The log is not checkpointed on close: that would write to the file."""
+    with closing(Database(uri, apsw.SQLITE_OPEN_READWRITE, busy_s)) as db:
+        db.keep_log()
+        db.begin()
+        db.rollback()

@@ -37,7 +37,7 @@ from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import blobs as packing
 from plait.store.base import BlobInfo, Lineage, Log, Projection, Record, Row, Scalar, Table, check_chain, check_fork, cut, extend_lineage
 from plait.store.commit import GroupCommit
-from plait.store.database import BUSY_S, PRAGMAS, Database, Migration, migrate
+from plait.store.database import BUSY_S, PRAGMAS, Database, Migration, connect, migrate
 from plait.store.rows import check_names, scan
 from plait.store.schema import MIGRATIONS
 from plait.store.transact import COLUMNS, Transact, only_kinds, pack_blob, prepare, short_of, to_bytes, to_id
@@ -86,7 +86,7 @@ class SqliteStore:
         self._busy_s = busy_s
         self.closed = False
         _make_folder(self.folder)
-        first = Database(self.path, create=True, busy_s=busy_s)
+        first = connect(self.path, create=True, busy_s=busy_s)
         try:
             migrate(first, migrations)
         except apsw.Error as error:
@@ -432,7 +432,7 @@ class SqliteStore:
         handles.work.codes, handles.work.projections, handles.work.foreign = self._codes, self._projections, self._foreign
 
     def _connect(self) -> Database:
-        return Database(self.path, busy_s=self._busy_s)
+        return connect(self.path, busy_s=self._busy_s)
 
     @contextmanager
     def _reader(self) -> Generator[Database]:
