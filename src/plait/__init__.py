@@ -5,28 +5,32 @@ This is the composition root: the one place where live time, chance and the defa
 
 from __future__ import annotations
 
-import os
-from importlib import metadata
-from pathlib import Path
+import os as _os
+from pathlib import Path as _Path
 
 from plait.errors import PlaitError
 from plait.event import Event
-from plait.runtime.live import Live
-from plait.session import SessionRows
-from plait.store import Store, locate, open_at
+from plait.runtime.live import Live as _Live
+from plait.session import SessionRows as _SessionRows
+from plait.store import Store
+from plait.store import locate as _locate
+from plait.store import open_at as _open_at
 
 __all__ = ["Event", "PlaitError", "Store", "open_store"]
 
 
-def open_store(address: str | Path | None = None) -> Store:
+def open_store(address: str | _Path | None = None) -> Store:
     """Open a store, making it if need be: a folder, `sqlite:FOLDER`, `memory:` or `memory:NAME`.
 
     Without an address: PLAIT_STORE if set, else `.plait` in the nearest folder upward that has one, else here.
     """
-    return open_at(locate(Path.cwd(), os.environ) if address is None else str(address), source=Live(), projections=(SessionRows(),))
+    place = _locate(_Path.cwd(), _os.environ) if address is None else str(address)
+    return _open_at(place, source=_Live(), projections=(_SessionRows(),))
 
 
 def __getattr__(name: str) -> str:
     if name == "__version__":
+        from importlib import metadata  # reads the installation: not at every import
+
         return metadata.version("plait")
     raise AttributeError(f"module 'plait' has no attribute {name!r}")

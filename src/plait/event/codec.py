@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Any, TypeVar, cast
 
@@ -151,12 +151,13 @@ Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class _Kind:
-    __slots__ = ("decode", "type", "version")
-
     def __init__(self, type: type[Body]) -> None:
         self.type = type
         self.version = cast("int", type.__struct_config__.tag)
-        self.decode = msgspec.json.Decoder(type).decode
+
+    @cached_property
+    def decode(self) -> Callable[[bytes], Body]:  # made when first needed: making all of them is a tenth of the import
+        return msgspec.json.Decoder(self.type).decode
 
 
 class _Version(msgspec.Struct):
@@ -172,6 +173,7 @@ class Vocabulary:
 
     def __init__(self, kinds: Iterable[type[Body]], upcasters: Mapping[tuple[str, int], Upcaster] | None = None) -> None:
         self._kinds = {kind.__name__: _Kind(kind) for kind in kinds}
+        self._types = {kind.type: kind for kind in self._kinds.values()}
         self._upcasters = dict(upcasters or {})
         for name, kind in self._kinds.items():
             missing = [n for n in range(1, kind.version) if (name, n) not in self._upcasters]
@@ -192,8 +194,8 @@ class Vocabulary:
 
     def encode(self, body: Body) -> bytes:
         """The bytes of a body, once they are known to read back as the very same body."""
-        known = self._kinds.get(type(body).__name__)
-        if known is None or known.type is not type(body):
+        known = self._types.get(type(body))
+        if known is None:
             raise UnknownKind(type(body).__name__)
         try:
             data = _ENCODE(body)
@@ -266,54 +268,51 @@ def check_header(header: Header) -> None:
     """What the types do not say."""
     if header.version != HEADER_VERSION:
         raise UnknownVersion("the event header", header.version, HEADER_VERSION)
-    for name, number in (("seq", header.seq), ("time", header.time)):
-        if type(number) is not int:
-            raise InvalidValue(name, f"{number!r} is not an integer")
-    for name, ids in (("parents", header.parents), ("causes", header.causes)):
-        if type(ids) is not tuple:
-            raise InvalidValue(name, f"a {type(ids).__name__} is not a tuple")
-        for id in ids:
-            parse_digest(id, name)
-    _check_log(header.log)
-    if header.seq < 1:
-        raise InvalidValue("seq", f"{header.seq} is below 1")
-    if header.seq > 1 and not header.parents:
-        raise InvalidValue("parents", "only the first event of a root has none")
-    if len(set(header.parents)) != len(header.parents):
-        raise InvalidValue("parents", "the same event stands twice")
-    if not 0 <= header.time < 2**63:
-        raise InvalidValue("time", f"{header.time} is not a count of microseconds since 1970")
-    _check_principal(header.actor, "actor")
-    if header.behalf is not None:
-        _check_principal(header.behalf, "behalf")
-    _check_word(header.origin, "origin")
-    for name, text in (("run", header.run), ("call", header.call)):
-        if text is not None:
-            _check_token(text, name)
+    _check_place(header.seq, header.parents)
+    _check_time(header.time)
+    _check_ids("causes", header.causes)
+    _check_names(header.log, header.actor, header.behalf, header.origin, header.run, header.call)
     parse_digest(header.body, "body")
 
 
-@lru_cache(4096)
-def _check_log(text: str) -> None:
-    parse_log_id(text)
+def _check_place(seq: int, parents: tuple[Digest, ...]) -> None:
+    if type(seq) is not int or seq < 1:
+        raise InvalidValue("seq", f"{seq!r} is not a position: they are counted from 1")
+    _check_ids("parents", parents)
+    if seq > 1 and not parents:
+        raise InvalidValue("parents", "only the first event of a root has none")
+    if len(parents) > 1 and len(set(parents)) != len(parents):
+        raise InvalidValue("parents", "the same event stands twice")
 
 
-@lru_cache(4096)
+def _check_time(time: Micros) -> None:
+    if type(time) is not int or not 0 <= time < 2**63:
+        raise InvalidValue("time", f"{time!r} is not a count of microseconds since 1970")
+
+
+def _check_ids(name: str, ids: tuple[Digest, ...]) -> None:
+    if type(ids) is not tuple:
+        raise InvalidValue(name, f"a {type(ids).__name__} is not a tuple")
+    for id in ids:
+        parse_digest(id, name)
+
+
+@lru_cache(4096)  # the same few names stand in every header of a session
+def _check_names(log: str, actor: str, behalf: str | None, origin: str, run: str | None, call: str | None) -> None:
+    parse_log_id(log)
+    _check_principal(actor, "actor")
+    if behalf is not None:
+        _check_principal(behalf, "behalf")
+    if not _WORD.match(origin):
+        raise InvalidValue("origin", f"{origin!r} is not a lowercase word such as human, model or tool:http")
+    for name, text in (("run", run), ("call", call)):
+        if text is not None and not (0 < len(text) <= 200 and text.isprintable()):
+            raise InvalidValue(name, f"{text!r} is not an id of 1 to 200 printable characters")
+
+
 def _check_principal(text: str, where: str) -> None:
     if not (_PRINCIPAL.match(text) and text.isprintable()):
         raise InvalidValue(where, f"{text!r} is not a principal such as human:u-17, agent:planner or service:ci")
-
-
-@lru_cache(4096)
-def _check_word(text: str, where: str) -> None:
-    if not _WORD.match(text):
-        raise InvalidValue(where, f"{text!r} is not a lowercase word such as human, model or tool:http")
-
-
-@lru_cache(4096)
-def _check_token(text: str, where: str) -> None:
-    if not (0 < len(text) <= 200 and text.isprintable()):
-        raise InvalidValue(where, f"{text!r} is not an id of 1 to 200 printable characters")
 
 
 # ── making and reading events ────────────────────────────────────────────────────────────────
@@ -335,13 +334,34 @@ def seal(
     causes: tuple[Digest, ...] = (),
 ) -> Event:
     """Make an event, or raise a typed error: what comes out can be written, read back and verified."""
+    return _seal(body, log, seq, parents, time, salt, actor, behalf, origin, run, call, causes)
+
+
+def _seal(
+    body: Body,
+    log: LogId,
+    seq: int,
+    parents: tuple[Digest, ...],
+    time: Micros,
+    salt: bytes,
+    actor: str,
+    behalf: str | None,
+    origin: str,
+    run: str | None,
+    call: str | None,
+    causes: tuple[Digest, ...],
+) -> Event:
+    """In the order of the header, by position: this is the path of every append."""
     if len(salt) != SALT_SIZE:
         raise InvalidValue("salt", f"{len(salt)} bytes instead of {SALT_SIZE}")
     content = VOCABULARY.encode(body)
     commitment = Digest(sha256(BODY_TAG + salt + content).hexdigest())
-    header = Header(HEADER_VERSION, type(body).__name__, log, seq, parents, time, actor, behalf, origin, run, call, causes, commitment)
     try:
-        check_header(header)
+        _check_place(seq, parents)
+        _check_time(time)
+        _check_ids("causes", causes)
+        _check_names(log, actor, behalf, origin, run, call)
+        header = Header(HEADER_VERSION, type(body).__name__, log, seq, parents, time, actor, behalf, origin, run, call, causes, commitment)
         raw = _ENCODE(header)
     except (TypeError, UnicodeError, OverflowError) as error:
         raise InvalidValue("header", str(error)) from error
@@ -367,20 +387,8 @@ def seal_all(
     """Seal bodies one after another, the first at `seq` with these parents."""
     events: list[Event] = []
     for place, body in enumerate(bodies, seq):
-        event = seal(
-            body,
-            log=log,
-            seq=place,
-            parents=parents,
-            time=source.now(log, place),
-            salt=source.salt(log, place),
-            actor=actor,
-            origin=origin,
-            behalf=behalf,
-            run=run,
-            call=call,
-            causes=causes,
-        )
+        now, salt = source.now(log, place), source.salt(log, place)
+        event = _seal(body, log, place, parents, now, salt, actor, behalf, origin, run, call, causes)
         events.append(event)
         parents = (event.id,)
     return events
@@ -393,8 +401,7 @@ def parse_event(raw: bytes, salt: bytes, content: bytes) -> Event:
     if len(salt) != SALT_SIZE:
         raise InvalidValue("salt", f"{len(salt)} bytes instead of {SALT_SIZE}")
     header = parse_header(raw)
-    check_content(header, salt, content)
-    body = VOCABULARY.decode(header.kind, content)
+    body = check_content(header, salt, content)
     return Event(raw, salt, content, header=header, refs=body.refs())
 
 
@@ -408,8 +415,8 @@ def parse_header(raw: bytes) -> Header:
     return header
 
 
-def check_content(header: Header, salt: bytes, content: bytes) -> None:
-    """Body bytes from outside: the ones committed to, and in canonical form."""
+def check_content(header: Header, salt: bytes, content: bytes) -> Body:
+    """Body bytes from outside: the ones committed to, and in canonical form. Returns what they say."""
     found = digest(BODY_TAG, salt, content)
     if found != header.body:
         raise CommitmentBroken(f"body of event {header.seq}", header.body, found)
@@ -419,6 +426,7 @@ def check_content(header: Header, salt: bytes, content: bytes) -> None:
     body = VOCABULARY.decode(header.kind, content)
     if _ENCODE(body) != content and _is_current(body, content):
         raise NotCanonical("body")
+    return body
 
 
 def _is_current(body: Body, content: bytes) -> bool:

@@ -59,10 +59,6 @@ class Place(Value, frozen=True):
 class Part(Value, frozen=True, tag_field="type"):
     """A piece of a message. Content beyond a few KB is in `blob`, and the inline field is empty."""
 
-    def refs(self) -> tuple[Digest, ...]:
-        blob: Digest | None = getattr(self, "blob", None)
-        return (blob,) if blob else ()
-
 
 class Text(Part, frozen=True, tag="text"):
     text: str = ""
@@ -98,7 +94,7 @@ Parts = tuple[Text | Reasoning | Image | File | Data, ...]
 
 
 def _refs(parts: Parts) -> tuple[Digest, ...]:
-    return tuple(ref for part in parts for ref in part.refs())
+    return tuple([part.blob for part in parts if part.blob])
 
 
 class ToolCall(Value, frozen=True):

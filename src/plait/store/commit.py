@@ -8,7 +8,6 @@ writer therefore pays no thread switch, and sixteen at once pay one fsync per ro
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -28,7 +27,7 @@ class Transaction(Protocol):
 
 
 class _Ticket(Generic[T]):
-    __slots__ = ("done", "error", "gate", "lead", "result", "work")
+    __slots__ = ("batch", "done", "error", "lead", "result", "wake", "work")
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.work = work
@@ -36,7 +35,8 @@ class _Ticket(Generic[T]):
         self.error: Exception | None = None
         self.done = False
         self.lead = False
-        self.gate: threading.Lock | None = None  # held while its thread waits
+        self.wake: threading.Event | None = None  # set when its thread should look up: its work is done, or it leads
+        self.batch: list[_Ticket[Any]] = []  # what it leads
 
 
 class GroupCommit:
@@ -49,19 +49,19 @@ class GroupCommit:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
         self._mutex = threading.Lock()
-        self._queue: deque[_Ticket[Any]] = deque()
+        self._queue: list[_Ticket[Any]] = []
         self._busy = False
 
     def submit(self, work: Callable[[], T]) -> T:
         ticket = _Ticket(work)
         try:
             self._enqueue(ticket)
-            if ticket.gate is not None:
-                ticket.gate.acquire()
+            if ticket.wake is not None:
+                ticket.wake.wait()
             if ticket.lead:
                 self._lead(ticket)
-        except BaseException:  # Ctrl-C: nobody may be left waiting for a leader that is gone
-            self._leave(ticket)
+        except BaseException:  # Ctrl-C anywhere, even while settling: settle again, so that nobody is left waiting
+            self._settle(ticket)
             raise
         if ticket.error is not None:
             raise ticket.error
@@ -69,58 +69,65 @@ class GroupCommit:
 
     def _enqueue(self, ticket: _Ticket[Any]) -> None:
         with self._mutex:
-            self._queue.append(ticket)
             if self._busy:
-                ticket.gate = threading.Lock()
-                ticket.gate.acquire()
+                ticket.wake = threading.Event()
             else:
                 self._busy = ticket.lead = True
+            self._queue.append(ticket)
 
     def _lead(self, leader: _Ticket[Any]) -> None:
         with self._mutex:
-            batch = list(self._queue)
+            leader.batch = list(self._queue)
             self._queue.clear()
-        try:
-            self._run(batch)
-        except BaseException:  # interrupted: the round is undone, and what the others asked for is still owed
-            with self._mutex:
-                self._queue.extendleft(ticket for ticket in reversed(batch) if ticket is not leader and not ticket.done)
-            raise
-        finally:
-            self._leave(leader)
-            for ticket in batch:
-                if ticket.done and ticket.gate is not None and ticket is not leader:
-                    ticket.gate.release()
+        self._run(leader.batch)
+        self._settle(leader)
 
-    def _leave(self, ticket: _Ticket[Any]) -> None:
-        """Take the ticket out of the queue, and if it leads, name the next leader."""
+    def _settle(self, ticket: _Ticket[Any]) -> None:
+        """Leave: wake those whose work is done, queue the others again, name the next leader. Repeating it is harmless."""
         with self._mutex:
             if ticket in self._queue:
                 self._queue.remove(ticket)
+            for follower in ticket.batch:
+                if follower.done:
+                    _wake(follower)
+                elif follower is not ticket and follower not in self._queue:
+                    self._queue.append(follower)
             if not ticket.lead:
                 return
-            ticket.lead = False
-            if not self._queue:
+            if self._queue:
+                self._queue[0].lead = True
+                _wake(self._queue[0])
+            else:
                 self._busy = False
-                return
-            heir = self._queue[0]
-            heir.lead = True
-            if heir.gate is not None:
-                heir.gate.release()
+            ticket.lead = False
 
     def _run(self, batch: list[_Ticket[Any]]) -> None:
+        if len(batch) == 1:
+            self._run_alone(batch[0])
+            return
         try:
-            self._round(batch)
-        except Exception as error:
-            if len(batch) == 1:
-                batch[0].error = self._transaction.translate(error)
-            else:
-                for ticket in batch:
-                    self._run([ticket])
+            self._run_together(batch)
+        except Exception:
+            for ticket in batch:
+                self._run_alone(ticket)
         for ticket in batch:
             ticket.done = True
 
-    def _round(self, batch: list[_Ticket[Any]]) -> None:
+    def _run_alone(self, ticket: _Ticket[Any]) -> None:
+        transaction = self._transaction
+        try:
+            try:
+                transaction.begin()
+                ticket.error, ticket.result = None, ticket.work()
+                transaction.commit()
+            except BaseException:
+                transaction.rollback()
+                raise
+        except Exception as error:
+            ticket.error = transaction.translate(error)
+        ticket.done = True
+
+    def _run_together(self, batch: list[_Ticket[Any]]) -> None:
         transaction = self._transaction
         try:
             transaction.begin()
@@ -136,3 +143,8 @@ class GroupCommit:
         except BaseException:
             transaction.rollback()
             raise
+
+
+def _wake(ticket: _Ticket[Any]) -> None:
+    if ticket.wake is not None:
+        ticket.wake.set()

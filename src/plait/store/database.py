@@ -49,7 +49,10 @@ class Database:
             self._db: Any = apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW)
         except apsw.Error as error:
             raise _translate(path, error, busy_s, 0) from error
-        self._db.set_busy_timeout(int(busy_s * 1000))
+        self._db.set_busy_handler(self._wait)
+        self._waiting_since = 0.0
+        # For statements without rows on the path of an append: one cursor, used again, costs less than one each.
+        self.run: Callable[..., Any] = self._db.cursor().execute
 
     def execute(self, sql: str, values: Values = ()) -> Iterator[Any]:
         return self._db.execute(sql, values)
@@ -76,11 +79,13 @@ class Database:
     # a transaction, as GroupCommit wants it
 
     def begin(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
+        if self._db.in_transaction:  # somebody was interrupted even in their rollback
+            self._db.execute("ROLLBACK")
+        self.run("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
         try:
-            self._db.execute("COMMIT")
+            self.run("COMMIT")
         except apsw.IOError as error:
             raise OutcomeUnknown(self.path, str(error)) from error
 
@@ -93,6 +98,15 @@ class Database:
 
     def translate(self, error: Exception) -> Exception:
         return _translate(self.path, error, self.busy_s, self._db.system_errno) if isinstance(error, apsw.Error) else error
+
+    def _wait(self, tries: int) -> bool:
+        """Another process has the lock. SQLite's own patience sleeps up to 100 ms at a time, long after it was free again."""
+        if tries == 0:
+            self._waiting_since = time.monotonic()
+        elif time.monotonic() - self._waiting_since > self.busy_s:
+            return False
+        time.sleep(min(0.0003 * (tries + 1), 0.003))
+        return True
 
     def journal_mode(self) -> str:
         """As the file's header has it: a connection that reads it as immutable does not say."""
@@ -114,6 +128,8 @@ def connect(path: str, *, create: bool = False, busy_s: float = BUSY_S) -> Datab
     """Open a store's file for reading and writing, or refuse it untouched."""
     if apsw.SQLITE_VERSION_NUMBER < SQLITE_MIN[0] * 1_000_000 + SQLITE_MIN[1] * 1000 + SQLITE_MIN[2]:
         raise StoreUnsafe(path, "SQLite's version", ".".join(map(str, SQLITE_MIN)), apsw.sqlite_lib_version())
+    if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
+        raise _cannot_open(path, "it is not a file")
     if _size(path) == 0 and _size(f"{path}-wal") > 0:  # SQLite would take this for a new database and delete the log
         raise StoreCorrupt(path, "it is empty or gone, but its write-ahead log is there")
     db = Database(path, apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0), busy_s)

@@ -66,7 +66,7 @@ class MemoryStore:
     def __init__(self, name: str = "", *, source: Source, projections: Sequence[Projection] = ()) -> None:
         self.address = f"memory:{name}"
         self.id = source.fresh("store")
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self.closed = False
         self._logs: dict[LogId, _MemoryLog] = {}
         self._feed: list[Event] = []
@@ -250,14 +250,10 @@ class MemoryStore:
 
     # ── helpers ──────────────────────────────────────────────────────────────────────────────
 
-    def abandon(self) -> None:
-        """In a forked child: another thread of the parent may have held the lock at that moment."""
-        self._lock = threading.RLock()
-
     def _open(self) -> threading.RLock:
         if self.closed:
             raise StoreClosed(self.address)
-        return self._lock
+        return self.lock
 
     def _find(self, log: LogId) -> _MemoryLog:
         if parse_log_id(log) not in self._logs:
@@ -381,9 +377,15 @@ def _is_past(value: Any, mark: Any, descending: bool) -> bool:
 _instances: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
 
 
-def _start_over() -> None:
+def _freeze() -> None:
+    """Nobody may be in the middle of a write when the process is copied."""
     for store in _instances:
-        store.abandon()
+        store.lock.acquire()
 
 
-os.register_at_fork(after_in_child=_start_over)
+def _thaw() -> None:
+    for store in _instances:
+        store.lock.release()
+
+
+os.register_at_fork(before=_freeze, after_in_parent=_thaw, after_in_child=_thaw)

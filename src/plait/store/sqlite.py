@@ -7,13 +7,10 @@ compare-and-set of the log's head and one insert; the fsync is shared with whoev
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-import threading
-import weakref
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -25,7 +22,6 @@ from plait.errors import (
     BadAddress,
     DiskFull,
     PlaitError,
-    StoreClosed,
     StoreCorrupt,
     UnknownBlob,
     UnknownEvent,
@@ -36,15 +32,27 @@ from plait.event import Event
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import blobs as packing
 from plait.store.base import BlobInfo, Lineage, Log, Projection, Record, Row, Scalar, Table, check_chain, check_fork, cut, extend_lineage
-from plait.store.commit import GroupCommit
+from plait.store.connections import Connections
 from plait.store.database import BUSY_S, PRAGMAS, Database, Migration, connect, migrate
 from plait.store.rows import check_names, scan
 from plait.store.schema import MIGRATIONS
-from plait.store.transact import COLUMNS, Transact, only_kinds, pack_blob, prepare, short_of, to_bytes, to_id
+from plait.store.transact import (
+    COLUMNS,
+    Fork,
+    Transact,
+    content_of,
+    get_blob,
+    only_kinds,
+    pack_blob,
+    prepare,
+    short_of,
+    to_bytes,
+    to_event,
+    to_id,
+)
 
 FILE = "store.db"
 _PAGE = 512  # events fetched at a time
-_READERS_MAX = 8  # connections kept for reading
 _CACHE_MAX = 10_000  # logs whose lineage is kept flat in memory
 
 
@@ -53,19 +61,6 @@ class _Known(NamedTuple):
 
     key: int
     lineage: Lineage
-
-
-class _Handles:
-    """What belongs to one process: connections and locks. A fork makes the child start over with fresh ones."""
-
-    def __init__(self, writer: Database, to_event: Callable[[Any], Event]) -> None:
-        self.writer = writer
-        self.work = Transact(writer, to_event)
-        self.group = GroupCommit(writer)
-        self.readers: list[Database] = []
-
-    def databases(self) -> list[Database]:
-        return [self.writer, *self.readers]
 
 
 class SqliteStore:
@@ -83,8 +78,6 @@ class SqliteStore:
         self.folder = Path(os.path.realpath(folder))
         self.address = f"sqlite:{self.folder}"
         self.path = str(self.folder / FILE)
-        self._busy_s = busy_s
-        self.closed = False
         _make_folder(self.folder)
         first = connect(self.path, create=True, busy_s=busy_s)
         try:
@@ -93,15 +86,12 @@ class SqliteStore:
             raise first.translate(error) from error
         finally:
             first.close()
-        self._handles: _Handles | None = None
+        self._connections = Connections(self.address, partial(connect, self.path, busy_s=busy_s))
+        self._work = Transact()
         self._known: dict[LogId, _Known] = {}
-        self._codes: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._projections: dict[str, Projection] = {}
-        self._foreign: tuple[str, ...] = ()  # projections in the file that are not ours to keep
-        _instances.add(self)
-        handles = self._live()
-        self.id: LogId = handles.group.submit(lambda: handles.work.settle_in(source))
+        self.id: LogId = self._connections.write(lambda db: self._work.settle_in(db, source))
         self._attach(projections)
 
     # ── logs ─────────────────────────────────────────────────────────────────────────────────
@@ -110,20 +100,18 @@ class SqliteStore:
         self, log: LogId, events: Sequence[Event], *, parent: LogId | None = None, blobs: Mapping[Digest, bytes] | None = None
     ) -> Digest:
         parse_log_id(log)
-        first = events[0] if events else None
-        check_chain(log, events, first.header.parents[0] if first and first.header.parents else None)
-        assert first is not None
-        place = first.seq - 1
-        check_fork(first, parent, next(self.read(parent, place, place), None) if parent and place else None)
-        parent_key = self._find(parent).key if parent else None
-        handles, prepared = self._live(), prepare(events, blobs)
-        return handles.group.submit(lambda: handles.work.begin(log, parent_key, prepared))
+        check_chain(log, events, events[0].header.parents[0] if events and events[0].header.parents else None)
+        fork, lineage = self._fork(events[0], parent)
+        prepared = prepare(events, blobs)
+        key = self._connections.write(lambda db: self._work.begin(db, log, fork, prepared))
+        if key is not None:
+            self._known[log] = _Known(key, extend_lineage(lineage, events[0].seq - 1, log))
+        return events[-1].id
 
     def append(self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None) -> Digest:
         check_chain(log, events, after)
-        key = self._find(log).key
-        handles, prepared = self._live(), prepare(events, blobs)
-        return handles.group.submit(lambda: handles.work.append(log, key, after, prepared))
+        key, prepared = self._find(log).key, prepare(events, blobs)
+        return self._connections.write(lambda db: self._work.append(db, log, key, after, prepared))
 
     def log(self, log: LogId) -> Log:
         with self._reader() as db:
@@ -163,12 +151,12 @@ class SqliteStore:
         with self._reader() as db:
             rows = db.rows(f"SELECT {COLUMNS} FROM event WHERE short = ?", (short_of(parse_digest(id)),))
         for row in rows:
-            if (event := self._to_event(row)).id == id:
+            if (event := to_event(row, self.get_blob)).id == id:
                 return event
         raise UnknownEvent(id)
 
     def feed(self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[tuple[int, Event]]:
-        only, codes = only_kinds(kinds, self._codes)
+        only, codes = only_kinds(kinds, self._work.codes)
         left = 2**62 if limit is None else limit
         while left > 0:
             with self._reader() as db:
@@ -177,7 +165,7 @@ class SqliteStore:
                     (after, *codes, min(left, _PAGE)),
                 )
             for row in rows:
-                yield row[5], self._to_event(row)
+                yield row[5], to_event(row, self.get_blob)
             if len(rows) < min(left, _PAGE):
                 return
             after, left = rows[-1][5], left - len(rows)
@@ -188,23 +176,24 @@ class SqliteStore:
             return db.get("SELECT max(number) FROM event") or 0
 
     def records(self, log: LogId) -> Iterator[Record]:
-        after = -(2**62)
         with self._reader() as db:
             key = db.get("SELECT key FROM log WHERE id = ?", (to_bytes(log),))  # its lineage may be what is broken
         if key is None:
             raise UnknownLog(log)
+        after = (-(2**62), 0, 0)
+        sql = (
+            f"SELECT {COLUMNS}, number, kind, short FROM event INDEXED BY event_place "
+            "WHERE log = ? AND (seq, kind, number) > (?, ?, ?) ORDER BY seq, kind, number LIMIT ?"
+        )
         while True:
             with self._reader() as db:
-                rows = db.rows(
-                    f"SELECT {COLUMNS}, number, kind, short FROM event WHERE log = ? AND number > ? ORDER BY number LIMIT ?",
-                    (key, after, _PAGE),
-                )
-                refs = self._attached(db, key, rows[0][5], rows[-1][5]) if rows else {}
+                rows = db.rows(sql, (key, *after, _PAGE))
+                refs = self._attached(db, [row[5] for row in rows])
             for row in rows:
                 yield self._to_record(log, row, tuple(refs.get(row[5], ())))
             if len(rows) < _PAGE:
                 return
-            after = rows[-1][5]
+            after = rows[-1][0], rows[-1][6], rows[-1][5]
 
     # ── blobs ────────────────────────────────────────────────────────────────────────────────
 
@@ -214,19 +203,13 @@ class SqliteStore:
         with self._reader() as db:
             if db.get("SELECT refs FROM blob WHERE digest = ?", (bytes.fromhex(digest),)):
                 return digest
-        handles, packed = self._live(), {digest: pack_blob(content)}
-        handles.group.submit(lambda: handles.work.put_blobs(packed))
+        packed = {digest: pack_blob(content)}
+        self._connections.write(lambda db: self._work.put_blobs(db, packed))
         return digest
 
     def get_blob(self, digest: Digest) -> bytes:
         with self._reader() as db:
-            row = db.row("SELECT codec, data, size FROM blob WHERE digest = ?", (bytes.fromhex(parse_digest(digest)),))
-        if row is None:
-            raise UnknownBlob(digest)
-        content = packing.unpack(row[0], row[1], row[2])
-        if packing.digest_of(content) != digest:
-            raise StoreCorrupt(f"blob {digest}", "its content is not what its digest says")
-        return content
+            return get_blob(db, digest)
 
     def blob_info(self, digest: Digest) -> BlobInfo:
         with self._reader() as db:
@@ -236,8 +219,7 @@ class SqliteStore:
         return BlobInfo(*row)
 
     def sweep_blobs(self, *, before: int) -> int:
-        handles = self._live()
-        return handles.group.submit(lambda: handles.work.sweep_blobs(before))
+        return self._connections.write(lambda db: self._work.sweep_blobs(db, before))
 
     # ── rows ─────────────────────────────────────────────────────────────────────────────────
 
@@ -262,10 +244,10 @@ class SqliteStore:
             return [dict(zip(columns, row, strict=True)) for row in db.rows(sql, (*values, limit))]
 
     def rebuild(self, projection: str) -> None:
-        handles, kept = self._live(), self._projections.get(projection)
+        kept = self._projections.get(projection)
         if kept is None:
             raise UnknownRows(projection)
-        handles.group.submit(lambda: handles.work.rebuild(kept))
+        self._connections.write(lambda db: self._work.rebuild(db, kept))
 
     def describe(self) -> dict[str, object]:
         with self._reader() as db:
@@ -282,17 +264,12 @@ class SqliteStore:
                 "check": db.get("PRAGMA quick_check(1)"),
             }
 
-    def close(self) -> None:
-        self.closed = True
-        handles, self._handles = self._handles, None
-        for db in handles.databases() if handles else []:
-            db.close()
+    @property
+    def closed(self) -> bool:
+        return self._connections.closed
 
-    def abandon(self) -> None:
-        """Forget the connections without touching them: they belong to the process this one was forked from."""
-        handles, self._handles = self._handles, None
-        for db in handles.databases() if handles else []:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(db.connection))
+    def close(self) -> None:
+        self._connections.close()
 
     # ── helpers ──────────────────────────────────────────────────────────────────────────────
 
@@ -309,11 +286,19 @@ class SqliteStore:
             self._projections[projection.name] = projection
             if stale or version < projection.version:
                 self.rebuild(projection.name)
-        self._foreign = tuple(there.keys() - self._projections.keys())
-        self._bind(self._live())
+            self._work.take_up(projection)
+        self._work.foreign = tuple(there.keys() - self._projections.keys())
+
+    def _fork(self, first: Event, parent: LogId | None) -> tuple[Fork | None, Lineage]:
+        if parent is None:
+            check_fork(first, None, None)
+            return None, ()
+        known = self._find(parent)
+        at = next((self._find(segment.log).key for segment in cut(known.lineage, first.seq - 1, first.seq - 1)), known.key)
+        return Fork(parent, known.key, at), known.lineage
 
     def _read(self, segments: Sequence[Any], kinds: Collection[str] | None, reverse: bool) -> Iterator[Event]:
-        only, codes = only_kinds(kinds, self._codes)
+        only, codes = only_kinds(kinds, self._work.codes)
         order = "DESC" if reverse else "ASC"
         sql = (
             f"SELECT {COLUMNS} FROM event INDEXED BY event_place WHERE log = ? AND seq BETWEEN ? AND ? {only} ORDER BY seq {order} LIMIT ?"
@@ -326,42 +311,29 @@ class SqliteStore:
                 if kinds is None:
                     _check_gapless(segment.log, [row[0] for row in rows], first, last, reverse)
                 for row in rows:
-                    yield self._to_event(row)
+                    yield to_event(row, self.get_blob)
                 if len(rows) < _PAGE:
                     break
                 first, last = (first, rows[-1][0] - 1) if reverse else (rows[-1][0] + 1, last)
 
-    def _attached(self, db: Database, key: int, first: int, last: int) -> dict[int, list[Digest]]:
-        """The blobs counted for the log's events between two commit numbers."""
+    def _attached(self, db: Database, numbers: list[int]) -> dict[int, list[Digest]]:
+        """The blobs counted for these events."""
         found: dict[int, list[Digest]] = {}
-        sql = (
-            "SELECT a.event, b.digest FROM event e CROSS JOIN attachment a ON a.event = e.number JOIN blob b ON b.key = a.blob "
-            "WHERE e.log = ? AND e.number BETWEEN ? AND ?"
-        )
-        for number, digest in db.rows(sql, (key, first, last)):
+        marks = ", ".join("?" * len(numbers))
+        sql = f"SELECT a.event, b.digest FROM attachment a JOIN blob b ON b.key = a.blob WHERE a.event IN ({marks})"
+        for number, digest in db.rows(sql, numbers):
             found.setdefault(number, []).append(Digest(digest.hex()))
         return found
 
     def _to_record(self, log: LogId, row: Any, refs: tuple[Digest, ...]) -> Record:
         seq, codec, salt, header, body, number, kind, short = row
         try:
-            content = self._content(codec, body)
+            content = content_of(codec, body, self.get_blob)
         except PlaitError:
             content = None
         apart = Digest(body.hex()) if codec == packing.IN_BLOB and body is not None else None
         name = self._names.get(kind) or self._reload_kinds().get(kind, f"#{kind}")
         return Record(number, log, seq, name, short.to_bytes(8, "big", signed=True).hex(), header, salt, content, refs, apart)
-
-    def _to_event(self, row: Any) -> Event:
-        codec, body = row[1], row[4]
-        return Event(row[3], row[2], body if codec == packing.PLAIN and body is not None else partial(self._content, codec, body))
-
-    def _content(self, codec: int, body: bytes | None) -> bytes:
-        if body is None:
-            raise StoreCorrupt("an event", "its body is gone")
-        if codec == packing.IN_BLOB:
-            return self.get_blob(Digest(body.hex()))
-        return packing.unpack(codec, body, packing.BODY_INLINE_MAX)
 
     def _log(self, db: Database, log: LogId) -> Log:
         row = db.row(
@@ -410,67 +382,11 @@ class SqliteStore:
     def _reload_kinds(self) -> dict[int, str]:
         with self._reader() as db:
             self._names = dict(db.rows("SELECT code, name FROM kind"))
-        self._codes = {name: code for code, name in self._names.items()}
-        self._bind(self._live())
+        self._work.codes = {name: code for code, name in self._names.items()}
         return self._names
 
-    # ── connections ──────────────────────────────────────────────────────────────────────────
-
-    def _live(self) -> _Handles:
-        if self._handles is None:
-            if self.closed:
-                raise StoreClosed(self.address)
-            with _opening:
-                if self._handles is None:
-                    handles = _Handles(self._connect(), self._to_event)
-                    self._bind(handles)
-                    self._handles = handles
-        return self._handles
-
-    def _bind(self, handles: _Handles) -> None:
-        """Tell the work what it has to know; a forked child is told anew."""
-        handles.work.codes, handles.work.projections, handles.work.foreign = self._codes, self._projections, self._foreign
-
-    def _connect(self) -> Database:
-        return connect(self.path, busy_s=self._busy_s)
-
-    @contextmanager
-    def _reader(self) -> Generator[Database]:
-        handles = self._live()
-        try:
-            db = handles.readers.pop()
-        except IndexError:
-            db = self._connect()
-        try:
-            yield db
-        except apsw.Error as error:
-            raise db.translate(error) from error
-        finally:
-            if handles is self._handles and len(handles.readers) < _READERS_MAX:
-                handles.readers.append(db)
-            else:
-                db.close()
-
-
-# ── after os.fork ────────────────────────────────────────────────────────────────────────────
-
-_opening = threading.Lock()
-_instances: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
-
-
-def _start_over() -> None:
-    """In a forked child: forget the parent's connections without closing them, and open fresh ones when needed.
-
-    Closing an inherited connection could drop locks or delete the write-ahead log under the parent's feet, so they
-    are made immortal: not even the end of the child may finalise them.
-    """
-    global _opening
-    _opening = threading.Lock()
-    for store in _instances:
-        store.abandon()
-
-
-os.register_at_fork(after_in_child=_start_over)
+    def _reader(self) -> AbstractContextManager[Database]:
+        return self._connections.reading()
 
 
 # ── small conversions ────────────────────────────────────────────────────────────────────────

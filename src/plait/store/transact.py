@@ -7,13 +7,14 @@ thread. A piece of work refuses by raising before it changes anything: others in
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from plait.errors import InvalidValue, LogExists, StaleHead, UnknownBlob
+from plait.errors import InvalidValue, LogExists, StaleHead, StoreCorrupt, UnknownBlob
 from plait.event import KINDS, Event
-from plait.ids import Digest, LogId, Source, parse_log_id
+from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import blobs as packing
-from plait.store.base import Projection
+from plait.store.base import Projection, check_fork
 from plait.store.database import Database
 from plait.store.rows import SqlRows, recreate
 
@@ -21,6 +22,14 @@ COLUMNS = "seq, codec, salt, header, body"
 
 _INSERT = "INSERT INTO event (log, seq, kind, short, codec, salt, header, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _ADVANCE = "UPDATE log SET head = ?, tip = ? WHERE key = ? AND head = ? AND tip = ?"
+
+
+class Fork(NamedTuple):
+    """Where a new log comes from."""
+
+    parent: LogId
+    key: int
+    at: int  # the key of the log on its lineage that holds the fork point
 
 
 class PreparedEvent(NamedTuple):
@@ -53,7 +62,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(events: Sequence[Event], blobs: Mapping[Digest, bytes] | None) -> Prepared:
-    content = dict(blobs or {})
+    content = dict(blobs) if blobs else {}
     packing.check_blobs(content)
     ready: list[PreparedEvent] = []
     for event in events:
@@ -72,118 +81,160 @@ def pack_blob(content: bytes) -> PackedBlob:
 
 
 class Transact:
-    """The pieces of work, each a method that runs inside a transaction which somebody else begins and commits."""
+    """The pieces of work. Each runs inside a transaction on `db` that somebody else begins and commits."""
 
-    def __init__(self, db: Database, to_event: Callable[[Any], Event]) -> None:
-        self.db = db
-        self._to_event = to_event
+    def __init__(self) -> None:
         self.codes: dict[str, int] = {}
-        self.projections: dict[str, Projection] = {}
         self.foreign: tuple[str, ...] = ()  # projections in the file that we do not keep
+        self._interested: dict[str, list[Projection]] = {}
 
-    def settle_in(self, source: Source) -> LogId:
+    def take_up(self, projection: Projection) -> None:
+        for kind in projection.kinds:
+            self._interested.setdefault(kind, []).append(projection)
+
+    def settle_in(self, db: Database, source: Source) -> LogId:
         """The first work on a file: its id, made once, and a code for every kind."""
-        id = self.db.get("SELECT id FROM store")
+        id = db.get("SELECT id FROM store")
         if id is None:
             id = to_bytes(source.fresh("store"))
-            self.db.execute("INSERT INTO store (id) VALUES (?)", (id,))
-        there = {name for (name,) in self.db.rows("SELECT name FROM kind")}
+            db.execute("INSERT INTO store (id) VALUES (?)", (id,))
+        there = {name for (name,) in db.rows("SELECT name FROM kind")}
         for kind in KINDS:
             if kind.__name__ not in there:
-                self.db.execute("INSERT INTO kind (name) VALUES (?)", (kind.__name__,))
+                db.execute("INSERT INTO kind (name) VALUES (?)", (kind.__name__,))
         return to_id(id)
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, log: LogId, parent: int | None, prepared: Prepared) -> Digest:
-        last = prepared.last
-        key = self.db.get("SELECT key FROM log WHERE id = ?", (to_bytes(log),))
+    def begin(self, db: Database, log: LogId, fork: Fork | None, prepared: Prepared) -> int | None:
+        """Returns the new log's key; None if exactly this log stands already."""
+        first, last = prepared.first, prepared.last
+        key = db.get("SELECT key FROM log WHERE id = ?", (to_bytes(log),))
         if key is not None:
-            if self._stands(key, last):
-                return last.id
+            if _stands(db, key, last):
+                return None
             raise LogExists(log)
-        self._check_refs(prepared)
-        self.db.execute(
+        if fork is not None:
+            check_fork(first, fork.parent, _event_at(db, fork.at, first.seq - 1))
+        _check_refs(db, prepared)
+        db.run(
             "INSERT INTO log (id, parent, place, head, tip) VALUES (?, ?, ?, ?, ?)",
-            (to_bytes(log), parent, prepared.first.seq - 1, bytes.fromhex(last.id), last.seq),
+            (to_bytes(log), fork and fork.key, first.seq - 1, bytes.fromhex(last.id), last.seq),
         )
-        self._insert(self.db.inserted(), prepared)
-        return last.id
+        new: int = db.inserted()
+        self._insert(db, new, prepared)
+        return new
 
-    def append(self, log: LogId, key: int, after: Digest, prepared: Prepared) -> Digest:
+    def append(self, db: Database, log: LogId, key: int, after: Digest, prepared: Prepared) -> Digest:
         last = prepared.last
-        self._check_refs(prepared)
-        self.db.execute(_ADVANCE, (bytes.fromhex(last.id), last.seq, key, bytes.fromhex(after), prepared.first.seq - 1))
-        if self.db.changed() != 1:
-            return self._not_advanced(log, key, after, last)
-        self._insert(key, prepared)
+        _check_refs(db, prepared)
+        db.run(_ADVANCE, (bytes.fromhex(last.id), last.seq, key, bytes.fromhex(after), prepared.first.seq - 1))
+        if db.changed() != 1:
+            return _not_advanced(db, log, key, after, last)
+        self._insert(db, key, prepared)
         return last.id
 
-    def _not_advanced(self, log: LogId, key: int, after: Digest, last: Event) -> Digest:
-        if self._stands(key, last):
-            return last.id
-        head, tip = self.db.row("SELECT head, tip FROM log WHERE key = ?", (key,))
-        if head.hex() == after:
-            raise InvalidValue("seq", f"event {last.seq} does not follow place {tip}")
-        raise StaleHead(log, after, head.hex(), tip)
-
-    def _stands(self, key: int, event: Event) -> bool:
-        """Whether exactly this event is on record already: then it was appended, and its acknowledgement was lost."""
-        rows = self.db.rows(f"SELECT {COLUMNS} FROM event WHERE log = ? AND seq = ?", (key, event.seq))
-        return any(self._to_event(row).id == event.id for row in rows)
-
-    def _check_refs(self, prepared: Prepared) -> None:
-        for event in prepared.events:
-            for ref in event.refs:
-                if ref not in prepared.blobs and not self.db.get("SELECT 1 FROM blob WHERE digest = ?", (bytes.fromhex(ref),)):
-                    raise UnknownBlob(ref)
-
-    def _insert(self, key: int, prepared: Prepared) -> None:
-        db = self.db
+    def _insert(self, db: Database, key: int, prepared: Prepared) -> None:
         if prepared.blobs:
-            self.put_blobs(prepared.blobs)
+            self.put_blobs(db, prepared.blobs)
         for event, short, codec, body, refs in prepared.events:
             header = event.header
-            db.execute(_INSERT, (key, header.seq, self.codes[header.kind], short, codec, event.salt, event.raw, body))
-            number = db.inserted()
-            for ref in refs:
-                self._refer(number, ref)
-            for projection in self.projections.values():
-                if header.kind in projection.kinds:
+            db.run(_INSERT, (key, header.seq, self.codes[header.kind], short, codec, event.salt, event.raw, body))
+            interested = self._interested.get(header.kind)
+            if refs or interested:
+                number = db.inserted()
+                for ref in refs:
+                    _refer(db, number, ref)
+                for projection in interested or ():
                     projection.apply(SqlRows(db, projection), number, event)
         for name in self.foreign:  # whoever keeps it folds it again
             db.execute("UPDATE projection SET stale = 1 WHERE name = ? AND stale = 0", (name,))
 
     # ── blobs ────────────────────────────────────────────────────────────────────────────────
 
-    def put_blobs(self, blobs: Mapping[Digest, PackedBlob]) -> None:
-        born = self.db.get("SELECT max(number) FROM event") or 0
+    def put_blobs(self, db: Database, blobs: Mapping[Digest, PackedBlob]) -> None:
+        born = db.get("SELECT max(number) FROM event") or 0
         for digest, (size, codec, data) in blobs.items():
-            self.db.execute(
+            db.execute(
                 "INSERT INTO blob (digest, size, codec, refs, born, data) VALUES (?, ?, ?, 0, ?, ?) "
                 "ON CONFLICT (digest) DO UPDATE SET born = excluded.born WHERE refs = 0 AND born < excluded.born",
                 (bytes.fromhex(digest), size, codec, born, data),
             )
 
-    def sweep_blobs(self, before: int) -> int:
-        self.db.execute("DELETE FROM blob WHERE refs = 0 AND born < ?", (before,))
-        return self.db.changed()
-
-    def _refer(self, number: int, ref: Digest) -> None:
-        key = self.db.get("SELECT key FROM blob WHERE digest = ?", (bytes.fromhex(ref),))
-        self.db.execute("INSERT OR IGNORE INTO attachment (event, blob) VALUES (?, ?)", (number, key))
-        if self.db.changed():
-            self.db.execute("UPDATE blob SET refs = refs + 1 WHERE key = ?", (key,))
+    def sweep_blobs(self, db: Database, before: int) -> int:
+        db.execute("DELETE FROM blob WHERE refs = 0 AND born < ?", (before,))
+        return db.changed()
 
     # ── projections ──────────────────────────────────────────────────────────────────────────
 
-    def rebuild(self, projection: Projection) -> None:
-        rows = SqlRows(self.db, projection)
-        recreate(self.db, projection)
+    def rebuild(self, db: Database, projection: Projection) -> None:
+        rows = SqlRows(db, projection)
+        recreate(db, projection)
         only, codes = only_kinds(projection.kinds, self.codes)
-        for row in self.db.execute(f"SELECT {COLUMNS}, number FROM event WHERE true {only} ORDER BY number", codes):
-            projection.apply(rows, row[5], self._to_event(row))
-        self.db.execute("INSERT OR REPLACE INTO projection (name, version, stale) VALUES (?, ?, 0)", (projection.name, projection.version))
+        for row in db.execute(f"SELECT {COLUMNS}, number FROM event WHERE true {only} ORDER BY number", codes):
+            projection.apply(rows, row[5], to_event(row, partial(get_blob, db)))
+        db.execute("INSERT OR REPLACE INTO projection (name, version, stale) VALUES (?, ?, 0)", (projection.name, projection.version))
+
+
+def _not_advanced(db: Database, log: LogId, key: int, after: Digest, last: Event) -> Digest:
+    if _stands(db, key, last):
+        return last.id
+    head, tip = db.row("SELECT head, tip FROM log WHERE key = ?", (key,))
+    if head.hex() == after:
+        raise InvalidValue("seq", f"event {last.seq} does not follow place {tip}")
+    raise StaleHead(log, after, head.hex(), tip)
+
+
+def _stands(db: Database, key: int, event: Event) -> bool:
+    """Whether exactly this event is on record already: then it was appended, and its acknowledgement was lost."""
+    there = _event_at(db, key, event.seq)
+    return there is not None and there.id == event.id
+
+
+def _event_at(db: Database, key: int, seq: int) -> Event | None:
+    row = db.row(f"SELECT {COLUMNS} FROM event WHERE log = ? AND seq = ?", (key, seq))
+    return None if row is None else to_event(row, partial(get_blob, db))
+
+
+def _check_refs(db: Database, prepared: Prepared) -> None:
+    for event in prepared.events:
+        for ref in event.refs:
+            if ref not in prepared.blobs and not db.get("SELECT 1 FROM blob WHERE digest = ?", (bytes.fromhex(ref),)):
+                raise UnknownBlob(ref)
+
+
+def _refer(db: Database, number: int, ref: Digest) -> None:
+    key = db.get("SELECT key FROM blob WHERE digest = ?", (bytes.fromhex(ref),))
+    db.execute("INSERT OR IGNORE INTO attachment (event, blob) VALUES (?, ?)", (number, key))
+    if db.changed():
+        db.execute("UPDATE blob SET refs = refs + 1 WHERE key = ?", (key,))
+
+
+# ── from rows to values ──────────────────────────────────────────────────────────────────────
+
+
+def to_event(row: Any, get_blob: Callable[[Digest], bytes]) -> Event:
+    """An event from its COLUMNS. What has to be unpacked or fetched is, when somebody asks for it."""
+    codec, body = row[1], row[4]
+    return Event(row[3], row[2], body if codec == packing.PLAIN and body is not None else partial(content_of, codec, body, get_blob))
+
+
+def content_of(codec: int, body: bytes | None, get_blob: Callable[[Digest], bytes]) -> bytes:
+    if body is None:
+        raise StoreCorrupt("an event", "its body is gone")
+    if codec == packing.IN_BLOB:
+        return get_blob(Digest(body.hex()))
+    return packing.unpack(codec, body, packing.BODY_INLINE_MAX)
+
+
+def get_blob(db: Database, digest: Digest) -> bytes:
+    row = db.row("SELECT codec, data, size FROM blob WHERE digest = ?", (bytes.fromhex(parse_digest(digest)),))
+    if row is None:
+        raise UnknownBlob(digest)
+    content = packing.unpack(*row)
+    if packing.digest_of(content) != digest:
+        raise StoreCorrupt(f"blob {digest}", "its content is not what its digest says")
+    return content
 
 
 # ── small conversions ────────────────────────────────────────────────────────────────────────
@@ -199,7 +250,8 @@ def only_kinds(kinds: Collection[str] | None, codes: Mapping[str, int]) -> tuple
 
 def short_of(id: Digest) -> int:
     """The first 8 bytes of an event's id, as the signed integer that is indexed."""
-    return int.from_bytes(bytes.fromhex(id[:16]), "big", signed=True)
+    number = int(id[:16], 16)
+    return number if number < 2**63 else number - 2**64
 
 
 def to_bytes(log: LogId) -> bytes:

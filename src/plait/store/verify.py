@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import msgspec
 
 from plait.errors import PlaitError
-from plait.event import Header, check_content, parse_header
-from plait.event.codec import EVENT_TAG, VOCABULARY
+from plait.event import Body, Header, check_content, parse_header
+from plait.event.codec import EVENT_TAG
 from plait.event.kinds import ForkedFrom
 from plait.ids import Digest, LogId, digest
 from plait.store.base import Log, Record, Store
@@ -65,7 +65,8 @@ class _Census:
     def count(self, records: Iterator[Record]) -> Iterator[Record]:
         for record in records:
             self.events += 1
-            self.refs.update(record.refs)
+            if record.refs:
+                self.refs.update(record.refs)
             yield record
 
 
@@ -75,11 +76,11 @@ def _verify(store: Store, log: Log, census: _Census) -> Iterator[Fault]:
     try:
         previous = _fork_point(store, log)
         for record in records:
-            header = _check_record(record, seq, previous)
+            header, id, body = _check_record(record, seq, previous)
             if record.number <= number:
                 raise _Broken(f"commit number {record.number} comes after {number}")
-            _check_references(store, log, record, header)
-            seq, previous, number = seq + 1, digest(EVENT_TAG, record.raw), record.number
+            _check_references(store, log, record, header, body)
+            seq, previous, number = seq + 1, id, record.number
         if seq - 1 != log.tip or previous != log.head:
             seq = min(seq, log.tip)
             raise _Broken(f"the log's row ends at {log.tip} with head {log.head[:12]}…, its events do not")
@@ -103,7 +104,7 @@ def _fork_point(store: Store, log: Log) -> Digest | None:
     return point.id
 
 
-def _check_record(record: Record, seq: int, previous: Digest | None) -> Header:
+def _check_record(record: Record, seq: int, previous: Digest | None) -> tuple[Header, Digest, Body]:
     header = parse_header(record.raw)
     if header.log != record.log:
         raise _Broken(f"the event here was written for log {header.log}")
@@ -115,18 +116,16 @@ def _check_record(record: Record, seq: int, previous: Digest | None) -> Header:
         raise _Broken(f"it is filed as {record.kind}, but is a {header.kind}")
     if (header.parents[0] if header.parents else None) != previous:
         raise _Broken("it does not follow the event before it")
-    if not digest(EVENT_TAG, record.raw).startswith(record.id):
+    id = digest(EVENT_TAG, record.raw)
+    if not id.startswith(record.id):
         raise _Broken(f"it is filed under the id {record.id}…, which is not its own")
     if record.content is None:
         raise _Broken("its body cannot be read")
-    check_content(header, record.salt, record.content)
-    return header
+    return header, id, check_content(header, record.salt, record.content)
 
 
-def _check_references(store: Store, log: Log, record: Record, header: Header) -> None:
+def _check_references(store: Store, log: Log, record: Record, header: Header, body: Body) -> None:
     """What the event points to is there: the fork point it names, merged branches, blobs."""
-    assert record.content is not None
-    body = VOCABULARY.decode(header.kind, record.content)
     if isinstance(body, ForkedFrom) and header.seq == log.place + 1 and (body.parent, body.place) != (log.parent, log.place):
         raise _Broken(f"it says it was forked from {body.parent}@{body.place}, the log's row says {log.parent}@{log.place}")
     for parent in header.parents[1:]:

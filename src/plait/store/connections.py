@@ -1,0 +1,145 @@
+"""The connections of one process to one database: a writer that is shared, a few readers, and what os.fork means.
+
+SQLite must not be carried across a fork. Not even a new connection in the child is safe while the old ones exist: the
+library remembers, per process, which locks it holds on a file, and the child inherits that memory but not the locks.
+So before a fork everybody who is using a connection finishes, all are closed, and both sides open new ones when they
+need them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import apsw
+
+from plait.errors import StoreClosed, StoreFailed
+from plait.store.commit import GroupCommit
+from plait.store.database import Database
+
+T = TypeVar("T")
+
+_READERS_MAX = 8  # kept open for reading
+_FORK_WAIT_S = 10.0  # a fork waits this long for those who are in the middle of something
+
+
+class _Handles:
+    def __init__(self, writer: Database) -> None:
+        self.writer = writer
+        self.group = GroupCommit(writer)
+        self.readers: list[Database] = []
+
+    def close(self) -> None:
+        for db in (self.writer, *self.readers):
+            db.close()
+
+
+class Connections:
+    """`write(work)` runs work on the writer inside a group commit; `reading()` lends a reader."""
+
+    def __init__(self, address: str, connect: Callable[[], Database]) -> None:
+        self._address = address
+        self._connect = connect
+        self._handles: _Handles | None = None
+        self._lock = threading.Lock()
+        self._change = threading.Condition(self._lock)
+        self._users = 0
+        self._frozen = False
+        self._spoiled = False  # forked while in use: the library's memory of locks is wrong in this process
+        self.closed = False
+        _instances.add(self)
+
+    def write(self, work: Callable[[Database], T]) -> T:
+        handles = self._enter()
+        try:
+            return handles.group.submit(lambda: work(handles.writer))
+        finally:
+            self._leave()
+
+    @contextmanager
+    def reading(self) -> Generator[Database]:
+        handles = self._enter()
+        try:
+            db = handles.readers.pop() if handles.readers else self._connect()
+            try:
+                yield db
+            except apsw.Error as error:
+                raise db.translate(error) from error
+            finally:
+                if handles is self._handles and len(handles.readers) < _READERS_MAX:
+                    handles.readers.append(db)
+                else:
+                    db.close()
+        finally:
+            self._leave()
+
+    def close(self) -> None:
+        self.closed = True
+        handles, self._handles = self._handles, None
+        if handles is not None:
+            handles.close()
+
+    def _enter(self) -> _Handles:
+        with self._lock:
+            while self._frozen:
+                self._change.wait()
+            if self.closed:
+                raise StoreClosed(self._address)
+            if self._spoiled:
+                raise StoreFailed(self._address, "this process was forked in the middle of a write; open stores after forking")
+            if self._handles is None:
+                self._handles = _Handles(self._connect())
+            self._users += 1
+            return self._handles
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._frozen:
+                self._change.notify_all()
+
+    # around os.fork
+
+    def freeze(self) -> None:
+        """Wait until nobody is in the middle of something, let nobody in, and close everything."""
+        with self._lock:
+            self._frozen = True
+            self._spoiled = not self._change.wait_for(lambda: self._users == 0, _FORK_WAIT_S)
+            if not self._spoiled and self._handles is not None:
+                self._handles.close()
+                self._handles = None
+
+    def thaw(self) -> None:
+        with self._lock:
+            self._frozen = self._spoiled = False
+            self._change.notify_all()
+
+    def start_over(self) -> None:
+        """In the child: other threads are gone, and with them whatever they held."""
+        self._lock = threading.Lock()
+        self._change = threading.Condition(self._lock)
+        self._frozen, self._users = False, 0
+        if self._spoiled and self._handles is not None:
+            # Not even the end of the child may close these: that could delete the write-ahead log under the parent.
+            for db in (self._handles.writer, *self._handles.readers):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(db.connection))
+            self._handles = None
+
+
+_instances: weakref.WeakSet[Connections] = weakref.WeakSet()
+
+
+def _each(act: Callable[[Connections], None]) -> Callable[[], None]:
+    def run() -> None:
+        for connections in list(_instances):
+            act(connections)
+
+    return run
+
+
+os.register_at_fork(before=_each(Connections.freeze), after_in_parent=_each(Connections.thaw), after_in_child=_each(Connections.start_over))

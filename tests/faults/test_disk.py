@@ -1,0 +1,369 @@
+"""The disk's bad days: full, failing, torn, or holding something that is not ours."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plait.errors import (
+    BadAddress,
+    DiskFull,
+    NotAStore,
+    OutcomeUnknown,
+    PlaitError,
+    SchemaTooNew,
+    StoreCorrupt,
+    StoreError,
+    StoreFailed,
+    StoreUnsafe,
+)
+from plait.store import SqliteStore, verify_store
+from plait.store import database as database_module
+from plait.store.database import Database, Migration
+from plait.store.schema import MIGRATIONS
+from plait.testing import Seeded
+from plait.testing.store import begin, extend, said, texts
+from support import RawSql, needs_strace, python
+
+
+def opened(folder: Path, **options: object) -> SqliteStore:
+    return SqliteStore(folder, source=Seeded(), **options)  # type: ignore[arg-type]
+
+
+# ── full ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of two megabytes."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_loses_nothing_and_recovers(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(1_000_000))
+    store = opened(small_disk / "store")
+    log, written = begin(store), 0
+    with pytest.raises(DiskFull, match="free some space"):
+        for written in range(10_000):
+            extend(store, log, said(f"{written} " + os.urandom(1500).hex()))
+    assert written > 3
+    # Reading goes on, and nothing is half there.
+    assert [text.split()[0] for text in texts(store, log)] == [str(i) for i in range(written)]
+    assert list(verify_store(store)) == []
+    for _ in range(3):
+        with pytest.raises(DiskFull):
+            extend(store, log, said(os.urandom(200_000).hex()))
+    with pytest.raises(DiskFull):
+        store.put_blob(os.urandom(2_000_000))
+    other = opened(small_disk / "store")  # reopening works as well
+    assert len(texts(other, log)) == written
+    other.close()
+    ballast.unlink()
+    extend(store, log, said("space again"))
+    assert texts(store, log)[-1] == "space again"
+    assert list(verify_store(store)) == []
+    store.close()
+
+
+def test_a_new_store_on_a_full_disk_says_so(small_disk: Path) -> None:
+    """SQLite calls this an I/O error."""
+    free = os.statvfs(small_disk)
+    (small_disk / "ballast").write_bytes(bytes(free.f_bavail * free.f_frsize))
+    with pytest.raises(DiskFull):
+        opened(small_disk / "store")
+    (small_disk / "ballast").unlink()
+    store = opened(small_disk / "store")
+    begin(store, said("fits"))
+    store.close()
+
+
+# ── failing ──────────────────────────────────────────────────────────────────────────────────
+
+WRITE = """
+import sys
+from plait.errors import DiskFull, OutcomeUnknown, StoreFailed
+from plait.store import SqliteStore
+from plait.testing import Seeded
+from plait.testing.store import begin, extend, said, sealed, texts
+store = SqliteStore(sys.argv[1], source=Seeded())
+log = begin(store)
+open(sys.argv[1] + "/ready", "w").close()
+done, failed = 0, []
+for i in range(12):
+    now = store.log(log)
+    events = sealed([said(str(i))], log, now.tip + 1, (now.head,))
+    try:
+        store.append(log, events, after=now.head)
+    except (DiskFull, OutcomeUnknown, StoreFailed) as error:
+        failed.append(type(error).__name__)
+        store.append(log, events, after=now.head)  # the same events again settle it
+assert texts(store, log) == [str(i) for i in range(12)], texts(store, log)
+store.close()
+print(",".join(failed))
+"""
+
+
+@pytest.mark.parametrize(("syscall", "error"), [("fdatasync", "EIO"), ("pwrite64", "EIO"), ("pwrite64", "ENOSPC")])
+def test_a_disk_that_fails_once_is_a_typed_error_and_no_loss(tmp_path: Path, syscall: str, error: str) -> None:
+    strace, kinds = needs_strace(), set[str]()
+    quiet = python(WRITE, tmp_path / "quiet", prefix=(strace, "-f", "-o", str(tmp_path / "trace"), "-e", f"trace={syscall},openat"))
+    assert quiet.stdout == "\n"
+    lines = (tmp_path / "trace").read_text().splitlines()
+    ready = next(i for i, line in enumerate(lines) if "ready" in line)
+    before = sum(f"{syscall}(" in line for line in lines[:ready])
+    for moment in range(before + 1, before + 12, 3):
+        inject = ("-e", f"trace={syscall}", "-e", f"inject={syscall}:error={error}:when={moment}")
+        done = python(WRITE, tmp_path / str(moment), prefix=(strace, "-f", "-qq", "-o", os.devnull, *inject), check=False)
+        assert done.returncode == 0, done.stderr
+        kinds |= set(done.stdout.strip().split(",")) - {""}
+        store = opened(tmp_path / str(moment))
+        assert list(verify_store(store)) == []
+        store.close()
+    assert kinds, "no error was seen at all"
+    assert kinds <= {"DiskFull", "OutcomeUnknown", "StoreFailed"}
+    if error == "ENOSPC":
+        assert "DiskFull" in kinds
+
+
+# ── torn ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.6, 0.9, 0.999])
+def test_a_torn_tail_costs_only_the_tail(tmp_path: Path, keep: float) -> None:
+    """The write-ahead log ends in the middle of a record: what came before it stands, and writing goes on."""
+    store = opened(tmp_path / "store")
+    log = begin(store, *(said(str(i)) for i in range(5)))
+    for i in range(5, 40):
+        extend(store, log, said(str(i)))
+    torn = tmp_path / "torn"
+    torn.mkdir()
+    for name in ("store.db", "store.db-wal"):
+        shutil.copy(tmp_path / "store" / name, torn / name)
+    store.close()
+    wal = torn / "store.db-wal"
+    os.truncate(wal, int(wal.stat().st_size * keep))
+    with wal.open("ab") as file:
+        file.write(os.urandom(5000))
+    store = opened(torn)
+    if store.number:
+        there = texts(store, log)
+        assert there == [str(i) for i in range(len(there))]
+        extend(store, log, said("on"))
+        assert texts(store, log)[-1] == "on"
+    assert list(verify_store(store)) == []
+    store.close()
+
+
+def test_an_emptied_file_beside_its_log_is_not_taken_for_a_new_store(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    begin(store, said("precious"))
+    wal = (tmp_path / "store.db-wal").read_bytes()
+    os.truncate(tmp_path / "store.db", 0)
+    with pytest.raises(StoreCorrupt, match="backup"):
+        opened(tmp_path)
+    assert (tmp_path / "store.db-wal").read_bytes() == wal
+
+
+@pytest.mark.parametrize("offset", [0, 100, 8192, 20_000, 60_000])
+def test_a_damaged_file_is_never_more_than_a_typed_error(tmp_path: Path, offset: int) -> None:
+    store = opened(tmp_path)
+    log = begin(store, *(said(f"{i} " * 200) for i in range(200)))
+    store.close()
+    with (tmp_path / "store.db").open("r+b") as file:
+        file.seek(offset)
+        file.write(os.urandom(4096))
+    try:
+        store = opened(tmp_path)
+        faults = list(verify_store(store))
+        list(store.read(log))
+        store.close()
+        assert faults or offset
+    except PlaitError:
+        pass
+
+
+# ── not ours ─────────────────────────────────────────────────────────────────────────────────
+
+
+def foreign_database(path: Path) -> None:
+    db = RawSql(path)
+    db("CREATE TABLE theirs (x)")
+    db("INSERT INTO theirs VALUES ('precious')")
+    db.close()
+
+
+@pytest.mark.parametrize("what", ["text", "noise", "another database", "a folder", "a link", "a fifo"])
+def test_what_is_not_a_store_is_refused_and_left_alone(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "store" / "store.db"
+    path.parent.mkdir()
+    if what == "text":
+        path.write_text("a diary " * 1000)
+    elif what == "noise":
+        path.write_bytes(os.urandom(20_000))
+    elif what == "another database":
+        foreign_database(path)
+    elif what == "a folder":
+        path.mkdir()
+    elif what == "a link":
+        foreign_database(tmp_path / "target.db")
+        path.symlink_to(tmp_path / "target.db")
+    else:
+        os.mkfifo(path)
+    before = path.read_bytes() if path.is_file() else b""
+    with pytest.raises(NotAStore, match="left untouched"):
+        opened(tmp_path / "store")
+    assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+@pytest.mark.parametrize("address", ["a file in the way", "\0", "x" * 5000])
+def test_a_folder_that_cannot_be_made_is_a_typed_error(tmp_path: Path, address: str) -> None:
+    (tmp_path / "a file in the way").write_text("")
+    with pytest.raises((BadAddress, ValueError)):
+        opened(tmp_path / address)
+
+
+# ── schemas ──────────────────────────────────────────────────────────────────────────────────
+
+
+def add_colour(db: Database) -> None:
+    """An invented second migration, in several statements, with data moved."""
+    db.execute("ALTER TABLE log ADD COLUMN colour TEXT")
+    db.execute("UPDATE log SET colour = 'blue'")
+    db.execute("CREATE TABLE palette (name TEXT) STRICT")
+    for i in range(200):
+        db.execute("INSERT INTO palette VALUES (?)", (f"{i} " * 50,))
+
+
+def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    log = begin(store, said("kept"))
+    store.close()
+    raw = RawSql(tmp_path / "store.db")
+    raw("PRAGMA user_version = 99")
+    raw.close()
+    before = (tmp_path / "store.db").read_bytes()
+    with pytest.raises(SchemaTooNew, match="upgrade"):
+        opened(tmp_path)
+    assert (tmp_path / "store.db").read_bytes() == before
+    raw = RawSql(tmp_path / "store.db")
+    raw(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    raw.close()
+    store = opened(tmp_path)
+    assert texts(store, log) == ["kept"]
+    store.close()
+
+
+def test_an_old_store_is_brought_up_to_date(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    log = begin(store, said("kept"))
+    store.close()
+    store = opened(tmp_path, migrations=(*MIGRATIONS, add_colour))
+    assert texts(store, log) == ["kept"]
+    store.close()
+    raw = RawSql(tmp_path / "store.db")
+    assert raw("SELECT DISTINCT colour FROM log") == [("blue",)]
+    raw.close()
+    with pytest.raises(SchemaTooNew):
+        opened(tmp_path)
+
+
+def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path) -> None:
+    def broken(db: Database) -> None:
+        add_colour(db)
+        raise RuntimeError("half-way")
+
+    store = opened(tmp_path)
+    log = begin(store, said("kept"))
+    store.close()
+    with pytest.raises(RuntimeError, match="half-way"):
+        opened(tmp_path, migrations=(*MIGRATIONS, broken))
+    store = opened(tmp_path)
+    assert texts(store, log) == ["kept"]
+    assert "colour" not in str(RawSql(tmp_path / "store.db")("SELECT sql FROM sqlite_schema"))
+    store.close()
+
+
+MIGRATE = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from test_disk import add_colour, opened
+from plait.store.schema import MIGRATIONS
+from pathlib import Path
+opened(Path(sys.argv[1]), migrations=(*MIGRATIONS, add_colour)).close()
+"""
+
+
+@pytest.mark.parametrize("syscall", ["pwrite64", "fdatasync"])
+def test_a_kill_in_a_migration_leaves_the_old_schema_or_the_new(tmp_path: Path, syscall: str) -> None:
+    strace, seen = needs_strace(), set[int]()
+    base = tmp_path / "base"
+    store = opened(base)
+    log = begin(store, said("kept"))
+    store.close()
+    tests = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parent.parent)])
+    for moment in (*range(1, 12), *range(12, 200, 8)):
+        folder = tmp_path / str(moment)
+        shutil.copytree(base, folder)
+        inject = ("-e", f"trace={syscall}", "-e", f"inject={syscall}:signal=SIGKILL:when={moment}")
+        code = MIGRATE.replace("sys.path.insert(0, sys.argv[2])", "sys.path[:0] = sys.argv[2].split(':')")
+        done = python(code, folder, tests, prefix=(strace, "-f", "-qq", "-o", os.devnull, *inject), check=False)
+        raw = RawSql(folder / "store.db")
+        ((version,),) = raw("PRAGMA user_version")
+        new = "colour" in str(raw("SELECT sql FROM sqlite_schema"))
+        assert (version == len(MIGRATIONS) + 1) == new
+        if new:
+            assert raw("SELECT count(*) FROM palette") == [(200,)]
+        raw.close()
+        seen.add(version)
+        store = opened(folder, migrations=(*MIGRATIONS, add_colour))  # and the next opening completes it
+        assert texts(store, log) == ["kept"]
+        store.close()
+        if done.returncode == 0:
+            break
+    assert seen == {len(MIGRATIONS), len(MIGRATIONS) + 1}
+
+
+# ── settings that must hold ──────────────────────────────────────────────────────────────────
+
+
+def test_a_setting_that_does_not_take_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(database_module.PRAGMAS, "synchronous", 7)
+    with pytest.raises(StoreUnsafe, match="local disk"):
+        opened(tmp_path)
+
+
+def test_an_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "SQLITE_MIN", (99, 0, 0))
+    with pytest.raises(StoreUnsafe):
+        opened(tmp_path)
+
+
+def test_the_settings_in_force(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    pragmas = store.describe()["pragmas"]
+    assert isinstance(pragmas, dict)
+    assert (pragmas["journal_mode"], pragmas["synchronous"], pragmas["page_size"]) == ("wal", 2, 8192)
+    store.close()
+
+
+def test_errors_tell_what_they_are() -> None:
+    """Every error of the tree has a text that ends in a next step."""
+    migration: Migration = add_colour
+    assert migration.__doc__
+    for error in (DiskFull("/x"), StoreFailed("/x", "why"), OutcomeUnknown("/x", "why"), StoreCorrupt("/x", "why")):
+        assert isinstance(error, StoreError)
+        assert str(error).endswith(".")
+        assert "/x" in str(error)
+    assert "same events again" in str(OutcomeUnknown("/x", "why"))

@@ -1,0 +1,48 @@
+"""Every code block in README and docs does what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plait.store import _open as open_stores  # pyright: ignore[reportPrivateUsage]
+from plait.store import canonical
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+# What the shell blocks may say, besides `plait …`, which is run. These run this very suite, or install.
+KNOWN = {"make demo", "make test", "make check", "pip install ."}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PLAIT_STORE", raising=False)
+    names: dict[str, object] = {"__name__": "page"}
+    for language, code in BLOCK.findall(page.read_text()):
+        if language == "python":
+            exec(compile(code, str(page), "exec"), names)  # the blocks of a page are one program
+        elif language == "sh":
+            run_shell(code)
+        else:
+            assert language in ("text", "json"), f"{page.name}: a block in {language or 'no language'} is not checked"
+    for address in [address for address in open_stores if address.startswith(canonical(str(tmp_path)))]:
+        open_stores.pop(address).close()
+
+
+def run_shell(code: str) -> None:
+    for line in code.strip().splitlines():
+        command = line.split("#")[0].strip()
+        if not command or command in KNOWN:
+            continue
+        assert command.startswith("plait "), f"{command!r} is neither run nor known"
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, env={**os.environ, "PATH": path})
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"

@@ -1,0 +1,82 @@
+"""The house rules that a machine can check."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import plait
+from plait import errors
+from support import python
+
+ROOT = Path(__file__).parents[2]
+VENDORS = {"openai", "anthropic", "mcp", "e2b", "starlette", "uvicorn", "psycopg", "pydantic", "playwright", "rich", "pytest", "hypothesis"}
+
+
+def test_what_is_visible_is_what_is_promised() -> None:
+    visible = {name for name, value in vars(plait).items() if not name.startswith("_") and not isinstance(value, ModuleType)}
+    assert visible - {"annotations"} == set(plait.__all__)
+    assert re.match(r"\d+\.\d+", plait.__version__)
+    with pytest.raises(AttributeError):
+        plait.nonsense  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "code", ["import plait", "import plait.testing", "from plait.cli import main; main(['--help'], standalone_mode=False)"]
+)
+def test_no_vendor_is_loaded(code: str) -> None:
+    loaded = python(f"{code}\nimport sys; print(*sys.modules, file=sys.stderr)").stderr.split()
+    assert "plait" in loaded
+    assert VENDORS & set(loaded) == set()
+
+
+def test_the_error_tree_is_as_drawn() -> None:
+    """The picture at the top of errors.py is the class hierarchy."""
+    assert errors.__doc__ is not None
+    drawn: dict[str, str] = {}
+    branch: list[str] = []
+    for line in errors.__doc__.splitlines():
+        found = re.match(r"( {4}[│├└─ ]*?)([A-Z]\w+)", line)
+        if found and (line.strip().startswith(("├", "└", "│")) or found[2] == "PlaitError"):
+            depth = (len(found[1]) - 4) // 4
+            branch[depth:] = [found[2]]
+            drawn[found[2]] = branch[depth - 1] if depth else "Exception"
+    real = {
+        name: cls.__bases__[0].__name__ for name, cls in vars(errors).items() if inspect.isclass(cls) and cls.__module__ == errors.__name__
+    }
+    assert drawn == real
+
+
+def test_every_target_of_the_makefile_can_be_planned() -> None:
+    for target in ("demo", "test", "check", "bench", "torture"):
+        done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+        assert done.returncode == 0, done.stderr
+
+
+def test_ci_runs_what_a_contributor_types() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "make check" in script
+    assert "make test" in script
+
+
+def test_the_demo_runs_and_tells_the_truth() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "examples" / "demo.py")], capture_output=True, text=True, check=True)
+    assert "so 0 acknowledged events were lost" in done.stdout
+    assert re.search(r"faults found by verify: +0", done.stdout)
+    assert re.search(r"found: .*@2: the body of event 2", done.stdout)
+
+
+def test_nothing_reaches_the_network() -> None:
+    import socket
+
+    with pytest.raises(RuntimeError, match="a test tried"):
+        socket.create_connection(("192.0.2.1", 80), timeout=1)
+    with pytest.raises(RuntimeError, match="a test tried"):
+        socket.getaddrinfo("example.org", 80)

@@ -1,0 +1,77 @@
+"""Finding a store: addresses, the nearest folder, one store per process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from plait import open_store
+from plait.errors import BadAddress, StoreClosed
+from plait.store import canonical, locate
+from plait.testing.store import begin, said, texts
+
+
+def test_one_spelling_per_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    real = f"sqlite:{os.path.realpath(tmp_path)}/real"
+    for address in ("real", "./real", "real/", "sqlite:real", str(tmp_path / "link"), "x/../real"):
+        assert canonical(address) == real
+    assert canonical("memory:") == "memory:"
+    assert canonical("memory:a b") == "memory:a b"
+
+
+@pytest.mark.parametrize("address", ["", "\0", "sqlite:", "postgres://localhost/db", "redis:x", os.fsdecode(b"\xff")])
+def test_bad_addresses(address: str) -> None:
+    with pytest.raises(BadAddress, match="Use a folder"):
+        canonical(address)
+
+
+def test_the_nearest_folder_is_used(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b" / "c"
+    deep.mkdir(parents=True)
+    assert locate(deep, {}) == canonical(str(deep / ".plait"))
+    (tmp_path / "a" / ".plait").mkdir()
+    assert locate(deep, {}) == canonical(str(tmp_path / "a" / ".plait"))
+    assert locate(deep, {"PLAIT_STORE": "memory:x"}) == "memory:x"
+    assert locate(deep, {"PLAIT_STORE": ""}) == canonical(str(tmp_path / "a" / ".plait"))
+
+
+def test_the_default_is_made_on_first_use_and_stays_out_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PLAIT_STORE", raising=False)
+    store = open_store()
+    assert (tmp_path / ".plait" / ".gitignore").read_text() == "*\n"
+    store.close()
+
+
+def test_somebody_elses_folder_gets_no_gitignore(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("kept")
+    open_store(tmp_path).close()
+    assert not (tmp_path / ".gitignore").exists()
+
+
+def test_a_store_is_opened_once_and_again_after_closing(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    assert open_store(str(tmp_path)) is store
+    log = begin(store, said("kept"))
+    store.close()
+    with pytest.raises(StoreClosed, match="open_store"):
+        store.log(log)
+    again = open_store(tmp_path)
+    assert again is not store
+    assert texts(again, log) == ["kept"]
+    again.close()
+
+
+def test_memory_stores_by_name() -> None:
+    one, two = open_store("memory:one"), open_store("memory:two")
+    log = begin(one, said("here"))
+    assert open_store("memory:one") is one
+    assert two.number == 0
+    assert [row["log"] for row in one.rows("session", "session")] == [log]
+    one.close()
+    assert open_store("memory:one").number == 0
+    two.close()
