@@ -18,6 +18,8 @@ from pathlib import Path
 import apsw
 import msgspec
 
+from plait.store.database import PAGE_SIZE
+
 WARM_UP = 0.1  # of the rounds, not counted
 SETTLE_SIZE = 12_000_000  # more than SQLite lets a write-ahead log grow before it starts over
 
@@ -96,7 +98,7 @@ class Raw:
         folder.mkdir(parents=True)
         self.folder = folder
         self.db = apsw.Connection(str(folder / "raw.db"))
-        for pragma in ("page_size = 8192", "journal_mode = WAL", "synchronous = FULL"):
+        for pragma in (f"page_size = {PAGE_SIZE}", "journal_mode = WAL", "synchronous = FULL"):
             self.db.execute(f"PRAGMA {pragma}")
         self.db.execute("CREATE TABLE event (number INTEGER PRIMARY KEY, header BLOB NOT NULL, body BLOB NOT NULL)")
 

@@ -37,7 +37,7 @@ def needs_strace() -> str:
 def python(code: str, *arguments: str | Path, prefix: tuple[str, ...] = (), check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run a piece of Python in a process of its own."""
     command = [*prefix, sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, check=check, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, check=check, capture_output=True, text=True, timeout=90)
 
 
 class RawSql:

@@ -23,7 +23,7 @@ from click.testing import CliRunner, Result
 from plait.cli import main
 from plait.cli.doctor import Requirement
 from plait.store import SqliteStore
-from plait.store.database import PRAGMAS, inspect
+from plait.store.database import PAGE_SIZE, PRAGMAS, inspect
 from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.store import begin, said
@@ -223,7 +223,9 @@ def test_other_than_a_file(folder: Path, place: Callable[[Path], None], why: str
 def test_corrupt_pages(folder: Path):
     path = make(folder)
     content = bytearray(path.read_bytes())
-    content[8192 * 3 : 8192 * 6] = b"\xa5" * 8192 * 3
+    with closing(sqlite3.connect(path)) as db:
+        (root,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'event_place'").fetchone()
+    content[PAGE_SIZE * (root - 1) : PAGE_SIZE * root] = b"\xa5" * PAGE_SIZE
     path.write_bytes(content)
     check = report(folder)["checks"]["integrity"]
     assert check["status"] == "fail" and "\n" not in check["detail"] and "backup" in check["next"]
@@ -233,7 +235,7 @@ def test_corrupt_pages(folder: Path):
 def test_corrupt_schema(folder: Path):
     path = make(folder)
     content = bytearray(path.read_bytes())
-    content[100:8192] = b"\xa5" * 8092
+    content[100:PAGE_SIZE] = b"\xa5" * (PAGE_SIZE - 100)
     path.write_bytes(content)
     check = report(folder)["checks"]["store"]
     assert check["status"] == "fail" and "malformed" in check["detail"] and "backup" in check["next"]
@@ -306,8 +308,8 @@ def test_pragmas_kept_in_the_file(folder: Path):
     found = report(folder)
     assert found["ok"] and found["checks"]["pragmas"]["status"] == "warn"
     assert "journal_mode is delete where wal is needed" in found["checks"]["pragmas"]["detail"]
-    execute(path, "PRAGMA page_size = 4096", "VACUUM", "PRAGMA journal_mode = WAL")
-    assert "page_size is 4096 where 8192 is needed" in report(folder)["checks"]["pragmas"]["detail"]
+    execute(path, "PRAGMA page_size = 8192", "VACUUM", "PRAGMA journal_mode = WAL")
+    assert "page_size is 8192 where 4096 is needed" in report(folder)["checks"]["pragmas"]["detail"]
 
 
 def test_pragmas_that_do_not_take(folder: Path, monkeypatch: pytest.MonkeyPatch):

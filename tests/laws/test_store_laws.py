@@ -22,7 +22,7 @@ from plait.event.kinds import File, ForkedFrom, MessageSaid, ScratchSet, Session
 from plait.ids import Digest, LogId, derived
 from plait.store import MemoryStore, SqliteStore, Store, verify_store
 from plait.testing import Seeded
-from plait.testing.store import Tally, said
+from plait.testing.store import Tally, begin, extend, fork, said
 from support import RawSql, count
 
 LONG = st.sampled_from(["", "short", "\u2028\x85\0", "long " * 300, "漢" * 5000])
@@ -197,7 +197,7 @@ class SqliteMachine(StoreMachine):
 # Each edit is raw SQL on a copy of the file. :n is the victim's commit number, :m another one's, :k and :j the keys of
 # their logs. They are what a person with a database browser, or a bug, would do.
 EDITS: dict[str, str] = {
-    "header actor": "UPDATE event SET header = CAST(replace(CAST(header AS TEXT), 'machine', 'nobody') AS BLOB) WHERE number = :n",
+    "header actor": "UPDATE event SET header = CAST(replace(CAST(header AS TEXT), 'human:', 'robot:') AS BLOB) WHERE number = :n",
     "header time": "UPDATE event SET header = CAST(replace(CAST(header AS TEXT), '\"time\":1', '\"time\":2') AS BLOB) WHERE number = :n",
     "header cut": "UPDATE event SET header = substr(header, 1, 40) WHERE number = :n",
     "header empty": "UPDATE event SET header = x'' WHERE number = :n",
@@ -252,28 +252,31 @@ class TamperMachine(SqliteMachine):
         db = RawSql(self.folder / "store.db")
         db("VACUUM INTO ?", (str(copy / "store.db"),))
         db.close()
-        if not self.edit(copy / "store.db", EDITS[edit], victim, other):
-            return
-        store = SqliteStore(copy, source=Seeded())
-        faults = list(verify_store(store))
-        store.close()
-        assert faults, f"{edit} of {self.feed[victim - 1]} was not found"
-        if edit in AT_THE_VICTIM:
-            event = self.feed[victim - 1]
-            assert event.seq in [fault.seq for fault in faults if fault.log == event.log], f"{edit} of {event}: {faults}"
+        if edit_file(copy / "store.db", EDITS[edit], victim, other):
+            store = SqliteStore(copy, source=Seeded())
+            check_found(store, edit, self.feed[victim - 1])
+            store.close()
+            count("tamper, edits found", self.store)
         shutil.rmtree(copy)
-        count(f"tamper ({edit})", self.store)
 
-    def edit(self, path: Path, sql: str, victim: int, other: int) -> bool:
-        """Whether the edit really changed something."""
-        db = RawSql(path)
-        keys: list[int] = [db("SELECT log FROM event WHERE number = ?", (n,))[0][0] for n in (victim, other)]
-        bound: dict[str, int] = {"n": victim, "m": other, "k": keys[0], "j": keys[1]}
-        before = dump(db)
-        db(sql, {name: value for name, value in bound.items() if f":{name}" in sql})
-        changed = dump(db) != before
-        db.close()
-        return changed
+
+def edit_file(path: Path, sql: str, victim: int, other: int) -> bool:
+    """Make the edit by raw SQL; whether it really changed something."""
+    db = RawSql(path)
+    keys: list[int] = [db("SELECT log FROM event WHERE number = ?", (n,))[0][0] for n in (victim, other)]
+    bound: dict[str, int] = {"n": victim, "m": other, "k": keys[0], "j": keys[1]}
+    before = dump(db)
+    db(sql, {name: value for name, value in bound.items() if f":{name}" in sql})
+    changed = dump(db) != before
+    db.close()
+    return changed
+
+
+def check_found(store: Store, edit: str, victim: Event) -> None:
+    faults = list(verify_store(store))
+    assert faults, f"{edit} of {victim} was not found"
+    if edit in AT_THE_VICTIM:
+        assert victim.seq in [fault.seq for fault in faults if fault.log == victim.log], f"{edit} of {victim}: {faults}"
 
 
 def dump(db: RawSql) -> list[Any]:
@@ -315,3 +318,26 @@ class MemoryTamperMachine(StoreMachine):
 @pytest.mark.parametrize("machine", [StoreMachine, SqliteMachine, TamperMachine, MemoryTamperMachine])
 def test_law(machine: type[StoreMachine]) -> None:
     run_state_machine_as_test(machine)
+
+
+@pytest.mark.parametrize("edit", sorted(EDITS))
+def test_every_edit_is_found_wherever_it_is_made(edit: str, tmp_path: Path) -> None:
+    """The same edits as the machine's, each tried on every event of one history with forks, blobs and a long body."""
+    store = SqliteStore(tmp_path / "good", source=Seeded())
+    log, other = begin(store, said("one"), said("two")), begin(store, said("long " * 2000))
+    child = fork(store, log, 2)
+    blob = store.put_blob(b"evidence")
+    for each in (log, other, child):
+        extend(store, each, MessageSaid("user", (File("f", "x/y", blob),)), said("more"))
+    feed = [event for _, event in store.feed()]
+    store.close()
+    found = 0
+    for victim in range(1, len(feed) + 1):
+        shutil.copytree(tmp_path / "good", tmp_path / "bad")
+        if edit_file(tmp_path / "bad" / "store.db", EDITS[edit], victim, victim % len(feed) + 1):
+            store = SqliteStore(tmp_path / "bad", source=Seeded())
+            check_found(store, edit, feed[victim - 1])
+            store.close()
+            found += 1
+        shutil.rmtree(tmp_path / "bad")
+    assert found

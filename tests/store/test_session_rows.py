@@ -51,9 +51,11 @@ def test_listing_scans_an_index(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path, source=Seeded(), projections=(SessionRows(),))
     raw = RawSql(tmp_path / "store.db")
     table = "p_session__session"
-    for where in ("status IS 'open'", "user IS 'u'", "project IS 'p'", "parent IS 'x'"):
+    for where in ("status = 'open'", "user = 'u'", "project = 'p'", "parent = 'x'"):
         plan = str(raw(f"EXPLAIN QUERY PLAN SELECT * FROM {table} WHERE {where} AND number < 9 ORDER BY number DESC LIMIT 100"))
         assert "SEARCH" in plan and "TEMP B-TREE" not in plan, plan
+    plan = str(raw("EXPLAIN QUERY PLAN SELECT key FROM log l WHERE substr(l.id, 11) = x'00' AND l.id = x'00'"))
+    assert "USING INDEX log_tail" in plan
     plan = str(raw("EXPLAIN QUERY PLAN SELECT seq FROM event INDEXED BY event_place WHERE log = 1 AND seq BETWEEN 1 AND 9 ORDER BY seq"))
     assert "COVERING INDEX event_place" in plan
     raw.close()

@@ -35,7 +35,8 @@ class SessionRows:
                 "parent": "text",
                 "opened": "integer",
             },
-            indexes=(("number",), ("status", "number"), ("user", "number"), ("project", "number"), ("parent", "number")),
+            order="number",
+            indexes=(("status", "number"), ("user", "number"), ("project", "number"), ("parent", "number")),
         ),
         Table(
             "tag",

@@ -57,11 +57,16 @@ class BlobInfo(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """The shape of a projection's rows. Every scan filters and orders by one of `indexes`."""
+    """The shape of a projection's rows.
+
+    `order` is an integer column that differs from row to row, usually a commit number: rows are laid out by it, so that
+    listing in that order costs nothing extra. An index is (the columns filtered by …, the column ordered by).
+    """
 
     name: str
     key: tuple[str, ...]
     columns: Mapping[str, Literal["text", "integer", "real", "blob"]]
+    order: str | None = None
     indexes: tuple[tuple[str, ...], ...] = ()
 
 
@@ -175,7 +180,7 @@ class Store(Protocol):
         before: Scalar = None,
         limit: int = 100,
     ) -> list[Row]:
-        """Rows with these values, in order of one column; `before` is the last value of the previous page."""
+        """Rows with these values, in the table's own order or that of a column; `before` is the last value of the previous page."""
         ...
 
     def rebuild(self, projection: str) -> None:

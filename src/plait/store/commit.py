@@ -27,7 +27,7 @@ class Transaction(Protocol):
 
 
 class _Ticket(Generic[T]):
-    __slots__ = ("batch", "done", "error", "lead", "result", "wake", "work")
+    __slots__ = ("batch", "done", "error", "gate", "lead", "result", "work")
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.work = work
@@ -35,7 +35,7 @@ class _Ticket(Generic[T]):
         self.error: Exception | None = None
         self.done = False
         self.lead = False
-        self.wake: threading.Event | None = None  # set when its thread should look up: its work is done, or it leads
+        self.gate: threading.Lock | None = None  # held until its thread should look up: its work is done, or it leads
         self.batch: list[_Ticket[Any]] = []  # what it leads
 
 
@@ -56,8 +56,8 @@ class GroupCommit:
         ticket = _Ticket(work)
         try:
             self._enqueue(ticket)
-            if ticket.wake is not None:
-                ticket.wake.wait()
+            if ticket.gate is not None:
+                ticket.gate.acquire()
             if ticket.lead:
                 self._lead(ticket)
         except BaseException:  # Ctrl-C anywhere, even while settling: settle again, so that nobody is left waiting
@@ -70,7 +70,9 @@ class GroupCommit:
     def _enqueue(self, ticket: _Ticket[Any]) -> None:
         with self._mutex:
             if self._busy:
-                ticket.wake = threading.Event()
+                # A bare lock, because an Event is not safe to be interrupted in.
+                ticket.gate = threading.Lock()
+                ticket.gate.acquire()
             else:
                 self._busy = ticket.lead = True
             self._queue.append(ticket)
@@ -146,5 +148,6 @@ class GroupCommit:
 
 
 def _wake(ticket: _Ticket[Any]) -> None:
-    if ticket.wake is not None:
-        ticket.wake.set()
+    """Called with the mutex held, so that nobody else opens the gate between the question and the act."""
+    if ticket.gate is not None and ticket.gate.locked():
+        ticket.gate.release()

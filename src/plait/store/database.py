@@ -21,7 +21,7 @@ from plait.errors import DiskFull, NotAStore, OutcomeUnknown, SchemaTooNew, Stor
 SQLITE_MIN = (3, 51, 3)
 APPLICATION_ID = 0x506C6169  # "Plai": marks the file as ours
 BUSY_S = 60.0
-PAGE_SIZE = 8192
+PAGE_SIZE = 4096
 
 # Set on every connection, and asserted. synchronous=FULL: an acknowledged commit has been fsynced.
 PRAGMAS: dict[str, int | str] = {
@@ -32,6 +32,7 @@ PRAGMAS: dict[str, int | str] = {
     "fullfsync": 1,  # macOS: really reach the disk
     "checkpoint_fullfsync": 1,
     "cache_size": -16384,
+    "wal_autocheckpoint": 2000,  # pages
 }
 
 Values = Sequence[str | int | float | bytes | None]

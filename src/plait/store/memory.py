@@ -37,7 +37,7 @@ from plait.store.base import (
     cut,
     extend_lineage,
 )
-from plait.store.rows import check_columns, check_names
+from plait.store.rows import check_columns, check_names, order_of
 
 
 class _MemoryLog:
@@ -348,7 +348,7 @@ class _MemoryRows:
         if table not in self._shapes:
             raise UnknownRows(f"{self._projection.name}.{table}", "there is no such table")
         shape: Table = self._shapes[table]
-        order = order or shape.key[0]
+        order = order or order_of(shape)
         check_columns(self._projection.name, shape, (*where, order))
         rows = [row for row in self._tables[table].values() if all(row[column] == value for column, value in where.items())]
         if before is not None:

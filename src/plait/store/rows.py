@@ -48,28 +48,41 @@ def recreate(db: Database, projection: Projection) -> None:
     for (name,) in db.rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, ?) = ?", (len(prefix), prefix)):
         db.execute(f"DROP TABLE {name}")
     for table in projection.tables:
-        name = table_name(projection.name, table.name)
-        columns = ", ".join(f"{column} {type.upper()}" for column, type in table.columns.items())
-        db.execute(f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({', '.join(table.key)})) STRICT, WITHOUT ROWID")
-        for i, index in enumerate(table.indexes):
-            db.execute(f"CREATE INDEX {name}_{i} ON {name} ({', '.join(index)})")
+        for statement in _create(table_name(projection.name, table.name), table):
+            db.execute(statement)
+
+
+def _create(name: str, table: Table) -> list[str]:
+    columns = [f"{column} {type.upper()}{' PRIMARY KEY' * (column == table.order)}" for column, type in table.columns.items()]
+    key, kind = ", ".join(table.key), "STRICT" if table.order else "STRICT, WITHOUT ROWID"
+    statements = [f"CREATE TABLE {name} ({', '.join(columns)}, {'UNIQUE' if table.order else 'PRIMARY KEY'} ({key})) {kind}"]
+    for i, index in enumerate(table.indexes):
+        # Who filters by a column asks for a value: rows without one need no entry.
+        only = f" WHERE {index[0]} IS NOT NULL" if len(index) > 1 else ""
+        statements.append(f"CREATE INDEX {name}_{i} ON {name} ({', '.join(index)}){only}")
+    return statements
 
 
 def scan(
     projection: str, table: Table, where: Mapping[str, Scalar], order: str | None, descending: bool, before: Scalar
 ) -> tuple[str, list[Scalar]]:
     """The query for a page of rows, less its limit."""
-    order = order or table.key[0]
+    order = order or order_of(table)
     check_columns(projection, table, (*where, order))
-    conditions, values = [f"{column} IS ?" for column in where], [*where.values()]
+    conditions = [f"{column} {'IS NULL' if value is None else '= ?'}" for column, value in where.items()]
+    values = [value for value in where.values() if value is not None]
     if before is not None:
         conditions.append(f"{order} {'<' if descending else '>'} ?")
         values.append(before)
     return (
         f"SELECT {', '.join(table.columns)} FROM {table_name(projection, table.name)} WHERE {' AND '.join(conditions) or 'true'} "
         f"ORDER BY {order} {'DESC' if descending else 'ASC'} LIMIT ?",
-        values,
+        [*values],
     )
+
+
+def order_of(table: Table) -> str:
+    return table.order or table.key[0]
 
 
 def check_columns(projection: str, table: Table, columns: tuple[str, ...]) -> None:

@@ -12,6 +12,8 @@ def _first(db: Database) -> None:
     # event.short holds the first 8 bytes of the event's id as a signed integer: enough to find it, and a quarter of
     # the index. kind stands in the place index so that a search by kind in a log reads the index alone. That (log, seq)
     # is unique follows from the compare-and-set of log.head, in the same transaction.
+    #
+    # A log is found by its random tail, the part of its id that people type; so it needs no second index on the id.
     db.execute(
         """
         CREATE TABLE store (
@@ -23,7 +25,7 @@ def _first(db: Database) -> None:
         ) STRICT;
         CREATE TABLE log (
             key     INTEGER PRIMARY KEY,
-            id      BLOB NOT NULL UNIQUE,
+            id      BLOB NOT NULL,
             parent  INTEGER REFERENCES log,
             place   INTEGER NOT NULL,
             head    BLOB NOT NULL,

@@ -37,16 +37,17 @@ from plait.store.database import BUSY_S, PRAGMAS, Database, Migration, connect, 
 from plait.store.rows import check_names, scan
 from plait.store.schema import MIGRATIONS
 from plait.store.transact import (
+    BY_ID,
     COLUMNS,
     Fork,
     Transact,
+    by_id,
     content_of,
     get_blob,
     only_kinds,
     pack_blob,
     prepare,
     short_of,
-    to_bytes,
     to_event,
     to_id,
 )
@@ -133,7 +134,8 @@ class SqliteStore:
         with self._reader() as db:
             found = db.rows("SELECT id FROM log WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?", (*_span(digits, 16), limit))
             if len(digits) <= 12:
-                found += db.rows("SELECT id FROM log WHERE substr(id, 11) BETWEEN ? AND ? ORDER BY key LIMIT ?", (*_span(digits, 6), limit))
+                sql = "SELECT id FROM log WHERE substr(id, 11) BETWEEN ? AND ? ORDER BY substr(id, 11) LIMIT ?"
+                found += db.rows(sql, (*_span(digits, 6), limit))
         return list(dict.fromkeys(to_id(id) for (id,) in found))[:limit]
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
@@ -177,7 +179,7 @@ class SqliteStore:
 
     def records(self, log: LogId) -> Iterator[Record]:
         with self._reader() as db:
-            key = db.get("SELECT key FROM log WHERE id = ?", (to_bytes(log),))  # its lineage may be what is broken
+            key = db.get(f"SELECT key FROM log l WHERE {BY_ID}", by_id(log))  # its lineage may be what is broken
         if key is None:
             raise UnknownLog(log)
         after = (-(2**62), 0, 0)
@@ -336,9 +338,7 @@ class SqliteStore:
         return Record(number, log, seq, name, short.to_bytes(8, "big", signed=True).hex(), header, salt, content, refs, apart)
 
     def _log(self, db: Database, log: LogId) -> Log:
-        row = db.row(
-            "SELECT l.id, p.id, l.place, l.head, l.tip FROM log l LEFT JOIN log p ON p.key = l.parent WHERE l.id = ?", (to_bytes(log),)
-        )
+        row = db.row(f"SELECT l.id, p.id, l.place, l.head, l.tip FROM log l LEFT JOIN log p ON p.key = l.parent WHERE {BY_ID}", by_id(log))
         if row is None:
             raise UnknownLog(log)
         return _to_log(row)
@@ -356,7 +356,7 @@ class SqliteStore:
                 if (known := self._known.get(id)) is not None:
                     lineage = known.lineage
                     break
-                row = db.row("SELECT l.key, l.place, p.id FROM log l LEFT JOIN log p ON p.key = l.parent WHERE l.id = ?", (to_bytes(id),))
+                row = db.row(f"SELECT l.key, l.place, p.id FROM log l LEFT JOIN log p ON p.key = l.parent WHERE {BY_ID}", by_id(id))
                 if row is None:
                     raise UnknownLog(log)
                 if id in trail:

@@ -20,6 +20,8 @@ from plait.store.rows import SqlRows, recreate
 
 COLUMNS = "seq, codec, salt, header, body"
 
+BY_ID = "substr(l.id, 11) = ? AND l.id = ?"
+
 _INSERT = "INSERT INTO event (log, seq, kind, short, codec, salt, header, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _ADVANCE = "UPDATE log SET head = ?, tip = ? WHERE key = ? AND head = ? AND tip = ?"
 
@@ -109,7 +111,7 @@ class Transact:
     def begin(self, db: Database, log: LogId, fork: Fork | None, prepared: Prepared) -> int | None:
         """Returns the new log's key; None if exactly this log stands already."""
         first, last = prepared.first, prepared.last
-        key = db.get("SELECT key FROM log WHERE id = ?", (to_bytes(log),))
+        key = db.get(f"SELECT key FROM log l WHERE {BY_ID}", by_id(log))
         if key is not None:
             if _stands(db, key, last):
                 return None
@@ -252,6 +254,12 @@ def short_of(id: Digest) -> int:
     """The first 8 bytes of an event's id, as the signed integer that is indexed."""
     number = int(id[:16], 16)
     return number if number < 2**63 else number - 2**64
+
+
+def by_id(log: LogId) -> tuple[bytes, bytes]:
+    """The values for BY_ID."""
+    raw = to_bytes(log)
+    return raw[10:], raw
 
 
 def to_bytes(log: LogId) -> bytes:
