@@ -8,7 +8,7 @@ demo: .venv/ready            ## the main job, on the embedded default: no key, n
 	$(BIN)/python examples/demo.py
 
 test: .venv/ready            ## the tests, with the coverage ratchet
-	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=
+	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=
 	$(BIN)/python tools/ratchet.py
 
 test-all: .venv/ready        ## the slow ones too

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -30,6 +31,18 @@ def _refuse_network(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_refuse_network)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker hands its counts to whoever prints them."""
+    output: dict[str, object] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["examples"] = dict(EXAMPLES)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    EXAMPLES.update(getattr(node, "workeroutput", {}).get("examples", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

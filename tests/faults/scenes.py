@@ -8,6 +8,8 @@ import threading
 import time
 
 from plait.store import MemoryStore, SqliteStore, Store, verify_store
+from plait.store.database import Database
+from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, run_threads, said, texts
 
@@ -80,3 +82,16 @@ def interrupt_at_random(folder: str) -> None:
     print(f"{interrupts} interrupts")
     assert interrupts > 20
     print("ok")
+
+
+def add_colour(db: Database) -> None:
+    """An invented second migration, in several statements, with data moved."""
+    db.execute("ALTER TABLE log ADD COLUMN colour TEXT")
+    db.execute("UPDATE log SET colour = 'blue'")
+    db.execute("CREATE TABLE palette (name TEXT) STRICT")
+    for i in range(200):
+        db.execute("INSERT INTO palette VALUES (?)", (f"{i} " * 50,))
+
+
+def migrate(folder: str) -> None:
+    SqliteStore(folder, source=Seeded(), migrations=(*MIGRATIONS, add_colour)).close()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from scenes import add_colour
 
 from plait.errors import (
     BadAddress,
@@ -24,7 +25,7 @@ from plait.errors import (
 )
 from plait.store import SqliteStore, verify_store
 from plait.store import database as database_module
-from plait.store.database import Database, Migration
+from plait.store.database import Database
 from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, said, texts
@@ -237,15 +238,6 @@ def test_a_folder_that_cannot_be_made_is_a_typed_error(tmp_path: Path, address: 
 # ── schemas ──────────────────────────────────────────────────────────────────────────────────
 
 
-def add_colour(db: Database) -> None:
-    """An invented second migration, in several statements, with data moved."""
-    db.execute("ALTER TABLE log ADD COLUMN colour TEXT")
-    db.execute("UPDATE log SET colour = 'blue'")
-    db.execute("CREATE TABLE palette (name TEXT) STRICT")
-    for i in range(200):
-        db.execute("INSERT INTO palette VALUES (?)", (f"{i} " * 50,))
-
-
 def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     store = opened(tmp_path)
     log = begin(store, said("kept"))
@@ -298,10 +290,8 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path) -> None:
 MIGRATE = """
 import sys
 sys.path.insert(0, sys.argv[2])
-from test_disk import add_colour, opened
-from plait.store.schema import MIGRATIONS
-from pathlib import Path
-opened(Path(sys.argv[1]), migrations=(*MIGRATIONS, add_colour)).close()
+import scenes
+scenes.migrate(sys.argv[1])
 """
 
 
@@ -312,14 +302,12 @@ def test_a_kill_in_a_migration_leaves_the_old_schema_or_the_new(tmp_path: Path, 
     store = opened(base)
     log = begin(store, said("kept"))
     store.close()
-    tests = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parent.parent)])
     step = 1 if int(os.environ.get("KILLS", "0")) > 100 else 9 if syscall == "pwrite64" else 2
     for moment in range(1, 300, step):
         folder = tmp_path / str(moment)
         shutil.copytree(base, folder)
         inject = ("-e", f"trace={syscall}", "-e", f"inject={syscall}:signal=SIGKILL:when={moment}")
-        code = MIGRATE.replace("sys.path.insert(0, sys.argv[2])", "sys.path[:0] = sys.argv[2].split(':')")
-        done = python(code, folder, tests, prefix=(strace, "-f", "-qq", "-o", os.devnull, *inject), check=False)
+        done = python(MIGRATE, folder, Path(__file__).parent, prefix=(strace, "-f", "-qq", "-o", os.devnull, *inject), check=False)
         raw = RawSql(folder / "store.db")
         ((version,),) = raw("PRAGMA user_version")
         new = "colour" in str(raw("SELECT sql FROM sqlite_schema"))
@@ -361,8 +349,6 @@ def test_the_settings_in_force(tmp_path: Path) -> None:
 
 def test_errors_tell_what_they_are() -> None:
     """Every error of the tree has a text that ends in a next step."""
-    migration: Migration = add_colour
-    assert migration.__doc__
     for error in (DiskFull("/x"), StoreFailed("/x", "why"), OutcomeUnknown("/x", "why"), StoreCorrupt("/x", "why")):
         assert isinstance(error, StoreError)
         assert str(error).endswith(".")
