@@ -17,7 +17,7 @@ test-all: .venv/ready        ## the slow ones too
 check: .venv/ready           ## lint, format, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	$(BIN)/lint-imports
 	$(BIN)/pyright
 
 bench: .venv/ready           ## the figures, each beside the raw limit of the same run

@@ -14,7 +14,6 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -325,6 +324,8 @@ class Requirement(NamedTuple):
 
 
 def _installation() -> list[Check]:
+    from importlib import metadata  # a seventh of `plait --help`, which does not need it
+
     try:
         plait = metadata.distribution("plait")
     except metadata.PackageNotFoundError:
@@ -359,6 +360,8 @@ def _extras(names: Sequence[str], needs: Sequence[Requirement]) -> Check:
 
 
 def _version(name: str) -> str | None:
+    from importlib import metadata
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
