@@ -28,14 +28,14 @@ def main() -> None:
         kill_a_writer(store, log)
         edit_the_past(store, log)
         store.close()
-    print("\nNext: `plait doctor` looks at this installation and the store it would use.")
+    print("\nNext: `.venv/bin/plait doctor` looks at this installation and the store it would use.")
 
 
 def begin_and_fork(store: Store) -> LogId:
     heading("A log, and two branches of it")
     log = source.fresh()
     begin(store, log, SessionOpened(title="cart bug", user="u-17"))
-    append(store, log, said("Why does checkout fail for two-item carts?"), FactRecorded("db", "postgres 15", "fact"))
+    append(store, log, said("Why does checkout fail?"), FactRecorded("db", "postgres 15", "fact"))
     for label, answer in (("strict", "Reject the coupon."), ("lenient", "Clamp the discount.")):
         place, branch = store.log(log), source.fresh()
         store.begin(branch, seal([ForkedFrom(log, place.tip, label)], branch, place.tip + 1, place.head), parent=log)
@@ -68,7 +68,7 @@ def edit_the_past(store: Store, log: LogId) -> None:
     raw.execute("UPDATE event SET salt = zeroblob(16) WHERE number = 2")
     raw.close()
     for fault in verify_store(store):
-        print(f"  found: {fault}")
+        print(f"  {short(LogId(str(fault.log)))}@{fault.seq}: {fault.what.split('.')[0]}")
 
 
 def write(address: str, log: LogId) -> None:

@@ -6,12 +6,14 @@ This is the composition root: the one place where live time, chance and the defa
 from __future__ import annotations
 
 import os as _os
+from collections.abc import Sequence as _Sequence
 from pathlib import Path as _Path
 
 from plait.errors import PlaitError
 from plait.event import Event
 from plait.runtime.live import Live as _Live
 from plait.session import SessionRows as _SessionRows
+from plait.store import Projection as _Projection
 from plait.store import Store
 from plait.store import locate as _locate
 from plait.store import open_at as _open_at
@@ -19,13 +21,15 @@ from plait.store import open_at as _open_at
 __all__ = ["Event", "PlaitError", "Store", "open_store"]
 
 
-def open_store(address: str | _Path | None = None) -> Store:
+def open_store(address: str | _Path | None = None, *, projections: _Sequence[_Projection] = ()) -> Store:
     """Open a store, making it if need be: a folder, `sqlite:FOLDER`, `memory:` or `memory:NAME`.
 
     Without an address: PLAIT_STORE if set, else `.plait` in the nearest folder upward that has one, else here.
+
+    A process has one store per address: asking again gives the same one, and `close()` closes it for everybody.
     """
-    place = _locate(_Path.cwd(), _os.environ) if address is None else str(address)
-    return _open_at(place, source=_Live(), projections=(_SessionRows(),))
+    place = _locate(_Path.cwd(), _os.environ) if address is None else str(address) if isinstance(address, _Path) else address
+    return _open_at(place, source=_Live(), projections=(_SessionRows(), *projections))
 
 
 def __getattr__(name: str) -> str:

@@ -47,11 +47,11 @@ class InvalidInput(PlaitError, ValueError):
 
 
 class InvalidValue(InvalidInput):
-    """A value that would not come back from the log as it went in."""
+    """A value that cannot be taken: it would not come back from the log as it went in, or does not belong there."""
 
-    def __init__(self, where: str, why: str) -> None:
-        self.where, self.why = where, why
-        super().__init__(f"{where}: {why}. Nothing was written; pass plain JSON data.")
+    def __init__(self, where: str, why: str, step: str = "correct it and try again") -> None:
+        self.where, self.why, self.step = where, why, step
+        super().__init__(f"{where}: {why}. Nothing was written; {step}.")
 
 
 class TooDeep(InvalidInput):
@@ -258,6 +258,6 @@ class UnknownBlob(StoreError):
 class UnknownRows(StoreError):
     """No such projection or table."""
 
-    def __init__(self, name: str, why: str = "no projection of that name is attached") -> None:
+    def __init__(self, name: str, why: str = "no projection of that name is attached", step: str = "") -> None:
         self.name, self.why = name, why
-        super().__init__(f"no rows {name!r}: {why}. Hand the projection to open_store.")
+        super().__init__(f"no rows {name!r}: {why}. {step or 'Check the name, or hand the projection to open_store'}.")

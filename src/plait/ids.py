@@ -69,10 +69,10 @@ def short(log: LogId) -> str:
 def parse_digest(text: object, where: str = "digest") -> Digest:
     if isinstance(text, str) and _DIGEST.match(text):
         return Digest(text)
-    raise InvalidValue(where, f"{text!r} is not 64 lowercase hex digits")
+    raise InvalidValue(where, f"{text!r} is not 64 lowercase hex digits", "pass the whole digest")
 
 
 def parse_log_id(text: object, where: str = "log") -> LogId:
     if isinstance(text, str) and _UUID.match(text):
         return LogId(text)
-    raise InvalidValue(where, f"{text!r} is not a UUID of version 7 or 8 in lowercase")
+    raise InvalidValue(where, f"{text!r} is not a UUID of version 7 or 8 in lowercase", "pass the whole id; match() finds it by a part")

@@ -178,6 +178,12 @@ def test_hostile_values_are_refused(value: Any, error: type[InvalidInput]) -> No
 def test_a_refusal_names_the_culprit() -> None:
     with pytest.raises(InvalidValue, match=r"ScratchSet\.value\.rows\[1\]\.price: nan is not a JSON number"):
         make(ScratchSet("k", {"rows": [{"price": 1.0}, {"price": float("nan")}]}))
+    with pytest.raises(InvalidValue, match=r"parts: a list comes back as a tuple.*pass a tuple"):
+        make(MessageSaid("user", [Text("x")]))  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match=r"ScratchSet\.value\.a: a tuple comes back as a list.*pass a list"):
+        make(ScratchSet("k", {"a": (1, 2)}))
+    with pytest.raises(InvalidValue, match="a dict is not an event's body"):
+        make({"a": 1})  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match="lone surrogate"):
         make(MessageSaid("user", (Text("ok"), Data("\ud800"))))
 

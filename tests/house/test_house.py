@@ -70,7 +70,7 @@ def test_the_demo_runs_and_tells_the_truth() -> None:
     done = subprocess.run([sys.executable, str(ROOT / "examples" / "demo.py")], capture_output=True, text=True, check=True)
     assert "so 0 acknowledged events were lost" in done.stdout
     assert re.search(r"faults found by verify: +0", done.stdout)
-    assert re.search(r"found: .*@2: the body of event 2", done.stdout)
+    assert re.search(r"  [0-9a-f]{8}@2: the body of event 2 hashes to", done.stdout)
 
 
 def test_nothing_reaches_the_network() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from plait import open_store
+from plait.errors import StoreFailed, UnknownRows
+from plait.event.kinds import ScratchSet
 from plait.store import MemoryStore, Projection, SqliteStore, Store
 from plait.testing import Seeded, StoreContract
-from plait.testing.store import Opened
+from plait.testing.store import Opened, Tally, begin, extend, said
 
 
 class TestMemory(StoreContract):
@@ -32,3 +36,42 @@ class TestSqlite(StoreContract):
         yield open
         for store in stores:
             store.close()
+
+
+def test_a_store_whose_file_was_removed_takes_nothing_more(tmp_path: Path) -> None:
+    """Writing into an unlinked file succeeds, and is lost. So it is refused, and opening again finds what is there."""
+    store = open_store(tmp_path / "store")
+    log = begin(store, said("one"))
+    shutil.rmtree(tmp_path / "store")
+    with pytest.raises(StoreFailed, match="removed or replaced"):
+        extend(store, log, said("two"))
+    again = open_store(tmp_path / "store")
+    assert again is not store and again.number == 0
+    begin(again, said("new"))
+    with pytest.raises(StoreFailed, match="removed or replaced"):
+        begin(store)
+    again.close()
+
+
+def test_projections_can_join_an_open_store(tmp_path: Path) -> None:
+    for address in (str(tmp_path / "late"), "memory:late"):
+        store = open_store(address)
+        log = begin(store, ScratchSet("a", 1))
+        with pytest.raises(UnknownRows, match="open_store"):
+            store.rows("tally", "count")
+        assert open_store(address, projections=[Tally()]) is store
+        extend(store, log, ScratchSet("a", 2))
+        assert [row["times"] for row in store.rows("tally", "count")] == [2]
+        assert [row["log"] for row in store.rows("session", "session")] == [log]
+        store.close()
+
+
+def test_rows_of_a_newer_version_are_not_ours(tmp_path: Path) -> None:
+    class Newer(Tally):
+        version = 2
+
+    SqliteStore(tmp_path, source=Seeded(), projections=(Newer(),)).close()
+    store = SqliteStore(tmp_path, source=Seeded(), projections=(Tally(),))
+    with pytest.raises(UnknownRows, match="newer version"):
+        store.rows("tally", "count")
+    store.close()

@@ -72,13 +72,14 @@ class Report(msgspec.Struct, frozen=True):
 
 
 @click.command()
-@click.option("--store", "address", metavar="ADDRESS", help="A folder, 'sqlite:FOLDER' or 'memory:'. Default: the store used from here.")
+@click.option("--store", "address", metavar="ADDRESS", help="A folder, 'sqlite:FOLDER', 'memory:' or 'memory:NAME'.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 @click.pass_context
 def doctor(context: click.Context, address: str | None, as_json: bool) -> None:
     """Check the store, the disk it is on and this installation.
 
-    It writes nothing. The exit code is 1 if a check failed, otherwise 0.
+    It changes neither the store nor its write-ahead log. Without --store it looks where `open_store()` would: PLAIT_STORE,
+    else .plait in the nearest folder upward, else here. The exit code is 1 if a check failed, otherwise 0.
     """
     report = diagnose(_address(address))
     if as_json:
@@ -200,7 +201,7 @@ def _schema(found: int) -> Check:
 
 def _integrity(found: str) -> Check:
     if found == "ok":
-        return Check("integrity", "ok", "SQLite's quick_check found nothing wrong")
+        return Check("integrity", "ok", "SQLite's quick_check found nothing wrong (the events' own hashes are not checked here)")
     return Check("integrity", "fail", f"SQLite's quick_check: {' '.join(found.split())}", NEXT[StoreCorrupt])
 
 
@@ -262,7 +263,7 @@ def _pragmas(found: dict[str, Any]) -> Check:
     required = {"journal_mode": "wal", "page_size": PAGE_SIZE, **PRAGMAS}
     wrong = {name: value for name, value in found.items() if value != required[name]}
     if not wrong:
-        return Check("pragmas", "ok", "as required: " + ", ".join(f"{name}={value}" for name, value in required.items() if name in found))
+        return Check("pragmas", "ok", f"all {len(found)} as required, synchronous=FULL among them")
     detail = ", ".join(f"{name} is {value} where {required[name]} is needed" for name, value in wrong.items())
     if wrong.keys() & PRAGMAS.keys():
         return Check("pragmas", "fail", detail, "Install apsw from its wheel: this SQLite was built without them.")

@@ -33,7 +33,7 @@ from plait.errors import (
     UnknownVersion,
 )
 from plait.event.kinds import KINDS, Body, Measured
-from plait.event.strict import DEPTH_MAX, SIZE_MAX, check_depth, explain, parse
+from plait.event.strict import DEPTH_MAX, SIZE_MAX, check_depth, difference, explain, parse
 from plait.ids import SALT_SIZE, Digest, LogId, Micros, Source, digest, parse_digest, parse_log_id
 
 HEADER_VERSION = 1
@@ -180,7 +180,7 @@ class Vocabulary:
             if missing:
                 raise ValueError(f"{name} is at version {kind.version} but has no upcaster from {missing}")
 
-    def __contains__(self, kind: str) -> bool:
+    def __contains__(self, kind: object) -> bool:
         return kind in self._kinds
 
     def decode(self, kind: str, data: bytes) -> Body:
@@ -196,21 +196,23 @@ class Vocabulary:
         """The bytes of a body, once they are known to read back as the very same body."""
         known = self._types.get(type(body))
         if known is None:
+            if not isinstance(body, Body):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+                raise InvalidValue("body", f"a {type(body).__name__} is not an event's body", "pass one of plait.event.kinds")
             raise UnknownKind(type(body).__name__)
         try:
             data = _ENCODE(body)
             if len(data) > SIZE_MAX:
                 raise TooLarge(f"the body of {type(body).__name__}", len(data), SIZE_MAX)
             check_depth(data)
-            same = known.decode(data) == body
+            back = known.decode(data)
         except RecursionError as error:
             raise TooDeep(DEPTH_MAX) from error
         except (TypeError, UnicodeError, OverflowError, ValueError, msgspec.MsgspecError) as error:
             if isinstance(error, InvalidInput):
                 raise
             raise explain(body, type(body).__name__, str(error)) from error
-        if not same:
-            raise explain(body, type(body).__name__)
+        if back != body:
+            raise difference(body, back, type(body).__name__)
         return data
 
     def _decode_other_version(self, kind: str, known: _Kind, data: bytes, error: Exception) -> Body:

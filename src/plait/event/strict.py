@@ -26,6 +26,7 @@ else:
 DEPTH_MAX = 100
 SIZE_MAX = 16 * 1024 * 1024
 
+_STEP = "pass plain JSON data"
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -64,8 +65,32 @@ def check_depth(data: bytes, depth_max: int = DEPTH_MAX) -> None:
 
 
 def explain(value: object, where: str = "$", why: str = "does not come back from JSON as it went in") -> InvalidInput:
-    """The error for a value that did not survive the trip to JSON and back: finds the first culprit inside it."""
-    return _culprit(value, where, 0) or InvalidValue(where, why)
+    """The error for a value that does not survive the trip to JSON and back: finds the first culprit inside it."""
+    return _culprit(value, where, 0) or InvalidValue(where, why, _STEP)
+
+
+def difference(value: object, back: object, where: str) -> InvalidInput:
+    """The error for a value that came back from JSON as another: finds the first place where they differ."""
+    for mine, theirs, place in _pairs(value, back, where) if type(value) is type(back) else ():
+        if mine != theirs or type(mine) is not type(theirs):
+            return difference(mine, theirs, place)
+    return _culprit(value, where, 0) or _other_type(value, back, where)
+
+
+def _pairs(value: Any, back: Any, where: str) -> list[tuple[Any, Any, str]]:
+    """The parts of two values of one type, side by side."""
+    if isinstance(back, msgspec.Struct):
+        return [(getattr(value, name), getattr(back, name), f"{where}.{name}") for name in back.__struct_fields__]
+    if isinstance(back, dict):
+        return [(item, back[key], f"{where}.{key}") for key, item in value.items() if key in back]
+    if isinstance(back, (list, tuple)):
+        return [(value[i], other, f"{where}[{i}]") for i, other in enumerate(cast("Sequence[Any]", back))]
+    return []
+
+
+def _other_type(value: object, back: object, where: str) -> InvalidInput:
+    mine, theirs = type(value).__name__, type(back).__name__
+    return InvalidValue(where, f"a {mine} comes back as a {theirs}", f"pass a {theirs}")
 
 
 def _culprit(value: object, where: str, depth: int) -> InvalidInput | None:
@@ -74,7 +99,7 @@ def _culprit(value: object, where: str, depth: int) -> InvalidInput | None:
     if isinstance(value, str):
         return _surrogate(value, where)
     if isinstance(value, float):
-        return None if math.isfinite(value) else InvalidValue(where, f"{value} is not a JSON number")
+        return None if math.isfinite(value) else InvalidValue(where, f"{value} is not a JSON number", _STEP)
     if value is None or isinstance(value, (bool, int)):
         return None
     if isinstance(value, dict):
@@ -85,13 +110,13 @@ def _culprit(value: object, where: str, depth: int) -> InvalidInput | None:
     if isinstance(value, (list, tuple)):
         items = enumerate(cast("Sequence[object]", value))
         return next((found for i, item in items if (found := _culprit(item, f"{where}[{i}]", depth + 1))), None)
-    return InvalidValue(where, f"a {type(value).__name__} is not JSON")
+    return InvalidValue(where, f"a {type(value).__name__} is not JSON", _STEP)
 
 
 def _culprit_in_object(value: dict[object, object], where: str, depth: int) -> InvalidInput | None:
     for key, item in value.items():
         if not isinstance(key, str):
-            return InvalidValue(where, f"the key {key!r} is a {type(key).__name__}, not a string")
+            return InvalidValue(where, f"the key {key!r} is a {type(key).__name__}, not a string", _STEP)
         if found := _surrogate(key, where) or _culprit(item, f"{where}.{key}", depth + 1):
             return found
     return None
@@ -101,7 +126,8 @@ def _surrogate(text: str, where: str) -> InvalidInput | None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        return InvalidValue(where, f"character {error.start} is a lone surrogate, which no UTF-8 text can hold")
+        why = f"character {error.start} is a lone surrogate, which no UTF-8 text can hold"
+        return InvalidValue(where, why, "remove it, or send the bytes as a blob")
     return None
 
 
@@ -114,11 +140,11 @@ def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def _constant(text: str) -> Json:
-    raise InvalidValue("$", f"{text} is not a JSON number")
+    raise InvalidValue("$", f"{text} is not a JSON number", _STEP)
 
 
 def _float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise InvalidValue("$", f"{text} is beyond what a JSON number can hold here")
+        raise InvalidValue("$", f"{text} is beyond what a JSON number can hold here", _STEP)
     return number

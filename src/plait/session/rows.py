@@ -48,7 +48,7 @@ class SessionRows:
 
     def apply(self, rows: Rows, number: int, event: Event) -> None:
         body = event.body
-        if isinstance(body, SessionOpened):
+        if isinstance(body, SessionOpened) and rows.get("session", event.log) is None:
             row = _row(number, event, title=body.title, user=body.user, project=body.project)
             self._open(rows, row, body.tags)
         elif isinstance(body, ForkedFrom):

@@ -45,7 +45,9 @@ def open_at(address: str, *, source: Source, projections: Sequence[Projection] =
     address = canonical(address)
     with _lock:
         store = _open.get(address)
-        if store is None or store.closed:
+        if store is not None and not store.closed:
+            store.attach(projections)
+        else:
             scheme, _, rest = address.partition(":")
             make = MemoryStore if scheme == "memory" else SqliteStore
             store = _open[address] = make(rest, source=source, projections=projections)
@@ -54,6 +56,8 @@ def open_at(address: str, *, source: Source, projections: Sequence[Projection] =
 
 def canonical(address: str) -> str:
     """The one spelling of an address: `memory:NAME` or `sqlite:` and the folder's real path."""
+    if not isinstance(address, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+        raise BadAddress(repr(address), "it is neither a text nor a path")
     scheme, colon, rest = address.partition(":")
     if not address or "\0" in address:
         raise BadAddress(address, "it is empty" if not address else "it contains NUL")

@@ -9,13 +9,14 @@ The contract that every store has to keep is `plait.testing.StoreContract`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
 
-from plait.errors import InvalidValue
+from plait.errors import InvalidValue, UnknownKind
 from plait.event import Event
+from plait.event.kinds import ForkedFrom
 from plait.ids import Digest, LogId
 
 Scalar = str | int | float | bytes | None
@@ -82,14 +83,24 @@ class Projection(Protocol):
     """A fold whose rows are kept. `version` grows whenever `apply` or the tables change: the store then rebuilds."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Lowercase, unique in the store."""
+        ...
+
     @property
     def version(self) -> int: ...
+
     @property
-    def kinds(self) -> frozenset[str]: ...
+    def kinds(self) -> frozenset[str]:
+        """The names of the kinds of event it folds; it sees no others."""
+        ...
+
     @property
     def tables(self) -> tuple[Table, ...]: ...
-    def apply(self, rows: Rows, number: int, event: Event) -> None: ...
+
+    def apply(self, rows: Rows, number: int, event: Event) -> None:
+        """Fold one event, with its commit number, into the rows. Nothing else may decide what they become."""
+        ...
 
 
 # ── the protocol ─────────────────────────────────────────────────────────────────────────────
@@ -183,6 +194,10 @@ class Store(Protocol):
         """Rows with these values, in the table's own order or that of a column; `before` is the last value of the previous page."""
         ...
 
+    def attach(self, projections: Sequence[Projection]) -> None:
+        """Keep these projections from now on, folding those anew that are missing, outdated or stale."""
+        ...
+
     def rebuild(self, projection: str) -> None:
         """Drop the projection's rows and fold them again from the events."""
         ...
@@ -200,29 +215,71 @@ class Store(Protocol):
 # ── what all stores check before they write ──────────────────────────────────────────────────
 
 
-def check_chain(log: LogId, events: Sequence[Event], after: Digest | None) -> None:
+def check_chain(log: LogId, events: Sequence[Event], after: Digest | None, *, begins: bool = False) -> None:
     """The events belong to this log and follow each other, the first one after `after`."""
-    if not events:
-        raise InvalidValue("events", "there are none")
+    if not isinstance(events, Sequence) or not events:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue("events", "there are none, or not in a list", "pass a list of sealed events")
+    for event in events:
+        if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+            raise InvalidValue("events", f"a {type(event).__name__} is not a sealed event", "seal it with seal_all first")
     seq, previous = events[0].seq, after
     for event in events:
         header = event.header
+        if header.kind == ForkedFrom.__name__ and not (begins and event is events[0]):
+            raise InvalidValue("events", "ForkedFrom can only be the first event of a fork", "begin a new log with it")
         if header.log != log:
-            raise InvalidValue("log", f"event {header.seq} was sealed for log {header.log}, not {log}")
+            raise InvalidValue("log", f"event {header.seq} was sealed for log {header.log}, not {log}", "seal it for this log")
         if header.seq != seq:
-            raise InvalidValue("seq", f"event {header.seq} stands where {seq} is due")
+            raise InvalidValue("seq", f"event {header.seq} stands where {seq} is due", "seal the events one after another")
         if (header.parents[0] if header.parents else None) != previous:
-            raise InvalidValue("parents", f"event {header.seq} does not follow {previous}")
+            raise InvalidValue("parents", f"event {header.seq} does not follow {previous}", "seal it after the head you append to")
         seq, previous = seq + 1, event.id
+
+
+def first_parent(events: Sequence[Event]) -> Digest | None:
+    """What a log's first event follows: nothing in a root, the fork point in a fork."""
+    first = next(iter(events), None)
+    return first.header.parents[0] if isinstance(first, Event) and first.header.parents else None
 
 
 def check_fork(first: Event, parent: LogId | None, point: Event | None) -> None:
     """The first event of a log stands at 1 in a root, and right after the fork point in a child."""
     if parent is None:
         if first.seq != 1 or first.header.parents:
-            raise InvalidValue("seq", f"a root begins at 1 without parents, not at {first.seq}")
-    elif point is None or first.header.parents[:1] != (point.id,):
-        raise InvalidValue("parents", f"the first event of a fork follows event {first.seq - 1} of {parent}")
+            raise InvalidValue("seq", f"a root begins at 1 without parents, not at {first.seq}", "name the parent if it is a fork")
+        if first.kind == ForkedFrom.__name__:
+            raise InvalidValue("parent", "the first event says it is a fork, but no parent is given", "name the parent")
+        return
+    step = "seal ForkedFrom(parent, place) at place + 1, with the id of the event at that place as its parent"
+    if point is None:
+        raise InvalidValue("place", f"{parent} has no event {first.seq - 1}", step)
+    if first.header.parents[:1] != (point.id,):
+        raise InvalidValue("parents", f"the first event does not name event {point.seq} of {parent} as its parent", step)
+    body = first.body
+    if not isinstance(body, ForkedFrom) or (body.parent, body.place) != (parent, point.seq):
+        raise InvalidValue("events", f"the first event does not say that it was forked from {parent}@{point.seq}", step)
+
+
+def check_limit(limit: int | None) -> None:
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise InvalidValue("limit", f"{limit!r} is not a count", "pass a number from 0")
+
+
+def check_kinds(kinds: Collection[str] | None, known: Container[str]) -> None:
+    """Names of kinds, and none that nobody ever heard of: a typo would look like an empty log."""
+    if isinstance(kinds, str):
+        raise InvalidValue("kinds", f"{kinds!r} is one text, not several", f"pass {{{kinds!r}}}")
+    for kind in kinds or ():
+        if not isinstance(kind, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+            raise InvalidValue("kinds", f"{kind!r} is not the name of a kind", "pass names, such as 'MessageSaid'")
+        if kind not in known:
+            raise UnknownKind(kind)
+
+
+def check_span(first: int, last: int | None) -> None:
+    for name, place in (("first", first), ("last", last)):
+        if place is not None and type(place) is not int:
+            raise InvalidValue(name, f"{place!r} is not a position", "pass a number, counted from 1")
 
 
 class Segment(msgspec.Struct, frozen=True):

@@ -71,6 +71,6 @@ def check_blobs(blobs: dict[Digest, bytes]) -> None:
 
 def check_size(content: bytes) -> None:
     if not isinstance(content, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-        raise InvalidValue("blob", f"a {type(content).__name__} is not bytes")
+        raise InvalidValue("blob", f"a {type(content).__name__} is not bytes", "encode it first")
     if len(content) > BLOB_SIZE_MAX:
         raise TooLarge("the blob", len(content), BLOB_SIZE_MAX)

@@ -42,9 +42,11 @@ class _Handles:
 class Connections:
     """`write(work)` runs work on the writer inside a group commit; `reading()` lends a reader."""
 
-    def __init__(self, address: str, connect: Callable[[], Database]) -> None:
+    def __init__(self, address: str, path: str, connect: Callable[[], Database]) -> None:
         self._address = address
+        self._path = path
         self._connect = connect
+        self._file = _identity(path)
         self._handles: _Handles | None = None
         self._lock = threading.Lock()
         self._change = threading.Condition(self._lock)
@@ -57,6 +59,9 @@ class Connections:
     def write(self, work: Callable[[Database], T]) -> T:
         handles = self._enter()
         try:
+            # A file that was removed or replaced can still be written to, and all of it is lost when it is closed.
+            if self.gone():
+                raise StoreFailed(self._path, "it was removed or replaced while the store was open")
             return handles.group.submit(lambda: work(handles.writer))
         finally:
             self._leave()
@@ -77,6 +82,10 @@ class Connections:
                     db.close()
         finally:
             self._leave()
+
+    def gone(self) -> bool:
+        """Whether the file was removed or replaced under the open store."""
+        return _identity(self._path) != self._file
 
     def close(self) -> None:
         self.closed = True
@@ -129,6 +138,14 @@ class Connections:
             for db in (self._handles.writer, *self._handles.readers):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(db.connection))
             self._handles = None
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 _instances: weakref.WeakSet[Connections] = weakref.WeakSet()

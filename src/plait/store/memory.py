@@ -20,7 +20,7 @@ from plait.errors import (
     UnknownLog,
     UnknownRows,
 )
-from plait.event import Event
+from plait.event import VOCABULARY, Event
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import blobs as packing
 from plait.store.base import (
@@ -34,10 +34,14 @@ from plait.store.base import (
     Table,
     check_chain,
     check_fork,
+    check_kinds,
+    check_limit,
+    check_span,
     cut,
     extend_lineage,
+    first_parent,
 )
-from plait.store.rows import check_columns, check_names, order_of
+from plait.store.rows import check_columns, check_names, check_row, check_where, order_of
 
 
 class _MemoryLog:
@@ -74,10 +78,7 @@ class MemoryStore:
         self._blobs: dict[Digest, _MemoryBlob] = {}
         self._projections: dict[str, Projection] = {}
         self._rows: dict[str, _MemoryRows] = {}
-        for projection in projections:
-            check_names(projection)
-            self._projections[projection.name] = projection
-            self._rows[projection.name] = _MemoryRows(projection)
+        self.attach(projections)
         _instances.add(self)
 
     # ── logs ─────────────────────────────────────────────────────────────────────────────────
@@ -86,9 +87,8 @@ class MemoryStore:
         self, log: LogId, events: Sequence[Event], *, parent: LogId | None = None, blobs: Mapping[Digest, bytes] | None = None
     ) -> Digest:
         parse_log_id(log)
-        first = events[0] if events else None
-        check_chain(log, events, first.header.parents[0] if first and first.header.parents else None)
-        assert first is not None
+        check_chain(log, events, first_parent(events), begins=True)
+        first = events[0]
         place = first.seq - 1
         check_fork(first, parent, next(self.read(parent, place, place), None) if parent and place else None)
         with self._open():
@@ -112,7 +112,7 @@ class MemoryStore:
                     return events[-1].id
                 raise StaleHead(log, after, known.head, known.tip)
             if events[0].seq != known.tip + 1:
-                raise InvalidValue("seq", f"event {events[0].seq} does not follow place {known.tip}")
+                raise InvalidValue("seq", f"event {events[0].seq} does not follow place {known.tip}", "seal it at the next place")
             self._write(known, events, blobs)
             return events[-1].id
 
@@ -121,6 +121,7 @@ class MemoryStore:
             return _to_log(log, self._find(log))
 
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
+        check_limit(limit)
         with self._open():
             ids = list(self._logs)
             last = len(ids) if before is None else before - 1
@@ -141,6 +142,8 @@ class MemoryStore:
     def read(
         self, log: LogId, first: int = 1, last: int | None = None, *, kinds: Collection[str] | None = None, reverse: bool = False
     ) -> Iterator[Event]:
+        check_span(first, last)
+        check_kinds(kinds, VOCABULARY)
         with self._open():
             known = self._find(log)
             tip = known.tip
@@ -163,6 +166,8 @@ class MemoryStore:
             return self._by_id[id]
 
     def feed(self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[tuple[int, Event]]:
+        check_limit(limit)
+        check_kinds(kinds, VOCABULARY)
         while limit is None or limit > 0:
             with self._open():
                 events = self._feed[after : after + 512]
@@ -227,10 +232,20 @@ class MemoryStore:
         before: Scalar = None,
         limit: int = 100,
     ) -> list[Row]:
+        check_limit(limit)
         if projection not in self._rows:
             raise UnknownRows(projection)
         with self._open():
             return self._rows[projection].scan(table, where or {}, order, descending, before, limit)
+
+    def attach(self, projections: Sequence[Projection]) -> None:
+        for projection in projections:
+            check_names(projection)
+            with self._open():
+                kept = self._projections.get(projection.name)
+                if kept is None or kept.version < projection.version:
+                    self._projections[projection.name] = projection
+                    self.rebuild(projection.name)
 
     def rebuild(self, projection: str) -> None:
         if projection not in self._projections:
@@ -247,6 +262,9 @@ class MemoryStore:
 
     def close(self) -> None:
         self.closed = True
+
+    def __repr__(self) -> str:
+        return f"<MemoryStore {self.address}>"
 
     # ── helpers ──────────────────────────────────────────────────────────────────────────────
 
@@ -328,6 +346,7 @@ class _MemoryRows:
 
     def put(self, table: str, row: Row) -> None:
         shape = self._shapes[table]
+        check_row(shape, row)
         self._set(table, tuple(row[column] for column in shape.key), {column: row[column] for column in shape.columns})
 
     def delete(self, table: str, *key: Scalar) -> None:
@@ -346,10 +365,11 @@ class _MemoryRows:
 
     def scan(self, table: str, where: Mapping[str, Scalar], order: str | None, descending: bool, before: Scalar, limit: int) -> list[Row]:
         if table not in self._shapes:
-            raise UnknownRows(f"{self._projection.name}.{table}", "there is no such table")
+            raise UnknownRows(f"{self._projection.name}.{table}", f"the tables are {', '.join(self._shapes)}")
         shape: Table = self._shapes[table]
         order = order or order_of(shape)
         check_columns(self._projection.name, shape, (*where, order))
+        check_where(where)
         rows = [row for row in self._tables[table].values() if all(row[column] == value for column, value in where.items())]
         if before is not None:
             rows = [row for row in rows if row[order] is not None and _is_past(row[order], before, descending)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import NoneType
 
 from plait.errors import InvalidValue, UnknownRows
 from plait.store.base import Projection, Row, Scalar, Table
@@ -31,6 +32,7 @@ class SqlRows:
 
     def put(self, table: str, row: Row) -> None:
         shape = self._tables[table]
+        check_row(shape, row)
         self._db.execute(
             f"INSERT OR REPLACE INTO {table_name(self._name, table)} ({', '.join(shape.columns)}) "
             f"VALUES ({', '.join('?' * len(shape.columns))})",
@@ -69,6 +71,7 @@ def scan(
     """The query for a page of rows, less its limit."""
     order = order or order_of(table)
     check_columns(projection, table, (*where, order))
+    check_where(where)
     conditions = [f"{column} {'IS NULL' if value is None else '= ?'}" for column, value in where.items()]
     values = [value for value in where.values() if value is not None]
     if before is not None:
@@ -88,14 +91,25 @@ def order_of(table: Table) -> str:
 def check_columns(projection: str, table: Table, columns: tuple[str, ...]) -> None:
     for column in columns:
         if column not in table.columns:
-            raise UnknownRows(f"{projection}.{table.name}.{column}", "there is no such column")
+            raise UnknownRows(f"{projection}.{table.name}.{column}", f"the columns are {', '.join(table.columns)}")
+
+
+def check_row(table: Table, row: Mapping[str, Scalar]) -> None:
+    if row.keys() != table.columns.keys():
+        raise InvalidValue(f"row of {table.name}", f"it has {', '.join(row)}", f"put exactly {', '.join(table.columns)}")
+
+
+def check_where(where: Mapping[str, Scalar]) -> None:
+    for column, value in where.items():
+        if not isinstance(value, (str, int, float, bytes, NoneType)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(column, f"a {type(value).__name__} cannot be searched for", "pass one text, number or None per column")
 
 
 def check_names(projection: Projection) -> None:
     for table in projection.tables:
         for name in (projection.name, table.name, *table.columns, *table.key, *(column for index in table.indexes for column in index)):
             if not _NAME.match(name):
-                raise InvalidValue("projection", f"{name!r} is not a lowercase name")
+                raise InvalidValue("projection", f"{name!r} is not a lowercase name", "use letters, digits and _")
 
 
 def table_name(projection: str, table: str) -> str:

@@ -31,7 +31,24 @@ from plait.errors import (
 from plait.event import Event
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import blobs as packing
-from plait.store.base import BlobInfo, Lineage, Log, Projection, Record, Row, Scalar, Table, check_chain, check_fork, cut, extend_lineage
+from plait.store.base import (
+    BlobInfo,
+    Lineage,
+    Log,
+    Projection,
+    Record,
+    Row,
+    Scalar,
+    Table,
+    check_chain,
+    check_fork,
+    check_kinds,
+    check_limit,
+    check_span,
+    cut,
+    extend_lineage,
+    first_parent,
+)
 from plait.store.connections import Connections
 from plait.store.database import BUSY_S, PRAGMAS, Database, Migration, connect, migrate
 from plait.store.rows import check_names, scan
@@ -87,13 +104,14 @@ class SqliteStore:
             raise first.translate(error) from error
         finally:
             first.close()
-        self._connections = Connections(self.address, partial(connect, self.path, busy_s=busy_s))
+        self._connections = Connections(self.address, self.path, partial(connect, self.path, busy_s=busy_s))
         self._work = Transact()
         self._known: dict[LogId, _Known] = {}
         self._names: dict[int, str] = {}
         self._projections: dict[str, Projection] = {}
+        self._newer: set[str] = set()
         self.id: LogId = self._connections.write(lambda db: self._work.settle_in(db, source))
-        self._attach(projections)
+        self.attach(projections)
 
     # ── logs ─────────────────────────────────────────────────────────────────────────────────
 
@@ -101,7 +119,7 @@ class SqliteStore:
         self, log: LogId, events: Sequence[Event], *, parent: LogId | None = None, blobs: Mapping[Digest, bytes] | None = None
     ) -> Digest:
         parse_log_id(log)
-        check_chain(log, events, events[0].header.parents[0] if events and events[0].header.parents else None)
+        check_chain(log, events, first_parent(events), begins=True)
         fork, lineage = self._fork(events[0], parent)
         prepared = prepare(events, blobs)
         key = self._connections.write(lambda db: self._work.begin(db, log, fork, prepared))
@@ -119,6 +137,7 @@ class SqliteStore:
             return self._log(db, log)
 
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
+        check_limit(limit)
         with self._reader() as db:
             rows = db.rows(
                 "SELECT l.key, l.id, p.id, l.place, l.head, l.tip FROM log l LEFT JOIN log p ON p.key = l.parent "
@@ -143,6 +162,8 @@ class SqliteStore:
     def read(
         self, log: LogId, first: int = 1, last: int | None = None, *, kinds: Collection[str] | None = None, reverse: bool = False
     ) -> Iterator[Event]:
+        check_span(first, last)
+        check_kinds(kinds, self._work.codes)
         known = self._find(log)
         with self._reader() as db:
             tip: int = db.get("SELECT tip FROM log WHERE key = ?", (known.key,))
@@ -158,6 +179,8 @@ class SqliteStore:
         raise UnknownEvent(id)
 
     def feed(self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[tuple[int, Event]]:
+        check_limit(limit)
+        check_kinds(kinds, self._work.codes)
         only, codes = only_kinds(kinds, self._work.codes)
         left = 2**62 if limit is None else limit
         while left > 0:
@@ -236,6 +259,7 @@ class SqliteStore:
         before: Scalar = None,
         limit: int = 100,
     ) -> list[Row]:
+        check_limit(limit)
         sql, values = scan(projection, self._shape(projection, table), where or {}, order, descending, before)
         with self._reader() as db:
             stale = db.get("SELECT stale FROM projection WHERE name = ?", (projection,))
@@ -263,20 +287,21 @@ class SqliteStore:
                 "events": db.get("SELECT count(*) FROM event"),
                 "blobs": db.get("SELECT count(*) FROM blob"),
                 "bytes": sum(os.path.getsize(self.path + end) for end in ("", "-wal") if os.path.exists(self.path + end)),
-                "check": db.get("PRAGMA quick_check(1)"),
             }
 
     @property
     def closed(self) -> bool:
-        return self._connections.closed
+        return self._connections.closed or self._connections.gone()
 
     def close(self) -> None:
         self._connections.close()
 
+    def __repr__(self) -> str:
+        return f"<SqliteStore {self.address}>"
+
     # ── helpers ──────────────────────────────────────────────────────────────────────────────
 
-    def _attach(self, projections: Sequence[Projection]) -> None:
-        """Take up the projections, folding those anew that are missing, outdated or stale."""
+    def attach(self, projections: Sequence[Projection]) -> None:
         self._reload_kinds()
         with self._reader() as db:
             there = {name: (version, stale) for name, version, stale in db.rows("SELECT name, version, stale FROM projection")}
@@ -284,11 +309,12 @@ class SqliteStore:
             check_names(projection)
             version, stale = there.get(projection.name, (0, 1))
             if version > projection.version:
-                continue  # kept by a newer Plait; to us it is foreign
+                self._newer.add(projection.name)  # kept by a newer program; to us it is foreign
+                continue
             self._projections[projection.name] = projection
             if stale or version < projection.version:
                 self.rebuild(projection.name)
-            self._work.take_up(projection)
+        self._work.take_up(list(self._projections.values()))
         self._work.foreign = tuple(there.keys() - self._projections.keys())
 
     def _fork(self, first: Event, parent: LogId | None) -> tuple[Fork | None, Lineage]:
@@ -372,12 +398,15 @@ class SqliteStore:
         return known
 
     def _shape(self, projection: str, table: str) -> Table:
+        if projection in self._newer:
+            raise UnknownRows(projection, "a newer version of that projection keeps them", "Use that version to read them")
         if projection not in self._projections:
             raise UnknownRows(projection)
         for shape in self._projections[projection].tables:
             if shape.name == table:
                 return shape
-        raise UnknownRows(f"{projection}.{table}", "there is no such table")
+        tables = ", ".join(shape.name for shape in self._projections[projection].tables)
+        raise UnknownRows(f"{projection}.{table}", f"the tables are {tables}")
 
     def _reload_kinds(self) -> dict[int, str]:
         with self._reader() as db:
@@ -396,7 +425,8 @@ def _make_folder(folder: Path) -> None:
     """Make the folder if need be, so that it survives a power cut and stays out of version control."""
     try:
         ours = folder.name == ".plait" or not folder.is_dir()  # no .gitignore goes into somebody else's folder
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)  # what agents say and do is nobody else's business
         if not ours or (folder / ".gitignore").exists():
             return
         (folder / ".gitignore").write_text("*\n")

@@ -90,9 +90,9 @@ class Transact:
         self.foreign: tuple[str, ...] = ()  # projections in the file that we do not keep
         self._interested: dict[str, list[Projection]] = {}
 
-    def take_up(self, projection: Projection) -> None:
-        for kind in projection.kinds:
-            self._interested.setdefault(kind, []).append(projection)
+    def take_up(self, projections: Collection[Projection]) -> None:
+        kinds = {kind for projection in projections for kind in projection.kinds}
+        self._interested = {kind: [projection for projection in projections if kind in projection.kinds] for kind in kinds}
 
     def settle_in(self, db: Database, source: Source) -> LogId:
         """The first work on a file: its id, made once, and a code for every kind."""
@@ -183,7 +183,7 @@ def _not_advanced(db: Database, log: LogId, key: int, after: Digest, last: Event
         return last.id
     head, tip = db.row("SELECT head, tip FROM log WHERE key = ?", (key,))
     if head.hex() == after:
-        raise InvalidValue("seq", f"event {last.seq} does not follow place {tip}")
+        raise InvalidValue("seq", f"event {last.seq} does not follow place {tip}", "seal it at the next place")
     raise StaleHead(log, after, head.hex(), tip)
 
 

@@ -14,9 +14,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from plait.errors import (
     CommitmentBroken,
+    InvalidInput,
     InvalidValue,
     LogExists,
     StaleHead,
@@ -279,6 +281,19 @@ class StoreContract:
         with refused(UnknownLog, store):
             store.begin(child, sealed([ForkedFrom(log, 2)], child, 3, (head,)), parent=new_log())
 
+    def test_a_fork_says_where_it_comes_from(self, opened: Opened) -> None:
+        """What verify would call tampering is refused when it is written."""
+        store = opened()
+        log, other, child = begin(store, said("one")), begin(store, said("one")), new_log()
+        head = store.log(log).head
+        for body in (ForkedFrom(log, 1), ForkedFrom(other, 2), said("not a word of it")):
+            with refused(InvalidValue, store):
+                store.begin(child, sealed([body], child, 3, (head,)), parent=log)
+        with refused(InvalidValue, store):
+            store.begin(child, sealed([ForkedFrom(log, 2)], child))
+        with refused(InvalidValue, store):
+            extend(store, log, ForkedFrom(log, 2))
+
     # reading
 
     def test_reading_ranges(self, opened: Opened) -> None:
@@ -299,6 +314,24 @@ class StoreContract:
         assert seqs(31) == seqs(9, 8) == []
         assert [event.seq for event in store.read(child, kinds={"ForkedFrom", "SessionOpened"})] == [1, 11]
         assert [event.seq for event in store.read(child, kinds=())] == []
+
+    def test_odd_questions_are_typed_errors(self, opened: Opened) -> None:
+        store = opened(Tally())
+        log: Any = begin(store)
+        odd: Any = "MessageSaid"
+        for ask in (
+            lambda: store.read(log, kinds=odd),
+            lambda: store.read(log, kinds=[MessageSaid]),  # type: ignore[list-item]
+            lambda: store.read(log, kinds=["Nope"]),
+            lambda: store.read(log, "1"),  # type: ignore[arg-type]
+            lambda: store.logs(limit=-1),
+            lambda: store.rows("tally", "count", {"key": ["a", "b"]}),  # type: ignore[dict-item]
+            lambda: store.append(log, said("not sealed"), after=store.log(log).head),  # type: ignore[arg-type]
+            lambda: store.append(log, [said("not sealed")], after=store.log(log).head),  # type: ignore[list-item]
+            lambda: store.put_blob("text"),  # type: ignore[arg-type]
+        ):
+            with refused(InvalidInput, store):
+                ask()
 
     def test_reading_more_than_a_page(self, opened: Opened) -> None:
         store = opened()
