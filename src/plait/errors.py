@@ -17,6 +17,7 @@
         ├── SchemaTooNew         written by a newer Plait
         ├── StoreUnsafe          the database cannot give the durability that is promised
         ├── StoreClosed          used after close()
+        ├── StoreReentered       written to from inside a write
         ├── StoreBusy            other processes held the write lock for too long
         ├── DiskFull             no space; nothing was written
         ├── StoreFailed          the disk or the system refused
@@ -167,6 +168,13 @@ class StoreClosed(StoreError):
     def __init__(self, address: str) -> None:
         self.address = address
         super().__init__(f"the store {address} was closed. Open it again with open_store({address!r}).")
+
+
+class StoreReentered(StoreError):
+    """A signal handler or a projection wrote while its own thread was writing: it would wait for itself."""
+
+    def __init__(self) -> None:
+        super().__init__("a write was started inside a write of the same thread. Nothing was written; set a flag there, and write later.")
 
 
 class StoreBusy(StoreError):

@@ -74,7 +74,7 @@ class Event:
     anew at each access: whoever edits what they were handed edits their own copy, never the past.
     """
 
-    __slots__ = ("_content", "_header", "_id", "_refs", "raw", "salt")
+    __slots__ = ("_content", "_header", "_id", "_refs", "checked", "raw", "salt")
 
     def __init__(
         self,
@@ -85,6 +85,7 @@ class Event:
         header: Header | None = None,
         id: Digest | None = None,
         refs: tuple[Digest, ...] | None = None,
+        checked: bool = False,
     ) -> None:
         self.raw = raw  # the header's bytes, as hashed
         self.salt = salt
@@ -92,6 +93,7 @@ class Event:
         self._header = header
         self._id = id
         self._refs = refs
+        self.checked = checked  # whether it was sealed here or parsed strictly; a store checks the others before it writes
 
     @property
     def id(self) -> Digest:
@@ -213,7 +215,8 @@ class Vocabulary:
             raise explain(body, type(body).__name__, str(error)) from error
         if back != body:
             raise difference(body, back, type(body).__name__)
-        return data
+        # What was read back, written: 5 in a field of floats is 5.0, whichever the caller wrote.
+        return _ENCODE(back)
 
     def _decode_other_version(self, kind: str, known: _Kind, data: bytes, error: Exception) -> Body:
         value = parse(data)
@@ -278,13 +281,18 @@ def check_header(header: Header) -> None:
 
 
 def _check_place(seq: int, parents: tuple[Digest, ...]) -> None:
-    if type(seq) is not int or seq < 1:
+    if type(seq) is not int or not 1 <= seq < 2**62:
         raise InvalidValue("seq", f"{seq!r} is not a position: they are counted from 1")
     _check_ids("parents", parents)
     if seq > 1 and not parents:
         raise InvalidValue("parents", "only the first event of a root has none")
     if len(parents) > 1 and len(set(parents)) != len(parents):
         raise InvalidValue("parents", "the same event stands twice")
+
+
+def _check_salt(salt: bytes) -> None:
+    if type(salt) is not bytes or len(salt) != SALT_SIZE:
+        raise InvalidValue("salt", f"{salt!r} is not {SALT_SIZE} bytes")
 
 
 def _check_time(time: Micros) -> None:
@@ -354,8 +362,7 @@ def _seal(
     causes: tuple[Digest, ...],
 ) -> Event:
     """In the order of the header, by position: this is the path of every append."""
-    if len(salt) != SALT_SIZE:
-        raise InvalidValue("salt", f"{len(salt)} bytes instead of {SALT_SIZE}")
+    _check_salt(salt)
     content = VOCABULARY.encode(body)
     commitment = Digest(sha256(BODY_TAG + salt + content).hexdigest())
     try:
@@ -365,11 +372,11 @@ def _seal(
         _check_names(log, actor, behalf, origin, run, call)
         header = Header(HEADER_VERSION, type(body).__name__, log, seq, parents, time, actor, behalf, origin, run, call, causes, commitment)
         raw = _ENCODE(header)
-    except (TypeError, UnicodeError, OverflowError) as error:
+    except (TypeError, AttributeError, UnicodeError, OverflowError) as error:
         raise InvalidValue("header", str(error)) from error
     if len(raw) > HEADER_SIZE_MAX:
         raise TooLarge("the header", len(raw), HEADER_SIZE_MAX)
-    return Event(raw, salt, content, header=header, id=Digest(sha256(EVENT_TAG + raw).hexdigest()), refs=body.refs())
+    return Event(raw, salt, content, header=header, id=Digest(sha256(EVENT_TAG + raw).hexdigest()), refs=body.refs(), checked=True)
 
 
 def seal_all(
@@ -398,13 +405,15 @@ def seal_all(
 
 def parse_event(raw: bytes, salt: bytes, content: bytes) -> Event:
     """Read an event that came from outside, trusting nothing: every byte must be the one we would have written."""
+    for name, data in (("header", raw), ("body", content)):
+        if type(data) is not bytes:
+            raise InvalidValue(name, f"a {type(data).__name__} is not bytes")
     if len(raw) > HEADER_SIZE_MAX:
         raise TooLarge("the header", len(raw), HEADER_SIZE_MAX)
-    if len(salt) != SALT_SIZE:
-        raise InvalidValue("salt", f"{len(salt)} bytes instead of {SALT_SIZE}")
+    _check_salt(salt)
     header = parse_header(raw)
     body = check_content(header, salt, content)
-    return Event(raw, salt, content, header=header, refs=body.refs())
+    return Event(raw, salt, content, header=header, refs=body.refs(), checked=True)
 
 
 def parse_header(raw: bytes) -> Header:

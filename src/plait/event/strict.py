@@ -34,6 +34,8 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 def parse(data: bytes, *, size_max: int = SIZE_MAX, depth_max: int = DEPTH_MAX) -> Json:
     """Read foreign JSON bytes, or say exactly why not."""
+    if type(data) is not bytes:
+        raise InvalidValue("JSON", f"a {type(data).__name__} is not bytes", "encode it as UTF-8 first")
     if len(data) > size_max:
         raise TooLarge("the JSON text", len(data), size_max)
     check_depth(data, depth_max)
@@ -120,6 +122,12 @@ def _culprit_in_object(value: dict[object, object], where: str, depth: int) -> I
         if found := _surrogate(key, where) or _culprit(item, f"{where}.{key}", depth + 1):
             return found
     return None
+
+
+def check_text(text: str, where: str) -> None:
+    """Refuse what UTF-8 cannot hold."""
+    if found := _surrogate(text, where):
+        raise found
 
 
 def _surrogate(text: str, where: str) -> InvalidInput | None:

@@ -56,7 +56,7 @@ class SessionRows:
             above = rows.get("session", body.parent) or {}
             row = _row(number, event, title=above.get("title") or "", user=above.get("user"), project=above.get("project"))
             self._open(rows, {**row, "label": body.label, "parent": body.parent}, {})
-        elif (row := rows.get("session", event.log)) is not None:
+        elif event.kind in _STATUS and (row := rows.get("session", event.log)) is not None:
             rows.put("session", {**row, "status": _STATUS[event.kind]})
 
     def _open(self, rows: Rows, row: Row, tags: dict[str, str]) -> None:

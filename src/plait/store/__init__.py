@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -71,7 +72,7 @@ def canonical(address: str) -> str:
         if not rest:
             raise BadAddress(address, "it names no folder")
         return f"sqlite:{os.path.realpath(os.path.expanduser(rest))}"
-    if colon and scheme.isalpha() and len(scheme) > 1 and os.sep not in scheme:
+    if colon and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme):
         raise BadAddress(address, f"no store is known for the scheme {scheme!r}")
     return f"sqlite:{os.path.realpath(os.path.expanduser(address))}"
 

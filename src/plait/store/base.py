@@ -15,9 +15,9 @@ from typing import Literal, Protocol
 import msgspec
 
 from plait.errors import InvalidValue, UnknownKind
-from plait.event import Event
+from plait.event import Event, parse_event
 from plait.event.kinds import ForkedFrom
-from plait.ids import Digest, LogId
+from plait.ids import Digest, LogId, parse_digest
 
 Scalar = str | int | float | bytes | None
 Row = dict[str, Scalar]
@@ -222,6 +222,10 @@ def check_chain(log: LogId, events: Sequence[Event], after: Digest | None, *, be
     for event in events:
         if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
             raise InvalidValue("events", f"a {type(event).__name__} is not a sealed event", "seal it with seal_all first")
+        if not event.checked:
+            parse_event(event.raw, event.salt, event.content)
+        for ref in event.refs:
+            parse_digest(ref, "blob")
     seq, previous = events[0].seq, after
     for event in events:
         header = event.header
@@ -258,6 +262,11 @@ def check_fork(first: Event, parent: LogId | None, point: Event | None) -> None:
     body = first.body
     if not isinstance(body, ForkedFrom) or (body.parent, body.place) != (parent, point.seq):
         raise InvalidValue("events", f"the first event does not say that it was forked from {parent}@{point.seq}", step)
+
+
+def check_number(name: str, number: int | None) -> None:
+    if number is not None and (type(number) is not int or not 0 <= number < 2**63):
+        raise InvalidValue(name, f"{number!r} is not a commit number or ordinal")
 
 
 def check_limit(limit: int | None) -> None:

@@ -56,7 +56,7 @@ def unpack(codec: int, data: bytes, size_max: int = BLOB_SIZE_MAX) -> bytes:
         if not 0 <= size <= size_max:
             raise StoreCorrupt("packed bytes", f"a frame claims {size:,} bytes")
         return _codec.decompress(data)
-    except zstandard.ZstdError as error:
+    except (zstandard.ZstdError, MemoryError) as error:
         raise StoreCorrupt("packed bytes", str(error)) from error
 
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from plait.errors import PlaitError
+from plait.errors import PlaitError, StoreReentered
 
 T = TypeVar("T")
 
@@ -51,10 +51,14 @@ class GroupCommit:
         self._mutex = threading.Lock()
         self._queue: list[_Ticket[Any]] = []
         self._busy = False
+        self._inside: set[int] = set()  # the threads that are in submit
 
     def submit(self, work: Callable[[], T]) -> T:
-        ticket = _Ticket(work)
+        ticket, thread = _Ticket(work), threading.get_ident()
+        if thread in self._inside:  # it would wait for itself
+            raise StoreReentered()
         try:
+            self._inside.add(thread)
             self._enqueue(ticket)
             if ticket.gate is not None:
                 ticket.gate.acquire()
@@ -63,6 +67,8 @@ class GroupCommit:
         except BaseException:  # Ctrl-C anywhere, even while settling: settle again, so that nobody is left waiting
             self._settle(ticket)
             raise
+        finally:
+            self._inside.discard(thread)
         if ticket.error is not None:
             raise ticket.error
         return cast("T", ticket.result)

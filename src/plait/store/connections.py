@@ -25,7 +25,12 @@ from plait.store.database import Database
 T = TypeVar("T")
 
 _READERS_MAX = 8  # kept open for reading
+_CLOSE_WAIT_S = 10.0
 _FORK_WAIT_S = 10.0  # a fork waits this long for those who are in the middle of something
+
+
+opening = threading.RLock()
+"""Held by whoever has a connection that no Connections knows of (a store being made or migrated), and by a fork."""
 
 
 class _Handles:
@@ -88,10 +93,16 @@ class Connections:
         return _identity(self._path) != self._file
 
     def close(self) -> None:
-        self.closed = True
-        handles, self._handles = self._handles, None
-        if handles is not None:
-            handles.close()
+        """Let nobody in any more, wait for those who are inside, and close everything."""
+        with self._lock:
+            self.closed = True
+            self._frozen = True
+            self._change.wait_for(lambda: self._users == 0, _CLOSE_WAIT_S)
+            handles, self._handles = self._handles, None
+            if handles is not None:
+                handles.close()
+            self._frozen = False
+            self._change.notify_all()
 
     def _enter(self) -> _Handles:
         with self._lock:
@@ -159,4 +170,6 @@ def _each(act: Callable[[Connections], None]) -> Callable[[], None]:
     return run
 
 
+# Hooks before a fork run last in, first out: nobody may be opening a store before those who are in one are waited for.
 os.register_at_fork(before=_each(Connections.freeze), after_in_parent=_each(Connections.thaw), after_in_child=_each(Connections.start_over))
+os.register_at_fork(before=opening.acquire, after_in_parent=opening.release, after_in_child=opening.release)

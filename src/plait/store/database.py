@@ -11,12 +11,24 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
 import apsw
 
-from plait.errors import DiskFull, NotAStore, OutcomeUnknown, SchemaTooNew, StoreBusy, StoreCorrupt, StoreError, StoreFailed, StoreUnsafe
+from plait.errors import (
+    DiskFull,
+    NotAStore,
+    OutcomeUnknown,
+    SchemaTooNew,
+    StoreBusy,
+    StoreClosed,
+    StoreCorrupt,
+    StoreError,
+    StoreFailed,
+    StoreUnsafe,
+)
 
 SQLITE_MIN = (3, 51, 3)
 APPLICATION_ID = 0x506C6169  # "Plai": marks the file as ours
@@ -27,7 +39,7 @@ PAGE_SIZE = 4096
 PRAGMAS: dict[str, int | str] = {
     "synchronous": 2,
     "foreign_keys": 0,  # references are checked by verify, against the hashes; the write path does not pay for them
-    "trusted_schema": 0,  # a hostile file's triggers and views run nothing
+    "trusted_schema": 0,  # a hostile file's schema calls no function with effects
     "cell_size_check": 1,
     "fullfsync": 1,  # macOS: really reach the disk
     "checkpoint_fullfsync": 1,
@@ -50,6 +62,11 @@ class Database:
             self._db: Any = apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW)
         except apsw.Error as error:
             raise _translate(path, error, busy_s, 0) from error
+        # The file may be hostile: its triggers and views run nothing, and no statement reaches another file.
+        self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
+        self._db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        self._db.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
         self._db.set_busy_handler(self._wait)
         self._waiting_since = 0.0
         # For statements without rows on the path of an append: one cursor, used again, costs less than one each.
@@ -98,6 +115,8 @@ class Database:
         return self._db.total_changes()
 
     def translate(self, error: Exception) -> Exception:
+        if isinstance(error, apsw.ConnectionClosedError):
+            return StoreClosed(self.path)
         return _translate(self.path, error, self.busy_s, self._db.system_errno) if isinstance(error, apsw.Error) else error
 
     def _wait(self, tries: int) -> bool:
@@ -175,9 +194,13 @@ def _use_wal(db: Database) -> None:
 
 
 def _refuse_foreign(db: Database) -> None:
+    # The mark is read last: another process may be making the store at this moment, and it sets all three at once.
+    used = db.get("PRAGMA user_version") or db.get("SELECT count(*) FROM sqlite_schema")
     mark = db.get("PRAGMA application_id")
-    if mark != APPLICATION_ID and (mark or db.get("PRAGMA user_version") or db.get("SELECT count(*) FROM sqlite_schema")):
+    if mark != APPLICATION_ID and (mark or used):
         raise NotAStore(db.path, "it is the database of another program")
+    if mark == APPLICATION_ID and db.get("PRAGMA user_version") < 1:
+        raise NotAStore(db.path, "its schema has no number")
 
 
 def _size(path: str) -> int:
@@ -244,6 +267,27 @@ def check_schema(db: Database, known: int) -> int:
     if found > known:
         raise SchemaTooNew(db.path, found, known)
     return found
+
+
+@lru_cache
+def _tables(migrations: tuple[Migration, ...]) -> dict[str, str]:
+    """The schema as the migrations make it."""
+    blank = Database("file::memory:", apsw.SQLITE_OPEN_READWRITE, BUSY_S)
+    for migration in migrations:
+        migration(blank)
+    return _schema(blank)
+
+
+def _schema(db: Database) -> dict[str, str]:
+    return dict(db.rows("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT GLOB 'p_*'"))
+
+
+def check_tables(db: Database, migrations: tuple[Migration, ...]) -> None:
+    """The tables are the ones we make: a loosened one could hold what no code of ours expects."""
+    there = _schema(db)
+    altered = [name for name, sql in _tables(migrations).items() if there.get(name) != sql]
+    if altered:
+        raise NotAStore(db.path, f"somebody altered {', '.join(altered)}")
 
 
 # ── looking without touching ─────────────────────────────────────────────────────────────────

@@ -36,6 +36,7 @@ from plait.store.base import (
     check_fork,
     check_kinds,
     check_limit,
+    check_number,
     check_span,
     cut,
     extend_lineage,
@@ -104,7 +105,7 @@ class MemoryStore:
             return events[-1].id
 
     def append(self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None) -> Digest:
-        check_chain(log, events, after)
+        check_chain(log, events, parse_digest(after, "after"))
         with self._open():
             known = self._find(log)
             if known.head != after:
@@ -122,9 +123,10 @@ class MemoryStore:
 
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
         check_limit(limit)
+        check_number("before", before)
         with self._open():
             ids = list(self._logs)
-            last = len(ids) if before is None else before - 1
+            last = len(ids) if before is None else min(before - 1, len(ids))
             return [(i, _to_log(ids[i - 1], self._logs[ids[i - 1]])) for i in range(last, max(last - limit, 0), -1)]
 
     def match(self, text: str, limit: int = 20) -> list[LogId]:
@@ -167,6 +169,7 @@ class MemoryStore:
 
     def feed(self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[tuple[int, Event]]:
         check_limit(limit)
+        check_number("after", after)
         check_kinds(kinds, VOCABULARY)
         while limit is None or limit > 0:
             with self._open():
@@ -213,6 +216,7 @@ class MemoryStore:
         return BlobInfo(len(blob.content), len(blob.content), blob.refs)
 
     def sweep_blobs(self, *, before: int) -> int:
+        check_number("before", before)
         with self._open():
             unused = [digest for digest, blob in self._blobs.items() if not blob.refs and blob.born < before]
             for digest in unused:
@@ -292,6 +296,9 @@ class MemoryStore:
         """All or nothing: rows are folded into copies first, and nothing below the fold can fail."""
         content = dict(blobs or {})
         packing.check_blobs(content)
+        for parent in (parent for event in events for parent in event.header.parents[1:]):
+            if parent not in self._by_id:
+                raise UnknownEvent(parent)
         for ref in (ref for event in events for ref in event.refs):
             if ref not in content and ref not in self._blobs:
                 raise UnknownBlob(ref)

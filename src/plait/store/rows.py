@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from types import NoneType
 
 from plait.errors import InvalidValue, UnknownRows
+from plait.event.strict import check_text
 from plait.store.base import Projection, Row, Scalar, Table
 from plait.store.database import Database
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}\Z")
+_NAME = re.compile(r"[a-z](_?[a-z0-9]){0,40}\Z")  # no double underscore: it divides projection and table
 
 
 class SqlRows:
@@ -48,7 +49,8 @@ def recreate(db: Database, projection: Projection) -> None:
     """Drop the projection's tables, whatever shape an earlier version gave them, and make them anew."""
     prefix = table_name(projection.name, "")
     for (name,) in db.rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, ?) = ?", (len(prefix), prefix)):
-        db.execute(f"DROP TABLE {name}")
+        quoted = name.replace('"', '""')  # this one name comes from the file, which may be hostile
+        db.execute(f'DROP TABLE "{quoted}"')
     for table in projection.tables:
         for statement in _create(table_name(projection.name, table.name), table):
             db.execute(statement)
@@ -103,6 +105,10 @@ def check_where(where: Mapping[str, Scalar]) -> None:
     for column, value in where.items():
         if not isinstance(value, (str, int, float, bytes, NoneType)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(column, f"a {type(value).__name__} cannot be searched for", "pass one text, number or None per column")
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise InvalidValue(column, f"{value} is beyond 64 bits")
+        if isinstance(value, str) and not value.isascii():
+            check_text(value, column)
 
 
 def check_names(projection: Projection) -> None:

@@ -44,13 +44,14 @@ from plait.store.base import (
     check_fork,
     check_kinds,
     check_limit,
+    check_number,
     check_span,
     cut,
     extend_lineage,
     first_parent,
 )
-from plait.store.connections import Connections
-from plait.store.database import BUSY_S, PRAGMAS, Database, Migration, connect, migrate
+from plait.store.connections import Connections, opening
+from plait.store.database import BUSY_S, PRAGMAS, Database, Migration, check_tables, connect, migrate
 from plait.store.rows import check_names, scan
 from plait.store.schema import MIGRATIONS
 from plait.store.transact import (
@@ -97,13 +98,15 @@ class SqliteStore:
         self.address = f"sqlite:{self.folder}"
         self.path = str(self.folder / FILE)
         _make_folder(self.folder)
-        first = connect(self.path, create=True, busy_s=busy_s)
-        try:
-            migrate(first, migrations)
-        except apsw.Error as error:
-            raise first.translate(error) from error
-        finally:
-            first.close()
+        with opening:
+            first = connect(self.path, create=True, busy_s=busy_s)
+            try:
+                migrate(first, migrations)
+                check_tables(first, tuple(migrations))
+            except apsw.Error as error:
+                raise first.translate(error) from error
+            finally:
+                first.close()
         self._connections = Connections(self.address, self.path, partial(connect, self.path, busy_s=busy_s))
         self._work = Transact()
         self._known: dict[LogId, _Known] = {}
@@ -128,7 +131,7 @@ class SqliteStore:
         return events[-1].id
 
     def append(self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None) -> Digest:
-        check_chain(log, events, after)
+        check_chain(log, events, parse_digest(after, "after"))
         key, prepared = self._find(log).key, prepare(events, blobs)
         return self._connections.write(lambda db: self._work.append(db, log, key, after, prepared))
 
@@ -138,6 +141,7 @@ class SqliteStore:
 
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
         check_limit(limit)
+        check_number("before", before)
         with self._reader() as db:
             rows = db.rows(
                 "SELECT l.key, l.id, p.id, l.place, l.head, l.tip FROM log l LEFT JOIN log p ON p.key = l.parent "
@@ -180,6 +184,7 @@ class SqliteStore:
 
     def feed(self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[tuple[int, Event]]:
         check_limit(limit)
+        check_number("after", after)
         check_kinds(kinds, self._work.codes)
         only, codes = only_kinds(kinds, self._work.codes)
         left = 2**62 if limit is None else limit
@@ -244,6 +249,7 @@ class SqliteStore:
         return BlobInfo(*row)
 
     def sweep_blobs(self, *, before: int) -> int:
+        check_number("before", before)
         return self._connections.write(lambda db: self._work.sweep_blobs(db, before))
 
     # ── rows ─────────────────────────────────────────────────────────────────────────────────
@@ -262,7 +268,9 @@ class SqliteStore:
         check_limit(limit)
         sql, values = scan(projection, self._shape(projection, table), where or {}, order, descending, before)
         with self._reader() as db:
-            stale = db.get("SELECT stale FROM projection WHERE name = ?", (projection,))
+            version, stale = db.row("SELECT version, stale FROM projection WHERE name = ?", (projection,)) or (0, 1)
+        if version > self._projections[projection].version:
+            raise UnknownRows(projection, "a newer version of that projection keeps them", "Use that version to read them")
         if stale:
             self.rebuild(projection)
         columns = self._shape(projection, table).columns
@@ -314,8 +322,7 @@ class SqliteStore:
             self._projections[projection.name] = projection
             if stale or version < projection.version:
                 self.rebuild(projection.name)
-        self._work.take_up(list(self._projections.values()))
-        self._work.foreign = tuple(there.keys() - self._projections.keys())
+        self._work.take_up(self._projections.values())
 
     def _fork(self, first: Event, parent: LogId | None) -> tuple[Fork | None, Lineage]:
         if parent is None:
@@ -374,6 +381,7 @@ class SqliteStore:
         known = self._known.get(log)
         if known is not None:
             return known
+        parse_log_id(log)
         trail: dict[LogId, tuple[int, int]] = {}
         lineage: Lineage = ()
         with self._reader() as db:
@@ -427,7 +435,8 @@ def _make_folder(folder: Path) -> None:
         ours = folder.name == ".plait" or not folder.is_dir()  # no .gitignore goes into somebody else's folder
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)  # what agents say and do is nobody else's business
-        if not ours or (folder / ".gitignore").exists():
+        ignore = folder / ".gitignore"
+        if not ours or (ignore.exists() and ignore.stat().st_size):
             return
         (folder / ".gitignore").write_text("*\n")
         for made in (folder, folder.parent):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from plait.errors import InvalidValue, LogExists, StaleHead, StoreCorrupt, UnknownBlob
+from plait.errors import InvalidValue, LogExists, StaleHead, StoreCorrupt, UnknownBlob, UnknownEvent
 from plait.event import KINDS, Event
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import blobs as packing
@@ -87,12 +87,26 @@ class Transact:
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
-        self.foreign: tuple[str, ...] = ()  # projections in the file that we do not keep
+        self._projections: dict[str, Projection] = {}
         self._interested: dict[str, list[Projection]] = {}
+        self._foreign: list[str] = []  # projections in the file that we do not keep, or not in that version
+        self._seen = -1  # SQLite's data version when that was looked up
 
     def take_up(self, projections: Collection[Projection]) -> None:
-        kinds = {kind for projection in projections for kind in projection.kinds}
-        self._interested = {kind: [projection for projection in projections if kind in projection.kinds] for kind in kinds}
+        self._projections = {projection.name: projection for projection in projections}
+        self._seen = -1
+
+    def _look_around(self, db: Database) -> None:
+        """Other processes may keep other projections, or newer ones: looked up again whenever they have written."""
+        seen = db.get("PRAGMA data_version")
+        if seen == self._seen:
+            return
+        there = dict(db.rows("SELECT name, version FROM projection"))
+        ours = [each for each in self._projections.values() if there.get(each.name) == each.version]
+        self._foreign = list(there.keys() - {each.name for each in ours})
+        kinds = {kind for each in ours for kind in each.kinds}
+        self._interested = {kind: [each for each in ours if kind in each.kinds] for kind in kinds}
+        self._seen = seen
 
     def settle_in(self, db: Database, source: Source) -> LogId:
         """The first work on a file: its id, made once, and a code for every kind."""
@@ -137,6 +151,7 @@ class Transact:
         return last.id
 
     def _insert(self, db: Database, key: int, prepared: Prepared) -> None:
+        self._look_around(db)
         if prepared.blobs:
             self.put_blobs(db, prepared.blobs)
         for event, short, codec, body, refs in prepared.events:
@@ -149,7 +164,7 @@ class Transact:
                     _refer(db, number, ref)
                 for projection in interested or ():
                     projection.apply(SqlRows(db, projection), number, event)
-        for name in self.foreign:  # whoever keeps it folds it again
+        for name in self._foreign:  # whoever keeps it folds it again
             db.execute("UPDATE projection SET stale = 1 WHERE name = ? AND stale = 0", (name,))
 
     # ── blobs ────────────────────────────────────────────────────────────────────────────────
@@ -175,6 +190,7 @@ class Transact:
         only, codes = only_kinds(projection.kinds, self.codes)
         for row in db.execute(f"SELECT {COLUMNS}, number FROM event WHERE true {only} ORDER BY number", codes):
             projection.apply(rows, row[5], to_event(row, partial(get_blob, db)))
+        self._seen = -1
         db.execute("INSERT OR REPLACE INTO projection (name, version, stale) VALUES (?, ?, 0)", (projection.name, projection.version))
 
 
@@ -199,7 +215,12 @@ def _event_at(db: Database, key: int, seq: int) -> Event | None:
 
 
 def _check_refs(db: Database, prepared: Prepared) -> None:
+    """What the events point to is there: merged branches, blobs."""
     for event in prepared.events:
+        for parent in event.event.header.parents[1:]:
+            rows = db.rows(f"SELECT {COLUMNS} FROM event WHERE short = ?", (short_of(parent),))
+            if not any(to_event(row, partial(get_blob, db)).id == parent for row in rows):
+                raise UnknownEvent(parent)
         for ref in event.refs:
             if ref not in prepared.blobs and not db.get("SELECT 1 FROM blob WHERE digest = ?", (bytes.fromhex(ref),)):
                 raise UnknownBlob(ref)
@@ -233,8 +254,9 @@ def get_blob(db: Database, digest: Digest) -> bytes:
     row = db.row("SELECT codec, data, size FROM blob WHERE digest = ?", (bytes.fromhex(parse_digest(digest)),))
     if row is None:
         raise UnknownBlob(digest)
-    content = packing.unpack(*row)
-    if packing.digest_of(content) != digest:
+    codec, data, size = row
+    content = packing.unpack(codec, data, min(size, packing.BLOB_SIZE_MAX))
+    if len(content) != size or packing.digest_of(content) != digest:
         raise StoreCorrupt(f"blob {digest}", "its content is not what its digest says")
     return content
 

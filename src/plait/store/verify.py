@@ -36,16 +36,24 @@ class _Broken(Exception):
 
 def verify_store(store: Store) -> Iterator[Fault]:
     """The first fault of every log that has one, then what belongs to no log and what is counted wrongly."""
-    before, census = None, _Census()
+    before, census, seen = None, _Census(), set[LogId]()
     while page := store.logs(before=before, limit=500):
         for ordinal, log in page:
             before = ordinal
+            if log.id in seen:
+                yield Fault(log.id, log.tip, "two logs have this id")
+                continue
+            seen.add(log.id)
             yield from _verify(store, log, census)
     there = store.describe()["events"]
     if there != census.events:
         yield Fault(None, 0, f"the store holds {there} events, but its logs {census.events}: some belong to no log")
     for blob, count in census.refs.items():
-        counted = store.blob_info(blob).refs
+        try:
+            counted = store.blob_info(blob).refs
+        except PlaitError as error:
+            yield Fault(None, 0, str(error))
+            continue
         if counted != count:
             yield Fault(None, 0, f"blob {blob} is counted {counted} times, but {count} events point to it")
 
@@ -81,6 +89,8 @@ def _verify(store: Store, log: Log, census: _Census) -> Iterator[Fault]:
                 raise _Broken(f"commit number {record.number} comes after {number}")
             _check_references(store, log, record, header, body)
             seq, previous, number = seq + 1, id, record.number
+        if number == 0:
+            raise _Broken("the log has no events")
         if seq - 1 != log.tip or previous != log.head:
             seq = min(seq, log.tip)
             raise _Broken(f"the log's row ends at {log.tip} with head {log.head[:12]}…, its events do not")
