@@ -95,3 +95,33 @@ def add_colour(db: Database) -> None:
 
 def migrate(folder: str) -> None:
     SqliteStore(folder, source=Seeded(), migrations=(*MIGRATIONS, add_colour)).close()
+
+
+def fork_while_opening(folder: str) -> None:
+    """A store that is just being opened holds a connection, too: a fork waits for it."""
+    store = SqliteStore(folder, source=Seeded())
+    log, stop = begin(store), threading.Event()
+
+    def open_again() -> None:
+        while not stop.is_set():
+            SqliteStore(folder, source=Seeded()).close()
+
+    threads = [threading.Thread(target=open_again) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for i in range(40):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                extend(store, log, said(str(i)))
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert texts(store, log) == [str(i) for i in range(40)]
+    assert list(verify_store(store)) == []
+    print("ok")

@@ -121,11 +121,11 @@ def test_sixteen_threads_share_their_fsyncs(tmp_path: Path) -> None:
     assert ratio < 0.2
 
 
-# These two do to their process what a coverage tracer does not survive (a fork, or an exception, while it holds its
+# These do to their process what a coverage tracer does not survive (a fork, or an exception, while it holds its
 # own lock), so each runs in a process without one.
 
 
-@pytest.mark.parametrize("scene", ["fork_in_the_middle", "interrupt_at_random"])
+@pytest.mark.parametrize("scene", ["fork_in_the_middle", "fork_while_opening", "interrupt_at_random"])
 def test_scene(tmp_path: Path, scene: str) -> None:
     done = python(f"import sys; sys.path[:0] = sys.argv[2:]; import scenes; scenes.{scene}(sys.argv[1])", tmp_path, Path(__file__).parent)
     assert done.stdout.endswith("ok\n"), done.stdout + done.stderr

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, TypeVar, cast
 
@@ -156,14 +156,16 @@ class _Kind:
     def __init__(self, type: type[Body]) -> None:
         self.type = type
         self.version = cast("int", type.__struct_config__.tag)
-
-    @cached_property
-    def decode(self) -> Callable[[bytes], Body]:  # made when first needed: making all of them is a tenth of the import
-        return msgspec.json.Decoder(self.type).decode
+        # Made at import, not when first needed, though it is a tenth of the import: msgspec crashes the process if a
+        # second thread, or a signal handler, decodes while the first is still working out the type.
+        self.decode = msgspec.json.Decoder(type).decode
 
 
 class _Version(msgspec.Struct):
     v: int
+
+
+_decode_version = msgspec.json.Decoder(_Version).decode
 
 
 class Vocabulary:
@@ -443,6 +445,6 @@ def check_content(header: Header, salt: bytes, content: bytes) -> Body:
 def _is_current(body: Body, content: bytes) -> bool:
     """Whether these bytes claim the current version; older ones were brought up to date and cannot be compared."""
     try:
-        return msgspec.json.decode(content, type=_Version).v == body.__struct_config__.tag
+        return _decode_version(content).v == body.__struct_config__.tag
     except msgspec.ValidationError:
         return True

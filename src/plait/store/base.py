@@ -264,8 +264,8 @@ def check_fork(first: Event, parent: LogId | None, point: Event | None) -> None:
         raise InvalidValue("events", f"the first event does not say that it was forked from {parent}@{point.seq}", step)
 
 
-def check_number(name: str, number: int | None) -> None:
-    if number is not None and (type(number) is not int or not 0 <= number < 2**63):
+def check_number(name: str, number: int) -> None:
+    if type(number) is not int or not 0 <= number < 2**63:
         raise InvalidValue(name, f"{number!r} is not a commit number or ordinal")
 
 

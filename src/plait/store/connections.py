@@ -53,7 +53,7 @@ class Connections:
         self._connect = connect
         self._file = _identity(path)
         self._handles: _Handles | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
         self._users = 0
         self._frozen = False
@@ -96,17 +96,14 @@ class Connections:
         """Let nobody in any more, wait for those who are inside, and close everything."""
         with self._lock:
             self.closed = True
-            self._frozen = True
             self._change.wait_for(lambda: self._users == 0, _CLOSE_WAIT_S)
             handles, self._handles = self._handles, None
             if handles is not None:
                 handles.close()
-            self._frozen = False
-            self._change.notify_all()
 
     def _enter(self) -> _Handles:
         with self._lock:
-            while self._frozen:
+            while self._frozen and not self.closed:
                 self._change.wait()
             if self.closed:
                 raise StoreClosed(self._address)
@@ -120,7 +117,7 @@ class Connections:
     def _leave(self) -> None:
         with self._lock:
             self._users -= 1
-            if self._frozen:
+            if self._frozen or self.closed:
                 self._change.notify_all()
 
     # around os.fork
@@ -141,7 +138,7 @@ class Connections:
 
     def start_over(self) -> None:
         """In the child: other threads are gone, and with them whatever they held."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
         self._frozen, self._users = False, 0
         if self._spoiled and self._handles is not None:

@@ -123,7 +123,7 @@ class MemoryStore:
 
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
         check_limit(limit)
-        check_number("before", before)
+        check_number("before", 0 if before is None else before)
         with self._open():
             ids = list(self._logs)
             last = len(ids) if before is None else min(before - 1, len(ids))

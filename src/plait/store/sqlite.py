@@ -107,7 +107,8 @@ class SqliteStore:
                 raise first.translate(error) from error
             finally:
                 first.close()
-        self._connections = Connections(self.address, self.path, partial(connect, self.path, busy_s=busy_s))
+            # Still inside: whoever is past this point is known to a fork.
+            self._connections = Connections(self.address, self.path, partial(connect, self.path, busy_s=busy_s))
         self._work = Transact()
         self._known: dict[LogId, _Known] = {}
         self._names: dict[int, str] = {}
@@ -141,7 +142,7 @@ class SqliteStore:
 
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
         check_limit(limit)
-        check_number("before", before)
+        check_number("before", 0 if before is None else before)
         with self._reader() as db:
             rows = db.rows(
                 "SELECT l.key, l.id, p.id, l.place, l.head, l.tip FROM log l LEFT JOIN log p ON p.key = l.parent "
