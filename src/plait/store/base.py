@@ -124,7 +124,10 @@ class Store(Protocol):
     def begin(
         self, log: LogId, events: Sequence[Event], *, parent: LogId | None = None, blobs: Mapping[Digest, bytes] | None = None
     ) -> Digest:
-        """Begin a log with its first events and return its head. With a parent it is a fork, after seq - 1 of its first event."""
+        """Begin a log with its first events and return the last one's id. With a parent it is a fork, after seq - 1 of its first event.
+
+        Beginning the very same log a second time changes nothing and succeeds.
+        """
         ...
 
     def append(self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None) -> Digest:
@@ -191,7 +194,10 @@ class Store(Protocol):
         before: Scalar = None,
         limit: int = 100,
     ) -> list[Row]:
-        """Rows with these values, in the table's own order or that of a column; `before` is the last value of the previous page."""
+        """Rows with these values, in the table's own order or that of a column; `before` is the last value of the previous page.
+
+        Paging is by that one value, so page by a column that differs from row to row.
+        """
         ...
 
     def attach(self, projections: Sequence[Projection]) -> None:

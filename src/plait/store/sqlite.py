@@ -434,13 +434,14 @@ def _make_folder(folder: Path) -> None:
     """Make the folder if need be, so that it survives a power cut and stays out of version control."""
     try:
         ours = folder.name == ".plait" or not folder.is_dir()  # no .gitignore goes into somebody else's folder
+        new = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)  # what agents say and do is nobody else's business
         ignore = folder / ".gitignore"
         if not ours or (ignore.exists() and ignore.stat().st_size):
             return
         (folder / ".gitignore").write_text("*\n")
-        for made in (folder, folder.parent):
+        for made in (folder, *(each.parent for each in new)):
             handle = os.open(made, os.O_RDONLY)
             try:
                 os.fsync(handle)
