@@ -38,8 +38,9 @@ class TestSqlite(StoreContract):
             store.close()
 
 
-def test_a_store_whose_file_was_removed_takes_nothing_more(tmp_path: Path) -> None:
-    """Writing into an unlinked file succeeds, and is lost. So it is refused, and opening again finds what is there."""
+def test_a_store_whose_file_was_removed_takes_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writing into an unlinked file succeeds, and is lost. So it is soon refused, and opening again finds what is there."""
+    monkeypatch.setattr("plait.store.connections._CHECK_EVERY_S", 0.0)
     store = open_store(tmp_path / "store")
     log = begin(store, said("one"))
     shutil.rmtree(tmp_path / "store")

@@ -69,6 +69,7 @@ class Database:
         self._db.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
         self._db.set_busy_handler(self._wait)
         self._waiting_since = 0.0
+        self._commits = 0
         # For statements without rows on the path of an append: one cursor, used again, costs less than one each.
         self.run: Callable[..., Any] = self._db.cursor().execute
 
@@ -104,8 +105,16 @@ class Database:
     def commit(self) -> None:
         try:
             self.run("COMMIT")
+            self._commits += 1
         except apsw.IOError as error:
             raise OutcomeUnknown(self.path, str(error)) from error
+
+    def others(self) -> int:
+        """Changes whenever somebody else has written; asked inside a transaction. Forty times cheaper than the pragma for it.
+
+        SQLite's own number also grows by one with each commit of this connection, which is taken off again.
+        """
+        return self._db.data_version("main") - self._commits
 
     def rollback(self) -> None:
         if self._db.in_transaction:  # after "disk full" SQLite has rolled back by itself, and ROLLBACK would raise

@@ -90,15 +90,15 @@ class Transact:
         self._projections: dict[str, Projection] = {}
         self._interested: dict[str, list[Projection]] = {}
         self._foreign: list[str] = []  # projections in the file that we do not keep, or not in that version
-        self._seen = -1  # SQLite's data version when that was looked up
+        self._seen: tuple[Database, int] | None = None  # when that was looked up
 
     def take_up(self, projections: Collection[Projection]) -> None:
         self._projections = {projection.name: projection for projection in projections}
-        self._seen = -1
+        self._seen = None
 
     def _look_around(self, db: Database) -> None:
         """Other processes may keep other projections, or newer ones: looked up again whenever they have written."""
-        seen = db.get("PRAGMA data_version")
+        seen = db, db.others()
         if seen == self._seen:
             return
         there = dict(db.rows("SELECT name, version FROM projection"))
@@ -190,7 +190,7 @@ class Transact:
         only, codes = only_kinds(projection.kinds, self.codes)
         for row in db.execute(f"SELECT {COLUMNS}, number FROM event WHERE true {only} ORDER BY number", codes):
             projection.apply(rows, row[5], to_event(row, partial(get_blob, db)))
-        self._seen = -1
+        self._seen = None
         db.execute("INSERT OR REPLACE INTO projection (name, version, stale) VALUES (?, ?, 0)", (projection.name, projection.version))
 
 
