@@ -291,6 +291,11 @@ def check_kinds(kinds: Collection[str] | None, known: Container[str]) -> None:
             raise UnknownKind(kind)
 
 
+def check_prefix(text: str) -> None:
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+        raise InvalidValue("id", f"{text!r} is not a text", "pass the start of an id or of its last group")
+
+
 def check_span(first: int, last: int | None) -> None:
     for name, place in (("first", first), ("last", last)):
         if place is not None and type(place) is not int:

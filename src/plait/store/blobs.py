@@ -7,12 +7,13 @@ pays; the codec is stored beside the bytes, and the digest is always over the co
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from hashlib import sha256
 
 import zstandard
 
 from plait.errors import CommitmentBroken, InvalidValue, StoreCorrupt, TooLarge
-from plait.ids import Digest
+from plait.ids import Digest, parse_digest
 
 PLAIN, ZSTD, IN_BLOB = 0, 1, 2  # IN_BLOB: an event's body that was too long for its row; the row holds the digest
 
@@ -60,13 +61,18 @@ def unpack(codec: int, data: bytes, size_max: int = BLOB_SIZE_MAX) -> bytes:
         raise StoreCorrupt("packed bytes", str(error)) from error
 
 
-def check_blobs(blobs: dict[Digest, bytes]) -> None:
-    """Content handed in under a digest must be that content."""
+def checked(blobs: Mapping[Digest, bytes] | None) -> dict[Digest, bytes]:
+    """Content handed in under a digest, once it is known to be that content."""
+    if not blobs:
+        return {}
+    if not isinstance(blobs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+        raise InvalidValue("blobs", f"a {type(blobs).__name__} is not a mapping", "pass {digest: content}")
     for name, content in blobs.items():
         check_size(content)
         found = digest_of(content)
-        if found != name:
+        if found != parse_digest(name, "blobs"):
             raise CommitmentBroken("blob", name, found)
+    return dict(blobs)
 
 
 def check_size(content: bytes) -> None:

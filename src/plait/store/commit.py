@@ -115,7 +115,7 @@ class GroupCommit:
             return
         try:
             self._run_together(batch)
-        except Exception:
+        except Exception:  # undone; whoever caused it will hear of it in a round of its own
             for ticket in batch:
                 self._run_alone(ticket)
         for ticket in batch:

@@ -37,6 +37,7 @@ from plait.store.base import (
     check_kinds,
     check_limit,
     check_number,
+    check_prefix,
     check_span,
     cut,
     extend_lineage,
@@ -130,6 +131,7 @@ class MemoryStore:
             return [(i, _to_log(ids[i - 1], self._logs[ids[i - 1]])) for i in range(last, max(last - limit, 0), -1)]
 
     def match(self, text: str, limit: int = 20) -> list[LogId]:
+        check_prefix(text)
         digits = text.replace("-", "").lower()
         if not digits:
             return []
@@ -294,8 +296,7 @@ class MemoryStore:
 
     def _write(self, known: _MemoryLog, events: Sequence[Event], blobs: Mapping[Digest, bytes] | None) -> None:
         """All or nothing: rows are folded into copies first, and nothing below the fold can fail."""
-        content = dict(blobs or {})
-        packing.check_blobs(content)
+        content = packing.checked(blobs)
         for parent in (parent for event in events for parent in event.header.parents[1:]):
             if parent not in self._by_id:
                 raise UnknownEvent(parent)
@@ -376,7 +377,7 @@ class _MemoryRows:
         shape: Table = self._shapes[table]
         order = order or order_of(shape)
         check_columns(self._projection.name, shape, (*where, order))
-        check_where(where)
+        check_where({**where, order: before})
         rows = [row for row in self._tables[table].values() if all(row[column] == value for column, value in where.items())]
         if before is not None:
             rows = [row for row in rows if row[order] is not None and _is_past(row[order], before, descending)]

@@ -73,7 +73,7 @@ def scan(
     """The query for a page of rows, less its limit."""
     order = order or order_of(table)
     check_columns(projection, table, (*where, order))
-    check_where(where)
+    check_where({**where, order: before})
     conditions = [f"{column} {'IS NULL' if value is None else '= ?'}" for column, value in where.items()]
     values = [value for value in where.values() if value is not None]
     if before is not None:

@@ -45,6 +45,7 @@ from plait.store.base import (
     check_kinds,
     check_limit,
     check_number,
+    check_prefix,
     check_span,
     cut,
     extend_lineage,
@@ -128,7 +129,7 @@ class SqliteStore:
         prepared = prepare(events, blobs)
         key = self._connections.write(lambda db: self._work.begin(db, log, fork, prepared))
         if key is not None:
-            self._known[log] = _Known(key, extend_lineage(lineage, events[0].seq - 1, log))
+            self._remember(log, _Known(key, extend_lineage(lineage, events[0].seq - 1, log)))
         return events[-1].id
 
     def append(self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None) -> Digest:
@@ -152,6 +153,7 @@ class SqliteStore:
         return [(row[0], _to_log(row[1:])) for row in rows]
 
     def match(self, text: str, limit: int = 20) -> list[LogId]:
+        check_prefix(text)
         digits = text.replace("-", "").lower()
         if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
             return []
@@ -278,6 +280,21 @@ class SqliteStore:
         with self._reader() as db:
             return [dict(zip(columns, row, strict=True)) for row in db.rows(sql, (*values, limit))]
 
+    def attach(self, projections: Sequence[Projection]) -> None:
+        self._reload_kinds()
+        with self._reader() as db:
+            there = {name: (version, stale) for name, version, stale in db.rows("SELECT name, version, stale FROM projection")}
+        for projection in projections:
+            check_names(projection)
+            version, stale = there.get(projection.name, (0, 1))
+            if version > projection.version:
+                self._newer.add(projection.name)  # kept by a newer program; to us it is foreign
+                continue
+            self._projections[projection.name] = projection
+            if stale or version < projection.version:
+                self.rebuild(projection.name)
+        self._work.take_up(self._projections.values())
+
     def rebuild(self, projection: str) -> None:
         kept = self._projections.get(projection)
         if kept is None:
@@ -309,21 +326,6 @@ class SqliteStore:
         return f"<SqliteStore {self.address}>"
 
     # ── helpers ──────────────────────────────────────────────────────────────────────────────
-
-    def attach(self, projections: Sequence[Projection]) -> None:
-        self._reload_kinds()
-        with self._reader() as db:
-            there = {name: (version, stale) for name, version, stale in db.rows("SELECT name, version, stale FROM projection")}
-        for projection in projections:
-            check_names(projection)
-            version, stale = there.get(projection.name, (0, 1))
-            if version > projection.version:
-                self._newer.add(projection.name)  # kept by a newer program; to us it is foreign
-                continue
-            self._projections[projection.name] = projection
-            if stale or version < projection.version:
-                self.rebuild(projection.name)
-        self._work.take_up(self._projections.values())
 
     def _fork(self, first: Event, parent: LogId | None) -> tuple[Fork | None, Lineage]:
         if parent is None:
@@ -398,12 +400,16 @@ class SqliteStore:
                     raise StoreCorrupt(f"log {log}", "its lineage runs in a circle")
                 trail[id] = row[0], row[1]
                 id = None if row[2] is None else to_id(row[2])
-        if len(self._known) > _CACHE_MAX:
-            self._known.clear()
         for id, (key, place) in reversed(trail.items()):
             lineage = extend_lineage(lineage, place, id)
-            known = self._known[id] = _Known(key, lineage)
+            known = self._remember(id, _Known(key, lineage))
         assert known is not None
+        return known
+
+    def _remember(self, log: LogId, known: _Known) -> _Known:
+        if len(self._known) > _CACHE_MAX:
+            self._known.clear()
+        self._known[log] = known
         return known
 
     def _shape(self, projection: str, table: str) -> Table:
@@ -440,7 +446,7 @@ def _make_folder(folder: Path) -> None:
         ignore = folder / ".gitignore"
         if not ours or (ignore.exists() and ignore.stat().st_size):
             return
-        (folder / ".gitignore").write_text("*\n")
+        ignore.write_text("*\n")
         for made in (folder, *(each.parent for each in new)):
             handle = os.open(made, os.O_RDONLY)
             try:

@@ -64,8 +64,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(events: Sequence[Event], blobs: Mapping[Digest, bytes] | None) -> Prepared:
-    content = dict(blobs) if blobs else {}
-    packing.check_blobs(content)
+    content = packing.checked(blobs)
     ready: list[PreparedEvent] = []
     for event in events:
         body, refs = event.content, event.refs
@@ -185,12 +184,12 @@ class Transact:
     # ── projections ──────────────────────────────────────────────────────────────────────────
 
     def rebuild(self, db: Database, projection: Projection) -> None:
+        self._seen = None  # first of all: if this fails, what was seen in an undone round may not be believed
         rows = SqlRows(db, projection)
         recreate(db, projection)
         only, codes = only_kinds(projection.kinds, self.codes)
         for row in db.execute(f"SELECT {COLUMNS}, number FROM event WHERE true {only} ORDER BY number", codes):
             projection.apply(rows, row[5], to_event(row, partial(get_blob, db)))
-        self._seen = None
         db.execute("INSERT OR REPLACE INTO projection (name, version, stale) VALUES (?, ?, 0)", (projection.name, projection.version))
 
 
