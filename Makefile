@@ -24,7 +24,7 @@ bench: .venv/ready           ## the figures, each beside the raw limit of the sa
 	$(BIN)/python benchmarks/log.py
 
 torture: .venv/ready         ## the faults, at length: KILLS=1000 for more
-	HYPOTHESIS_PROFILE=torture KILLS=$(or $(KILLS),200) $(BIN)/python -m pytest tests/laws tests/faults -s
+	HYPOTHESIS_PROFILE=torture KILLS=$(or $(KILLS),200) $(BIN)/python -m pytest tests/laws tests/faults -n 2 -q -rP
 
 hooks: .venv/ready           ## run the checks before each commit
 	$(BIN)/pre-commit install
