@@ -11,14 +11,20 @@ from pathlib import Path as _Path
 
 from plait.errors import PlaitError
 from plait.event import Event
+from plait.event.kinds import Budget
 from plait.runtime.live import Live as _Live
+from plait.runtime.write import DirectWriter as _DirectWriter
+from plait.session import GraphRows as _GraphRows
+from plait.session import Session, file, image
 from plait.session import SessionRows as _SessionRows
+from plait.session.ports import bind_writer as _bind_writer
 from plait.store import Projection as _Projection
 from plait.store import Store
 from plait.store import locate as _locate
 from plait.store import open_at as _open_at
+from plait.store import opened as _opened
 
-__all__ = ["Event", "PlaitError", "Store", "open_store"]
+__all__ = ["Budget", "Event", "PlaitError", "Session", "Store", "file", "image", "open_store"]
 
 
 def open_store(address: str | _Path | None = None, *, projections: _Sequence[_Projection] = ()) -> Store:
@@ -29,7 +35,11 @@ def open_store(address: str | _Path | None = None, *, projections: _Sequence[_Pr
     A process has one store per address: asking again gives the same one, and `close()` closes it for everybody.
     """
     place = _locate(_Path.cwd(), _os.environ) if address is None else str(address) if isinstance(address, _Path) else address
-    return _open_at(place, source=_Live(), projections=(_SessionRows(), *projections))
+    return _open_at(place, source=_Live(), projections=(*_PROJECTIONS, *projections))
+
+
+_PROJECTIONS = (_SessionRows(), _GraphRows())
+_bind_writer(_DirectWriter(_Live(), lambda address: _opened(address) or open_store(address or None)))
 
 
 def __getattr__(name: str) -> str:

@@ -11,7 +11,19 @@
     │   ├── UnknownKind          an event kind this Plait does not know
     │   └── UnknownVersion       a body version this Plait does not know
     ├── CommitmentBroken         bytes that do not hash to what the header or the chain says
+    ├── SessionError
+    │   ├── WrongStatus          the session's status does not allow it
+    │   ├── NotSettled           an open run or call stands in the way
+    │   ├── GateUnmet            a verdict that was required is missing, failed or out of date
+    │   ├── MergeConflict        two branches say different things under one name
+    │   ├── NoCommonBase         the sessions to merge share no place
+    │   ├── UnknownPlace         the session has no such position
+    │   ├── UnknownKey           no fact, pending work or text of that name
+    │   ├── UnknownRevision      nothing is called that
+    │   ├── AmbiguousRevision    several things are called that
+    │   └── NoHost               nothing is bound here that can run tools or place files
     └── StoreError
+        ├── NoStore              there is no store yet, and looking does not make one
         ├── BadAddress           no store can be opened at such an address
         ├── NotAStore            the file there is something else
         ├── SchemaTooNew         written by a newer Plait
@@ -121,11 +133,129 @@ class CommitmentBroken(PlaitError):
         )
 
 
+# ── sessions ─────────────────────────────────────────────────────────────────────────────────
+
+
+class SessionError(PlaitError):
+    """Something a session cannot do, or not now."""
+
+
+class WrongStatus(SessionError):
+    """The session's status does not allow it; nothing was written."""
+
+    def __init__(self, session: str, status: str, verb: str, step: str) -> None:
+        self.session, self.status, self.verb, self.step = session, status, verb, step
+        super().__init__(f"session {session} is {status}: it cannot {verb}. Nothing was written; {step}.")
+
+
+class NotSettled(SessionError):
+    """An open run or call stands in the way; nothing was written."""
+
+    def __init__(self, session: str, what: str, verb: str) -> None:
+        self.session, self.what, self.verb = session, what, verb
+        super().__init__(f"session {session} has {what}, so it cannot be {verb}. Nothing was written; let it finish, or cancel it.")
+
+
+class GateUnmet(SessionError):
+    """A verdict that was required is missing, failed or out of date; nothing was written."""
+
+    def __init__(self, session: str, name: str, why: str, verb: str) -> None:
+        self.session, self.name, self.why, self.verb = session, name, why, verb
+        super().__init__(
+            f"session {session} cannot be {verb}: gate {name!r} is not met, {why}. "
+            f"Nothing was written; record a verdict here and now with validate({name!r}, True)."
+        )
+
+
+class MergeConflict(SessionError):
+    """Two branches say different things under one name, and nobody chose. Nothing was written.
+
+    `conflicts` maps each name to what every side says: {"verdict": {"strict": "reject", "lenient": "clamp"}}.
+    """
+
+    def __init__(self, session: str, conflicts: dict[str, dict[str, object]]) -> None:
+        self.session, self.conflicts = session, conflicts
+        sides = "; ".join(
+            f"{key!r}: " + ", ".join(f"{side} says {_brief(value)}" for side, value in said.items()) for key, said in conflicts.items()
+        )
+        super().__init__(
+            f"cannot merge into {session}: the branches disagree on {sides}. Nothing was written; choose with "
+            f"resolve={{{next(iter(conflicts), 'key')!r}: value}}, or merge --resolve KEY=VALUE in the shell."
+        )
+
+
+class NoCommonBase(SessionError):
+    """The sessions share no place, so nobody can say who changed what."""
+
+    def __init__(self, session: str, other: str) -> None:
+        self.session, self.other = session, other
+        super().__init__(
+            f"{session} and {other} share no place. Nothing was written; "
+            "name the place both come from with base=, or merge forks of one session."
+        )
+
+
+class UnknownPlace(SessionError):
+    """The session has no such position."""
+
+    def __init__(self, session: str, place: object, tip: int) -> None:
+        self.session, self.place, self.tip = session, place, tip
+        super().__init__(f"session {session} has no place {place}: its places are 1 to {tip}, or -1 and so on back from the last.")
+
+
+class UnknownKey(SessionError):
+    """No fact, pending work or text of that name at this place."""
+
+    def __init__(self, session: str, what: str, key: str, known: tuple[str, ...] = ()) -> None:
+        self.session, self.what, self.key, self.known = session, what, key, known
+        there = f"There are {', '.join(map(repr, known[:10]))}{' and more' if len(known) > 10 else ''}" if known else "There is none yet"
+        super().__init__(f"session {session} has no {what} {key!r}. {there}; check the name.")
+
+
+class UnknownRevision(SessionError):
+    """Nothing is called that."""
+
+    def __init__(self, text: str, why: str) -> None:
+        self.text, self.why = text, why
+        super().__init__(
+            f"{text!r}: {why}. `plait ls` shows the sessions; write one as its id, the start of it, or its label, then @PLACE."
+        )
+
+
+class AmbiguousRevision(SessionError):
+    """Several things are called that."""
+
+    def __init__(self, text: str, candidates: tuple[str, ...]) -> None:
+        self.text, self.candidates = text, candidates
+        super().__init__(f"{text!r} could be any of {', '.join(candidates)}. Write more of the id.")
+
+
+class NoHost(SessionError):
+    """Nothing is bound here that can run tools, place files or publish them."""
+
+    def __init__(self, verb: str) -> None:
+        self.verb = verb
+        super().__init__(f"nothing is bound that could {verb} for a session. Bind a Host with plait.session.ports.bind_host().")
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
 # ── stores ───────────────────────────────────────────────────────────────────────────────────
 
 
 class StoreError(PlaitError):
     """Something about where events live."""
+
+
+class NoStore(StoreError):
+    """There is no store yet, and looking for something does not make one."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        super().__init__(f"there is no store at {address}. Make one with `plait init`, or name another with --store or PLAIT_STORE.")
 
 
 class BadAddress(StoreError):

@@ -42,6 +42,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.salt = 0
         self.paths: dict[LogId, list[Event]] = {}  # each log as read through its lineage
         self.feed: list[Event] = []
+        self.kept: dict[tuple[LogId, int], bytes] = {}
         self.store: Store = self.open()
         count(self.law, self.store)
 
@@ -125,6 +126,18 @@ class StoreMachine(RuleBasedStateMachine):
         with pytest.raises(LogExists):
             self.store.begin(log, self.seal([SessionOpened(title="usurper")], log, 1, ()))
 
+    @rule(log=logs, content=st.binary(max_size=200) | st.none(), data=st.data())
+    def keep_or_forget(self, log: LogId, content: bytes | None, data: st.DataObject) -> None:
+        if content is None:
+            gone = [at for at in self.kept if at[0] == log]
+            assert self.store.forget_kept(log) == len(gone)
+            for at in gone:
+                del self.kept[at]
+        else:
+            seq = data.draw(st.integers(self.store.log(log).place + 1, len(self.paths[log])))
+            self.store.keep(log, seq, content)
+            self.kept[log, seq] = content
+
     @rule(log=consumes(logs))
     def leave_alone(self, log: LogId) -> None:
         """From here on nobody appends to it, but it stays what it is."""
@@ -134,13 +147,23 @@ class StoreMachine(RuleBasedStateMachine):
         for log, path in self.paths.items():
             assert [event.id for event in self.store.read(log)] == [event.id for event in path]
             assert (self.store.log(log).head, self.store.log(log).tip) == (path[-1].id, len(path))
-        assert [(number, event.id) for number, event in self.store.feed()] == list(enumerate((e.id for e in self.feed), 1))
+        assert self.store.heads(list(self.paths)) == {log: self.store.log(log) for log in self.paths}
+        for log, path in self.paths.items():
+            for upto in (len(path), len(path) // 2):
+                nearest = next(((e.log, e.seq) for e in reversed(path[:upto]) if (e.log, e.seq) in self.kept), None)
+                assert self.store.kept(log, upto) == (None if nearest is None else (*nearest, self.kept[nearest]))
+        feed = list(enumerate((event.id for event in self.feed), 1))
+        assert [(number, event.id) for number, event in self.store.feed()] == feed
+        assert [(number, event.id) for number, event in self.store.feed(reverse=True)] == feed[::-1]
 
     def teardown(self) -> None:
         assert [str(fault) for fault in verify_store(self.store)] == []
         for path in self.paths.values():
             log = path[-1].log
             assert [event.body for event in self.store.read(log)] == [event.body for event in path]
+            own = [(seq, data) for (owner, seq), data in self.kept.items() if owner == log]
+            assert self.store.all_kept(log) == sorted(own)
+        assert self.store.forget_kept() == len(self.kept)
         rows = self.store.rows("tally", "count", order="number", limit=10_000)
         self.store.rebuild("tally")
         assert self.store.rows("tally", "count", order="number", limit=10_000) == rows

@@ -5,12 +5,33 @@ from __future__ import annotations
 import click
 
 from plait.cli.doctor import doctor
+from plait.cli.exits import Entry
+from plait.cli.history import find, log
+from plait.cli.sessions import ls, show, verify_command
+from plait.cli.tracing import diff_command, graph, influence, why
+from plait.cli.writing import archive, close, decide, fact, fork, init, merge, new, note, pause, rewind, say, settle, todo, unpause
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Entry, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(package_name="plait", prog_name="plait", message="%(prog)s %(version)s")
 def main() -> None:
-    """Sessions that are durable, branchable and provable."""
+    """Sessions that are durable, branchable and provable.
+
+    S is a session: its id, the start of it, or its label; @ is the one written to last. S@7 is its value at event 7, and S@-1
+    one event before the last.
+    """
 
 
-main.add_command(doctor)
+SECTIONS: dict[str, list[click.Command]] = {
+    "Begin": [init, new],
+    "Look": [ls, show, log, find],
+    "Ask": [why, influence, graph, diff_command],
+    "Branch": [fork, rewind, merge],
+    "Record": [say, note, fact, decide, todo, settle],
+    "End": [pause, unpause, close, archive],
+    "Check": [verify_command, doctor],
+}
+for commands in SECTIONS.values():
+    for command in commands:
+        main.add_command(command)
+Entry.sections = {title: [str(command.name) for command in commands] for title, commands in SECTIONS.items()}

@@ -184,6 +184,7 @@ class SessionOpened(Body, frozen=True):
     tags: dict[str, str] = {}
     budget: Budget | None = None
     continues: Place | None = None  # the session this one succeeds or was detached from
+    detached: bool = False  # whether the story up to there is its own too; if not, only what the events below say
 
 
 class ForkedFrom(Body, frozen=True):
@@ -199,10 +200,18 @@ class Rewound(Body, frozen=True):
     not_undone: tuple[Digest, ...] = ()  # outcomes of external effects that the rewind leaves in the world
 
 
+class Resolution(Value, frozen=True):
+    """What somebody chose where branches disagreed."""
+
+    value: Json = None
+    absent: bool = False  # whether the fact is gone instead
+
+
 class Merged(Body, frozen=True):
     branches: tuple[Place, ...]
-    covers: dict[str, int] = {}
-    resolved: Json = None
+    covers: dict[str, int] = {}  # log: its last place that is now counted here, for those that went forward
+    resolved: dict[str, Resolution] = {}
+    base: Place | None = None  # given by the caller, for sessions that share no place
     tree: Digest | None = None
 
 

@@ -1,5 +1,30 @@
-"""Sessions. So far: the rows by which they are listed."""
+"""Sessions: the value, its folds, and the questions one can ask of it."""
 
+from plait.session.audit import verify
+from plait.session.content import file, image
+from plait.session.diff import Diff
+from plait.session.graph import Graph, GraphRows, Trace
+from plait.session.life import Status
 from plait.session.rows import SessionRows
+from plait.session.session import ABSENT, Session
+from plait.session.state import Fact, Pending, State
+from plait.session.views import Facts, Message
 
-__all__ = ["SessionRows"]
+__all__ = [
+    "ABSENT",
+    "Diff",
+    "Fact",
+    "Facts",
+    "Graph",
+    "GraphRows",
+    "Message",
+    "Pending",
+    "Session",
+    "SessionRows",
+    "State",
+    "Status",
+    "Trace",
+    "file",
+    "image",
+    "verify",
+]

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from plait.event import Event
-from plait.event.kinds import ForkedFrom, SessionArchived, SessionClosed, SessionOpened, SessionPaused, SessionResumed
-from plait.store import Row, Rows, Table
+import msgspec
 
-_STATUS = {
-    SessionPaused.__name__: "paused",
-    SessionResumed.__name__: "open",
-    SessionClosed.__name__: "closed",
-    SessionArchived.__name__: "archived",
-}
+from plait.event import Event
+from plait.event.kinds import ForkedFrom, SessionOpened
+from plait.session.life import LIFE_KINDS, Life, live_on
+from plait.store import Row, Rows, Scalar, Table
+
+_life = msgspec.json.Decoder(Life).decode
+_tags = msgspec.json.Decoder(dict[str, str]).decode
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class SessionRows:
     """The first `Projection`: one row per session, one per tag. `number` is the commit that opened it: the order of a listing."""
 
     name = "session"
-    version = 1
-    kinds = frozenset({SessionOpened.__name__, ForkedFrom.__name__, *_STATUS})
+    version = 2
+    kinds = LIFE_KINDS
     tables = (
         Table(
             "session",
@@ -31,12 +31,15 @@ class SessionRows:
                 "status": "text",
                 "user": "text",
                 "project": "text",
+                "tags": "text",
                 "label": "text",
                 "parent": "text",
+                "place": "integer",
                 "opened": "integer",
+                "life": "text",
             },
             order="number",
-            indexes=(("status", "number"), ("user", "number"), ("project", "number"), ("parent", "number")),
+            indexes=(("status", "number"), ("user", "number"), ("project", "number"), ("parent", "number"), ("label", "number")),
         ),
         Table(
             "tag",
@@ -47,24 +50,40 @@ class SessionRows:
     )
 
     def apply(self, rows: Rows, number: int, event: Event) -> None:
-        body = event.body
-        if isinstance(body, SessionOpened) and rows.get("session", event.log) is None:
-            row = _row(number, event, title=body.title, user=body.user, project=body.project)
-            self._open(rows, row, body.tags)
-        elif isinstance(body, ForkedFrom):
-            # A branch is listed under its parent's title, user and project until it says otherwise.
-            above = rows.get("session", body.parent) or {}
-            row = _row(number, event, title=above.get("title") or "", user=above.get("user"), project=above.get("project"))
-            self._open(rows, {**row, "label": body.label, "parent": body.parent}, {})
-        elif event.kind in _STATUS and (row := rows.get("session", event.log)) is not None:
-            rows.put("session", {**row, "status": _STATUS[event.kind]})
+        row = rows.get("session", event.log)
+        if row is None:
+            body = event.body
+            if isinstance(body, SessionOpened):
+                fields = {"title": body.title, "user": body.user, "project": body.project, "tags": _encode(body.tags).decode()}
+                self._open(rows, _row(number, event, **fields))
+            elif isinstance(body, ForkedFrom):
+                # A branch is listed under its parent's title, user, project and tags.
+                above = rows.get("session", body.parent) or {}
+                fields = {name: above.get(name) for name in ("title", "user", "project", "tags")}
+                self._open(rows, _row(number, event, **{**fields, "label": body.label, "parent": body.parent, "place": body.place}))
+            return
+        life = live_on(_life(str(row["life"])), event.kind)
+        after: Row = {**row, "status": life.status, "life": _encode(life).decode()}
+        if after != row:
+            rows.put("session", after)
 
-    def _open(self, rows: Rows, row: Row, tags: dict[str, str]) -> None:
+    def _open(self, rows: Rows, row: Row) -> None:
         rows.put("session", row)
-        for tag, value in tags.items():
+        for tag, value in _tags(str(row["tags"])).items():
             rows.put("tag", {"log": row["log"], "tag": tag, "value": value, "number": row["number"]})
 
 
-def _row(number: int, event: Event, **known: object) -> Row:
-    blank: Row = {"log": event.log, "number": number, "status": "open", "label": None, "parent": None, "opened": event.header.time}
-    return {**blank, **known}  # type: ignore[dict-item]
+def _row(number: int, event: Event, **known: Scalar) -> Row:
+    life = Life()
+    blank: Row = {
+        "log": event.log,
+        "number": number,
+        "status": life.status,
+        "life": _encode(life).decode(),
+        "label": None,
+        "parent": None,
+        "place": 0,
+        "opened": event.header.time,
+    }
+    row: Row = {**blank, **known}
+    return {**row, "title": row["title"] or "", "tags": row["tags"] or "{}"}

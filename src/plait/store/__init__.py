@@ -31,6 +31,7 @@ __all__ = [
     "canonical",
     "locate",
     "open_at",
+    "opened",
     "verify_log",
     "verify_store",
 ]
@@ -53,6 +54,12 @@ def open_at(address: str, *, source: Source, projections: Sequence[Projection] =
             make = MemoryStore if scheme == "memory" else SqliteStore
             store = _open[address] = make(rest, source=source, projections=projections)
         return store
+
+
+def opened(address: str) -> Store | None:
+    """The store at a canonical address, if this process has it open: what every append of a session asks first."""
+    store = _open.get(address)
+    return None if store is None or store.closed else store
 
 
 def canonical(address: str) -> str:

@@ -140,6 +140,10 @@ class Store(Protocol):
 
     def log(self, log: LogId) -> Log: ...
 
+    def heads(self, logs: Sequence[LogId]) -> dict[LogId, Log]:
+        """Many logs in one question, in the order asked for; those that are unknown are left out."""
+        ...
+
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
         """A page of logs, latest begun first, each with its ordinal; `before=` the last ordinal gives the next page."""
         ...
@@ -158,8 +162,10 @@ class Store(Protocol):
 
     def event(self, id: Digest) -> Event: ...
 
-    def feed(self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[tuple[int, Event]]:
-        """Everything in commit order, across all logs, with commit numbers."""
+    def feed(
+        self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[int, Event]]:
+        """Everything in commit order, across all logs, with commit numbers; in reverse from the newest down to the first after `after`."""
         ...
 
     @property
@@ -179,6 +185,24 @@ class Store(Protocol):
 
     def sweep_blobs(self, *, before: int) -> int:
         """Remove blobs that no event points to and that were put when `number` was below this; returns how many."""
+        ...
+
+    # snapshots: a cache of what was folded from events, which may be dropped at any time
+
+    def keep(self, log: LogId, seq: int, data: bytes) -> None:
+        """Keep bytes about one of the log's own places, instead of what was kept for it before."""
+        ...
+
+    def kept(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
+        """The nearest bytes kept at or before a place, through the lineage, after the log and the place they were kept for."""
+        ...
+
+    def all_kept(self, log: LogId) -> list[tuple[int, bytes]]:
+        """What is kept for this very log, in the order of its places."""
+        ...
+
+    def forget_kept(self, log: LogId | None = None) -> int:
+        """Drop what is kept for a log, or for all of them; returns how many there were."""
         ...
 
     # rows
@@ -297,9 +321,20 @@ def check_prefix(text: str) -> None:
 
 
 def check_span(first: int, last: int | None) -> None:
-    for name, place in (("first", first), ("last", last)):
-        if place is not None and type(place) is not int:
-            raise InvalidValue(name, f"{place!r} is not a position", "pass a number, counted from 1")
+    check_place("first", first)
+    if last is not None:
+        check_place("last", last)
+
+
+def check_place(name: str, place: int) -> None:
+    if type(place) is not int:
+        raise InvalidValue(name, f"{place!r} is not a position", "pass a number, counted from 1")
+
+
+def check_own(log: LogId, seq: int, place: int, tip: int) -> None:
+    """The place is one of the log's own: neither inherited nor still to come."""
+    if type(seq) is not int or not place < seq <= tip:
+        raise InvalidValue("seq", f"{seq!r} is not a place of {log} itself, whose own are {place + 1} to {tip}")
 
 
 class Segment(msgspec.Struct, frozen=True):

@@ -61,6 +61,11 @@ def unpack(codec: int, data: bytes, size_max: int = BLOB_SIZE_MAX) -> bytes:
         raise StoreCorrupt("packed bytes", str(error)) from error
 
 
+def frame(content: bytes) -> bytes:
+    """Packed whether that pays or not, for where no codec stands beside the bytes."""
+    return _codec.compress(content)
+
+
 def checked(blobs: Mapping[Digest, bytes] | None) -> dict[Digest, bytes]:
     """Content handed in under a digest, once it is known to be that content."""
     if not blobs:
@@ -75,8 +80,8 @@ def checked(blobs: Mapping[Digest, bytes] | None) -> dict[Digest, bytes]:
     return dict(blobs)
 
 
-def check_size(content: bytes) -> None:
+def check_size(content: bytes, name: str = "blob") -> None:
     if not isinstance(content, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-        raise InvalidValue("blob", f"a {type(content).__name__} is not bytes", "encode it first")
+        raise InvalidValue(name, f"a {type(content).__name__} is not bytes", "encode it first")
     if len(content) > BLOB_SIZE_MAX:
-        raise TooLarge("the blob", len(content), BLOB_SIZE_MAX)
+        raise TooLarge(f"the {name}", len(content), BLOB_SIZE_MAX)

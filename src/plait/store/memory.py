@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count, islice
 from typing import Any
 
 from plait.errors import (
@@ -37,6 +38,8 @@ from plait.store.base import (
     check_kinds,
     check_limit,
     check_number,
+    check_own,
+    check_place,
     check_prefix,
     check_span,
     cut,
@@ -44,6 +47,8 @@ from plait.store.base import (
     first_parent,
 )
 from plait.store.rows import check_columns, check_names, check_row, check_where, order_of
+
+_PAGE = 512  # events of the feed taken at a time
 
 
 class _MemoryLog:
@@ -54,6 +59,7 @@ class _MemoryLog:
         self.events: list[Event] = []
         self.numbers: list[int] = []
         self.head, self.tip = Digest(""), place
+        self.kept: dict[int, bytes] = {}
 
     def add(self, event: Event, number: int) -> None:
         self.events.append(event)
@@ -122,6 +128,10 @@ class MemoryStore:
         with self._open():
             return _to_log(log, self._find(log))
 
+    def heads(self, logs: Sequence[LogId]) -> dict[LogId, Log]:
+        with self._open():
+            return {log: _to_log(log, self._logs[log]) for log in logs if parse_log_id(log) in self._logs}
+
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
         check_limit(limit)
         check_number("before", 0 if before is None else before)
@@ -169,22 +179,14 @@ class MemoryStore:
                 raise UnknownEvent(id)
             return self._by_id[id]
 
-    def feed(self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[tuple[int, Event]]:
+    def feed(
+        self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[int, Event]]:
         check_limit(limit)
         check_number("after", after)
         check_kinds(kinds, VOCABULARY)
-        while limit is None or limit > 0:
-            with self._open():
-                events = self._feed[after : after + 512]
-            if not events:
-                return
-            for event in events:
-                after += 1
-                if kinds is None or event.kind in kinds:
-                    yield after, event
-                    limit = None if limit is None else limit - 1
-                    if limit == 0:
-                        return
+        found = self._feed_down(after) if reverse else self._feed_up(after)
+        yield from islice(((number, event) for number, event in found if kinds is None or event.kind in kinds), limit)
 
     @property
     def number(self) -> int:
@@ -207,7 +209,7 @@ class MemoryStore:
         packing.check_size(content)
         digest = packing.digest_of(content)
         with self._open():
-            self._keep({digest: content})
+            self._keep_blobs({digest: content})
         return digest
 
     def get_blob(self, digest: Digest) -> bytes:
@@ -224,6 +226,37 @@ class MemoryStore:
             for digest in unused:
                 del self._blobs[digest]
         return len(unused)
+
+    # ── snapshots ────────────────────────────────────────────────────────────────────────────
+
+    def keep(self, log: LogId, seq: int, data: bytes) -> None:
+        packing.check_size(data, "data")
+        with self._open():
+            known = self._find(log)
+            check_own(log, seq, known.place, known.tip)
+            known.kept[seq] = data
+
+    def kept(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
+        check_place("upto", upto)
+        with self._open():
+            for segment in reversed(cut(self._find(log).lineage, 1, upto)):
+                kept = self._find(segment.log).kept
+                seq = max((seq for seq in kept if seq <= segment.last), default=None)
+                if seq is not None:
+                    return segment.log, seq, kept[seq]
+        return None
+
+    def all_kept(self, log: LogId) -> list[tuple[int, bytes]]:
+        with self._open():
+            return sorted(self._find(log).kept.items())
+
+    def forget_kept(self, log: LogId | None = None) -> int:
+        with self._open():
+            logs = self._logs.values() if log is None else [self._find(log)]
+            dropped = sum(len(known.kept) for known in logs)
+            for known in logs:
+                known.kept.clear()
+        return dropped
 
     # ── rows ─────────────────────────────────────────────────────────────────────────────────
 
@@ -284,6 +317,21 @@ class MemoryStore:
             raise UnknownLog(log)
         return self._logs[log]
 
+    def _feed_up(self, after: int) -> Iterator[tuple[int, Event]]:
+        while events := self._slice(after, after + _PAGE):
+            yield from enumerate(events, after + 1)
+            after += len(events)
+
+    def _feed_down(self, after: int) -> Iterator[tuple[int, Event]]:
+        last = self.number
+        while events := self._slice(max(after, last - _PAGE), last):
+            yield from zip(count(last, -1), reversed(events))
+            last -= len(events)
+
+    def _slice(self, first: int, last: int) -> list[Event]:
+        with self._open():
+            return self._feed[first:last]
+
     def _blob(self, digest: Digest) -> _MemoryBlob:
         with self._open():
             if parse_digest(digest) not in self._blobs:
@@ -305,7 +353,7 @@ class MemoryStore:
                 raise UnknownBlob(ref)
         folded = self._fold(events)
         self._rows.update(folded)
-        self._keep(content)
+        self._keep_blobs(content)
         for event in events:
             self._feed.append(event)
             self._by_id[event.id] = event
@@ -322,7 +370,7 @@ class MemoryStore:
                     projection.apply(rows, number, event)
         return {name: rows.settled() for name, rows in folded.items()}
 
-    def _keep(self, content: Mapping[Digest, bytes]) -> None:
+    def _keep_blobs(self, content: Mapping[Digest, bytes]) -> None:
         for digest, data in content.items():
             blob = self._blobs.setdefault(digest, _MemoryBlob(data, len(self._feed)))
             blob.born = len(self._feed)

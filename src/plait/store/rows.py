@@ -1,13 +1,13 @@
 """A projection's rows as SQL tables.
 
 Table and column names come from code, never from data; they are checked all the same, because they are pasted into
-SQL, where values never are.
+SQL, where values never are. Columns are quoted: a word such as `into` or `order` is a fair name for one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import NoneType
 
 from plait.errors import InvalidValue, UnknownRows
@@ -28,14 +28,14 @@ class SqlRows:
 
     def get(self, table: str, *key: Scalar) -> Row | None:
         shape = self._tables[table]
-        row = self._db.row(f"SELECT {', '.join(shape.columns)} FROM {table_name(self._name, table)} WHERE {_by_key(shape)}", key)
+        row = self._db.row(f"SELECT {_quoted(shape.columns)} FROM {table_name(self._name, table)} WHERE {_by_key(shape)}", key)
         return None if row is None else dict(zip(shape.columns, row, strict=True))
 
     def put(self, table: str, row: Row) -> None:
         shape = self._tables[table]
         check_row(shape, row)
         self._db.execute(
-            f"INSERT OR REPLACE INTO {table_name(self._name, table)} ({', '.join(shape.columns)}) "
+            f"INSERT OR REPLACE INTO {table_name(self._name, table)} ({_quoted(shape.columns)}) "
             f"VALUES ({', '.join('?' * len(shape.columns))})",
             [row[column] for column in shape.columns],
         )
@@ -57,13 +57,13 @@ def recreate(db: Database, projection: Projection) -> None:
 
 
 def _create(name: str, table: Table) -> list[str]:
-    columns = [f"{column} {type.upper()}{' PRIMARY KEY' * (column == table.order)}" for column, type in table.columns.items()]
-    key, kind = ", ".join(table.key), "STRICT" if table.order else "STRICT, WITHOUT ROWID"
+    columns = [f"{_quoted([column])} {type.upper()}{' PRIMARY KEY' * (column == table.order)}" for column, type in table.columns.items()]
+    key, kind = _quoted(table.key), "STRICT" if table.order else "STRICT, WITHOUT ROWID"
     statements = [f"CREATE TABLE {name} ({', '.join(columns)}, {'UNIQUE' if table.order else 'PRIMARY KEY'} ({key})) {kind}"]
     for i, index in enumerate(table.indexes):
         # Who filters by a column asks for a value: rows without one need no entry.
-        only = f" WHERE {index[0]} IS NOT NULL" if len(index) > 1 else ""
-        statements.append(f"CREATE INDEX {name}_{i} ON {name} ({', '.join(index)}){only}")
+        only = f" WHERE {_quoted(index[:1])} IS NOT NULL" if len(index) > 1 else ""
+        statements.append(f"CREATE INDEX {name}_{i} ON {name} ({_quoted(index)}){only}")
     return statements
 
 
@@ -74,14 +74,14 @@ def scan(
     order = order or order_of(table)
     check_columns(projection, table, (*where, order))
     check_where({**where, order: before})
-    conditions = [f"{column} {'IS NULL' if value is None else '= ?'}" for column, value in where.items()]
+    conditions = [f"{_quoted([column])} {'IS NULL' if value is None else '= ?'}" for column, value in where.items()]
     values = [value for value in where.values() if value is not None]
     if before is not None:
-        conditions.append(f"{order} {'<' if descending else '>'} ?")
+        conditions.append(f"{_quoted([order])} {'<' if descending else '>'} ?")
         values.append(before)
     return (
-        f"SELECT {', '.join(table.columns)} FROM {table_name(projection, table.name)} WHERE {' AND '.join(conditions) or 'true'} "
-        f"ORDER BY {order} {'DESC' if descending else 'ASC'} LIMIT ?",
+        f"SELECT {_quoted(table.columns)} FROM {table_name(projection, table.name)} WHERE {' AND '.join(conditions) or 'true'} "
+        f"ORDER BY {_quoted([order])} {'DESC' if descending else 'ASC'} LIMIT ?",
         [*values],
     )
 
@@ -123,4 +123,8 @@ def table_name(projection: str, table: str) -> str:
 
 
 def _by_key(shape: Table) -> str:
-    return " AND ".join(f"{column} = ?" for column in shape.key)
+    return " AND ".join(f"{_quoted([column])} = ?" for column in shape.key)
+
+
+def _quoted(columns: Iterable[str]) -> str:
+    return ", ".join(f"[{column}]" for column in columns)  # in double quotes SQLite would take an unknown name for a text

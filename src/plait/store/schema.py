@@ -69,4 +69,20 @@ def _first(db: Database) -> None:
     )
 
 
-MIGRATIONS: tuple[Migration, ...] = (_first,)
+def _snapshots(db: Database) -> None:
+    # A cache: whoever deletes its rows loses time and nothing else. data is always one zstd frame, so that no codec has
+    # to stand beside it. The rows are large, so the table is an ordinary one, and its places are found by the index.
+    db.execute(
+        """
+        CREATE TABLE snapshot (
+            key     INTEGER PRIMARY KEY,
+            log     INTEGER NOT NULL REFERENCES log,
+            seq     INTEGER NOT NULL,
+            data    BLOB NOT NULL
+        ) STRICT;
+        CREATE UNIQUE INDEX snapshot_place ON snapshot (log, seq);
+        """
+    )
+
+
+MIGRATIONS: tuple[Migration, ...] = (_first, _snapshots)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
+import msgspec
 
 from plait.errors import (
     BadAddress,
@@ -39,12 +40,14 @@ from plait.store.base import (
     Record,
     Row,
     Scalar,
+    Segment,
     Table,
     check_chain,
     check_fork,
     check_kinds,
     check_limit,
     check_number,
+    check_place,
     check_prefix,
     check_span,
     cut,
@@ -73,6 +76,11 @@ from plait.store.transact import (
 
 FILE = "store.db"
 _PAGE = 512  # events fetched at a time
+# The ids come as one JSON text, so that the statement is the same for any number of them.
+_HEADS = (
+    "SELECT asked.value, p.id, l.place, l.head, l.tip FROM json_each(?) asked CROSS JOIN log l LEFT JOIN log p ON p.key = l.parent "
+    "WHERE substr(l.id, 11) = unhex(substr(asked.value, 25)) AND l.id = unhex(asked.value, '-')"
+)
 _CACHE_MAX = 10_000  # logs whose lineage is kept flat in memory
 
 
@@ -141,6 +149,11 @@ class SqliteStore:
         with self._reader() as db:
             return self._log(db, log)
 
+    def heads(self, logs: Sequence[LogId]) -> dict[LogId, Log]:
+        asked = msgspec.json.encode([parse_log_id(log) for log in logs]).decode()
+        with self._reader() as db:
+            return {row[0]: _to_log(*row) for row in db.rows(_HEADS, (asked,))}
+
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
         check_limit(limit)
         check_number("before", 0 if before is None else before)
@@ -150,7 +163,7 @@ class SqliteStore:
                 "WHERE l.key < ? ORDER BY l.key DESC LIMIT ?",
                 (2**62 if before is None else before, limit),
             )
-        return [(row[0], _to_log(row[1:])) for row in rows]
+        return [(row[0], _to_log(to_id(row[1]), *row[2:])) for row in rows]
 
     def match(self, text: str, limit: int = 20) -> list[LogId]:
         check_prefix(text)
@@ -185,23 +198,25 @@ class SqliteStore:
                 return event
         raise UnknownEvent(id)
 
-    def feed(self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[tuple[int, Event]]:
+    def feed(
+        self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[int, Event]]:
         check_limit(limit)
         check_number("after", after)
         check_kinds(kinds, self._work.codes)
         only, codes = only_kinds(kinds, self._work.codes)
-        left = 2**62 if limit is None else limit
+        order = "DESC" if reverse else "ASC"
+        sql = f"SELECT {COLUMNS}, number FROM event WHERE number > ? AND number < ? {only} ORDER BY number {order} LIMIT ?"
+        before, left = 2**63 - 1, 2**62 if limit is None else limit
         while left > 0:
             with self._reader() as db:
-                rows = db.rows(
-                    f"SELECT {COLUMNS}, number FROM event WHERE number > ? {only} ORDER BY number LIMIT ?",
-                    (after, *codes, min(left, _PAGE)),
-                )
+                rows = db.rows(sql, (after, before, *codes, min(left, _PAGE)))
             for row in rows:
                 yield row[5], to_event(row, self.get_blob)
             if len(rows) < min(left, _PAGE):
                 return
-            after, left = rows[-1][5], left - len(rows)
+            after, before = (after, rows[-1][5]) if reverse else (rows[-1][5], before)
+            left -= len(rows)
 
     @property
     def number(self) -> int:
@@ -223,7 +238,7 @@ class SqliteStore:
                 rows = db.rows(sql, (key, *after, _PAGE))
                 refs = self._attached(db, [row[5] for row in rows])
             for row in rows:
-                yield self._to_record(log, row, tuple(refs.get(row[5], ())))
+                yield self._to_record(log, row, refs.get(row[5], ()))
             if len(rows) < _PAGE:
                 return
             after = rows[-1][0], rows[-1][6], rows[-1][5]
@@ -254,6 +269,31 @@ class SqliteStore:
     def sweep_blobs(self, *, before: int) -> int:
         check_number("before", before)
         return self._connections.write(lambda db: self._work.sweep_blobs(db, before))
+
+    # ── snapshots ────────────────────────────────────────────────────────────────────────────
+
+    def keep(self, log: LogId, seq: int, data: bytes) -> None:
+        packing.check_size(data, "data")
+        key, frame = self._find(log).key, packing.frame(data)
+        self._connections.write(lambda db: self._work.keep(db, log, key, seq, frame))
+
+    def kept(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
+        check_place("upto", upto)
+        for segment in reversed(cut(self._find(log).lineage, 1, upto)):
+            found = self._kept(segment)
+            if found is not None:
+                return segment.log, *found
+        return None
+
+    def all_kept(self, log: LogId) -> list[tuple[int, bytes]]:
+        key = self._find(log).key
+        with self._reader() as db:
+            rows = db.rows("SELECT seq, data FROM snapshot WHERE log = ? ORDER BY seq", (key,))
+        return [(seq, data) for seq, frame in rows if (data := _unframed(frame)) is not None]
+
+    def forget_kept(self, log: LogId | None = None) -> int:
+        key = None if log is None else self._find(log).key
+        return self._connections.write(lambda db: self._work.forget_kept(db, key))
 
     # ── rows ─────────────────────────────────────────────────────────────────────────────────
 
@@ -354,14 +394,25 @@ class SqliteStore:
                     break
                 first, last = (first, rows[-1][0] - 1) if reverse else (rows[-1][0] + 1, last)
 
-    def _attached(self, db: Database, numbers: list[int]) -> dict[int, list[Digest]]:
+    def _attached(self, db: Database, numbers: list[int]) -> dict[int, tuple[Digest, ...]]:
         """The blobs counted for these events."""
-        found: dict[int, list[Digest]] = {}
+        found: dict[int, tuple[Digest, ...]] = {}
         marks = ", ".join("?" * len(numbers))
         sql = f"SELECT a.event, b.digest FROM attachment a JOIN blob b ON b.key = a.blob WHERE a.event IN ({marks})"
         for number, digest in db.rows(sql, numbers):
-            found.setdefault(number, []).append(Digest(digest.hex()))
+            found[number] = (*found.get(number, ()), Digest(digest.hex()))
         return found
+
+    def _kept(self, stretch: Segment) -> tuple[int, bytes] | None:
+        """The last bytes kept in this stretch that can be read: a broken cache is as good as none."""
+        key, last = self._find(stretch.log).key, stretch.last
+        sql = "SELECT seq, data FROM snapshot WHERE log = ? AND seq BETWEEN ? AND ? ORDER BY seq DESC LIMIT 1"
+        with self._reader() as db:
+            while (row := db.row(sql, (key, stretch.first, last))) is not None:
+                if (data := _unframed(row[1])) is not None:
+                    return row[0], data
+                last = row[0] - 1
+        return None
 
     def _to_record(self, log: LogId, row: Any, refs: tuple[Digest, ...]) -> Record:
         seq, codec, salt, header, body, number, kind, short = row
@@ -374,10 +425,10 @@ class SqliteStore:
         return Record(number, log, seq, name, short.to_bytes(8, "big", signed=True).hex(), header, salt, content, refs, apart)
 
     def _log(self, db: Database, log: LogId) -> Log:
-        row = db.row(f"SELECT l.id, p.id, l.place, l.head, l.tip FROM log l LEFT JOIN log p ON p.key = l.parent WHERE {BY_ID}", by_id(log))
+        row = db.row(f"SELECT p.id, l.place, l.head, l.tip FROM log l LEFT JOIN log p ON p.key = l.parent WHERE {BY_ID}", by_id(log))
         if row is None:
             raise UnknownLog(log)
-        return _to_log(row)
+        return _to_log(log, *row)
 
     def _find(self, log: LogId) -> _Known:
         """The log's key and flat lineage. Neither ever changes, so what is found once is kept."""
@@ -474,6 +525,12 @@ def _span(digits: str, size: int) -> tuple[bytes, bytes]:
     return bytes.fromhex(digits.ljust(size * 2, "0")[: size * 2]), bytes.fromhex(digits.ljust(size * 2, "f")[: size * 2])
 
 
-def _to_log(row: Any) -> Log:
-    id, parent, place, head, tip = row
-    return Log(to_id(id), None if parent is None else to_id(parent), place, Digest(head.hex()), tip)
+def _unframed(data: bytes) -> bytes | None:
+    try:
+        return packing.unpack(packing.ZSTD, data)
+    except StoreCorrupt:
+        return None
+
+
+def _to_log(id: LogId, parent: bytes | None, place: int, head: bytes, tip: int) -> Log:
+    return Log(id, None if parent is None else to_id(parent), place, Digest(head.hex()), tip)

@@ -14,7 +14,7 @@ from plait.errors import InvalidValue, LogExists, StaleHead, StoreCorrupt, Unkno
 from plait.event import KINDS, Event
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import blobs as packing
-from plait.store.base import Projection, check_fork
+from plait.store.base import Projection, check_fork, check_own
 from plait.store.database import Database
 from plait.store.rows import SqlRows, recreate
 
@@ -179,6 +179,22 @@ class Transact:
 
     def sweep_blobs(self, db: Database, before: int) -> int:
         db.execute("DELETE FROM blob WHERE refs = 0 AND born < ?", (before,))
+        return db.changed()
+
+    # ── snapshots ────────────────────────────────────────────────────────────────────────────
+
+    def keep(self, db: Database, log: LogId, key: int, seq: int, frame: bytes) -> None:
+        check_own(log, seq, *db.row("SELECT place, tip FROM log WHERE key = ?", (key,)))
+        db.execute(
+            "INSERT INTO snapshot (log, seq, data) VALUES (?, ?, ?) ON CONFLICT (log, seq) DO UPDATE SET data = excluded.data",
+            (key, seq, frame),
+        )
+
+    def forget_kept(self, db: Database, key: int | None) -> int:
+        if key is None:
+            db.execute("DELETE FROM snapshot")
+        else:
+            db.execute("DELETE FROM snapshot WHERE log = ?", (key,))
         return db.changed()
 
     # ── projections ──────────────────────────────────────────────────────────────────────────

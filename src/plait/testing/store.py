@@ -140,6 +140,26 @@ class Tally:
         rows.put("count", {"log": event.log, "key": body.key, "times": times + 1, "number": number})
 
 
+class Words:
+    """A projection for tests whose columns are called what a query language calls its own words."""
+
+    name = "words"
+    version = 1
+    kinds = frozenset({"ScratchSet"})
+    tables = (
+        Table("table", key=("into", "group"), columns={"into": "text", "group": "text", "order": "integer"}, indexes=(("group", "order"),)),
+        Table("index", key=("from",), columns={"from": "text", "order": "integer"}, order="order"),
+    )
+
+    def apply(self, rows: Rows, number: int, event: Event) -> None:
+        body = event.body
+        assert isinstance(body, ScratchSet)
+        assert rows.get("table", event.log, body.key) is None
+        rows.put("table", {"into": event.log, "group": body.key, "order": number})
+        rows.put("index", {"from": body.key, "order": number})
+        rows.delete("index", "gone")
+
+
 # ── the contract ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -380,6 +400,26 @@ class StoreContract:
         assert [number for number, _ in store.feed(kinds={"MessageSaid"}, limit=1)] == [3]
         assert store.number == 5
 
+    def test_the_feed_backwards(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, ScratchSet("a", 1))
+        extend(store, log, *(said(str(i)) for i in range(1200)), ScratchSet("b", 2))
+        forward = [(number, event.id) for number, event in store.feed()]
+        assert [(number, event.id) for number, event in store.feed(reverse=True)] == forward[::-1]
+        assert [number for number, _ in store.feed(1199, reverse=True)] == [1203, 1202, 1201, 1200]
+        assert [number for number, _ in store.feed(1199, reverse=True, limit=2)] == [1203, 1202]
+        assert [number for number, _ in store.feed(reverse=True, limit=700)] == list(range(1203, 503, -1))
+        assert [number for number, _ in store.feed(kinds={"ScratchSet"}, reverse=True)] == [1203, 2]
+        assert list(store.feed(1203, reverse=True)) == list(store.feed(9999, reverse=True)) == list(store.feed(reverse=True, limit=0)) == []
+
+    def test_the_feed_backwards_begins_where_it_began(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, *(said(str(i)) for i in range(1000)))
+        feed = store.feed(reverse=True)
+        assert next(feed)[0] == 1001
+        extend(store, log, said("later"))
+        assert [number for number, _ in feed] == list(range(1000, 0, -1))
+
     def test_listing_pages(self, opened: Opened) -> None:
         store = opened()
         logs = [begin(store) for _ in range(7)]
@@ -387,6 +427,21 @@ class StoreContract:
         rest = store.logs(before=page[-1][0], limit=10)
         assert [log.id for _, log in page + rest] == logs[::-1]
         assert store.logs(before=rest[-1][0]) == []
+
+    def test_many_heads_at_once(self, opened: Opened) -> None:
+        store = opened()
+        roots = [begin(store, said("one")) for _ in range(600)]
+        forks = [fork(store, log, 2) for log in roots[:5]]
+        asked = [*forks, *roots[::-1], new_log(), roots[0]]
+        heads = store.heads(asked)
+        assert list(heads) == [*forks, *roots[::-1]]
+        assert heads == {log: store.log(log) for log in heads}
+        assert store.heads([]) == store.heads([new_log()]) == {}
+        (event,) = extend(store, roots[3], said("two"))
+        assert store.heads(roots[3:4])[roots[3]].head == event.id
+        for odd in ("../../etc/passwd", roots[0].upper(), ""):
+            with refused(InvalidValue, store):
+                store.heads([roots[0], LogId(odd)])
 
     def test_matching_ids_by_either_end(self, opened: Opened) -> None:
         store = opened()
@@ -490,6 +545,94 @@ class StoreContract:
         with refused(UnknownBlob, store):
             store.get_blob(unused)
 
+    # snapshots
+
+    def test_what_is_kept_comes_back(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, *(said(str(i)) for i in range(9)))
+        assert store.kept(log, 10) is None
+        for seq, data in ((8, b"state " * 1000), (3, b""), (5, bytes(range(256)))):
+            store.keep(log, seq, data)
+        assert store.all_kept(log) == [(3, b""), (5, bytes(range(256))), (8, b"state " * 1000)]
+        assert store.kept(log, 10) == store.kept(log, 8) == store.kept(log, 10**9) == (log, 8, b"state " * 1000)
+        assert store.kept(log, 7) == store.kept(log, 5) == (log, 5, bytes(range(256)))
+        assert store.kept(log, 3) == (log, 3, b"")
+        assert store.kept(log, 2) is store.kept(log, 0) is store.kept(log, -1) is None
+        store.keep(log, 5, b"another")
+        assert store.kept(log, 7) == (log, 5, b"another")
+        assert [seq for seq, _ in store.all_kept(log)] == [3, 5, 8]
+        store.close()
+        if self.durable:
+            assert opened().kept(log, 6) == (log, 5, b"another")
+
+    def test_what_is_kept_is_found_through_the_lineage(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, *(said(str(i)) for i in range(9)))
+        child = fork(store, log, 6)
+        extend(store, child, said("mine"), said("too"))
+        grandchild = fork(store, child, 8)
+        low = fork(store, child, 4)
+        for at, seq in ((log, 4), (log, 7), (log, 10), (child, 8), (child, 9)):
+            store.keep(at, seq, f"{seq}".encode())
+        assert store.kept(child, 9) == (child, 9, b"9")
+        assert store.kept(grandchild, 9) == store.kept(child, 8) == (child, 8, b"8")
+        assert store.kept(grandchild, 7) == store.kept(child, 6) == (log, 4, b"4"), "never beyond the fork"
+        assert store.kept(low, 5) == (log, 4, b"4")
+        assert store.kept(low, 3) is None
+        assert store.all_kept(grandchild) == store.all_kept(low) == []
+        store.keep(low, 5, b"low")
+        assert store.kept(low, 5) == (low, 5, b"low")
+        assert store.kept(child, 7) == (log, 4, b"4")
+
+    def test_what_is_kept_can_be_dropped(self, opened: Opened) -> None:
+        store = opened()
+        one, two = begin(store, said("one")), begin(store, said("two"))
+        for log, seq in ((one, 1), (one, 2), (two, 1), (two, 2)):
+            store.keep(log, seq, b"state")
+        assert store.forget_kept(one) == 2
+        assert store.forget_kept(one) == 0
+        assert store.all_kept(one) == []
+        assert store.kept(two, 2) == (two, 2, b"state")
+        assert store.forget_kept() == 2
+        assert store.forget_kept() == 0
+        assert store.kept(two, 2) is None
+        assert texts(store, two) == ["two"]
+        assert verify(store) == []
+
+    def test_only_own_places_are_kept(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, said("one"), said("two"))
+        child = fork(store, log, 2)
+        odd: Any
+        for at, odd in ((log, 0), (log, 4), (log, -1), (log, "1"), (log, True), (log, 2**70), (child, 1), (child, 2), (child, 4)):
+            with refused(InvalidValue, store):
+                store.keep(at, odd, b"state")
+        for odd in ("text", None):
+            with refused(InvalidValue, store):
+                store.keep(log, 1, odd)
+            with refused(InvalidValue, store):
+                store.kept(log, odd)
+        assert store.forget_kept() == 0
+        unknown = new_log()
+        for ask in (
+            lambda: store.keep(unknown, 1, b"state"),
+            lambda: store.kept(unknown, 1),
+            lambda: store.all_kept(unknown),
+            lambda: store.forget_kept(unknown),
+        ):
+            with refused(UnknownLog, store):
+                ask()
+
+    def test_keeping_changes_nothing_else(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, said("one"))
+        before = store.number, store.log(log)
+        store.keep(log, 2, b"state")
+        assert (store.number, store.log(log)) == before
+        extend(store, log, said("two"))
+        assert store.kept(log, 3) == (log, 2, b"state")
+        assert verify(store) == []
+
     # projections
 
     def test_rows_are_kept_with_the_events(self, opened: Opened) -> None:
@@ -504,6 +647,15 @@ class StoreContract:
         assert [row["number"] for row in older] == [5, 4]
         extend(store, two, ScratchSet("b", None))
         assert store.rows("tally", "count", {"key": "b"}) == []
+
+    def test_any_lowercase_word_names_a_column(self, opened: Opened) -> None:
+        store = opened(Words())
+        log = begin(store, ScratchSet("a", 1), ScratchSet("b", 1), ScratchSet("gone", 1))
+        assert store.rows("words", "table", {"into": log, "group": "b"}) == [{"into": log, "group": "b", "order": 3}]
+        assert [row["group"] for row in store.rows("words", "table", order="order", descending=True, before=4)] == ["b", "a"]
+        assert store.rows("words", "index") == [{"from": "a", "order": 2}, {"from": "b", "order": 3}]
+        store.rebuild("words")
+        assert store.rows("words", "index", {"from": "b"}) == [{"from": "b", "order": 3}]
 
     def test_rows_are_rebuilt_from_the_events(self, opened: Opened) -> None:
         store = opened(Tally())
@@ -596,6 +748,12 @@ class StoreContract:
             lambda: store.log(log),
             lambda: list(store.read(log)),
             lambda: store.put_blob(b"x"),
+            lambda: store.heads([log]),
+            lambda: list(store.feed(reverse=True)),
+            lambda: store.keep(log, 1, b"x"),
+            lambda: store.kept(log, 1),
+            lambda: store.all_kept(log),
+            lambda: store.forget_kept(),
             lambda: extend(store, log, said("x")),
         ):
             try:

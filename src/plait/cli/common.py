@@ -1,0 +1,210 @@
+"""What every command is given: where the store is, how to answer, and who acts.
+
+Looking never makes a store: only `init` and `new` do. Who writes is named with --as, else by PLAIT_ACTOR, else by the login.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import click
+
+from plait.errors import InvalidValue, MalformedJson, NoStore
+from plait.event import Json, parse
+from plait.event.kinds import Budget
+from plait.ids import LogId, short
+from plait.session import Session
+from plait.session.listing import session_row
+from plait.session.ports import store_at, writer_of
+from plait.store import Store, canonical, locate, opened
+from plait.store.sqlite import FILE
+
+Form = Literal["text", "json", "jsonl"]
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Given(NamedTuple):
+    """What every command is given."""
+
+    address: str | None  # None: PLAIT_STORE, else the nearest .plait upward, else here
+    form: Form = "text"
+    actor: str | None = None  # None: whoever runs this
+
+    @property
+    def store(self) -> str:
+        """The address of a store that exists."""
+        address = address_of(self.address)
+        if opened(address) is None and not is_there(address):
+            raise NoStore(address)
+        return address
+
+    @property
+    def who(self) -> str:
+        return self.actor or writer_of(None).principal()
+
+    def open(self, name: str) -> Session:
+        return Session.open(name, store=self.store)
+
+    def open_range(self, name: str) -> tuple[Session, Session]:
+        return Session.open_range(name, store=self.store)
+
+
+def address_of(given: str | None) -> str:
+    """The one spelling of an address; without one, where `open_store()` would look."""
+    if given is not None:
+        return canonical(given)
+    try:
+        return locate(Path.cwd(), os.environ)
+    except OSError as error:  # the current folder was removed, or lies below one that may not be entered
+        raise click.UsageError(f"the current folder cannot be used: {error.strerror}. Go elsewhere, or pass --store /FOLDER.") from error
+
+
+def is_there(address: str) -> bool:
+    """Whether a store was ever made there. An empty file is none yet: opening it would make one."""
+    scheme, _, rest = address.partition(":")
+    if scheme == "memory":
+        return False
+    path = os.path.join(rest, FILE)
+    try:
+        return os.lstat(path).st_size > 0 or os.path.lexists(f"{path}-wal")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # whatever else stands in the way is for the store to say
+        return True
+
+
+def store_of(session: Session) -> Store:
+    return store_at(session.store)
+
+
+def names_of(store: Store, logs: Iterable[LogId]) -> dict[LogId, str]:
+    """What to call each session, so that it can be typed: its label, if no other one has that too, else the short id."""
+    return {log: _label(store, log) or short(log) for log in dict.fromkeys(logs)}
+
+
+def _label(store: Store, log: LogId) -> str | None:
+    label = session_row(store, log).get("label")
+    alone = label is not None and len(store.rows("session", "session", {"label": label}, limit=2)) == 1
+    return str(label) if alone else None
+
+
+# ── options ──────────────────────────────────────────────────────────────────────────────────
+
+
+def reading(command: Command) -> Command:
+    """A command that looks at something."""
+    return _given(command, _store, _json)
+
+
+def listing(command: Command) -> Command:
+    """A command that lists things: also one JSON document per line."""
+    return _given(command, _store, _json, _jsonl)
+
+
+def writing(command: Command) -> Command:
+    """A command that appends."""
+    return _given(command, _store, _as, _json)
+
+
+_store = click.option(
+    "--store", "address", metavar="ADDRESS", help="A folder, or 'sqlite:FOLDER'. Else PLAIT_STORE, else the nearest .plait."
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for programs.")
+_jsonl = click.option("--jsonl", "as_jsonl", is_flag=True, help="Print one JSON document per line.")
+_as = click.option("--as", "actor", metavar="PRINCIPAL", help="Who does it, as in human:ana or service:ci. Else PLAIT_ACTOR, else you.")
+
+
+def _given(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Any:
+    @functools.wraps(command)
+    def call(address: str | None, as_json: bool, as_jsonl: bool = False, actor: str | None = None, **rest: Any) -> Any:
+        if as_json and as_jsonl:
+            raise click.UsageError("--json and --jsonl exclude each other.")
+        return command(Given(address, "jsonl" if as_jsonl else "json" if as_json else "text", actor), **rest)
+
+    for option in reversed(options):
+        call = option(call)
+    return call
+
+
+def filters(command: Any) -> Any:
+    """Which events are meant."""
+    for option in (
+        click.option("--until", metavar="WHEN", help="Up to then."),
+        click.option("--since", metavar="WHEN", help="From then on: 10m, 2h, 3d back from the last event, or 2026-11-15T20:30 (UTC)."),
+        click.option("--actor", "by", metavar="WHO", help="By this principal; the name alone is enough."),
+        click.option("--kind", "kinds", metavar="KIND", multiple=True, help="Of this kind, as in MessageSaid; may be repeated."),
+    ):
+        command = option(command)
+    return command
+
+
+def limits(*others: str) -> Callable[[Any], Any]:
+    """Options for a budget. `others`: beginnings of further names for them."""
+
+    def decorate(command: Any) -> Any:
+        for name, type, what in reversed(_LIMITS):
+            names = [f"--{name}-max", *(f"--{other}-{name}" for other in others)]
+            command = click.option(*names, f"{name.replace('-', '_')}_max", type=type, help=f"{what}; unlimited if left out.")(command)
+        return command
+
+    return decorate
+
+
+_COUNT, _AMOUNT = click.IntRange(min=0), click.FloatRange(min=0)
+_LIMITS: tuple[tuple[str, Any, str], ...] = (
+    ("tokens", _COUNT, "At most so many tokens"),
+    ("cost-usd", _AMOUNT, "At most so many US dollars"),
+    ("wall-s", _AMOUNT, "At most so many seconds"),
+    ("steps", _COUNT, "At most so many replies of models"),
+    ("tool-calls", _COUNT, "At most so many calls of tools"),
+)
+
+
+def budget_of(limits: dict[str, Any]) -> Budget | None:
+    return Budget(**limits) if any(limit is not None for limit in limits.values()) else None
+
+
+class Negative(click.Command):
+    """A command that takes places, which may be negative: `rewind S -1` is no option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.ignore_unknown_options = any(is_number(arg) for arg in args)
+        return super().parse_args(ctx, args)
+
+
+# ── values ───────────────────────────────────────────────────────────────────────────────────
+
+
+def is_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and text.isascii() and len(text) < 19
+
+
+def pairs(name: str, given: Sequence[str]) -> dict[str, str]:
+    """`k=v` several times."""
+    for text in given:
+        if not text.partition("=")[0] or "=" not in text:
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE.", param_hint=f"'{name}'")
+    return {key: value for key, _, value in (text.partition("=") for text in given)}
+
+
+def value_of(text: str) -> Json:
+    """JSON if it is JSON, else the text itself."""
+    try:
+        return parse(text.encode("utf-8", "surrogatepass"))
+    except MalformedJson:
+        return text
+
+
+def text_of(text: str) -> str:
+    """The text; `-` is whatever comes on standard input, without its last line break."""
+    if text != "-":
+        return text
+    try:
+        return sys.stdin.buffer.read().decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise InvalidValue("standard input", f"byte {error.start} is not UTF-8", "send text, or attach a file with --file") from error

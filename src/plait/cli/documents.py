@@ -1,0 +1,213 @@
+"""What programs get: the JSON documents, one function per shape.
+
+The shapes are a promise, kept by tests: snake_case keys, whole ids, times in microseconds since 1970 (UTC), nothing cleaned
+and nothing cut. Everything beyond ASCII is escaped, so that no byte of it means anything to a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import click
+import msgspec
+
+from plait.errors import PlaitError
+from plait.event import Event
+from plait.session import Diff, Message, Session
+from plait.session.graph import Edge, Node, Step, Trace
+from plait.session.state import Spent
+from plait.store import Fault, Row
+
+Document = dict[str, Any]
+
+
+def print_json(document: object) -> None:
+    click.echo(json.dumps(document, indent=2))
+
+
+def print_jsonl(documents: Iterable[Document]) -> None:
+    for document in documents:
+        click.echo(json.dumps(document))
+
+
+def session_document(session: Session) -> Document:
+    parent = session.parent
+    return {
+        "id": session.id,
+        "short": session.short,
+        "place": session.place,
+        "head": session.head,
+        "title": session.title,
+        "label": session.label,
+        "status": session.status,
+        "user": session.user,
+        "project": session.project,
+        "tags": session.tags,
+        "parent": place_document(parent) if parent else None,
+        "store": session.store,
+    }
+
+
+def listed_document(session: Session, row: Row) -> Document:
+    """The same for a session at its tip, from the row that found it: nothing has to be folded."""
+    parent = row["parent"]
+    return {
+        "id": session.id,
+        "short": session.short,
+        "place": session.place,
+        "head": session.head,
+        "title": row["title"],
+        "label": row["label"],
+        "status": row["status"],
+        "user": row["user"],
+        "project": row["project"],
+        "tags": json.loads(str(row["tags"])),
+        "parent": {"id": parent, "place": row["place"]} if parent else None,
+        "store": session.store,
+    }
+
+
+def place_document(session: Session) -> Document:
+    return {"id": session.id, "place": session.place}
+
+
+def event_document(event: Event) -> Document:
+    header = event.header
+    return {
+        "id": event.id,
+        "session": header.log,
+        "seq": header.seq,
+        "kind": header.kind,
+        "time": header.time,
+        "actor": header.actor,
+        "behalf": header.behalf,
+        "origin": header.origin,
+        "run": header.run,
+        "call": header.call,
+        "parents": list(header.parents),
+        "causes": list(header.causes),
+        "body": _body(event),
+    }
+
+
+def _body(event: Event) -> Any:
+    try:
+        return msgspec.to_builtins(event.body)
+    except PlaitError:  # erased, damaged, or of a newer Plait: the header still tells something
+        return None
+
+
+def message_document(message: Message) -> Document:
+    return {
+        "id": message.id,
+        "session": message.log,
+        "seq": message.seq,
+        "time": message.time,
+        "actor": message.actor,
+        "role": message.role,
+        "name": message.name,
+        "branch": message.branch,
+        "text": message.text,
+        "parts": msgspec.to_builtins(message.parts),
+    }
+
+
+def show_document(session: Session, messages: int | None) -> Document:
+    """A session and all it knows; `messages` counts those from the end, None: all."""
+    facts, said = session.facts, session.messages
+    known = {key: facts.of(key) for key in facts}
+    return {
+        **session_document(session),
+        "opened": session.status_history[0].time,
+        "lineage": [place_document(each) for each in session.lineage],
+        "continues": place_document(session.continues) if session.continues else None,
+        "facts": {
+            key: {"kind": each.kind, "value": each.value, **_at(each.at), "review_by": each.review_by} for key, each in known.items()
+        },
+        "pending": {key: {"kind": each.kind, "what": each.what, **_at(each.at)} for key, each in session.pending.items()},
+        "budget": _full(session.budget),
+        "left": _full(session.left),
+        "usage": spent_document(session.spent),
+        "gates": {name: {"by": gate.by, **_at(gate.at)} for name, gate in session.gates.items()},
+        "validation": [
+            {"name": each.name, "passed": each.passed, "detail": each.detail, "session": each.log, "seq": each.seq}
+            for each in session.validation
+        ],
+        "placement": _full(session.placement),
+        "tree": session.tree,
+        "message_count": len(said),
+        "messages": [message_document(message) for message in (said if messages is None else said[len(said) - messages :])],
+    }
+
+
+def _at(ref: Any) -> Document:
+    return {"session": ref.log, "seq": ref.seq, "event": ref.id}
+
+
+def _full(value: msgspec.Struct | None) -> Document | None:
+    """A struct with all its fields, those left at their default too."""
+    return None if value is None else {name: msgspec.to_builtins(getattr(value, name)) for name in value.__struct_fields__}
+
+
+def spent_document(spent: Spent) -> Document:
+    usage = spent.usage
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "cost_usd": spent.cost_usd_nano / 1e9,
+        "unpriced": spent.unpriced,
+        "model_calls": spent.model_calls,
+        "tool_calls": spent.tool_calls,
+    }
+
+
+def step_document(step: Step) -> Document:
+    return {
+        "depth": step.depth,
+        "how": step.how,
+        "id": step.id,
+        "session": step.log,
+        "seq": step.seq,
+        "kind": step.kind,
+        "branch": step.branch,
+        "actor": step.actor,
+        "time": step.time,
+        "says": step.says,
+    }
+
+
+def trace_document(trace: Trace) -> Document:
+    return {"about": trace.about, "complete": trace.complete, "steps": [step_document(step) for step in trace]}
+
+
+def node_document(node: Node) -> Document:
+    return {"id": node.id, "type": node.type, "name": node.name, "session": node.session, "place": node.place, "detail": node.detail}
+
+
+def edge_document(edge: Edge) -> Document:
+    return {"type": edge.type, "source": edge.source, "target": edge.target, "place": edge.place}
+
+
+def diff_document(diff: Diff, left: Session, right: Session) -> Document:
+    return {
+        "left": session_document(left),
+        "right": session_document(right),
+        "different": bool(diff),
+        "messages": {
+            "common": diff.messages.common,
+            "left": [message_document(message) for message in diff.messages.left],
+            "right": [message_document(message) for message in diff.messages.right],
+        },
+        "facts": {key: _full(sides) for key, sides in diff.facts.items()},
+        "validation": {name: _full(sides) for name, sides in diff.validation.items()},
+        "files": _full(diff.files),
+        "usage": {"left": spent_document(diff.cost[0]), "right": spent_document(diff.cost[1])},
+    }
+
+
+def fault_document(fault: Fault) -> Document:
+    return {"session": fault.log, "seq": fault.seq, "what": fault.what}

@@ -1,0 +1,187 @@
+"""How a command ends: one table of exit codes, and one place where errors become words.
+
+    0    done
+    1    failed: every error that is not named below, and output that could not be written
+    2    usage: the command line or a value on it is wrong, or names several things at once
+    3    not found: no such store, session, place, key or event
+    4    waiting for an approval (kept for it; nothing waits yet)
+    5    the budget does not allow it (kept for it; nothing spends yet)
+    6    verification failed: `plait verify` found something wrong
+    7    a replay went another way than the record (kept for it; nothing replays yet)
+    8    a merge needs somebody to choose, or a base
+    75   not now: somebody else was first, or the disk is full; try again
+    130  interrupted, as by SIGINT
+    141  the reader of the output has gone, as by SIGPIPE: `plait log | head`
+
+Whatever reaches a person is cleaned first: an error quotes names, and names come from anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from plait import errors
+from plait.cli.terminal import clean
+from plait.errors import PlaitError
+
+FAILED, USAGE, NOT_FOUND, UNVERIFIED, CONFLICT, RETRY, INTERRUPTED, NO_READER = 1, 2, 3, 6, 8, 75, 130, 141
+
+CODES: dict[type[PlaitError], int] = {
+    PlaitError: FAILED,
+    errors.InvalidInput: USAGE,
+    # These two are about what is in the store, not about what was typed.
+    errors.UnknownKind: FAILED,
+    errors.UnknownVersion: FAILED,
+    errors.BadAddress: USAGE,
+    errors.AmbiguousRevision: USAGE,
+    errors.UnknownRevision: NOT_FOUND,
+    errors.UnknownPlace: NOT_FOUND,
+    errors.UnknownKey: NOT_FOUND,
+    errors.UnknownLog: NOT_FOUND,
+    errors.UnknownEvent: NOT_FOUND,
+    errors.NoStore: NOT_FOUND,
+    errors.MergeConflict: CONFLICT,
+    errors.NoCommonBase: CONFLICT,
+    errors.StaleHead: RETRY,
+    errors.StoreBusy: RETRY,
+    errors.DiskFull: RETRY,
+    errors.OutcomeUnknown: RETRY,
+}
+
+
+class Told(Exception):
+    """An error in words made for the shell; what happened is its cause."""
+
+    def __init__(self, error: PlaitError, text: str) -> None:
+        super().__init__(text)
+        self.error = error
+
+
+class _NoReader(Exception):
+    """The other end of the pipe is closed."""
+
+
+def code_of(error: PlaitError) -> int:
+    return next(CODES[kind] for kind in type(error).__mro__ if kind in CODES)
+
+
+class Entry(click.Group):
+    """The group of all commands: lists them in sections, and turns whatever is raised into a message and an exit code."""
+
+    sections: Mapping[str, Sequence[str]] = {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for names in self.sections.values() for name in names]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(len(name) for name in self.list_commands(ctx))
+        for title, names in self.sections.items():
+            with formatter.section(title):
+                rows = [(name.ljust(width), self.commands[name].get_short_help_str(80)) for name in names]
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:  # click has an answer of its own, and it is 1
+            raise _NoReader from error
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
+        group: Any = super()
+
+        def run() -> Any:
+            return group.main(given, prog_name, complete_var, False, windows_expand_args, **extra)
+
+        if not standalone_mode:
+            return run()
+        as_json = any(flag in given[: given.index("--") if "--" in given else None] for flag in ("--json", "--jsonl"))
+        sys.exit(_end(run, as_json))
+
+
+def _end(run: Callable[[], Any], as_json: bool) -> int:
+    """Run it, say what went wrong, and give the exit code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller, as with >&-
+            setattr(sys, name, open(os.devnull, "w"))
+    try:
+        code = run()
+        sys.stdout.flush()  # here, where a full disk can still be told
+        return code if isinstance(code, int) else 0
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except (_NoReader, BrokenPipeError):
+        _drop_output()
+        return NO_READER
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        return _tell(type(error).__name__, _usage(error), error.format_message(), error.exit_code, as_json)
+    except Told as error:
+        what = error.error
+        text = str(what) if as_json else str(error)
+        return _tell(type(what).__name__, "", text, code_of(what), as_json, _details(what))
+    except PlaitError as error:
+        text = str(error) if as_json else _words(error)
+        return _tell(type(error).__name__, "", text, code_of(error), as_json, _details(error))
+    except OSError as error:
+        _drop_output()
+        where = f"{os.fsdecode(error.filename)}:" if error.filename else "the output could not be written:"
+        return _tell("OSError", "", f"{where} {error.strerror or error}. Check the disk and the path, then try again.", FAILED, as_json)
+
+
+def _tell(type: str, before: str, text: str, code: int, as_json: bool, details: Mapping[str, object] | None = None) -> int:
+    if as_json:
+        said = json.dumps({"error": {"type": type, "message": text, "exit_code": code, **(details or {})}})
+    else:
+        said = before + "\n".join(clean(line) for line in f"plait: {text}".split("\n"))
+    try:
+        click.echo(said, err=True)
+    except OSError:  # nobody to tell it to; the code still says it
+        pass
+    return code
+
+
+def _usage(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{context.get_usage()}\nTry '{context.command_path} --help'.\n\n" if context else ""
+
+
+def _words(error: PlaitError) -> str:
+    if isinstance(error, errors.AmbiguousRevision):
+        return "\n".join([f"{error.text!r} could be any of these. Write more of the id.", *(f"  {each}" for each in error.candidates)])
+    return str(error)
+
+
+def _details(error: PlaitError) -> dict[str, object]:
+    """What a program needs to go on."""
+    if isinstance(error, errors.MergeConflict):
+        return {"conflicts": error.conflicts}
+    if isinstance(error, errors.AmbiguousRevision):
+        return {"candidates": list(error.candidates)}
+    return {}
+
+
+def _drop_output() -> None:
+    """What is still in the buffer cannot be written; Python would try again at exit, and complain."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):  # a stream without a file, as in tests
+        pass

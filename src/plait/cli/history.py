@@ -1,0 +1,265 @@
+"""Reading what happened: `log`, also as a picture, and `find`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import click
+
+from plait.cli.common import Given, filters, listing, names_of, store_of
+from plait.cli.documents import event_document, print_json, print_jsonl, session_document
+from plait.cli.lanes import Dot, draw, order
+from plait.cli.render import ACCENT, DIM, Cell, Column, Out
+from plait.event import Event
+from plait.event.kinds import FactRecorded, ForkedFrom, Merged, MessageSaid, ModelReplied, Rewound
+from plait.ids import Digest, LogId, short
+from plait.session import Session
+from plait.session.content import text_of, unpack
+from plait.session.events import kind_names
+from plait.session.graph import family
+from plait.session.listing import session_row
+from plait.session.ports import store_at
+from plait.session.saying import saying
+from plait.session.times import parse_when
+from plait.store import Store
+
+SHOWN = 50  # on a terminal, unless a number is given: the newest come first, and must not scroll away
+FOUND = 50
+MARKS = {Merged.__name__: "◆", ForkedFrom.__name__: "○", Rewound.__name__: "↺"}
+
+
+class Filter(NamedTuple):
+    """Which events are meant."""
+
+    kinds: set[str] | None
+    actor: str | None
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, kinds: Sequence[str], actor: str | None, since: str | None, until: str | None, last: int) -> Filter:
+        """`last` is the time from which a span such as 10m counts back."""
+        return cls(
+            kind_names(kinds) if kinds else None,
+            actor,
+            parse_when(since, last, "since") if since is not None else 0,
+            parse_when(until, last, "until") if until is not None else 2**63,
+        )
+
+    def __call__(self, event: Event) -> bool:
+        header = event.header
+        return (
+            (self.kinds is None or header.kind in self.kinds)
+            and (self.actor is None or self.actor in (header.actor, header.actor.partition(":")[2]))
+            and self.first <= header.time <= self.last
+        )
+
+
+# ── log ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command()
+@click.argument("session", metavar="[S | A..B]", default="@")
+@click.option(
+    "-n", "--limit", "number", type=click.IntRange(min=1), help=f"The newest so many; else {SHOWN} on a terminal, and all elsewhere."
+)
+@click.option("--graph", "as_graph", is_flag=True, help="Draw the whole family: all forks and merges.")
+@click.option("--oneline", is_flag=True, help="Only the place and what it says.")
+@click.option("--path", "on_path", is_flag=True, help="Follow rewinds: leave out what they went back behind.")
+@filters
+@listing
+def log(given: Given, session: str, number: int | None, as_graph: bool, oneline: bool, on_path: bool, **which: Any) -> None:
+    """Show events, the newest first. A..B are those of B that A does not have.
+
+    In the picture ● is an event, ○ the first of a fork, ◆ a merge and ↺ a rewind.
+    """
+    if as_graph and on_path:
+        raise click.UsageError("--graph draws everything, also what was rewound: leave out --path.")
+    before, value = given.open_range(session) if ".." in session else (None, given.open(session))
+    wanted = Filter.of(which["kinds"], which["by"], which["since"], which["until"], value.events[-1].header.time)
+    if as_graph:
+        graphed = _Family.of(value, before, wanted)
+        events: Iterable[Event] = islice(graphed.events, number)
+    else:
+        graphed = None
+        events = islice(_newest(value, before, wanted, on_path), number)
+    if given.form == "jsonl":
+        print_jsonl(map(event_document, events))
+    elif given.form == "json":
+        document = {"from": session_document(before) if before else None, "session": session_document(value)}
+        print_json({**document, "events": [event_document(event) for event in events]})
+    elif graphed is not None:
+        _print_graph(graphed, number, oneline)
+    else:
+        _print_log(value, events, number, oneline)
+
+
+def _newest(session: Session, before: Session | None, wanted: Filter, on_path: bool) -> Iterator[Event]:
+    known = {each.id: each.place for each in before.lineage} if before else {}
+    events = reversed(session.path) if on_path else store_of(session).read(session.id, 1, session.place, kinds=wanted.kinds, reverse=True)
+    for event in events:
+        if event.seq <= known.get(event.log, 0):
+            if not on_path:
+                return  # what two logs share is how both begin
+        elif wanted(event):
+            yield event
+
+
+def _print_log(session: Session, events: Iterable[Event], number: int | None, oneline: bool) -> None:
+    out = Out()
+    limit = SHOWN if number is None and out.tty else None
+    left = iter(events)
+    columns = [Column(right=True), *([] if oneline else [Column(), Column()]), Column(flex=True)]
+    out.table(columns, (_log_row(out, session, event, gone, oneline) for event, gone in _rewound(islice(left, limit))))
+    if next(left, None) is not None:
+        out.hint(f"… and older ones: plait log {session.short} -n 1000")
+
+
+def _rewound(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
+    """Each event, the newest first, and whether a rewind went back behind it."""
+    upto = sys.maxsize
+    for event in events:
+        gone = event.seq > upto
+        if not gone and isinstance(body := event.body if event.kind == Rewound.__name__ else None, Rewound):
+            upto = body.to
+        yield event, gone
+
+
+def _log_row(out: Out, session: Session, event: Event, gone: bool, oneline: bool) -> list[Cell]:
+    says = Cell(saying(event), DIM if gone else "")
+    if oneline:
+        return [Cell(f"{session.short}@{event.seq}", ACCENT), says]
+    return [Cell(str(event.seq), ACCENT), Cell(out.time(event.header.time), DIM), Cell(event.header.actor, DIM), says]
+
+
+# ── the picture ──────────────────────────────────────────────────────────────────────────────
+
+
+class _Family(NamedTuple):
+    """All that hangs together by forks and merges, in the order of the picture."""
+
+    dots: list[Dot]
+    known: dict[str, Event]
+    names: dict[LogId, str]
+    tips: set[str]
+
+    @classmethod
+    def of(cls, session: Session, before: Session | None, wanted: Filter) -> _Family:
+        store = store_of(session)
+        logs = [store.log(log) for log in family(store, session.id)]
+        events = [event for log in logs for event in store.read(log.id, log.place + 1, log.tip)]
+        events.sort(key=lambda event: (event.header.time, event.seq), reverse=True)
+        shown = {event.id for event in (_newest(session, before, wanted, False) if before else filter(wanted, events))}
+        dots = _contract(order([Dot(event.id, event.header.parents, MARKS.get(event.kind, "●")) for event in events]), shown)
+        return cls(dots, {event.id: event for event in events}, names_of(store, [log.id for log in logs]), {log.head for log in logs})
+
+    @property
+    def events(self) -> Iterator[Event]:
+        return (self.known[dot.id] for dot in self.dots)
+
+
+def _contract(dots: Sequence[Dot], shown: set[Digest]) -> list[Dot]:
+    """The dots that are shown; one that is not is replaced by its parents, so that the lines stay true."""
+    if len(shown) == len(dots):
+        return list(dots)
+    stand_in: dict[str, tuple[str, ...]] = {}
+    kept = list[Dot]()
+    for dot in reversed(dots):  # parents first
+        parents = tuple(dict.fromkeys(id for parent in dot.parents for id in stand_in.get(parent, ())))
+        stand_in[dot.id] = (dot.id,) if dot.id in shown else parents
+        if dot.id in shown:
+            kept.append(dot._replace(parents=parents))
+    return kept[::-1]
+
+
+def _print_graph(found: _Family, number: int | None, oneline: bool) -> None:
+    out = Out()
+    limit = number or (SHOWN if out.tty else None)
+    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+    drawn = list(draw(found.dots[:limit], plain=plain))
+    columns = [Column(), Column(), Column(flex=True), *([] if oneline else [Column(), Column()])]
+    out.table(columns, (_graph_row(out, found, margin, id, oneline) for margin, id in drawn))
+    if limit is not None and len(found.dots) > limit:
+        out.hint(f"… and {len(found.dots) - limit:,} older ones: -n {len(found.dots)} draws them all")
+
+
+def _graph_row(out: Out, found: _Family, margin: str, id: str | None, oneline: bool) -> list[Cell]:
+    if id is None:
+        return [Cell(margin, DIM), *[Cell("")] * (2 if oneline else 4)]
+    event = found.known[id]
+    name = Cell(f"{found.names[event.log]}@{event.seq}", ACCENT if id in found.tips else DIM)
+    more = [] if oneline else [Cell(event.header.actor, DIM), Cell(out.time(event.header.time), DIM)]
+    return [Cell(margin), name, Cell(saying(event)), *more]
+
+
+# ── find ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command()
+@click.argument("text", default="")
+@click.option("--session", metavar="S", help="Only in this session, as seen from there.")
+@click.option("--limit", type=click.IntRange(min=1), default=FOUND, show_default=True, help="At most so many.")
+@filters
+@listing
+def find(given: Given, text: str, session: str | None, limit: int, **which: Any) -> None:
+    """Search what was said and recorded, in the whole store.
+
+    The newest come first; capitals do not matter.
+    """
+    store = store_at(given.store)
+    value = given.open(session) if session is not None else None
+    last = next(_backwards(store, value, None), None)
+    wanted = Filter.of(which["kinds"], which["by"], which["since"], which["until"], last.header.time if last else 0)
+    hits = (event for event in _backwards(store, value, wanted.kinds) if wanted(event) and _says(store, event, text.casefold()))
+    found = islice(hits, limit)
+    if given.form == "jsonl":
+        print_jsonl(map(event_document, found))
+    elif given.form == "json":
+        print_json({"text": text, "events": [event_document(event) for event in found]})
+    else:
+        _print_found(store, found, text)
+
+
+def _backwards(store: Store, session: Session | None, kinds: set[str] | None) -> Iterator[Event]:
+    if session is not None:
+        return store.read(session.id, 1, session.place, kinds=kinds, reverse=True)
+    return (event for _, event in store.feed(kinds=kinds, reverse=True))
+
+
+def _says(store: Store, event: Event, text: str) -> bool:
+    return not text or text in saying(event).casefold() or text in _whole(store, event).casefold()
+
+
+def _whole(store: Store, event: Event) -> str:
+    """What a saying leaves out or writes otherwise: long texts, and quotes within a fact."""
+    if event.kind in (MessageSaid.__name__, ModelReplied.__name__):
+        body = event.body
+        assert isinstance(body, (MessageSaid, ModelReplied))
+        return text_of(unpack(body.parts, store.get_blob)) if body.refs() else ""
+    if event.kind == FactRecorded.__name__:
+        body = event.body
+        assert isinstance(body, FactRecorded)
+        return body.value if isinstance(body.value, str) else ""
+    return ""
+
+
+def _print_found(store: Store, events: Iterable[Event], text: str) -> None:
+    out, names = Out(), dict[LogId, str]()
+
+    def row(event: Event) -> list[Cell]:
+        name = names.setdefault(event.log, str(session_row(store, event.log).get("label") or ""))
+        where = Cell(f"{short(event.log)}@{event.seq}", ACCENT)
+        header = event.header
+        return [where, Cell(name), Cell(out.time(header.time), DIM), Cell(header.actor, DIM), Cell(_around(out, saying(event), text))]
+
+    if not out.table([Column(), Column(), Column(), Column(), Column(flex=True)], map(row, events)):
+        out.hint("Nothing was found.")
+
+
+def _around(out: Out, says: str, text: str) -> str:
+    """On a terminal, where a line is cut, the part that was looked for must not be what is missing."""
+    at = says.casefold().find(text.casefold()) if text else 0
+    return f"…{says[at - 20 :]}" if out.tty and at + len(text) > max(out.width - 50, 30) else says

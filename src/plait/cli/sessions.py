@@ -1,0 +1,301 @@
+"""Looking at sessions: `ls`, `show`, `verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from plait.cli.common import Given, listing, pairs, reading, store_of
+from plait.cli.documents import fault_document, listed_document, print_json, print_jsonl, show_document
+from plait.cli.exits import UNVERIFIED
+from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, counted
+from plait.event.kinds import Budget, MessageSaid
+from plait.ids import LogId, short
+from plait.session import Facts, Message, Session, verify
+from plait.session.life import STATUSES
+from plait.session.listing import session_row
+from plait.session.ports import store_at
+from plait.session.saying import saying
+from plait.session.state import Spent
+from plait.store import Fault, Row, Store
+
+PAGE = 200
+LISTED = 50
+MESSAGES = 6  # that `show` shows
+MESSAGE_LINES = 12  # of one message, on a terminal
+
+# ── ls ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command("ls")
+@click.option("--status", type=click.Choice(STATUSES), help="Only those.")
+@click.option("--user", help="Of this user.")
+@click.option("--project", help="Of this project.")
+@click.option("--tag", "tags", metavar="K=V", multiple=True, help="With this tag; may be repeated.")
+@click.option("--label", help="Forked under this label.")
+@click.option("--parent", metavar="S", help="Forked from this session.")
+@click.option("--limit", type=click.IntRange(min=1), default=LISTED, show_default=True, help="At most so many.")
+@click.option("--all", "everything", is_flag=True, help="All of them, however many.")
+@listing
+def ls(given: Given, parent: str | None, tags: Sequence[str], limit: int, everything: bool, **where: Any) -> None:
+    """List sessions, the latest opened first."""
+    where |= {"tag": pairs("--tag", tags), "parent": given.open(parent) if parent is not None else None, "store": given.store}
+    store = store_at(given.store)
+    found = _listed(store, where, None if everything else limit)
+    if given.form == "jsonl":
+        print_jsonl(listed_document(session, row) for session, row in found)
+    elif given.form == "json":
+        print_json({"store": given.store, "sessions": [listed_document(session, row) for session, row in found]})
+    else:
+        _print_list(store, found, None if everything else limit)
+
+
+def _listed(store: Store, where: dict[str, Any], limit: int | None) -> Iterator[tuple[Session, Row]]:
+    left, before = limit, None
+    while left is None or left > 0:
+        page = Session.list(**where, before=before, limit=PAGE if left is None else min(PAGE, left))
+        for session in page:
+            yield session, session_row(store, session.id)
+        if len(page) < PAGE:
+            return
+        before, left = page[-1], None if left is None else left - len(page)
+
+
+def _print_list(store: Store, found: Iterator[tuple[Session, Row]], limit: int | None) -> None:
+    out = Out()
+    columns = [
+        Column("session"),
+        Column("label"),
+        Column("title", flex=True),
+        Column("status"),
+        Column("events", right=True),
+        Column("opened"),
+    ]
+    count = out.table(columns, (_list_row(out, store, session, row) for session, row in found), heads=True)
+    if not count:
+        out.hint('No sessions. Open one with: plait new "what it is about"')
+    elif count == limit:
+        out.hint(f"The latest {limit}. All of them: plait ls --all")
+
+
+def _list_row(out: Out, store: Store, session: Session, row: Row) -> list[Cell]:
+    title = str(row["title"])
+    opened = row["opened"]
+    return [
+        Cell(session.short, ACCENT),
+        Cell(str(row["label"] or "")),
+        Cell(title) if title else Cell(first_words(store, session), DIM),
+        Cell(str(row["status"]), "" if row["status"] in ("active", "waiting") else DIM),
+        Cell(f"{session.place:,}"),
+        Cell(out.time(opened if isinstance(opened, int) else 0), DIM),
+    ]
+
+
+def first_words(store: Store, session: Session) -> str:
+    """What was said first, in place of a title."""
+    first = next(store.read(session.id, 1, session.place, kinds={MessageSaid.__name__}), None)
+    return saying(first).partition(": ")[2] if first else ""
+
+
+# ── show ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command()
+@click.argument("session", metavar="[S]", default="@")
+@click.option("--messages", "-n", type=click.IntRange(min=0), help=f"So many of the last messages; else {MESSAGES}, or all with --json.")
+@reading
+def show(given: Given, session: str, messages: int | None) -> None:
+    """Show a session at a place.
+
+    What it knows, what is open, what it cost, how it was judged and what was said.
+    """
+    value = given.open(session)
+    if given.form == "json":
+        print_json(show_document(value, messages))
+    else:
+        _Shown(value).print(MESSAGES if messages is None else messages)
+
+
+class _Shown:
+    """One session for people."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.out = session, Out()
+
+    def print(self, messages: int) -> None:
+        session, out = self.session, self.out
+        title = session.title
+        out.line(Cell(title or first_words(store_of(session), session) or "(untitled)", STRONG if title else DIM))
+        self._about()
+        self._facts("Facts", session.facts.only("fact"))
+        self._facts("Decisions", session.decisions)
+        self._facts("Findings", session.findings)
+        self._pending()
+        self._verdicts()
+        self._messages(messages)
+
+    def _about(self) -> None:
+        session, first = self.session, self.session.status_history[0]
+        tags = " ".join(f"{key}={value}" for key, value in session.tags.items())
+        rows = [
+            ("session", f"{session.short}@{session.place}", ACCENT),
+            ("label", session.label, ""),
+            ("id", session.id, DIM),
+            ("status", session.status, ""),
+            ("opened", f"{self.out.time(first.time)} by {first.actor}", ""),
+            ("lineage", _lineage(session), ""),
+            ("continues", str(session.continues) if session.continues else None, ""),
+            ("user", session.user, ""),
+            ("project", session.project, ""),
+            ("tags", tags or None, ""),
+            ("placement", session.placement.backend if session.placement else None, ""),
+            ("budget", _budget(session.budget, session.left), ""),
+            ("used", _spent(session.spent), ""),
+        ]
+        columns = [Column(), Column(flex=True)]
+        self.out.table(columns, ([Cell(name, DIM), Cell(value, style)] for name, value, style in rows if value is not None), indent="  ")
+
+    def _facts(self, title: str, facts: Facts) -> None:
+        if facts:
+            self.out.heading(title)
+            rows = ([Cell(key), Cell(as_json(facts[key])), self._where(facts.of(key).at)] for key in facts)
+            self.out.table([Column(), Column(flex=True), Column()], rows, indent="  ")
+
+    def _pending(self) -> None:
+        if pending := self.session.pending:
+            self.out.heading("Pending")
+            rows = ([Cell(each.kind), Cell(each.what), Cell(each.key, DIM), self._where(each.at)] for each in pending.values())
+            self.out.table([Column(), Column(flex=True), Column(), Column()], rows, indent="  ")
+
+    def _verdicts(self) -> None:
+        session, last = self.session, {each.name: each for each in self.session.validation}
+        rows = [
+            [
+                Cell(name),
+                Cell("passed" if each.passed else "failed", "" if each.passed else BAD),
+                _required(session, name),
+                self._where(each),
+            ]
+            for name, each in last.items()
+        ]
+        rows += [
+            [Cell(name), Cell("no verdict", BAD), _required(session, name), self._where(gate.at)]
+            for name, gate in session.gates.items()
+            if name not in last
+        ]
+        if rows:
+            self.out.heading("Verdicts")
+            self.out.table([Column(), Column(), Column(), Column()], rows, indent="  ")
+
+    def _messages(self, count: int) -> None:
+        said = self.session.messages
+        last = said[len(said) - count :] if count < len(said) else said
+        if not last:
+            return
+        self.out.heading("Messages", f"the last {len(last):,} of {len(said):,}" if len(last) < len(said) else "")
+        branch = None
+        for message in last:
+            if message.branch != branch:
+                branch = message.branch
+                self.out.line(Cell(f"  ┌ merged from {branch}" if branch else "  └", ACCENT))
+            self._message(message, "  │ " if branch else "  ")
+        if branch:
+            self.out.line(Cell("  └", ACCENT))
+
+    def _message(self, message: Message, margin: str) -> None:
+        name = f"{message.name} " if message.name and message.name != message.role else ""
+        said = self.out.wrapped(message.text, self.out.width - 6, MESSAGE_LINES)
+        place = Cell(f"{message.seq}  {self.out.time(message.time)}  {message.actor}", DIM)
+        if self.out.tty:
+            self.out.line(Cell(margin, ACCENT), Cell(f"{name}{message.role}", STRONG), "  ", place)
+            for line in said:
+                self.out.line(Cell(margin, ACCENT), "  ", line)
+        else:
+            self.out.line(margin, f"{message.seq}  {name}{message.role}  {said[0]}")
+
+    def _where(self, at: Any) -> Cell:
+        """The place of something; with its session, if that is another one."""
+        own = any(each.id == at.log for each in self.session.lineage)
+        return Cell(f"@{at.seq}" if own else f"{short(at.log)}@{at.seq}", DIM)
+
+
+def _required(session: Session, name: str) -> Cell:
+    return Cell("required" if name in session.gates else "", DIM)
+
+
+def _lineage(session: Session) -> str | None:
+    line = session.lineage
+    return " › ".join(f"{each.label or each.short}@{each.place}" for each in line) if len(line) > 1 else None
+
+
+def _budget(budget: Budget | None, left: Budget | None) -> str | None:
+    if budget is None or left is None:
+        return None
+    names = {
+        "tokens_max": "tokens",
+        "cost_usd_max": "US dollars",
+        "wall_s_max": "seconds",
+        "steps_max": "steps",
+        "tool_calls_max": "tool calls",
+    }
+    granted = [(getattr(budget, name), getattr(left, name), what) for name, what in names.items()]
+    return ", ".join(f"{rest:,} of {limit:,} {what} left" for limit, rest, what in granted if limit is not None) or None
+
+
+def _spent(spent: Spent) -> str | None:
+    if spent == Spent():
+        return None
+    parts = [
+        counted(spent.tokens, "token"),
+        f"${spent.cost_usd_nano / 1e9:.4f}",
+        counted(spent.model_calls, "reply").replace("replys", "replies"),
+    ]
+    return ", ".join([*parts, counted(spent.tool_calls, "tool call"), *([f"{spent.unpriced} of unknown price"] if spent.unpriced else [])])
+
+
+# ── verify ───────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command("verify")
+@click.argument("session", metavar="[S]", required=False)
+@click.option("--state", is_flag=True, help="Also fold everything again, and compare with what is kept.")
+@listing
+@click.pass_context
+def verify_command(context: click.Context, given: Given, session: str | None, state: bool) -> None:
+    """Check every event against its hash and its neighbours.
+
+    Without S the whole store is checked. The exit code is 6 if something is wrong.
+    """
+    logs = None if session is None else [each.id for each in given.open(session).lineage]
+    store = store_at(given.store)
+    sessions, events = _extent(store, logs)
+    faults = list(verify(store, logs, state=state))
+    if given.form == "jsonl":
+        print_jsonl(map(fault_document, faults))
+    elif given.form == "json":
+        checked = {"sessions": sessions, "events": events, "state": state}
+        print_json({"ok": not faults, **checked, "faults": [fault_document(fault) for fault in faults]})
+    else:
+        _print_faults(f"{counted(sessions, 'session')}, {counted(events, 'event')}", faults)
+    context.exit(UNVERIFIED if faults else 0)
+
+
+def _extent(store: Store, logs: Sequence[LogId] | None) -> tuple[int, int]:
+    """How many sessions and events are looked at."""
+    if logs is None:
+        there = store.describe()
+        return int(str(there["logs"])), int(str(there["events"]))
+    return len(logs), sum(log.tip - log.place for log in map(store.log, logs))
+
+
+def _print_faults(extent: str, faults: Sequence[Fault]) -> None:
+    out = Out()
+    if not faults:
+        out.line(f"{extent}: nothing is wrong")
+        return
+    for fault in faults:
+        out.line(Cell(f"{short(fault.log)}@{fault.seq}" if fault.log else "the store", BAD), "  ", fault.what)
+    out.line(f"{extent}: {counted(len(faults), 'fault')}")
+    out.hint("Keep a copy of the store, and restore it from a backup. Each session is named at its first broken event.")

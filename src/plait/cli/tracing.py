@@ -1,0 +1,265 @@
+"""Asking how things hang together: `why`, `influence`, `graph`, `diff`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import click
+
+from plait.cli.common import Given, Negative, is_number, listing, names_of, reading, store_of
+from plait.cli.documents import (
+    diff_document,
+    edge_document,
+    node_document,
+    print_json,
+    print_jsonl,
+    session_document,
+    step_document,
+    trace_document,
+)
+from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, as_json, cells, counted
+from plait.cli.terminal import clean, cut
+from plait.ids import short
+from plait.session import Diff, Graph, Message, Session, Trace
+from plait.session.diff import Sides, lines
+from plait.session.graph import Node
+
+# ── why and influence ────────────────────────────────────────────────────────────────────────
+
+
+@click.command(cls=Negative)
+@click.argument("session", metavar="S")
+@click.argument("what", required=False)
+@listing
+def why(given: Given, session: str, what: str | None) -> None:
+    """Tell where something comes from.
+
+    WHAT is the key of a fact, a place, a text that was said, or the id of an event. S@7 alone is that event.
+    """
+    value = given.open(session)
+    _tell(given, value, value.why(_about(value, what)))
+
+
+@click.command(cls=Negative)
+@click.argument("session", metavar="S")
+@click.argument("what", required=False)
+@listing
+def influence(given: Given, session: str, what: str | None) -> None:
+    """Tell what became of something.
+
+    WHAT is the key of a fact, a place, a text that was said, or the id of an event. S@7 alone is that event.
+    """
+    value = given.open(session)
+    _tell(given, value, value.influence(_about(value, what)))
+
+
+def _about(session: Session, what: str | None) -> str | int:
+    if what is None:
+        return session.place
+    return int(what) if is_number(what) and what not in session.facts else what
+
+
+def _tell(given: Given, session: Session, trace: Trace) -> None:
+    if given.form == "jsonl":
+        print_jsonl(map(step_document, trace))
+    elif given.form == "json":
+        print_json({"session": session_document(session), **trace_document(trace)})
+    else:
+        _print_trace(session, trace)
+
+
+def _print_trace(session: Session, trace: Trace) -> None:
+    out, names = Out(), names_of(store_of(session), [step.log for step in trace])
+    out.line(Cell(trace.about, STRONG))
+    rows = (
+        [
+            Cell(f"{'  ' * step.depth}{step.how}", DIM),
+            Cell(step.says),
+            Cell(f"{names[step.log]}@{step.seq}", ACCENT),
+            Cell(step.actor, DIM),
+            Cell(out.time(step.time), DIM),
+        ]
+        for step in trace
+    )
+    out.table([Column(), Column(flex=True), Column(), Column(), Column()], rows, indent="  ")
+    if not trace.complete:
+        out.line(Cell("  … and more", DIM))
+
+
+# ── graph ────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command()
+@click.argument("session", metavar="[S]", default="@")
+@listing
+def graph(given: Given, session: str) -> None:
+    """Show the family of a session: all forks and merges.
+
+    For people a tree of sessions; --json has every node and edge.
+    """
+    value = given.open(session)
+    found = value.graph()
+    if given.form == "jsonl":
+        print_jsonl({"node": node_document(node)} for node in found.nodes)
+        print_jsonl({"edge": edge_document(edge)} for edge in found.edges)
+    elif given.form == "json":
+        print_json({"nodes": [*map(node_document, found.nodes)], "edges": [*map(edge_document, found.edges)]})
+    else:
+        _Tree(found, value).print()
+
+
+class _Tree:
+    """Sessions under the ones they were forked from."""
+
+    def __init__(self, graph: Graph, session: Session) -> None:
+        self._here = session.id
+        self._sessions = {node.id: node for node in graph.nodes if node.type == "session"}
+        self._places = {edge.source: edge.place for edge in graph.edges if edge.type == "parent"}
+        self._children: dict[str, list[str]] = {}
+        for edge in graph.edges:
+            if edge.type == "parent":
+                self._children.setdefault(edge.target, []).append(edge.source)
+        self._counts: dict[str, Counter[str]] = {id: Counter() for id in self._sessions}
+        events: dict[str, Node] = {}
+        for node in graph.nodes:
+            if node.type not in ("session", "message", "merge"):
+                self._counts[node.session][node.type] += 1
+            elif node.type == "merge":
+                events[node.id] = node
+        self._merges: dict[str, list[Node]] = {}
+        for edge in graph.edges:
+            if edge.type == "merged":
+                self._merges.setdefault(edge.target, []).append(events[edge.source])
+
+    def print(self) -> None:
+        out = Out()
+        roots = [id for id in self._sessions if id not in self._places]
+        rows = (row for root in roots for row in self._rows(root, "", ""))
+        out.table([Column(), Column(), Column(), Column(right=True), Column(flex=True)], rows)
+
+    def _rows(self, root: str, margin: str, below: str) -> Iterator[list[Cell]]:
+        stack = [(root, margin, below)]  # a chain of forks may be deeper than Python's own stack
+        while stack:
+            id, margin, below = stack.pop()
+            yield self._row(self._sessions[id], margin)
+            children = self._children.get(id, [])
+            for child in reversed(children):
+                last = child == children[-1]
+                stack.append((child, f"{below}{'└─' if last else '├─'} ", f"{below}{'   ' if last else '│  '}"))
+
+    def _row(self, node: Node, margin: str) -> list[Cell]:
+        own = node.place - self._places.get(node.id, 0)
+        name = short(node.session)
+        label = node.detail.get("label") or node.detail.get("title") or ""
+        return [
+            Cell(f"{margin}{label or name}", STRONG if node.id == self._here else ""),
+            Cell(name, ACCENT),
+            Cell(str(node.detail.get("status") or ""), DIM),
+            Cell(counted(own, "event")),
+            Cell(self._did(node), DIM),
+        ]
+
+    def _did(self, node: Node) -> str:
+        parts = [f"from {self._places[node.id]}"] if node.id in self._places else []
+        parts += [counted(count, type) for type, count in sorted(self._counts[node.id].items())]
+        parts += [f"merged into {short(merge.session)}@{merge.place}" for merge in self._merges.get(node.id, [])]
+        return ", ".join(parts)
+
+
+# ── diff ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command("diff")
+@click.argument("left", metavar="A | A..B")
+@click.argument("right", metavar="[B]", required=False)
+@reading
+def diff_command(given: Given, left: str, right: str | None) -> None:
+    """Compare two values: messages, facts, verdicts, cost.
+
+    A alone is compared with where it began.
+    """
+    if right is None and ".." in left:
+        one, two = given.open_range(left)
+        found = one.diff(two)
+    elif right is not None:
+        one, two = given.open(left), given.open(right)
+        found = one.diff(two)
+    else:
+        two = given.open(left)
+        one, found = two.at(1), two.diff()
+    if given.form == "json":
+        print_json(diff_document(found, one, two))
+    else:
+        _print_diff(found)
+
+
+def _print_diff(diff: Diff) -> None:
+    out = Out()
+    if not out.tty:
+        for line in lines(diff):
+            out.line(line)
+        return
+    _Beside(out).print(diff)
+
+
+class _Beside:
+    """Both sides next to each other, for a terminal."""
+
+    LINES = 8  # of one message
+
+    def __init__(self, out: Out) -> None:
+        self._out = out
+        self._half = (out.width - 3) // 2
+
+    def print(self, diff: Diff) -> None:
+        said = diff.messages
+        self._pair([diff.left], [diff.right], STRONG)
+        self._title("Messages", f"{said.common:,} in common" + ("" if said.left or said.right else ", and no others"))
+        for left, right in zip_longest(said.left, said.right):
+            self._pair(self._message(left), self._message(right))
+        self._sides("Facts", diff.facts)
+        self._sides("Verdicts", {name: _judged(sides) for name, sides in diff.validation.items()})
+        if diff.files.left != diff.files.right:
+            self._title("Files")
+            self._pair([f"tree {(diff.files.left or 'none')[:12]}"], [f"tree {(diff.files.right or 'none')[:12]}"])
+        self._title("Cost")
+        costs = [f"{spent.tokens:,} tokens, ${spent.cost_usd_nano / 1e9:.4f}" for spent in diff.cost]
+        self._pair(costs[:1], costs[1:])
+
+    def _title(self, text: str, aside: str = "") -> None:
+        self._out.heading(text, aside)
+
+    def _sides(self, title: str, all_sides: dict[str, Sides]) -> None:
+        if not all_sides:
+            return
+        self._title(title)
+        for key, sides in all_sides.items():
+            left = self._wrapped(f"{key} = {as_json(sides.left)}") if sides.left_there else []
+            right = self._wrapped(f"{key} = {as_json(sides.right)}") if sides.right_there else []
+            self._pair(left, right)
+
+    def _message(self, message: Message | None) -> list[str]:
+        if message is None:
+            return []
+        branch = f" (from {message.branch})" if message.branch else ""
+        return self._wrapped(f"{message.seq} {message.name or message.role}{branch}: {message.text}")
+
+    def _wrapped(self, text: str) -> list[str]:
+        return self._out.wrapped(text, self._half, self.LINES)
+
+    def _pair(self, left: Sequence[str], right: Sequence[str], style: str = "") -> None:
+        for one, two in zip_longest(left, right, fillvalue=""):
+            text = cut(clean(one), self._half)
+            space = " " * (self._half - cells(text))
+            self._out.line(Cell(text, style), space, Cell(" │ ", DIM), Cell(cut(clean(two), self._half), style))
+
+
+def _judged(sides: Sides) -> Any:
+    return Sides(_verdict(sides.left), _verdict(sides.right), sides.left_there, sides.right_there)
+
+
+def _verdict(passed: Any) -> str:
+    return "passed" if passed else "failed"

@@ -1,0 +1,279 @@
+"""Everything that appends: opening, branching, saying, knowing, living.
+
+Each command opens the session as it is now, does one thing, and prints where it then stands. If somebody else was first,
+nothing is written and the exit code says to try again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from plait import open_store
+from plait.cli.common import Given, Negative, address_of, budget_of, is_number, is_there, limits, pairs, text_of, value_of, writing
+from plait.cli.documents import print_json, session_document
+from plait.cli.exits import Told
+from plait.cli.render import ACCENT, Cell, Out
+from plait.errors import InvalidValue, MergeConflict
+from plait.event import Json
+from plait.session import ABSENT, Session
+from plait.session.saying import saying
+from plait.store import FOLDER, opened
+
+
+def _done(given: Given, session: Session, *hints: str) -> None:
+    """Print where the session stands now, and what its last event says."""
+    if given.form == "json":
+        print_json(session_document(session))
+        return
+    out = Out()
+    out.line(Cell(f"{session.short}@{session.place}", ACCENT), "  ", saying(session.events[-1]))
+    out.hint(*(f"  {hint}" for hint in hints))
+
+
+# ── beginning ────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command()
+@click.argument("folder", metavar="[DIR]", required=False)
+@click.option("--store", "address", metavar="ADDRESS", help="Make it at this address instead. Else in DIR, PLAIT_STORE, or here.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for programs.")
+def init(folder: str | None, address: str | None, as_json: bool) -> None:
+    """Make a store: the folder .plait in DIR, or here. Doing it again changes nothing."""
+    if folder is not None and address is not None:
+        raise click.UsageError("DIR and --store say the same thing: give one of them.")
+    where = _new_address(folder, address)
+    made = opened(where) is None and not is_there(where)
+    open_store(where)
+    if as_json:
+        print_json({"store": where, "made": made})
+        return
+    out = Out()
+    out.line(f"made a store at {where}" if made else f"there is a store already at {where}")
+    if made:
+        out.hint('  plait new "what it is about"')
+
+
+def _new_address(folder: str | None, address: str | None) -> str:
+    """As `git init`: right here, even below a folder that has one."""
+    if address is not None:
+        return address_of(address)
+    if folder is not None:
+        return address_of(str(Path(folder) / FOLDER))
+    return address_of(None if os.environ.get("PLAIT_STORE") else FOLDER)
+
+
+@click.command()
+@click.argument("text", required=False)
+@click.option("--title", default="", help="What it is about.")
+@click.option("--user", help="For whom.")
+@click.option("--project", help="For what.")
+@click.option("--tag", "tags", metavar="K=V", multiple=True, help="A tag; may be repeated.")
+@limits()
+@writing
+def new(given: Given, text: str | None, title: str, user: str | None, project: str | None, tags: Sequence[str], **limits: Any) -> None:
+    """Open a session, and say TEXT in it.
+
+    As TEXT, - reads standard input. If there is no store, it is made.
+    """
+    said = [] if text is None else [_nonempty(text_of(text))]
+    session = Session(
+        *said,
+        title=title,
+        user=user,
+        project=project,
+        tags=pairs("--tag", tags),
+        budget=budget_of(limits),
+        store=address_of(given.address),
+        actor=given.who,
+    )
+    _done(given, session, f'plait say {session.short} "…"', f"plait show {session.short}")
+
+
+def _nonempty(text: str) -> str:
+    if not text:
+        raise InvalidValue("text", "nothing is said", "pass a text")
+    return text
+
+
+# ── branching ────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command()
+@click.argument("session", metavar="S")
+@click.argument("label", required=False)
+@limits("budget")
+@writing
+def fork(given: Given, session: str, label: str | None, **limits: Any) -> None:
+    """Branch off from a session, at its last place or at S@k."""
+    source = given.open(session)
+    made = source.fork(label, budget=budget_of(limits), actor=given.who)
+    _done(given, made, f'plait say {made.short} "…"', f"plait diff {source.short} {made.short}", f"plait merge {source.short} {made.short}")
+
+
+@click.command(cls=Negative)
+@click.argument("session", metavar="S")
+@click.argument("place", required=False)
+@click.option("--reason", default="", help="Why.")
+@writing
+def rewind(given: Given, session: str, place: str | None, reason: str) -> None:
+    """Go on from the story at an earlier place: PLACE, or S@k. The past stays on record, and what was spent stays spent."""
+    value = given.open(session)
+    if place is None:
+        now, to = value.reload(), value.place
+    elif is_number(place):
+        now, to = value, int(place)
+    else:
+        raise click.BadParameter(f"{place!r} is not a number: places count from 1, or from -1 back.", param_hint="'PLACE'")
+    _done(given, now.rewind(to, reason=reason, actor=given.who), f"plait log {now.short} --path")
+
+
+@click.command()
+@click.argument("session", metavar="S")
+@click.argument("others", metavar="OTHER…", nargs=-1, required=True)
+@click.option("--resolve", metavar="KEY=VALUE", multiple=True, help="What holds where branches disagree: JSON, or a text; may be repeated.")
+@click.option("--drop", metavar="KEY", multiple=True, help="Where branches disagree, the fact is gone; may be repeated.")
+@click.option("--base", metavar="B", help="The place both come from, if they share none.")
+@writing
+def merge(given: Given, session: str, others: Sequence[str], resolve: Sequence[str], drop: Sequence[str], base: str | None) -> None:
+    """Take the results of other branches in. Where they disagree, nothing is written until you choose."""
+    into, branches = given.open(session), [given.open(other) for other in others]
+    chosen = _choices(resolve, drop, (into, *branches))
+    try:
+        merged = into.merge(*branches, resolve=chosen or None, base=given.open(base) if base is not None else None, actor=given.who)
+    except MergeConflict as error:
+        raise Told(error, _conflict(error)) from error
+    if merged != into or given.form == "json":
+        _done(given, merged, f"plait log {merged.short} --graph")
+    else:
+        Out().line(Cell(f"{into.short}@{into.place}", ACCENT), "  has all of it already: nothing was written")
+
+
+def _choices(resolve: Sequence[str], drop: Sequence[str], sessions: Sequence[Session]) -> dict[str, Json]:
+    known = {key for session in sessions for key in session.facts}
+    pairs("--resolve", resolve)
+    chosen: dict[str, Json] = {}
+    for text in resolve:
+        # A key may have a = in it: the longest one that somebody knows is meant.
+        keys = [text[:at] for at, char in enumerate(text) if char == "="]
+        key = max((key for key in keys if key in known), key=len, default=keys[0])
+        chosen[key] = value_of(text[len(key) + 1 :])
+    return {**chosen, **dict.fromkeys(drop, ABSENT)}
+
+
+def _conflict(error: MergeConflict) -> str:
+    """What each side says, and the command that chooses."""
+    said = [f"cannot merge into {error.session}: the branches disagree. Nothing was written.", ""]
+    for key, sides in error.conflicts.items():
+        wide = max(map(len, sides))
+        said += [f"  {key}", *(f"    {side:{wide}}  {json.dumps(value, ensure_ascii=False)}" for side, value in sides.items())]
+    choices = [f"{key}={json.dumps(next(iter(sides.values())))}" for key, sides in error.conflicts.items()]
+    return "\n".join([*said, "", "Choose a value for each, as here, or leave it out with --drop KEY:", f"  {_again(choices)}"])
+
+
+def _again(choices: Sequence[str]) -> str:
+    """The command that was typed, with these choices added."""
+    context = click.get_current_context()
+    given = context.params
+    words = ["plait", "merge", given["session"], *given["others"]]
+    for option, values in (("--resolve", [*given["resolve"], *choices]), ("--drop", given["drop"])):
+        words += [word for value in values for word in (option, value)]
+    for option, value in (("--base", given["base"]), ("--as", given["actor"]), ("--store", given["address"])):
+        words += [option, value] if value is not None else []
+    return shlex.join(words)
+
+
+# ── saying and knowing ───────────────────────────────────────────────────────────────────────
+
+
+@click.command()
+@click.argument("session", metavar="S")
+@click.argument("text", required=False)
+@click.option("--role", type=click.Choice(["user", "assistant", "system"]), default="user", show_default=True, help="In which role.")
+@click.option("--name", default="", help="Under which name.")
+@click.option(
+    "--file", "files", metavar="PATH", multiple=True, type=click.Path(path_type=Path), help="An image or a file; may be repeated."
+)
+@writing
+def say(given: Given, session: str, text: str | None, role: Any, name: str, files: Sequence[Path]) -> None:
+    """Add a message. As TEXT, - reads standard input."""
+    said = [_nonempty(text_of(text))] if text is not None else []
+    if not said and not files:
+        raise click.UsageError("Nothing to say: give TEXT, - or --file.")
+    _done(given, given.open(session).say(*said, *files, role=role, name=name, actor=given.who))
+
+
+@click.command()
+@click.argument("session", metavar="S")
+@click.argument("text")
+@writing
+def note(given: Given, session: str, text: str) -> None:
+    """Record a finding. As TEXT, - reads standard input."""
+    _done(given, given.open(session).note(text_of(text), actor=given.who))
+
+
+@click.command()
+@click.argument("session", metavar="S")
+@click.argument("key")
+@click.argument("value")
+@writing
+def fact(given: Given, session: str, key: str, value: str) -> None:
+    """Record a fact under a key. VALUE is JSON if it is that, else a text."""
+    _done(given, given.open(session).fact(key, value_of(value), actor=given.who))
+
+
+@click.command()
+@click.argument("session", metavar="S")
+@click.argument("key")
+@click.argument("value")
+@writing
+def decide(given: Given, session: str, key: str, value: str) -> None:
+    """Record a decision under a key. VALUE is JSON if it is that, else a text."""
+    _done(given, given.open(session).decide(key, value_of(value), actor=given.who))
+
+
+@click.command()
+@click.argument("session", metavar="S")
+@click.argument("text")
+@click.option("--kind", type=click.Choice(["step", "question", "hypothesis"]), default="step", show_default=True, help="What it is.")
+@writing
+def todo(given: Given, session: str, text: str, kind: Any) -> None:
+    """Add pending work: a next step, an open question, a hypothesis."""
+    value = given.open(session).todo(text, kind=kind, actor=given.who)
+    _done(given, value, shlex.join(["plait", "settle", value.short, text]))
+
+
+@click.command()
+@click.argument("session", metavar="S")
+@click.argument("key")
+@click.argument("outcome", default="")
+@writing
+def settle(given: Given, session: str, key: str, outcome: str) -> None:
+    """Settle pending work, named by its key or by what it says."""
+    _done(given, given.open(session).settle(key, outcome, actor=given.who))
+
+
+# ── living ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _life(name: str, help: str) -> click.Command:
+    @click.command(name, help=help)
+    @click.argument("session", metavar="S")
+    @click.option("--reason", default="", help="Why.")
+    @writing
+    def command(given: Given, session: str, reason: str) -> None:
+        _done(given, getattr(given.open(session), name)(reason=reason, actor=given.who))
+
+    return command
+
+
+pause = _life("pause", "Let a session rest.")
+unpause = _life("unpause", "Take a paused session up again.")
+close = _life("close", "End a session: nothing is appended any more. Required verdicts must be there.")
+archive = _life("archive", "Put a closed session away.")

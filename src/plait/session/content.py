@@ -1,0 +1,162 @@
+"""What can be said and attached, as parts of a message and the blobs that go with them.
+
+A text is said as it is; a path becomes an image or a file by its name; a dict or a list becomes data. What is longer than a few KB
+goes to the blob store, by digest, so that the same long text is kept once however often it is said.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import msgspec
+
+from plait.errors import InvalidValue, MalformedJson, UnknownBlob
+from plait.event import VOCABULARY, Json
+from plait.event.kinds import Data, File, Image, Part, Parts, Reasoning, ScratchSet, Text
+from plait.event.strict import check_text
+from plait.ids import Digest
+
+INLINE_MAX = 4096  # bytes of one part that stay in the event
+
+
+class Loose(NamedTuple):
+    """A part whose bytes are still to be stored; made by `image` and `file`."""
+
+    content: bytes
+    media_type: str
+    name: str | None  # None: an image
+    alt: str = ""
+
+    def part(self, blob: Digest) -> Image | File:
+        return Image(self.media_type, blob, self.alt) if self.name is None else File(self.name, self.media_type, blob)
+
+
+Content = str | Path | Loose | Text | Reasoning | Image | File | Data | Mapping[str, Json] | Sequence[Json]
+
+
+def image(source: bytes | str | Path, media_type: str | None = None, *, alt: str = "") -> Loose:
+    """An image to say or attach: bytes with their media type, or the path of a file."""
+    content, name = _load(source)
+    return Loose(content, media_type or _guess(name, "image/"), None, alt)
+
+
+def file(source: bytes | str | Path, name: str | None = None, media_type: str | None = None) -> Loose:
+    """A file to say or attach: its path, or bytes and a name."""
+    content, found = _load(source)
+    called = name or found
+    if not called:
+        raise InvalidValue("name", "bytes have no name of their own", "pass name=")
+    return Loose(content, media_type or _guess(called), called)
+
+
+def pack(contents: Sequence[Content], where: str) -> tuple[Parts, dict[Digest, bytes]]:
+    """The parts, and the blobs that must be stored with them."""
+    blobs: dict[Digest, bytes] = {}
+    return tuple([_pack(content, blobs, where) for content in contents]), blobs
+
+
+def _pack(content: Content, blobs: dict[Digest, bytes], where: str) -> Text | Reasoning | Image | File | Data:
+    if isinstance(content, str):
+        return _put(Text(content), blobs)
+    if isinstance(content, Path):
+        kind = _guess(content.name)
+        content = image(content, kind) if kind.startswith("image/") else file(content, media_type=kind)
+    if isinstance(content, Loose):
+        digest = Digest(sha256(content.content).hexdigest())
+        blobs[digest] = content.content
+        return content.part(digest)
+    if isinstance(content, (Text, Reasoning, Image, File, Data)):
+        return _put(content, blobs)
+    if isinstance(content, (Mapping, list, tuple)):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+        return _put(Data(_plain(content)), blobs)
+    step = "say a text, a Path, image(…), file(…), a dict or a list"
+    raise InvalidValue(where, f"a {type(content).__name__} is not something that can be said", step)
+
+
+def _put(part: Text | Reasoning | Image | File | Data, blobs: dict[Digest, bytes]) -> Text | Reasoning | Image | File | Data:
+    """The part with its long content moved to a blob."""
+    if isinstance(part, Text) and part.blob is None and len(part.text) > INLINE_MAX // 4:
+        check_text(part.text, "text")
+        content = part.text.encode()
+        if len(content) > INLINE_MAX:
+            return Text(blob=_keep(content, blobs))
+    if isinstance(part, Data) and part.blob is None and not isinstance(part.value, (int, float, bool, type(None))):
+        content = _json(part.value)
+        if len(content) > INLINE_MAX:
+            return Data(blob=_keep(content, blobs))
+    return part
+
+
+def _keep(content: bytes, blobs: dict[Digest, bytes]) -> Digest:
+    digest = Digest(sha256(content).hexdigest())
+    blobs[digest] = content
+    return digest
+
+
+def _json(value: Json) -> bytes:
+    """The JSON of a value that goes to a blob, once it is known to come back as it is."""
+    VOCABULARY.encode(ScratchSet("data", value))
+    return msgspec.json.encode(value, order="deterministic")
+
+
+def _plain(content: Mapping[str, Json] | Sequence[Json]) -> Json:
+    return dict(content) if isinstance(content, Mapping) else list(content)
+
+
+def _load(source: bytes | str | Path) -> tuple[bytes, str]:
+    if isinstance(source, bytes):
+        return source, ""
+    path = Path(source)
+    try:
+        return path.read_bytes(), path.name
+    except OSError as error:
+        raise InvalidValue("file", f"{path} cannot be read: {error.strerror or error}", "check the path") from error
+
+
+def _guess(name: str, wanted: str = "") -> str:
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    if wanted and not kind.startswith(wanted):
+        raise InvalidValue("media_type", f"{name or 'the bytes'} may be anything", f"pass media_type={wanted + 'png'!r} or what it is")
+    return kind
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────
+
+
+def unpack(parts: Parts, get_blob: Callable[[Digest], bytes]) -> Parts:
+    """The parts with texts and data filled in again; images and files stay references."""
+    return tuple([_unpack(part, get_blob) if part.blob else part for part in parts])
+
+
+def _unpack(part: Part, get_blob: Callable[[Digest], bytes]) -> Text | Reasoning | Image | File | Data:
+    try:
+        if isinstance(part, Text) and part.blob:
+            return Text(get_blob(part.blob).decode(), part.blob)
+        if isinstance(part, Data) and part.blob:
+            return Data(msgspec.json.decode(get_blob(part.blob)), part.blob)
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise MalformedJson(f"the blob of a {type(part).__name__} part: {error}") from error
+    except UnknownBlob:
+        pass  # erased: what it was is still known
+    return cast("Text", part)
+
+
+def text_of(parts: Parts) -> str:
+    """What the parts say in words; what is not words is named in brackets."""
+    return "\n".join(_say(part) for part in parts)
+
+
+def _say(part: Part) -> str:
+    if isinstance(part, Text):
+        return part.text
+    if isinstance(part, Image):
+        return f"[image: {part.alt or part.media_type}]"
+    if isinstance(part, File):
+        return f"[file: {part.name}]"
+    if isinstance(part, Data):
+        return msgspec.json.encode(part.value).decode()
+    return ""

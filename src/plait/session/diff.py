@@ -1,0 +1,134 @@
+"""How two values differ: what was said, known, judged, spent and changed on each side."""
+
+from __future__ import annotations
+
+import msgspec
+
+from plait.event import Json
+from plait.event.kinds import MessageSaid, ModelReplied, ValidationRecorded
+from plait.ids import Digest
+from plait.session.events import along
+from plait.session.state import Known, Ref, Spent, State
+from plait.session.views import Message, message_of
+from plait.store import Store
+
+_MESSAGES = frozenset({MessageSaid.__name__, ModelReplied.__name__})
+
+
+class Messages(msgspec.Struct, frozen=True):
+    common: int  # how many both have
+    left: tuple[Message, ...]  # only here
+    right: tuple[Message, ...]  # only there
+
+
+class Sides(msgspec.Struct, frozen=True):
+    """What each side says of one thing; `there` tells a null from nothing at all."""
+
+    left: Json
+    right: Json
+    left_there: bool = True
+    right_there: bool = True
+
+
+class Files(msgspec.Struct, frozen=True):
+    """The workspace trees of both sides. None: no workspace."""
+
+    left: Digest | None
+    right: Digest | None
+
+
+class Diff(msgspec.Struct, frozen=True):
+    left: str
+    right: str
+    messages: Messages
+    files: Files
+    facts: dict[str, Sides]
+    validation: dict[str, Sides]
+    cost: tuple[Spent, Spent]
+
+    def __bool__(self) -> bool:
+        """Whether there is any difference in the story."""
+        said = self.messages
+        return bool(said.left or said.right or self.facts or self.validation or self.files.left != self.files.right)
+
+    def __str__(self) -> str:
+        return "\n".join(lines(self))
+
+
+def compare(store: Store, left: State, right: State) -> Diff:
+    facts = {
+        key: Sides(*_both(left.story.facts.get(key), right.story.facts.get(key)))
+        for key in {**left.story.facts, **right.story.facts}
+        if (one.json if (one := left.story.facts.get(key)) else None) != (two.json if (two := right.story.facts.get(key)) else None)
+    }
+    return Diff(
+        left=_title(left),
+        right=_title(right),
+        messages=_messages(store, left, right),
+        files=Files(left.story.tree.digest if left.story.tree else None, right.story.tree.digest if right.story.tree else None),
+        facts=facts,
+        validation=_validation(store, left, right),
+        cost=(left.spent, right.spent),
+    )
+
+
+def lines(diff: Diff) -> list[str]:
+    """The difference as a person reads it: `-` only left, `+` only right."""
+    found = [f"--- {diff.left}", f"+++ {diff.right}", f"messages: {diff.messages.common} in common"]
+    for sign, said in (("-", diff.messages.left), ("+", diff.messages.right)):
+        found += [f"{sign} {each.name or each.role}: {each.text}" for each in said]
+    for name, sides in (("facts", diff.facts), ("validation", diff.validation)):
+        found += [f"{name}:"] if sides else []
+        for key, both in sides.items():
+            found += [f"- {key} = {_json(both.left)}"] if both.left_there else []
+            found += [f"+ {key} = {_json(both.right)}"] if both.right_there else []
+    if diff.files.left != diff.files.right:
+        found += ["files:", f"- tree {diff.files.left or 'none'}", f"+ tree {diff.files.right or 'none'}"]
+    left, right = diff.cost
+    found.append(
+        f"cost: {left.tokens:,} tokens, ${left.cost_usd_nano / 1e9:.4f} against {right.tokens:,} tokens, ${right.cost_usd_nano / 1e9:.4f}"
+    )
+    return found
+
+
+def _title(state: State) -> str:
+    return f"{state.name} {state.log[-12:-4]}@{state.place}" if state.name != state.log[-12:-4] else f"{state.log[-12:-4]}@{state.place}"
+
+
+def _both(left: object, right: object) -> tuple[Json, Json, bool, bool]:
+    there = [fact is not None and getattr(fact, "json", None) is not None for fact in (left, right)]
+    return (getattr(left, "value", None), getattr(right, "value", None), there[0], there[1])
+
+
+def _messages(store: Store, left: State, right: State) -> Messages:
+    """By event: what both paths share is common, the rest is told apart."""
+    sides: list[list[Message]] = []
+    common = 0
+    for one, other in ((left, right), (right, left)):
+        known, found, common = Known(other.story.path), list[Message](), 0
+        for stretch, event in along(store, one.story.path, _MESSAGES):
+            if Ref(event.log, event.seq, event.id) in known:
+                common += 1
+            else:
+                found.append(message_of(event, stretch, store.get_blob))
+        sides.append(found)
+    return Messages(common, tuple(sides[0]), tuple(sides[1]))
+
+
+def _validation(store: Store, left: State, right: State) -> dict[str, Sides]:
+    found: list[dict[str, bool]] = []
+    for state in (left, right):
+        last: dict[str, bool] = {}
+        for _, event in along(store, state.story.path, {ValidationRecorded.__name__}):
+            body = event.body
+            assert isinstance(body, ValidationRecorded)
+            last[body.name] = body.passed
+        found.append(last)
+    one, two = found
+    return {
+        name: Sides(one.get(name), two.get(name), name in one, name in two) for name in {**one, **two} if one.get(name) != two.get(name)
+    }
+
+
+def _json(value: Json) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,120 @@
+"""A session's events as a sequence: read when asked for, the whole log as seen from its place."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from difflib import get_close_matches
+from typing import overload
+
+from plait.errors import InvalidValue
+from plait.event import KINDS, Body, Event
+from plait.session.ports import Spot, store_at
+from plait.session.state import Stretch
+from plait.session.times import When, parse_when
+from plait.store import Store
+
+Kind = str | type[Body]
+
+_NAMES = {kind.__name__ for kind in KINDS}
+
+
+class Events(Sequence[Event]):
+    """`events[i].seq == i + 1`, rewound parts included. Slices go by position, or by time: `events["2h":"30m"]`."""
+
+    def __init__(self, spot: Spot) -> None:
+        self._spot = spot
+
+    def __len__(self) -> int:
+        return self._spot.place
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._store.read(self._spot.id, 1, self._spot.place)
+
+    def __reversed__(self) -> Iterator[Event]:
+        return self._store.read(self._spot.id, 1, self._spot.place, reverse=True)
+
+    def __contains__(self, event: object) -> bool:
+        if not isinstance(event, Event) or not 1 <= event.seq <= len(self):
+            return False
+        return self[event.seq - 1].id == event.id
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Event]: ...
+    def __getitem__(self, index: int | slice) -> Event | list[Event]:
+        if isinstance(index, slice):
+            return self._slice(index)
+        place = index + 1 if index >= 0 else len(self) + index + 1
+        if not 1 <= place <= len(self):
+            raise IndexError(f"there are {len(self)} events, so no event at {index}")
+        return next(self._store.read(self._spot.id, place, place))
+
+    def where(
+        self,
+        kind: Kind | Collection[Kind] | None = None,
+        *,
+        actor: str | None = None,
+        origin: str | None = None,
+        run: str | None = None,
+        call: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+    ) -> list[Event]:
+        """The events of these kinds, by this actor, within this time. A span such as "10m" counts back from the last event."""
+        first, last = self._moments(since, until)
+        named = {"actor": actor, "origin": origin, "run": run, "call": call}
+        wanted = [(name, value) for name, value in named.items() if value is not None]
+        return [
+            event
+            for event in self._store.read(self._spot.id, 1, self._spot.place, kinds=kind_names(kind))
+            if first <= event.header.time <= last and all(getattr(event.header, name) == value for name, value in wanted)
+        ]
+
+    def _slice(self, index: slice) -> list[Event]:
+        if any(not isinstance(end, (int, type(None))) for end in (index.start, index.stop)):
+            if index.step is not None:
+                raise InvalidValue("slice", "a slice by time has no step", "leave it out")
+            return self.where(since=index.start, until=index.stop)
+        start, stop, step = index.indices(len(self))
+        places = range(start, stop, step)
+        if not places:
+            return []
+        first, last = min(places[0], places[-1]) + 1, max(places[0], places[-1]) + 1
+        found = list(self._store.read(self._spot.id, first, last))
+        return found[::step] if step > 0 else found[::-1][::-step]
+
+    def _moments(self, since: When | None, until: When | None) -> tuple[int, int]:
+        last = self[-1].header.time if since is not None or until is not None else 0
+        first = parse_when(since, last, "since") if since is not None else 0
+        return first, parse_when(until, last, "until") if until is not None else 2**63
+
+    @property
+    def _store(self) -> Store:
+        return store_at(self._spot.store)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} events of {self._spot.id[-12:-4]}@{self._spot.place}>"
+
+
+def kind_names(kind: Kind | Collection[Kind] | None) -> set[str] | None:
+    """Kinds by name or class; a name that nobody ever heard of is a typo, not an empty answer."""
+    if kind is None:
+        return None
+    names = {each.__name__ if isinstance(each, type) else each for each in ([kind] if isinstance(kind, (str, type)) else kind)}
+    for name in names:
+        if name not in _NAMES:
+            near = get_close_matches(str(name), sorted(_NAMES), 3, 0.4)
+            raise InvalidValue(
+                "kind", f"there is no kind of event {name!r}", f"did you mean {' or '.join(near)}?" if near else "see plait.event.kinds"
+            )
+    return names
+
+
+def along(
+    store: Store, path: Sequence[Stretch], kinds: Collection[str] | None = None, *, reverse: bool = False
+) -> Iterator[tuple[Stretch, Event]]:
+    """The events of a path in its order, each with the stretch it came on."""
+    for stretch in reversed(path) if reverse else path:
+        for event in store.read(stretch.log, stretch.first, stretch.last, kinds=kinds, reverse=reverse):
+            yield stretch, event

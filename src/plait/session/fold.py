@@ -1,0 +1,396 @@
+"""Folding events into the state at a place.
+
+State is a pure function of events: the story over the path (rewinds followed), the ledger over the whole log. A fold
+starts from the nearest place whose state is known (in memory, or kept as a snapshot in the store) and reads only kinds
+that matter. A rewind needs the state at its target and a merge those of its branches: the fold is a generator that asks
+for them, and `state_at` answers from an explicit stack, so that no depth of branches on branches is too deep.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from plait.errors import StoreCorrupt, StoreError
+from plait.event import Event
+from plait.event.kinds import (
+    BudgetSet,
+    FactRecorded,
+    FactRetracted,
+    ForkedFrom,
+    GateRequired,
+    Merged,
+    ModelAsked,
+    ModelFailed,
+    ModelReplied,
+    PendingAdded,
+    PendingSettled,
+    PlacementChanged,
+    Rewound,
+    RunBranched,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    ScratchSet,
+    SessionClosed,
+    SessionOpened,
+    ToolFailed,
+    ToolRequested,
+    ToolResolved,
+    ToolReturned,
+    Usage,
+    ValidationRecorded,
+)
+from plait.ids import Digest, LogId
+from plait.session.life import LIFE_KINDS, live_on
+from plait.session.merge import combine, places_of
+from plait.session.state import (
+    Fact,
+    Gate,
+    Pending,
+    Ref,
+    Spent,
+    State,
+    Story,
+    Stretch,
+    Tree,
+    Verdict,
+    from_snapshot,
+    to_snapshot,
+)
+from plait.store import Store
+
+SNAPSHOT_EVERY = 512
+SNAPSHOT_SIZE_MAX = 64 * 1024  # a state larger than that is folded again: copies of it must not outgrow the log
+
+Ask = tuple[LogId, int]
+Folding = Generator[Ask, State, State]
+
+
+def state_at(store: Store, log: LogId, place: int, *, near: State | None = None, cached: bool = True) -> State:
+    """The state of a log's lineage at a place. `near` is the state at an earlier place of the same lineage, if known."""
+    folds = _Folds(store, cached)
+    stack = [((log, place), folds.fold(log, place, near))]
+    answer: State | None = None  # a generator is started with None
+    while stack:
+        try:
+            ask = stack[-1][1].send(cast("State", answer))
+        except StopIteration as done:
+            stack.pop()
+            answer = done.value
+            continue
+        answer = folds.known(*ask)
+        if answer is None:
+            if any(asked == ask for asked, _ in stack):
+                raise StoreCorrupt(f"log {ask[0]}", f"its place {ask[1]} is said to come from itself")
+            stack.append((ask, folds.fold(*ask)))
+    return cast("State", answer)
+
+
+def keep_snapshot(store: Store, state: State, head: Digest) -> None:
+    """Keep a state if it is small. It is a cache: whatever goes wrong, nothing is lost."""
+    data = to_snapshot(state, head)
+    if len(data) <= SNAPSHOT_SIZE_MAX:
+        try:
+            store.keep(state.log, state.place, data)
+        except StoreError:
+            pass
+
+
+class _Folds:
+    """The folds of one question, which share the states they met."""
+
+    def __init__(self, store: Store, cached: bool) -> None:
+        self._store = store
+        self._cached = cached
+        self._states: dict[Ask, State] = {}
+        self._places: dict[LogId, list[int]] = {}
+
+    def known(self, log: LogId, place: int) -> State | None:
+        return self._states.get((log, place))
+
+    def remember(self, log: LogId, state: State) -> None:
+        if (log, state.place) not in self._states:
+            self._states[log, state.place] = state
+            insort(self._places.setdefault(log, []), state.place)
+
+    def fold(self, log: LogId, place: int, near: State | None = None) -> Folding:
+        start = self._nearest(log, place, near)
+        first = start.place + 1 if start else 1
+        fold = _Fold(self._store, log, start)
+        # The places that later rewinds go back to are noted in passing, so that nothing is folded twice.
+        targets = sorted({_body(event, Rewound).to for event in self._store.read(log, first, place, kinds={Rewound.__name__})})
+        targets = [target for target in targets if target >= first]
+        for event in self._store.read(log, first, place, kinds=STATE_KINDS):
+            while targets and targets[0] < event.seq:
+                self.remember(log, fold.state(targets.pop(0)))
+            yield from fold.take(event)
+            if event.kind == Merged.__name__:
+                self.remember(log, fold.state(event.seq))
+        state = fold.state(place)
+        self.remember(log, state)
+        return state
+
+    def _nearest(self, log: LogId, place: int, near: State | None) -> State | None:
+        best = near if near is not None and near.place <= place else None
+        places = self._places.get(log, [])
+        at = bisect_right(places, place)
+        if at and (best is None or places[at - 1] > best.place):
+            best = self._states[log, places[at - 1]]
+        if self._cached and (best is None or place - best.place > SNAPSHOT_EVERY):
+            kept = self._kept(log, place)
+            if kept is not None and (best is None or kept.place > best.place):
+                best = kept
+        return best
+
+    def _kept(self, log: LogId, place: int) -> State | None:
+        found = self._store.kept(log, place)
+        kept = from_snapshot(found[2]) if found else None
+        if found is None or kept is None:
+            return None
+        head, state = kept
+        event = next(self._store.read(found[0], found[1], found[1]), None)
+        return state if event is not None and event.id == head and (state.log, state.place) == found[:2] else None
+
+
+# ── one fold ─────────────────────────────────────────────────────────────────────────────────
+
+
+class _Fold:
+    """A state in the making. Maps are shared with the state it started from until one is written to."""
+
+    def __init__(self, store: Store, log: LogId, start: State | None) -> None:
+        self._store = store
+        self._state = start or State(log, 0, Story())
+        self._story = self._state.story
+        self._path = [*self._story.path]
+        self._fresh: set[str] = set()
+        # The log whose events come next, and the first of them that is not in `_path` yet.
+        self._log, self._first = (start.log, start.place + 1) if start else (_root(store, log), 1)
+        if self._path and not self._path[-1].via and self._path[-1].log == self._log and self._path[-1].last == self._first - 1:
+            self._first = self._path.pop().first
+        self._covers = {**self._state.covers}
+        self._lineage = log
+
+    def state(self, place: int) -> State:
+        """The state once everything up to this place was taken."""
+        path = tuple(self._path)
+        if self._first <= place:
+            path = (*path, Stretch(self._log, self._first, place))
+        self._fresh.clear()
+        story = msgspec.structs.replace(self._story, path=path)
+        return msgspec.structs.replace(self._state, log=self._log, place=place, story=story, covers={**self._covers, self._log: place})
+
+    def take(self, event: Event) -> Generator[Ask, State, None]:
+        kind = event.kind
+        if kind in LIFE_KINDS:
+            self._set(life=live_on(self._state.life, kind))
+        handler = _HANDLERS.get(kind)
+        if handler is not None:
+            asked = handler(self, event, event.body)
+            if asked is not None:
+                yield from asked
+
+    # ── the session ──────────────────────────────────────────────────────────────────────────
+
+    def opened(self, event: Event, body: SessionOpened) -> Folding | None:
+        self._set(
+            title=body.title,
+            user=body.user,
+            project=body.project,
+            tags=body.tags,
+            budget=body.budget,
+            opened=event.header.time,
+        )
+        return self._take_over((body.continues.log, body.continues.seq)) if body.continues and body.detached else None
+
+    def _take_over(self, place: Ask) -> Folding:
+        source = yield place
+        self._story = source.story
+        self._set(gates=source.gates)
+        self._path = [msgspec.structs.replace(stretch, apart=True) for stretch in source.story.path]
+        self._fresh.clear()
+        return source
+
+    def forked(self, event: Event, body: ForkedFrom) -> None:
+        if self._first <= body.place:
+            self._path.append(Stretch(self._log, self._first, body.place))
+        if body.place:
+            self._covers[self._log] = body.place
+        self._log, self._first = event.log, event.seq
+        self._set(label=body.label, run=None, calls={}, opened=event.header.time)
+        if body.budget is not None:
+            self._set(budget=body.budget, granted_at=self._state.spent)
+
+    def rewound(self, event: Event, body: Rewound) -> Folding:
+        if not 1 <= body.to < event.seq:
+            raise StoreCorrupt(f"event {event.seq} of {event.log}", f"it rewinds to {body.to}, which is not before it")
+        target = yield (self._lineage, body.to)
+        self._story, self._path = target.story, [*target.story.path]
+        self._first = event.seq
+        self._fresh.clear()
+        return target
+
+    def merged(self, event: Event, body: Merged) -> Folding:
+        ours = self.state(event.seq)
+        places = places_of(body)
+        states: list[State] = []
+        for place in places:
+            states.append((yield place))
+        theirs, base = states[: len(body.branches)], states[len(body.branches)] if body.base else None
+        outcome = combine(ours, theirs, base=base, resolved=body.resolved, at=_ref(event))
+        tree = Tree(body.tree, _ref(event)) if body.tree else outcome.tree
+        self._story = msgspec.structs.replace(self._story, facts=outcome.facts, pending=outcome.pending, tree=tree)
+        self._fresh.clear()
+        self._path.append(Stretch(self._log, self._first, event.seq))
+        self._path.extend(msgspec.structs.replace(stretch, via=event.seq) for stretch in outcome.added)
+        self._first = event.seq + 1
+        spent = self._state.spent
+        for name, last in outcome.covers.items():
+            log = LogId(name)
+            first = max(ours.covers.get(log, 0), self._store.log(log).place) + 1
+            for other in self._store.read(log, first, last, kinds=SPEND_KINDS):
+                spent += spent_by(other)
+            self._covers[log] = last
+        self._set(spent=spent)
+        return ours
+
+    def closed(self, event: Event, body: SessionClosed) -> None:
+        self._story = msgspec.structs.replace(self._story, scratch={})
+        self._fresh.discard("scratch")
+
+    # ── what is known and open ───────────────────────────────────────────────────────────────
+
+    def recorded(self, event: Event, body: FactRecorded) -> None:
+        text = msgspec.json.encode(body.value, order="deterministic").decode()
+        self._own("facts")[body.key] = Fact(body.key, _ref(event), text, body.kind, body.review_by)
+
+    def retracted(self, event: Event, body: FactRetracted) -> None:
+        before = self._story.facts.get(body.key)
+        self._own("facts")[body.key] = Fact(body.key, _ref(event), None, before.kind if before else "fact")
+
+    def added(self, event: Event, body: PendingAdded) -> None:
+        self._own("pending")[body.key] = Pending(body.key, _ref(event), body.what, body.kind)
+
+    def settled(self, event: Event, body: PendingSettled) -> None:
+        before = self._story.pending.get(body.key)
+        what, kind = (before.what, before.kind) if before else ("", "step")
+        self._own("pending")[body.key] = Pending(body.key, _ref(event), what, kind, settled=True)
+
+    def scratched(self, event: Event, body: ScratchSet) -> None:
+        scratch = self._own("scratch")
+        scratch.pop(body.key, None)
+        if body.value is not None:
+            scratch[body.key] = msgspec.json.encode(body.value, order="deterministic").decode()
+
+    def validated(self, event: Event, body: ValidationRecorded) -> None:
+        self._own("verdicts")[body.name] = Verdict(body.name, body.passed, _ref(event), body.tree)
+
+    def required(self, event: Event, body: GateRequired) -> None:
+        self._set(gates={**self._state.gates, body.name: Gate(body.name, body.by, _ref(event))})
+
+    def placed(self, event: Event, body: PlacementChanged) -> None:
+        tree = Tree(body.tree, _ref(event)) if body.tree else self._story.tree
+        self._story = msgspec.structs.replace(self._story, placement=body.placement, tree=tree)
+
+    # ── effects and what they cost ───────────────────────────────────────────────────────────
+
+    def granted(self, event: Event, body: BudgetSet) -> None:
+        self._set(budget=body.budget, granted_at=self._state.spent)
+
+    def asked(self, event: Event, body: ModelAsked | ToolRequested) -> None:
+        if event.header.call is not None and event.header.call not in self._state.calls:
+            self._set(calls={**self._state.calls, event.header.call: event.seq})
+        self._set(spent=self._state.spent + spent_by(event))
+
+    def answered(self, event: Event, body: ModelReplied | ModelFailed | ToolReturned | ToolFailed | ToolResolved) -> None:
+        if event.header.call in self._state.calls:
+            self._set(calls={call: seq for call, seq in self._state.calls.items() if call != event.header.call})
+        if event.kind in SPEND_KINDS:
+            self._set(spent=self._state.spent + spent_by(event))
+        trees = getattr(body, "trees", None)
+        if trees is not None:
+            self._story = msgspec.structs.replace(self._story, tree=Tree(trees.after, _ref(event)))
+
+    def run_started(self, event: Event, body: object) -> None:
+        self._set(run=event.header.run or event.id)
+
+    def run_ended(self, event: Event, body: object) -> None:
+        self._set(run=None, calls={})
+
+    # ── helpers ──────────────────────────────────────────────────────────────────────────────
+
+    def _set(self, **fields: Any) -> None:
+        self._state = msgspec.structs.replace(self._state, **fields)
+
+    def _own(self, name: str) -> dict[str, Any]:
+        """One of the story's maps, copied if anybody else may hold it."""
+        if name not in self._fresh:
+            self._story = msgspec.structs.replace(self._story, **{name: {**getattr(self._story, name)}})
+            self._fresh.add(name)
+        return getattr(self._story, name)
+
+
+def spent_by(event: Event) -> Spent:
+    """What one event adds to the bill."""
+    body = event.body
+    if isinstance(body, ModelReplied):
+        return Spent(body.usage, body.price.cost_usd_nano if body.price else 0, unpriced=0 if body.price else 1)
+    if isinstance(body, ModelFailed):
+        return Spent(body.usage or Usage())
+    if isinstance(body, ModelAsked):
+        return Spent(model_calls=1)
+    return Spent(tool_calls=1 if isinstance(body, ToolRequested) else 0)
+
+
+_HANDLERS: dict[str, Callable[[_Fold, Event, Any], Folding | None]] = {
+    kind.__name__: handler
+    for kinds, handler in (
+        ((SessionOpened,), _Fold.opened),
+        ((ForkedFrom,), _Fold.forked),
+        ((Rewound,), _Fold.rewound),
+        ((Merged,), _Fold.merged),
+        ((SessionClosed,), _Fold.closed),
+        ((FactRecorded,), _Fold.recorded),
+        ((FactRetracted,), _Fold.retracted),
+        ((PendingAdded,), _Fold.added),
+        ((PendingSettled,), _Fold.settled),
+        ((ScratchSet,), _Fold.scratched),
+        ((ValidationRecorded,), _Fold.validated),
+        ((GateRequired,), _Fold.required),
+        ((PlacementChanged,), _Fold.placed),
+        ((BudgetSet,), _Fold.granted),
+        ((ModelAsked, ToolRequested), _Fold.asked),
+        ((ModelReplied, ModelFailed, ToolReturned, ToolFailed, ToolResolved), _Fold.answered),
+        ((RunStarted, RunResumed, RunBranched), _Fold.run_started),
+        ((RunFinished, RunFailed, RunCancelled), _Fold.run_ended),
+    )
+    for kind in kinds
+}
+
+SPEND_KINDS = frozenset(kind.__name__ for kind in (ModelReplied, ModelFailed, ModelAsked, ToolRequested))
+STATE_KINDS = frozenset(_HANDLERS) | LIFE_KINDS
+
+B = TypeVar("B")
+
+
+def _body(event: Event, kind: type[B]) -> B:
+    body = event.body
+    if not isinstance(body, kind):
+        raise StoreCorrupt(f"event {event.seq} of {event.log}", f"it is filed as a {kind.__name__}, and is none")
+    return body
+
+
+def _root(store: Store, log: LogId) -> LogId:
+    """The log that holds the first event of a lineage."""
+    first = next(store.read(log, 1, 1), None)
+    return first.log if first is not None else log
+
+
+def _ref(event: Event) -> Ref:
+    return Ref(event.log, event.seq, event.id)

@@ -1,0 +1,416 @@
+"""Where things come from and what became of them.
+
+`why` walks back and `influence` walks forward. Strong steps are on record: declared causes, branches that were merged,
+what was asked before it was answered. Where nobody declared a cause, the message before it on its path is shown as
+what it came *after*, and called that. Walking forward needs an index, which is a projection: causes by what they
+caused, and merges by what they took in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from plait.event import KINDS, Event
+from plait.event.kinds import (
+    ApprovalGranted,
+    FactRecorded,
+    ForkedFrom,
+    Merged,
+    MessageSaid,
+    ModelAsked,
+    ModelFailed,
+    ModelReplied,
+    Rewound,
+    SessionOpened,
+    ToolFailed,
+    ToolRequested,
+    ToolReturned,
+)
+from plait.ids import Digest, LogId, Micros, short
+from plait.session.listing import session_row
+from plait.session.saying import saying
+from plait.session.state import Stretch
+from plait.store import Rows, Store, Table
+
+_KEY = 32  # hex digits of an id that are kept in the index
+
+
+class GraphRows:
+    """A `Projection`: who caused whom, and which merge took in which log up to where."""
+
+    name = "graph"
+    version = 1
+    kinds = frozenset(kind.__name__ for kind in KINDS)
+    tables = (
+        Table("cause", key=("cause", "log", "seq"), columns={"cause": "text", "log": "text", "seq": "integer"}),
+        Table(
+            "merge",
+            key=("log", "into", "seq"),
+            columns={"log": "text", "into": "text", "seq": "integer", "place": "integer"},
+        ),
+    )
+
+    def apply(self, rows: Rows, number: int, event: Event) -> None:
+        header = event.header
+        for cause in header.causes:
+            rows.put("cause", {"cause": cause[:_KEY], "log": header.log, "seq": header.seq})
+        if header.kind == Merged.__name__:
+            body = event.body
+            assert isinstance(body, Merged)
+            for log, place in {**{each.log: each.seq for each in body.branches}, **body.covers}.items():
+                rows.put("merge", {"log": log, "into": header.log, "seq": header.seq, "place": place})
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One event of a trace, and how it hangs together with the one it is shown under."""
+
+    depth: int
+    how: str
+    log: LogId
+    seq: int
+    id: Digest
+    kind: str
+    branch: str
+    actor: str
+    time: Micros
+    says: str
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """The answer of `why` or `influence`: steps, each under the one it belongs to."""
+
+    about: str
+    steps: tuple[Step, ...]
+    complete: bool = True  # False: there was more than was asked for
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __str__(self) -> str:
+        lines = [f"{'  ' * step.depth}{step.how}: {step.says}  [{step.branch}@{step.seq}, {step.actor}]" for step in self.steps]
+        return "\n".join([self.about, *lines, *([] if self.complete else ["… and more"])])
+
+
+_MESSAGES = frozenset({MessageSaid.__name__, ModelReplied.__name__, Merged.__name__})
+_BACK = _MESSAGES | {Rewound.__name__}
+_OUTCOMES = {
+    ModelReplied.__name__: ModelAsked.__name__,
+    ModelFailed.__name__: ModelAsked.__name__,
+    ToolReturned.__name__: ToolRequested.__name__,
+    ToolFailed.__name__: ToolRequested.__name__,
+}
+_FRAMES = frozenset({SessionOpened.__name__})
+_FOLLOWERS = _MESSAGES | {
+    name
+    for name in (
+        "FactRecorded",
+        "FactRetracted",
+        "PendingAdded",
+        "PendingSettled",
+        "ValidationRecorded",
+        "EvidenceAttached",
+        "RouteSelected",
+    )
+}
+
+
+class _Walk:
+    """A breadth-first walk that shows every event once, near the question."""
+
+    def __init__(self, store: Store, about: str, limit: int) -> None:
+        self._store, self._about, self._limit = store, about, limit
+        self._branches: dict[LogId, str] = {}
+        self._seen: set[Digest] = set()
+        self._children: dict[Digest | None, list[tuple[str, Event]]] = {}
+        self._queue: deque[Event] = deque()
+        self.full = False
+
+    def add(self, under: Event | None, how: str, event: Event, *, follow: bool = True) -> None:
+        if event.id in self._seen:
+            return
+        if len(self._seen) >= self._limit:
+            self.full = True
+            return
+        self._seen.add(event.id)
+        self._children.setdefault(under.id if under else None, []).append((how, event))
+        if follow:
+            self._queue.append(event)
+
+    def __iter__(self) -> Iterator[Event]:
+        while self._queue:
+            yield self._queue.popleft()
+
+    def trace(self) -> Trace:
+        steps: list[Step] = []
+        stack = [(0, how, event) for how, event in reversed(self._children.get(None, []))]
+        while stack:
+            depth, how, event = stack.pop()
+            header = event.header
+            steps.append(
+                Step(
+                    depth,
+                    how,
+                    header.log,
+                    header.seq,
+                    event.id,
+                    header.kind,
+                    self.branch(header.log),
+                    header.actor,
+                    header.time,
+                    saying(event),
+                )
+            )
+            # What only came before it stands on the same level: a long conversation is a list, not a staircase.
+            for child_how, child in reversed(self._children.get(event.id, [])):
+                stack.append((depth if child_how == "after" and depth else depth + 1, child_how, child))
+        return Trace(self._about, tuple(steps), not self.full)
+
+    def branch(self, log: LogId) -> str:
+        if log not in self._branches:
+            row = session_row(self._store, log)
+            self._branches[log] = str(row.get("label") or row.get("title") or short(log))
+        return self._branches[log]
+
+
+# ── back ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def why(store: Store, path: tuple[Stretch, ...], log: LogId, events: list[Event], about: str, limit: int) -> Trace:
+    """Back from these events, as seen from a session with this path in this log."""
+    walk = _Walk(store, about, limit)
+    for event in events:
+        walk.add(None, "is" if event is events[0] else "from", event)
+        came = next(
+            (
+                stretch
+                for stretch in path
+                if stretch.via and not stretch.apart and stretch.log == event.log and stretch.first <= event.seq <= stretch.last
+            ),
+            None,
+        )
+        if came is not None:
+            walk.add(event, "came by", next(store.read(log, came.via, came.via)), follow=False)
+    for event in walk:
+        header = event.header
+        for cause in header.causes:
+            walk.add(event, "because of", store.event(cause))
+        for parent in header.parents[1:]:
+            walk.add(event, "merged from", store.event(parent))
+        if header.call is not None and event.kind in _OUTCOMES:
+            for how, earlier in _bracket(store, event):
+                walk.add(event, how, earlier)
+        if not header.causes and event.kind not in _FRAMES and (before := _before(store, event)) is not None:
+            walk.add(event, "after", before)
+    return walk.trace()
+
+
+def _before(store: Store, event: Event) -> Event | None:
+    """The message before an event on its path: rewinds are followed."""
+    seq = event.seq - 1
+    if isinstance(body := event.body, Rewound):
+        seq = body.to
+    span = 16
+    while seq >= 1:
+        first = max(1, seq - span + 1)
+        for found in store.read(event.log, first, seq, kinds=_BACK, reverse=True):
+            if found.kind != Rewound.__name__:
+                return found
+            body = found.body
+            assert isinstance(body, Rewound)
+            seq = min(body.to, found.seq - 1)
+            break
+        else:
+            seq, span = first - 1, span * 4
+    return None
+
+
+def _bracket(store: Store, event: Event) -> Iterator[tuple[str, Event]]:
+    """What was asked, and who allowed it, before this outcome of the same call."""
+    asks = {_OUTCOMES[event.kind], ApprovalGranted.__name__}
+    for found in store.read(event.log, 1, event.seq - 1, kinds=asks, reverse=True):
+        if found.header.call == event.header.call:
+            if found.kind != ApprovalGranted.__name__:
+                yield "asked by", found
+                return
+            yield "approved by", found
+
+
+# ── forward ──────────────────────────────────────────────────────────────────────────────────
+
+
+def influence(store: Store, event: Event, about: str, limit: int) -> Trace:
+    """Forward from an event, in the store as it is now: what it caused, what followed, which branches took it along."""
+    walk = _Walk(store, about, limit)
+    walk.add(None, "is", event)
+    for found in walk:
+        for row in store.rows("graph", "cause", {"cause": found.id[:_KEY]}, limit=limit + 1):
+            effect = _at(store, row["log"], row["seq"])
+            if effect is not None and found.id in effect.header.causes:
+                walk.add(found, "caused", effect)
+        for carrier in _carriers(store, found, limit):
+            walk.add(found, "carried into" if carrier.kind == ForkedFrom.__name__ else "merged into", carrier, follow=False)
+            if carrier.kind == ForkedFrom.__name__:
+                for follower in _followers(store, found, carrier.log):
+                    walk.add(found, "followed by", follower, follow=False)
+        for follower in _followers(store, found, found.log):
+            walk.add(found, "followed by", follower, follow=False)
+    return walk.trace()
+
+
+def _carriers(store: Store, event: Event, limit: int) -> Iterator[Event]:
+    """The forks that took an event along and the merges that took it in, directly or through one another."""
+    queue, seen = deque([(event.log, event.seq)]), {event.log}
+    while queue:
+        log, seq = queue.popleft()
+        for row in store.rows("session", "session", {"parent": log}, limit=limit + 1):
+            place, child = row["place"], LogId(str(row["log"]))
+            if isinstance(place, int) and place >= seq and child not in seen:
+                seen.add(child)
+                queue.append((child, place + 1))
+                if (first := _at(store, child, place + 1)) is not None:
+                    yield first
+        for row in store.rows("graph", "merge", {"log": log}, limit=limit + 1):
+            place, into = row["place"], LogId(str(row["into"]))
+            if isinstance(place, int) and place >= seq and (merge := _at(store, into, row["seq"])) is not None:
+                yield merge
+                if into not in seen:
+                    seen.add(into)
+                    queue.append((into, merge.seq))
+
+
+def _followers(store: Store, event: Event, log: LogId) -> Iterator[Event]:
+    """What came right after a message on a log, up to the next message, as far as nobody declared another cause for it."""
+    if event.kind not in _MESSAGES:
+        return
+    first, span, tip = event.seq + 1, 16, store.log(log).tip
+    while first <= tip:
+        for found in store.read(log, first, min(tip, first + span - 1), kinds=_FOLLOWERS | {Rewound.__name__}):
+            if found.kind == Rewound.__name__:
+                return
+            if not found.header.causes:
+                yield found
+            if found.kind in _MESSAGES:
+                return
+        first, span = first + span, span * 4
+
+
+def _at(store: Store, log: object, seq: object) -> Event | None:
+    if not isinstance(log, str) or not isinstance(seq, int):
+        return None
+    return next(store.read(LogId(log), seq, seq), None)
+
+
+# ── the whole ────────────────────────────────────────────────────────────────────────────────
+
+
+class Node(msgspec.Struct, frozen=True):
+    id: str
+    type: str  # session, message, fact, decision, finding, effect, call, approval, validation, placement, memory, evidence, link
+    name: str
+    session: LogId
+    place: int
+    detail: dict[str, str | int | bool | None] = {}
+
+
+class Edge(msgspec.Struct, frozen=True):
+    type: str  # parent, merged, causes, wrote, decided, read, ran-in
+    source: str
+    target: str
+    place: int = 0
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """A session's family as it stands now: sessions and what they did, and how that hangs together."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+
+
+_TYPES: dict[str, tuple[str, str]] = {
+    # kind: (type of the node, how the session stands to it)
+    "FactRecorded": ("fact", "wrote"),
+    "ValidationRecorded": ("validation", "decided"),
+    "EvidenceAttached": ("evidence", "wrote"),
+    "Linked": ("link", "read"),
+    "CallStarted": ("call", "wrote"),
+    "ToolRequested": ("effect", "wrote"),
+    "ApprovalRequested": ("approval", "wrote"),
+    "ApprovalGranted": ("approval", "decided"),
+    "ApprovalDenied": ("approval", "decided"),
+    "PlacementChanged": ("placement", "ran-in"),
+    "MemoryProposed": ("memory", "wrote"),
+    "MemoryRecalled": ("memory", "read"),
+    "RouteSelected": ("route", "decided"),
+    "GateRequired": ("gate", "wrote"),
+    "PendingAdded": ("pending", "wrote"),
+    "Merged": ("merge", "wrote"),
+    "Rewound": ("rewind", "wrote"),
+}
+
+
+def graph(store: Store, log: LogId) -> Graph:
+    """Everything that hangs together with a log by forks and merges."""
+    nodes: dict[str, Node] = {}
+    edges: list[Edge] = []
+    pending: list[Edge] = []
+    for member in family(store, log):
+        info = store.log(member)
+        row = session_row(store, member)
+        detail = {name: _plain(row.get(name)) for name in ("title", "label", "status", "user", "project")}
+        name = str(row.get("label") or row.get("title") or short(member))
+        nodes[member] = Node(member, "session", name, member, info.tip, {**detail, "head": info.head})
+        if info.parent is not None:
+            edges.append(Edge("parent", member, info.parent, info.place))
+        for event in store.read(member, info.place + 1, info.tip, kinds=_TYPES.keys()):
+            type, how = _TYPES[event.kind]
+            body = event.body
+            if isinstance(body, FactRecorded) and body.kind != "fact":
+                type, how = body.kind, "decided" if body.kind == "decision" else how
+            nodes[event.id] = Node(event.id, type, saying(event), member, event.seq, {"kind": event.kind, "actor": event.header.actor})
+            edges.append(Edge(how, member, event.id, event.seq))
+            if isinstance(body, Merged):
+                edges.extend(Edge("merged", event.id, place.log, place.seq) for place in body.branches)
+            pending.extend(Edge("causes", event.id, cause, event.seq) for cause in event.header.causes)
+    for edge in pending:
+        if edge.target not in nodes:
+            cause = store.event(Digest(edge.target))
+            nodes[edge.target] = Node(edge.target, "message", saying(cause), cause.log, cause.seq, {"kind": cause.kind})
+        edges.append(edge)
+    return Graph(tuple(nodes.values()), tuple(edges))
+
+
+def family(store: Store, log: LogId) -> list[LogId]:
+    """All logs that hang together with this one by forks and merges, the oldest ancestor first."""
+    seen: dict[LogId, None] = {}
+    queue = deque([_oldest(store, log)])
+    while queue:
+        member = queue.popleft()
+        if member in seen:
+            continue
+        seen[member] = None
+        for row in store.rows("session", "session", {"parent": member}, limit=2**31):
+            queue.append(LogId(str(row["log"])))
+        for row in store.rows("graph", "merge", {"log": member}, limit=2**31):
+            queue.append(_oldest(store, LogId(str(row["into"]))))
+        info = store.log(member)
+        for event in store.read(member, info.place + 1, info.tip, kinds={Merged.__name__}):
+            body = event.body
+            assert isinstance(body, Merged)
+            queue.extend(_oldest(store, place.log) for place in body.branches)
+    return list(seen)
+
+
+def _oldest(store: Store, log: LogId) -> LogId:
+    while (parent := store.log(log).parent) is not None:
+        log = parent
+    return log
+
+
+def _plain(value: object) -> str | int | None:
+    return value if isinstance(value, (str, int)) else None

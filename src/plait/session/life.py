@@ -1,0 +1,110 @@
+"""A session's life: open, active, waiting, paused, closed, archived.
+
+One small machine, used by the row that a listing shows, by the state and by whoever wants to change it. It runs over a
+log's own events: a branch inherits what happened, not what is open, so it begins its own life.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from plait.errors import WrongStatus
+from plait.event.kinds import (
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
+    Body,
+    ForkedFrom,
+    QuestionAnswered,
+    QuestionAsked,
+    RunBranched,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    SessionArchived,
+    SessionClosed,
+    SessionOpened,
+    SessionPaused,
+    SessionResumed,
+)
+
+Status = Literal["open", "active", "waiting", "paused", "closed", "archived"]
+
+STATUSES: tuple[Status, ...] = ("open", "active", "waiting", "paused", "closed", "archived")
+
+
+class Life(msgspec.Struct, frozen=True):
+    ran: bool = False  # whether a run was ever started
+    asks: int = 0  # approvals and questions that nobody answered yet
+    paused: bool = False
+    over: Literal["", "closed", "archived"] = ""
+
+    @property
+    def status(self) -> Status:
+        if self.over:
+            return self.over
+        if self.paused:
+            return "paused"
+        if self.asks:
+            return "waiting"
+        return "active" if self.ran else "open"
+
+
+def _names(*kinds: type[Body]) -> frozenset[str]:
+    return frozenset(kind.__name__ for kind in kinds)
+
+
+_BEGINS = _names(SessionOpened, ForkedFrom)
+_RUNS = _names(RunStarted, RunResumed, RunBranched)
+_ENDS = _names(RunFinished, RunFailed, RunCancelled)
+_ASKS = _names(ApprovalRequested, QuestionAsked)
+_ANSWERS = _names(ApprovalGranted, ApprovalDenied, ApprovalExpired, QuestionAnswered)
+_PAUSES = _names(SessionPaused)
+_RESUMES = _names(SessionResumed)
+_CLOSES = _names(SessionClosed)
+_ARCHIVES = _names(SessionArchived)
+
+LIFE_KINDS = _BEGINS | _RUNS | _ENDS | _ASKS | _ANSWERS | _PAUSES | _RESUMES | _CLOSES | _ARCHIVES
+
+
+def live_on(life: Life, kind: str) -> Life:
+    """The life after one more event of this kind."""
+    if kind in _BEGINS:
+        return Life()
+    if kind in _RUNS:
+        return msgspec.structs.replace(life, ran=True)
+    if kind in _ENDS:
+        return msgspec.structs.replace(life, asks=0)
+    if kind in _ASKS:
+        return msgspec.structs.replace(life, asks=life.asks + 1)
+    if kind in _ANSWERS:
+        return msgspec.structs.replace(life, asks=max(0, life.asks - 1))
+    if kind in _PAUSES:
+        return msgspec.structs.replace(life, paused=True)
+    if kind in _RESUMES:
+        return msgspec.structs.replace(life, paused=False)
+    if kind in _CLOSES:
+        return msgspec.structs.replace(life, over="closed")
+    if kind in _ARCHIVES:
+        return msgspec.structs.replace(life, over="archived")
+    return life
+
+
+_FROM: dict[str, tuple[tuple[Status, ...], str]] = {
+    "be paused": (("open", "active", "waiting"), "unpause() it first, if that is what you want"),
+    "be unpaused": (("paused",), "there is nothing to take up again"),
+    "be closed": (("open", "active", "waiting", "paused"), "it is over already"),
+    "be archived": (("closed",), "close() it first"),
+}
+
+
+def check_may(session: str, status: Status, verb: str) -> None:
+    """Whether a session of this status may do this. What is over takes no more events, but can be forked."""
+    allowed, step = _FROM.get(verb, (("open", "active", "waiting", "paused"), "fork() it, or open its successor()"))
+    if status not in allowed:
+        raise WrongStatus(session, status, verb, "it is over already" if verb == "be archived" and status == "archived" else step)

@@ -1,0 +1,117 @@
+"""What a session needs from above, declared here and bound by the composition root.
+
+A session is plain data: a `Spot`. Whatever it appends goes through the `Writer`, found by the run id in the spot (a
+registry, not a context variable: threads of a run must find it too). Outside a run the writer seals and appends; a run
+registers one of its own, which consults what was recorded first. What needs tools or files goes through the `Host`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from plait.errors import NoHost
+from plait.event import Body, Json
+from plait.event.kinds import Place
+from plait.ids import Digest, LogId
+from plait.store import Store
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """A place in a log: all that a session is."""
+
+    store: str  # the store's address
+    id: LogId
+    place: int  # the seq of its last event
+    head: Digest  # the id of that event
+    run: str | None = None  # the run whose value this is; None: outside of any
+
+
+class Act(NamedTuple):
+    """Who did it, and because of what."""
+
+    actor: str
+    origin: str = "program"
+    behalf: str | None = None
+    call: str | None = None
+    causes: tuple[Digest, ...] = ()
+
+
+class Draft(NamedTuple):
+    """An event that is yet to be sealed."""
+
+    body: Body
+    act: Act
+
+
+class Writer(Protocol):
+    """Where a session's events go. On return they are as durable as the store promises."""
+
+    def store(self, address: str) -> Store:
+        """The open store at this address."""
+        ...
+
+    def principal(self) -> str:
+        """Who acts when nobody is named."""
+        ...
+
+    def begin(
+        self, address: str, drafts: Sequence[Draft], *, fork: Place | None = None, blobs: Mapping[Digest, bytes] | None = None
+    ) -> Spot:
+        """Begin a session with these events; with `fork`, as a branch from that place."""
+        ...
+
+    def append(
+        self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
+    ) -> Spot:
+        """Append after exactly this spot, or raise StaleHead. `merges` are further parents of the first event."""
+        ...
+
+
+class Value(Protocol):
+    """What a host may count on: a session as plain data."""
+
+    @property
+    def spot(self) -> Spot: ...
+
+
+class Host(Protocol):
+    """Who runs tools, places files and publishes them for a session; each returns where the session then stands."""
+
+    def use(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Spot: ...
+    def place(self, session: Value, backend: str, where: str | None, options: Mapping[str, Json]) -> Spot: ...
+    def publish(self, session: Value) -> Spot: ...
+
+
+_writers: dict[str | None, Writer] = {}
+_hosts: list[Host] = []
+
+
+def bind_writer(writer: Writer, run: str | None = None) -> None:
+    """From now on this writer takes what values of this run append; None: values outside of any."""
+    _writers[run] = writer
+
+
+def unbind_writer(run: str) -> None:
+    _writers.pop(run, None)
+
+
+def bind_host(host: Host) -> None:
+    _hosts[:] = [host]
+
+
+def writer_of(run: str | None) -> Writer:
+    """The writer of a run. A value that outlived its run, or came from another process, writes as anybody else."""
+    return _writers.get(run) or _writers[None]
+
+
+def host(verb: str) -> Host:
+    if not _hosts:
+        raise NoHost(verb)
+    return _hosts[0]
+
+
+def store_at(address: str) -> Store:
+    return _writers[None].store(address)

@@ -1,0 +1,103 @@
+"""An event in one line of plain words, for people: a log, a trace, a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from plait.errors import PlaitError
+from plait.event import Event, Json
+from plait.event import kinds as k
+from plait.ids import short
+from plait.session.content import text_of
+
+
+def saying(event: Event) -> str:
+    """What the event says. Text in it comes from wherever the event came from: clean it before it meets a terminal."""
+    try:
+        body = event.body
+    except PlaitError as error:
+        return f"(unreadable: {error})"
+    say = _SAYINGS.get(event.kind)
+    return say(body) if say is not None else _plain(event.kind, body)
+
+
+def _json(value: Json) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _because(text: str) -> str:
+    return f": {text}" if text else ""
+
+
+def _said(body: k.MessageSaid) -> str:
+    return f"{body.name or body.role}: {_text(body.parts)}"
+
+
+def _text(parts: k.Parts) -> str:
+    return text_of(tuple(part for part in parts if not isinstance(part, k.Text) or part.text)) or "(long text)"
+
+
+_VERBS = {"fact": "fact", "decision": "decided", "finding": "found"}
+
+
+def _fact(body: k.FactRecorded) -> str:
+    if body.kind == "finding" and isinstance(body.value, str):
+        return f"found: {body.value}"
+    return f"{_VERBS[body.kind]} {body.key} = {_json(body.value)}"
+
+
+def _forked(body: k.ForkedFrom) -> str:
+    return f"forked from {short(body.parent)}@{body.place}" + (f" as {body.label}" if body.label else "")
+
+
+def _merged(body: k.Merged) -> str:
+    chosen = f", chose {', '.join(body.resolved)}" if body.resolved else ""
+    return "merged " + ", ".join(f"{short(place.log)}@{place.seq}" for place in body.branches) + chosen
+
+
+def _rewound(body: k.Rewound) -> str:
+    left = f", {len(body.not_undone)} effects not undone" if body.not_undone else ""
+    return f"rewound to {body.to}{_because(body.reason)}{left}"
+
+
+def _opened(body: k.SessionOpened) -> str:
+    how = "opened" if not body.continues else "detached from" if body.detached else "succeeds"
+    after = f" {short(body.continues.log)}@{body.continues.seq}" if body.continues else ""
+    return f"{how}{after}{_because(body.title)}"
+
+
+_SAYINGS: dict[str, Callable[[Any], str]] = {
+    "SessionOpened": _opened,
+    "ForkedFrom": _forked,
+    "Rewound": _rewound,
+    "Merged": _merged,
+    "MessageSaid": _said,
+    "ModelReplied": lambda b: f"reply: {_text(b.parts)}" + (f" → {', '.join(c.tool for c in b.calls)}" if b.calls else ""),
+    "FactRecorded": _fact,
+    "FactRetracted": lambda b: f"retracted {b.key}{_because(b.reason)}",
+    "PendingAdded": lambda b: f"{'to do' if b.kind == 'step' else b.kind}: {b.what}",
+    "PendingSettled": lambda b: f"settled {b.key}{_because(b.outcome)}",
+    "ScratchSet": lambda b: f"scratch {b.key}",
+    "EvidenceAttached": lambda b: f"attached {b.name}: {_text(b.parts)}",
+    "ValidationRecorded": lambda b: f"{b.name} {'passed' if b.passed else 'failed'}",
+    "GateRequired": lambda b: f"required {b.name}" + (f" by {b.by}" if b.by else ""),
+    "Linked": lambda b: f"linked {b.system} {b.ref}{_because(b.note)}",
+    "SessionPaused": lambda b: f"paused{_because(b.reason)}",
+    "SessionResumed": lambda b: f"unpaused{_because(b.reason)}",
+    "SessionClosed": lambda b: f"closed{_because(b.reason)}",
+    "SessionArchived": lambda b: f"archived{_because(b.reason)}",
+    "ToolRequested": lambda b: f"{b.tool} {_json(b.arguments)}",
+    "ToolReturned": lambda b: f"returned {_text(b.parts)}",
+    "ToolFailed": lambda b: f"failed: {b.failure.message}",
+    "BudgetSet": lambda b: f"budget {_json(msgspec.to_builtins(b.budget))}",
+}
+
+
+def _plain(kind: str, body: object) -> str:
+    """For kinds without words of their own: the name and the first fields that are short."""
+    fields = {name: getattr(body, name) for name in getattr(body, "__struct_fields__", ())}
+    brief = [f"{name}={value}" for name, value in fields.items() if isinstance(value, (str, int)) and value not in ("", 0, False)]
+    return " ".join([kind, *brief[:3]])

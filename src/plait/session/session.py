@@ -1,0 +1,919 @@
+"""The session: an immutable, durable, branchable value.
+
+A `Session` is a place in a log and nothing else: every operation appends and returns the next value, and the old one
+keeps answering as before. What it knows is folded from events when asked for, from the nearest place whose state is
+known; that state is passed on from value to value and shared, so a thousand branches cost little more than one.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TypeAlias
+from urllib.parse import quote
+
+import msgspec
+
+from plait.errors import GateUnmet, InvalidValue, MergeConflict, NoCommonBase, NotSettled, StaleHead, UnknownKey
+from plait.event import Body, Event, Json
+from plait.event.kinds import (
+    Budget,
+    Data,
+    EvidenceAttached,
+    FactRecorded,
+    FactRetracted,
+    ForkedFrom,
+    GateRequired,
+    Linked,
+    Merged,
+    MessageSaid,
+    ModelReplied,
+    PendingAdded,
+    PendingSettled,
+    Place,
+    Placement,
+    PlacementChanged,
+    Resolution,
+    Rewound,
+    ScratchSet,
+    SessionArchived,
+    SessionClosed,
+    SessionOpened,
+    SessionPaused,
+    SessionResumed,
+    ToolFailed,
+    ToolRequested,
+    ToolResolved,
+    ToolReturned,
+    ToolUnknown,
+    Usage,
+    ValidationRecorded,
+)
+from plait.ids import Digest, LogId, Micros, digest, parse_digest, short
+from plait.session import revision
+from plait.session.content import Content, file, image, pack, unpack
+from plait.session.diff import Diff, compare
+from plait.session.events import Events, along
+from plait.session.fold import SNAPSHOT_EVERY, keep_snapshot, state_at
+from plait.session.graph import Graph, Trace, graph, influence, why
+from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, check_may, live_on
+from plait.session.listing import list_rows
+from plait.session.merge import combine
+from plait.session.ports import Act, Draft, Spot, host, store_at, writer_of
+from plait.session.state import FactKind, Gate, Known, Pending, PendingKind, Ref, Spent, State, share_a_place, state_digest
+from plait.session.views import Attachment, Change, Facts, Link, Message, Validation, message_of
+from plait.store import Store, canonical
+
+Cause: TypeAlias = "Event | Session | Message | int | str"
+Because: TypeAlias = "Cause | Sequence[Cause]"  # events, places of this session, or sessions for their last event
+Resolve = Mapping[str, Json] | Callable[[str, Mapping[str, object]], Json]
+
+
+class _Absent:
+    """The one value that means: the fact is gone."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Any = _Absent()
+
+_MESSAGE_KINDS = frozenset({MessageSaid.__name__, ModelReplied.__name__})
+# What a verdict no longer speaks of, once it happened.
+_MATERIAL = frozenset(
+    kind.__name__
+    for kind in (MessageSaid, ModelReplied, ToolReturned, ToolFailed, ToolResolved, FactRecorded, FactRetracted, Merged, PlacementChanged)
+)
+_ORIGINS = {"human": "human", "agent": "model"}
+
+
+class Session:
+    """An immutable value: a place in a log. Every operation returns a new one."""
+
+    __slots__ = ("_life", "_near", "_spot", "_user")
+
+    _spot: Spot
+    # Memos of what follows from the spot, handed on from value to value and shared:
+    _near: State | None  # the state here, or at an earlier place of this lineage
+    _life: Life | None
+    _user: str | None  # who acts unless somebody else is named
+
+    def __init__(
+        self,
+        *content: Content,
+        title: str = "",
+        user: str | None = None,
+        project: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        budget: Budget | None = None,
+        store: str | Path | Store | None = None,
+        actor: str | None = None,
+    ) -> None:
+        """Open a new session and say something in it. It is on disk when this returns."""
+        writer = writer_of(None)
+        who = actor or (_human(user) if user else writer.principal())
+        opened = SessionOpened(title=title, user=user, project=project, tags=dict(tags or {}), budget=budget)
+        parts, blobs = pack(content, "content")
+        drafts = [Draft(opened, _act(who))]
+        if parts:
+            drafts.append(Draft(MessageSaid("user", parts), _act(who)))
+        self._become(writer.begin(_address(store), drafts, blobs=blobs), life=Life(), user=who)
+
+    # ── the value ────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def spot(self) -> Spot:
+        """All that it is: store address, id, place, head, run id."""
+        return self._spot
+
+    @property
+    def id(self) -> LogId:
+        return self._spot.id
+
+    @property
+    def short(self) -> str:
+        """What people type: the start of the id's random tail."""
+        return short(self._spot.id)
+
+    @property
+    def place(self) -> int:
+        """The seq of its last event."""
+        return self._spot.place
+
+    @property
+    def head(self) -> Digest:
+        """The id of its last event."""
+        return self._spot.head
+
+    @property
+    def run(self) -> str | None:
+        return self._spot.run
+
+    @property
+    def store(self) -> str:
+        """The address of its store."""
+        return self._spot.store
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Session) and self._spot == other._spot
+
+    def __hash__(self) -> int:
+        return hash(self._spot)
+
+    def __reduce__(self) -> tuple[Callable[[Spot], Session], tuple[Spot]]:
+        return Session.of, (self._spot,)
+
+    def __copy__(self) -> Session:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Session:
+        return self
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Session never changes: {name} cannot be set. Operations return the next value.")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a Session never changes: {name} cannot be deleted.")
+
+    def __repr__(self) -> str:
+        try:
+            state = self._state
+        except Exception as error:  # a repr must not raise, least of all in a traceback
+            return f"<Session {self.short}@{self.place} ({type(error).__name__})>"
+        about = " ".join(f"{text[:40]!r}" for text in (state.label, state.title) if text)
+        return f"<Session {self.short}@{self.place}{' ' + about if about else ''} {state.life.status}>"
+
+    def __str__(self) -> str:
+        """As it can be written again: `Session.open(str(s)) == s`, as long as its id is unique."""
+        return f"{self.id}@{self.place}"
+
+    @classmethod
+    def of(cls, spot: Spot) -> Session:
+        """The value at a spot, taken at its word: nothing is read."""
+        session = object.__new__(cls)
+        session._become(spot)
+        return session
+
+    def _become(self, spot: Spot, near: State | None = None, life: Life | None = None, user: str | None = None) -> None:
+        object.__setattr__(self, "_spot", spot)
+        object.__setattr__(self, "_near", near)
+        object.__setattr__(self, "_life", life)
+        object.__setattr__(self, "_user", user)
+
+    # ── finding ──────────────────────────────────────────────────────────────────────────────
+
+    @classmethod
+    def open(cls, name: str, *, store: str | Path | Store | None = None) -> Session:
+        """The session of this revision: an id or the start of either end of it, a label, `@`; then perhaps `@42` or `@-1`."""
+        address = _address(store)
+        there, parsed = store_at(address), revision.parse(name)
+        log = there.log(revision.find(there, parsed.name))
+        session = cls.of(Spot(address, log.id, log.tip, log.head))
+        return session if parsed.place is None else session.at(parsed.place)
+
+    @classmethod
+    def open_range(cls, name: str, *, store: str | Path | Store | None = None) -> tuple[Session, Session]:
+        """Both ends of `A..B`."""
+        left, right = revision.parse_range(name)
+        return cls.open(left, store=store), cls.open(right, store=store)
+
+    @classmethod
+    def list(
+        cls,
+        *,
+        status: Status | None = None,
+        user: str | None = None,
+        project: str | None = None,
+        tag: Mapping[str, str] | None = None,
+        label: str | None = None,
+        parent: Session | str | None = None,
+        before: Session | None = None,
+        limit: int = 100,
+        store: str | Path | Store | None = None,
+    ) -> builtins.list[Session]:
+        """A page of sessions as they are now, latest opened first; `before=` the last one gives the next page."""
+        if status is not None and status not in STATUSES:
+            raise InvalidValue("status", f"{status!r} is not one", f"use one of {', '.join(STATUSES)}")
+        address = _address(store)
+        there = store_at(address)
+        above = parent.id if isinstance(parent, Session) else parent
+        where = {"status": status, "user": user, "project": project, "label": label, "parent": above}
+        found = list_rows(
+            there, {name: value for name, value in where.items() if value is not None}, tag, before.id if before else None, limit
+        )
+        heads = there.heads([LogId(str(row["log"])) for row in found])
+        return [cls.of(Spot(address, log.id, log.tip, log.head)) for row in found if (log := heads.get(LogId(str(row["log"]))))]
+
+    def reload(self) -> Session:
+        """The same session as it is now."""
+        log = self._store.log(self.id)
+        if log.head == self.head:
+            return self
+        return self._next(Spot(self.store, log.id, log.tip, log.head, self.run), None)
+
+    def at(self, place: int) -> Session:
+        """The value whose last event is this one; -1 is one event before the last."""
+        wanted = revision.place_in(self.id, place, self.place)
+        if wanted == self.place:
+            return self
+        event = next(self._store.read(self.id, wanted, wanted))
+        return self._next(Spot(self.store, self.id, wanted, event.id, self.run), None)
+
+    # ── saying and knowing ───────────────────────────────────────────────────────────────────
+
+    def say(
+        self,
+        *content: Content,
+        role: Literal["user", "assistant", "system"] = "user",
+        name: str = "",
+        actor: str | None = None,
+        because: Because = (),
+    ) -> Session:
+        """Add a message: texts, paths, `image(…)`, `file(…)`, dicts and lists."""
+        if not content:
+            raise InvalidValue("content", "nothing is said", "pass a text")
+        parts, blobs = pack(content, "content")
+        if actor is None and role != "user":
+            actor = f"agent:{_word(name or 'assistant')}" if role == "assistant" else "service:program"
+        return self._append(MessageSaid(role, parts, name), "take messages", actor=actor, because=because, blobs=blobs)
+
+    def fact(self, key: str, value: Json, *, review_by: Micros | None = None, actor: str | None = None, because: Because = ()) -> Session:
+        """Record a fact under a key: it survives compaction and merges three ways."""
+        return self._record(key, value, "fact", review_by, actor, because)
+
+    def decide(self, key: str, value: Json, *, review_by: Micros | None = None, actor: str | None = None, because: Because = ()) -> Session:
+        """Record a decision under a key."""
+        return self._record(key, value, "decision", review_by, actor, because)
+
+    def note(self, text: str, *, key: str | None = None, actor: str | None = None, because: Because = ()) -> Session:
+        """Record a finding. Without a key it has one of its own, so that notes of two branches never collide."""
+        return self._record(_key_of("finding", text) if key is None else key, text, "finding", None, actor, because)
+
+    def retract(self, key: str, *, reason: str = "", actor: str | None = None, because: Because = ()) -> Session:
+        """Take a fact, decision or finding back."""
+        if key not in self.facts:
+            raise UnknownKey(self.short, "fact", key, tuple(self.facts))
+        return self._append(FactRetracted(key, reason), "take facts", actor=actor, because=because)
+
+    def todo(
+        self, what: str, *, key: str | None = None, kind: PendingKind = "step", actor: str | None = None, because: Because = ()
+    ) -> Session:
+        """Add pending work: a next step, an open question, a hypothesis."""
+        _check_choice("kind", kind, ("step", "question", "hypothesis"))
+        name = _key_of("todo", what) if key is None else _check_key(key)
+        return self._append(PendingAdded(name, _check_text("what", what), kind), "take pending work", actor=actor, because=because)
+
+    def settle(self, key: str, outcome: str = "", *, actor: str | None = None, because: Because = ()) -> Session:
+        """Settle pending work, named by its key or by what it says."""
+        pending = self.pending
+        found = key if key in pending else next((each.key for each in pending.values() if each.what == key), None)
+        if found is None:
+            raise UnknownKey(self.short, "pending work", key, tuple(pending))
+        return self._append(PendingSettled(found, outcome), "take pending work", actor=actor, because=because)
+
+    def scratch(self, key: str, value: Json, *, actor: str | None = None) -> Session:
+        """Set working state: forked and rewound, never in a prompt, not merged, dropped at close. None clears it."""
+        return self._append(ScratchSet(_check_key(key), value), "take scratch", actor=actor)
+
+    def attach(
+        self, name: str, content: Content | bytes | float, *, media_type: str | None = None, actor: str | None = None, because: Because = ()
+    ) -> Session:
+        """Attach evidence: a file, a figure, a metric."""
+        if isinstance(content, bytes):
+            content = image(content, media_type) if (media_type or "").startswith("image/") else file(content, name, media_type)
+        elif isinstance(content, Path) and media_type:
+            content = image(content, media_type) if media_type.startswith("image/") else file(content, media_type=media_type)
+        elif isinstance(content, (int, float)):
+            content = Data(content)
+        parts, blobs = pack([content], "content")
+        return self._append(EvidenceAttached(_check_key(name, "name"), parts), "take evidence", actor=actor, because=because, blobs=blobs)
+
+    def validate(
+        self, name: str, passed: bool, *, evidence: Because = (), detail: Json = None, actor: str | None = None, because: Because = ()
+    ) -> Session:
+        """Record a verdict on this place, with the events that show it."""
+        if not isinstance(passed, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+            raise InvalidValue("passed", f"{passed!r} is neither True nor False", "say which")
+        tree = self._state.story.tree
+        body = ValidationRecorded(_check_key(name, "name"), passed, self._causes(evidence), detail, tree.digest if tree else None)
+        return self._append(body, "take verdicts", actor=actor, because=because)
+
+    def require(self, name: str, *, by: object = "", actor: str | None = None) -> Session:
+        """Require a verdict of this name, on the place and tree there are then, before this is merged or closed."""
+        who = by if isinstance(by, str) else getattr(by, "__qualname__", None) or type(by).__qualname__
+        return self._append(GateRequired(_check_key(name, "name"), who), "take gates", actor=actor)
+
+    def link(
+        self, system: str, ref: str, *, digest: str | None = None, note: str = "", actor: str | None = None, because: Because = ()
+    ) -> Session:
+        """Point to a record in somebody else's store: a trace, a row, an object, a URL."""
+        body = Linked(
+            _check_key(system, "system"), _check_key(ref, "ref", 4000), parse_digest(digest) if digest is not None else None, note
+        )
+        return self._append(body, "take links", actor=actor, because=because)
+
+    # ── branching ────────────────────────────────────────────────────────────────────────────
+
+    def fork(self, label: str | None = None, *, at: int | None = None, budget: Budget | None = None, actor: str | None = None) -> Session:
+        """A branch from here, or from an earlier place: it takes the story along and leaves open work behind."""
+        revision.check_label(label)
+        if at is not None:
+            return self.at(at).fork(label, budget=budget, actor=actor)
+        spot = self._spot
+        body = ForkedFrom(spot.id, spot.place, label, budget)
+        fork = Place(spot.id, spot.place, spot.head)
+        made = writer_of(spot.run).begin(spot.store, [Draft(body, _act(actor or self._principal()))], fork=fork)
+        return self._next(made, Life())
+
+    def detach(self, *, title: str | None = None, budget: Budget | None = None, actor: str | None = None) -> Session:
+        """A new root with the same story and no lineage: its own life, its own bill."""
+        state = self._state
+        opened = self._opened(state, title, budget, detached=True)
+        made = writer_of(self.run).begin(self.store, [Draft(opened, _act(actor or self._principal()))])
+        return Session.of(made)
+
+    def successor(
+        self, brief: Content | None = None, *, title: str | None = None, budget: Budget | None = None, actor: str | None = None
+    ) -> Session:
+        """A new session with an empty transcript that carries facts, decisions, pending work and files, and links back."""
+        state, who = self._state, actor or self._principal()
+        drafts = [Draft(self._opened(state, title, budget), _act(who))]
+        story = state.story
+        if story.placement is not None:
+            placed = PlacementChanged(story.placement, story.tree.digest if story.tree else None)
+            drafts.append(Draft(placed, _act(who, (story.tree.at.id,) if story.tree else ())))
+        for fact in story.facts.values():
+            if fact.json is not None:
+                body = FactRecorded(fact.key, fact.value, fact.kind, fact.review_by)
+                drafts.append(Draft(body, _act(who, (fact.at.id,))))
+        for work in story.pending.values():
+            if not work.settled:
+                drafts.append(Draft(PendingAdded(work.key, work.what, work.kind), _act(who, (work.at.id,))))
+        parts, blobs = pack([brief] if brief is not None else [], "brief")
+        if parts:
+            drafts.append(Draft(MessageSaid("user", parts), _act(who)))
+        return Session.of(writer_of(self.run).begin(self.store, drafts, blobs=blobs))
+
+    def rewind(self, to: int | Event, *, reason: str = "", actor: str | None = None) -> Session:
+        """Go on from the story at an earlier place. The whole past stays on record, and what was spent stays spent."""
+        place = to.seq if isinstance(to, Event) else to
+        if isinstance(to, Event) and to not in self.events:
+            raise InvalidValue("to", f"{to!r} is not an event of this session", "rewind to one of session.events")
+        wanted = revision.place_in(self.id, place, self.place)
+        if wanted == self.place:
+            raise InvalidValue("to", f"the session is at {wanted} already", "rewind to an earlier place")
+        return self._append(Rewound(wanted, reason, self._not_undone(wanted)), "be rewound", actor=actor)
+
+    def merge(self, *others: Session, resolve: Resolve | None = None, base: Session | None = None, actor: str | None = None) -> Session:
+        """Take the results of other branches in: one event with several parents. What is in here already adds nothing."""
+        check_may(self.short, self.status, "be merged into")
+        self._check_others(others, base)
+        state, theirs, root = self._state, [other._state for other in others], base._state if base else None
+        for other, their in zip(others, theirs, strict=True):
+            if their.run or their.calls:
+                raise NotSettled(other.short, "an open run" if their.run else f"{len(their.calls)} open calls", "merged")
+            if root is None and not share_a_place(state, their):
+                raise NoCommonBase(self.short, other.short)
+        outcome = combine(state, theirs, base=root)
+        if not outcome.added and not outcome.covers:
+            return self
+        for session in (self, *others):
+            session._check_gates("merged")
+        resolved = _resolutions(outcome.conflicts, resolve)
+        left = {key: sides for key, sides in outcome.conflicts.items() if key not in resolved}
+        if left:
+            raise MergeConflict(self.short, left)
+        news = list({other.head: other for other, their in zip(others, theirs, strict=True) if _is_news(state, their)}.values())
+        tree = outcome.tree
+        body = Merged(
+            branches=tuple([Place(other.id, other.place, other.head) for other in news]),
+            covers=outcome.covers,
+            resolved=resolved,
+            base=Place(base.id, base.place, base.head) if base else None,
+            tree=tree.digest if tree is not None and (state.story.tree is None or tree.at != state.story.tree.at) else None,
+        )
+        return self._append(body, "be merged into", actor=actor, merges=tuple([other.head for other in news]))
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    def pause(self, *, reason: str = "", actor: str | None = None) -> Session:
+        return self._append(SessionPaused(reason), "be paused", actor=actor)
+
+    def unpause(self, *, reason: str = "", actor: str | None = None) -> Session:
+        return self._append(SessionResumed(reason), "be unpaused", actor=actor)
+
+    def close(self, *, reason: str = "", actor: str | None = None) -> Session:
+        """End it: nothing is appended any more but `archive()`. Required verdicts must be there, and no run open."""
+        check_may(self.short, self.status, "be closed")
+        state = self._state
+        if state.run or state.calls:
+            raise NotSettled(self.short, "an open run" if state.run else f"{len(state.calls)} open calls", "closed")
+        self._check_gates("closed")
+        return self._append(SessionClosed(reason, state_digest(state)), "be closed", actor=actor)
+
+    def archive(self, *, reason: str = "", actor: str | None = None) -> Session:
+        return self._append(SessionArchived(reason), "be archived", actor=actor)
+
+    @property
+    def status(self) -> Status:
+        return self._living().status
+
+    @property
+    def status_history(self) -> tuple[Change, ...]:
+        """Every change of status in this branch, with who made it."""
+        changes: list[Change] = []
+        life = Life()
+        for event in self._own_events(LIFE_KINDS):
+            life = live_on(life, event.kind)
+            if not changes or changes[-1].status != life.status:
+                reason = getattr(event.body, "reason", "")
+                changes.append(Change(life.status, event.seq, event.header.time, event.header.actor, reason))
+        return tuple(changes)
+
+    # ── what it knows ────────────────────────────────────────────────────────────────────────
+
+    @property
+    def title(self) -> str:
+        return self._state.title
+
+    @property
+    def user(self) -> str | None:
+        return self._state.user
+
+    @property
+    def project(self) -> str | None:
+        return self._state.project
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return {**self._state.tags}
+
+    @property
+    def label(self) -> str | None:
+        """The name it was forked under."""
+        return self._state.label
+
+    @property
+    def events(self) -> Events:
+        """The whole log as seen from here, rewound parts included."""
+        return Events(self._spot)
+
+    @property
+    def path(self) -> builtins.list[Event]:
+        """Its events with rewinds followed: what the story is made of."""
+        own = tuple(stretch for stretch in self._state.story.path if not stretch.via)
+        return [event for _, event in along(self._store, own)]
+
+    @property
+    def messages(self) -> builtins.list[Message]:
+        """The transcript: its own path, and one named block per merged branch."""
+        store = self._store
+        return [message_of(event, stretch, store.get_blob) for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS)]
+
+    @property
+    def text(self) -> str:
+        """What was said last."""
+        store = self._store
+        for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS, reverse=True):
+            return message_of(event, stretch, store.get_blob).text
+        return ""
+
+    @property
+    def facts(self) -> Facts:
+        """Facts, decisions and findings by key; `.of(key)` says who recorded one, and where."""
+        return Facts(self._state.story.facts)
+
+    @property
+    def decisions(self) -> Facts:
+        return self.facts.only("decision")
+
+    @property
+    def findings(self) -> Facts:
+        return self.facts.only("finding")
+
+    @property
+    def pending(self) -> dict[str, Pending]:
+        """Open work by key."""
+        return {key: each for key, each in self._state.story.pending.items() if not each.settled}
+
+    @property
+    def scratchpad(self) -> dict[str, Json]:
+        """The working state."""
+        return {key: msgspec.json.decode(text) for key, text in self._state.story.scratch.items()}
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of every event counted here once: its own log, rewound parts too, and merged branches."""
+        return self._state.spent.usage
+
+    @property
+    def spent(self) -> Spent:
+        return self._state.spent
+
+    @property
+    def cost(self) -> float:
+        """What is known to have been spent, in US dollars."""
+        return self._state.spent.cost_usd_nano / 1e9
+
+    @property
+    def budget(self) -> Budget | None:
+        """What was granted. None: unlimited."""
+        return self._state.budget
+
+    @property
+    def left(self) -> Budget | None:
+        """What remains of the budget. None: unlimited."""
+        return self._state.left
+
+    @property
+    def placement(self) -> Placement | None:
+        return self._state.story.placement
+
+    @property
+    def tree(self) -> Digest | None:
+        tree = self._state.story.tree
+        return tree.digest if tree else None
+
+    @property
+    def covers(self) -> dict[LogId, int]:
+        """Every log whose events are counted here, with the last place that is."""
+        return {**self._state.covers}
+
+    @property
+    def gates(self) -> dict[str, Gate]:
+        """Verdicts that are required."""
+        return {**self._state.gates}
+
+    @property
+    def validation(self) -> builtins.list[Validation]:
+        """Every verdict on its path and those of merged branches."""
+        found = self._along(ValidationRecorded)
+        return [Validation(body.name, body.passed, body.evidence, body.detail, body.tree, event.log, event.seq) for event, body in found]
+
+    @property
+    def evidence(self) -> builtins.list[Attachment]:
+        """Everything attached on its path and those of merged branches."""
+        store = self._store
+        return [
+            Attachment(body.name, unpack(body.parts, store.get_blob), event.log, event.seq) for event, body in self._along(EvidenceAttached)
+        ]
+
+    @property
+    def links(self) -> builtins.list[Link]:
+        return [Link(body.system, body.ref, body.digest, body.note, event.log, event.seq) for event, body in self._along(Linked)]
+
+    @property
+    def lineage(self) -> tuple[Session, ...]:
+        """From the root to here: each ancestor at the place it was forked."""
+        found, log, place, head = list[Session](), self.id, self.place, self.head
+        while True:
+            info = self._store.log(log)
+            if place > info.place or info.parent is None:
+                found.append(Session.of(Spot(self.store, log, place, head)))
+                if info.parent is None:
+                    return tuple(reversed(found))
+                first = next(self._store.read(log, info.place + 1, info.place + 1))
+                place, head = info.place, first.header.parents[0]
+            log = info.parent
+
+    @property
+    def parent(self) -> Session | None:
+        """The place it was forked from. None: it is a root."""
+        line = self.lineage
+        return line[-2] if len(line) > 1 else None
+
+    @property
+    def continues(self) -> Session | None:
+        """The session it succeeds, or was detached from."""
+        opened = next(self._store.read(self.id, 1, 1)).body
+        place = opened.continues if isinstance(opened, SessionOpened) else None
+        return Session.of(Spot(self.store, place.log, place.seq, place.head)) if place else None
+
+    def blob(self, digest: Digest) -> bytes:
+        """The bytes of an image, a file or a long text."""
+        return self._store.get_blob(digest)
+
+    # ── questions ────────────────────────────────────────────────────────────────────────────
+
+    def diff(self, other: Session | None = None) -> Diff:
+        """How this value and another differ; without another, what came since it began."""
+        before = other if other is not None else self.at(1)
+        return compare(self._store, before._state, self._state) if other is None else compare(self._store, self._state, before._state)
+
+    def why(self, about: Any, *, limit: int = 100) -> Trace:
+        """Where something comes from: an event, its place, a fact or pending work by key, or a text that was said."""
+        events, question = self._events_about(about)
+        return why(self._store, self._state.story.path, self.id, events, question, limit)
+
+    def influence(self, about: Any, *, limit: int = 1000) -> Trace:
+        """What became of something, in the store as it is now."""
+        events, question = self._events_about(about)
+        return influence(self._store, events[0], question, limit)
+
+    def graph(self) -> Graph:
+        """The family of this session in the store as it is now: sessions, what they did, how it hangs together."""
+        return graph(self._store, self.id)
+
+    # ── what others do for it ────────────────────────────────────────────────────────────────
+
+    def use(self, tool: object, **arguments: Json) -> Session:
+        """Run a tool as the program's own act."""
+        return self._next(host("use a tool").use(self, tool, arguments), None)
+
+    def to(self, backend: str, where: str | Path | None = None, **options: Json) -> Session:
+        """Place it: where its tools run, on which files."""
+        return self._next(host("place it").place(self, backend, str(where) if where is not None else None, options), None)
+
+    def apply(self) -> Session:
+        """Publish its files."""
+        return self._next(host("publish its files").publish(self), None)
+
+    # ── helpers ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _store(self) -> Store:
+        return store_at(self._spot.store)
+
+    @property
+    def _state(self) -> State:
+        near = self._near
+        if near is None or near.place != self.place:
+            near = state_at(self._store, self.id, self.place, near=near)
+            object.__setattr__(self, "_near", near)
+        return near
+
+    def _living(self) -> Life:
+        if self._life is None:
+            object.__setattr__(self, "_life", self._state.life)
+        assert self._life is not None
+        return self._life
+
+    def _next(self, spot: Spot, life: Life | None) -> Session:
+        """A value of the same lineage: earlier, later, or a branch from here."""
+        near = self._near
+        session = object.__new__(type(self))
+        session._become(spot, near if near is not None and near.place <= spot.place else None, life, self._user)
+        return session
+
+    def _append(
+        self,
+        body: Body,
+        verb: str,
+        *,
+        actor: str | None = None,
+        because: Because = (),
+        blobs: dict[Digest, bytes] | None = None,
+        merges: tuple[Digest, ...] = (),
+    ) -> Session:
+        life = self._living()
+        check_may(self.short, life.status, verb)
+        draft = Draft(body, _act(actor or self._principal(), self._causes(because)))
+        spot = writer_of(self.run).append(self._spot, [draft], merges=merges, blobs=blobs)
+        after = self._next(spot, live_on(life, type(body).__name__))
+        if spot.place // SNAPSHOT_EVERY != self.place // SNAPSHOT_EVERY:
+            keep_snapshot(self._store, after._state, spot.head)
+        return after
+
+    def _record(self, key: str, value: Json, kind: FactKind, review_by: Micros | None, actor: str | None, because: Because) -> Session:
+        return self._append(FactRecorded(_check_key(key), value, kind, review_by), "take facts", actor=actor, because=because)
+
+    def _principal(self) -> str:
+        """Who acts unless somebody else is named: the session's user, else whoever runs the program."""
+        if self._user is None:
+            user = self._state.user
+            object.__setattr__(self, "_user", _human(user) if user else writer_of(self.run).principal())
+        assert self._user is not None
+        return self._user
+
+    def _causes(self, because: Because) -> tuple[Digest, ...]:
+        items = because if isinstance(because, Sequence) and not isinstance(because, str) else [because]
+        found: list[Digest] = []
+        for item in items:
+            if isinstance(item, Session):
+                found.append(item.head)
+            elif isinstance(item, (Event, Message)):
+                found.append(item.id)
+            elif isinstance(item, int):
+                found.append(self.events[revision.place_in(self.id, item, self.place) - 1].id)
+            else:
+                found.append(parse_digest(item, "because"))
+        for id in found:
+            self._store.event(id)  # a cause that is nowhere would be a lie
+        return tuple(dict.fromkeys(found))
+
+    def _opened(self, state: State, title: str | None, budget: Budget | None, *, detached: bool = False) -> SessionOpened:
+        return SessionOpened(
+            title=state.title if title is None else title,
+            user=state.user,
+            project=state.project,
+            tags={**state.tags},
+            budget=budget or state.left,  # a change of session is no way to a new budget
+            continues=Place(self.id, self.place, self.head),
+            detached=detached,
+        )
+
+    def _own_events(self, kinds: frozenset[str]) -> Iterator[Event]:
+        """Events of this branch alone; below the fork point, those of the ancestor that has this place."""
+        log = self.lineage[-1].id
+        return self._store.read(log, self._store.log(log).place + 1, self.place, kinds=kinds)
+
+    def _along(self, kind: type[Any]) -> builtins.list[tuple[Event, Any]]:
+        return [(event, event.body) for _, event in along(self._store, self._state.story.path, {kind.__name__})]
+
+    def _not_undone(self, to: int) -> tuple[Digest, ...]:
+        """Outcomes on the path that is left, and not on the one gone back to, of effects that reached beyond the workspace."""
+        kept = Known(self.at(to)._state.story.path)
+        effects: dict[str | None, str] = {}
+        found: list[Digest] = []
+        kinds = {kind.__name__ for kind in (ToolRequested, ToolReturned, ToolFailed, ToolUnknown, ToolResolved)}
+        for _, event in along(self._store, self._state.story.path, kinds):
+            body = event.body
+            if isinstance(body, ToolRequested):
+                effects[event.header.call] = body.effect
+            elif effects.get(event.header.call) in ("pure", "workspace") or Ref(event.log, event.seq, event.id) in kept:
+                continue
+            elif not (isinstance(body, ToolResolved) and body.verdict == "did_not_happen"):
+                found.append(event.id)
+        return tuple(found)
+
+    def _check_others(self, others: Sequence[Session], base: Session | None) -> None:
+        if not others:
+            raise InvalidValue("merge", "there is nothing to merge", "name at least one other session")
+        for other in (*others, *([base] if base is not None else [])):
+            if not isinstance(other, Session):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+                raise InvalidValue("merge", f"a {type(other).__name__} is not a session", "open it first")
+            if other.store != self.store:
+                raise InvalidValue("merge", f"{other.short} lives in another store, {other.store}", "merge sessions of one store")
+        if len({other.id for other in others}) != len(others):
+            raise InvalidValue("merge", "the same session is named twice", "name each branch once")
+        if (now := self._store.log(self.id)).head != self.head:
+            raise StaleHead(self.id, self.head, now.head, now.tip)
+
+    def _check_gates(self, verb: str) -> None:
+        state = self._state
+        for gate in state.gates.values():
+            verdict = state.story.verdicts.get(gate.name)
+            if verdict is None:
+                raise GateUnmet(self.short, gate.name, "nobody gave a verdict", verb)
+            if not verdict.passed:
+                raise GateUnmet(self.short, gate.name, f"the verdict at {verdict.at.seq} is that it failed", verb)
+            if verdict.tree != (state.story.tree.digest if state.story.tree else None):
+                raise GateUnmet(self.short, gate.name, f"the files have changed since the verdict at {verdict.at.seq}", verb)
+            after = self._since(verdict.at.seq)
+            if after is not None:
+                raise GateUnmet(self.short, gate.name, f"event {after} came after the verdict at {verdict.at.seq}", verb)
+
+    def _since(self, seq: int) -> int | None:
+        """The first thing on the path after a place that a verdict there does not speak of."""
+        path = [stretch for stretch in self._state.story.path if not stretch.via and not stretch.apart and stretch.last > seq]
+        for stretch in path:
+            for event in self._store.read(stretch.log, max(stretch.first, seq + 1), stretch.last, kinds=_MATERIAL):
+                return event.seq
+        return None
+
+    def _events_about(self, about: Any) -> tuple[list[Event], str]:
+        store, state = self._store, self._state
+        if isinstance(about, Event):
+            return [about], f"event {about.seq} of {short(about.log)}"
+        if isinstance(about, Message):
+            return [store.event(about.id)], f"message {about.seq} of {short(about.log)}"
+        if isinstance(about, int):
+            place = revision.place_in(self.id, about, self.place)
+            return [self.events[place - 1]], f"event {place} of {self.short}"
+        if not isinstance(about, str):
+            raise InvalidValue("about", f"a {type(about).__name__} cannot be traced", "pass an event, a place, a key or a text")
+        if (fact := state.story.facts.get(about)) is not None:
+            return self._fact_events(about), f"{about} = {fact.json}" if fact.json is not None else f"{about}, which was retracted"
+        if (work := state.story.pending.get(about)) is not None:
+            return [store.event(work.at.id)], f"pending: {work.what}"
+        if (verdict := state.story.verdicts.get(about)) is not None:
+            return [store.event(verdict.at.id)], f"verdict: {about}"
+        if len(about) == 64 and all(digit in "0123456789abcdef" for digit in about):
+            return [store.event(Digest(about))], f"event {about[:12]}"
+        for stretch, event in along(store, state.story.path, _MESSAGE_KINDS, reverse=True):
+            if about and about in message_of(event, stretch, store.get_blob).text:
+                return [event], f"the text {about!r}"
+        raise UnknownKey(self.short, "fact, pending work, verdict or message", about, tuple(state.story.facts))
+
+    def _fact_events(self, key: str) -> builtins.list[Event]:
+        """The event that gave a fact its value; if that was a choice at a merge, also what was chosen between."""
+        event = self._store.event(self._state.story.facts[key].at.id)
+        body, found = event.body, [event]
+        if isinstance(body, Merged):
+            for state in (
+                state_at(self._store, event.log, event.seq - 1),
+                *(state_at(self._store, place.log, place.seq) for place in body.branches),
+            ):
+                if (fact := state.story.facts.get(key)) is not None:
+                    found.append(self._store.event(fact.at.id))
+        return list(dict.fromkeys(found))
+
+
+# ── small helpers ────────────────────────────────────────────────────────────────────────────
+
+
+def _address(store: str | Path | Store | None) -> str:
+    if store is None:
+        return writer_of(None).store("").address
+    if isinstance(store, (str, Path)):
+        return canonical(str(store))
+    return store.address
+
+
+def _act(actor: str, causes: tuple[Digest, ...] = ()) -> Act:
+    return Act(actor, _ORIGINS.get(actor.partition(":")[0], "program"), causes=causes)
+
+
+def _human(user: str) -> str:
+    return f"human:{_word(user)}"
+
+
+def _word(name: str) -> str:
+    """A name as a principal can carry it: without spaces and invisible characters."""
+    return name if name.isprintable() and not any(c.isspace() for c in name) and len(name) <= 200 else quote(name, safe="")[:200]
+
+
+def _key_of(what: str, text: str) -> str:
+    """A key that follows from the text, so that the same work noted twice is one, and different work never collides."""
+    return f"{what}-{digest(b'plait/key/1', _check_text('text', text).encode('utf-8', 'surrogatepass'))[:12]}"
+
+
+def _check_key(key: str, where: str = "key", size: int = 200) -> str:
+    if not isinstance(key, str) or not key.strip() or len(key) > size:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(where, f"{key!r} is not a name", f"pass a text of 1 to {size} characters")
+    return key
+
+
+def _check_text(where: str, text: str) -> str:
+    if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(where, f"{text!r} says nothing", "pass a text")
+    return text
+
+
+def _check_choice(where: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InvalidValue(where, f"{value!r} is not one", f"use one of {', '.join(choices)}")
+
+
+def _resolutions(conflicts: dict[str, dict[str, object]], resolve: Resolve | None) -> dict[str, Resolution]:
+    """What was chosen, for what is in dispute and nothing else."""
+    if resolve is None:
+        return {}
+    if callable(resolve):
+        chosen = {key: resolve(key, sides) for key, sides in conflicts.items()}
+    else:
+        chosen = dict(resolve)
+        needless = [key for key in chosen if key not in conflicts]
+        if needless:
+            there = f"in dispute: {', '.join(map(repr, conflicts))}" if conflicts else "nothing is in dispute"
+            raise InvalidValue(
+                "resolve", f"{', '.join(map(repr, needless))} needs no choice, {there}", "leave it out, or record it as a fact"
+            )
+    return {key: Resolution(absent=True) if value is ABSENT else Resolution(value) for key, value in chosen.items()}
+
+
+def _is_news(ours: State, theirs: State) -> bool:
+    """Whether a branch adds anything; a parent that adds nothing is not named."""
+    outcome = combine(ours, [theirs])
+    return bool(outcome.added or outcome.covers)

@@ -1,0 +1,246 @@
+"""What a session is at a place, apart from its transcript: plain data, folded from events.
+
+The *story* is what a rewind goes back to: facts, pending work, scratch, verdicts, placement, and the stretches of log
+that are its path. The *ledger* never goes back: what was spent, which logs are counted, whose life it is, which gates
+stand. Everything here is bounded by what was said of it, not by the length of the log, so it can be kept as a snapshot.
+
+Values stay in their JSON form and are decoded when asked for: nobody can edit the past through what they were handed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from plait.event import Json
+from plait.event.kinds import Budget, Placement, StateDigest, Usage
+from plait.ids import Digest, LogId, Micros, digest
+from plait.session.life import Life
+
+FOLD = 1  # the version of the folds: digests and snapshots of others are not comparable
+STATE_TAG = b"plait/state/1"
+
+FactKind = Literal["fact", "decision", "finding"]
+PendingKind = Literal["step", "question", "hypothesis"]
+
+
+class Ref(msgspec.Struct, frozen=True):
+    """An event by its place and id."""
+
+    log: LogId
+    seq: int
+    id: Digest
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """The last word on a key. Without a value it is a retraction, which must be known to merge rightly."""
+
+    key: str
+    at: Ref
+    json: str | None
+    kind: FactKind = "fact"
+    review_by: Micros | None = None
+
+    @property
+    def value(self) -> Json:
+        return None if self.json is None else msgspec.json.decode(self.json)
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """Work that is open, or was."""
+
+    key: str
+    at: Ref
+    what: str
+    kind: PendingKind
+    settled: bool = False
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    name: str
+    passed: bool
+    at: Ref
+    tree: Digest | None = None
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """The workspace's last recorded tree and the event that recorded it."""
+
+    digest: Digest
+    at: Ref
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """Events first to last of one log, as a piece of a path."""
+
+    log: LogId
+    first: int
+    last: int
+    branch: str | None = None  # the name of the merged branch it came with; None: the session's own path
+    via: int = 0  # the place of the merge that brought it
+    apart: bool = False  # taken over by a session that was detached: no lineage
+
+
+class Story(msgspec.Struct, frozen=True):
+    facts: dict[str, Fact] = {}
+    pending: dict[str, Pending] = {}
+    scratch: dict[str, str] = {}
+    verdicts: dict[str, Verdict] = {}
+    placement: Placement | None = None
+    tree: Tree | None = None
+    path: tuple[Stretch, ...] = ()
+
+
+class Spent(msgspec.Struct, frozen=True):
+    usage: Usage = Usage()
+    cost_usd_nano: int = 0
+    unpriced: int = 0  # replies whose price nobody knows
+    model_calls: int = 0
+    tool_calls: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            add_usage(self.usage, other.usage),
+            self.cost_usd_nano + other.cost_usd_nano,
+            self.unpriced + other.unpriced,
+            self.model_calls + other.model_calls,
+            self.tool_calls + other.tool_calls,
+        )
+
+    @property
+    def tokens(self) -> int:
+        return self.usage.input_tokens + self.usage.output_tokens
+
+
+class Gate(msgspec.Struct, frozen=True):
+    name: str
+    by: str
+    at: Ref
+
+
+class State(msgspec.Struct, frozen=True):
+    log: LogId
+    place: int
+    story: Story
+    # the ledger
+    title: str = ""
+    user: str | None = None
+    project: str | None = None
+    tags: dict[str, str] = {}
+    opened: Micros = 0
+    label: str | None = None
+    life: Life = Life()
+    gates: dict[str, Gate] = {}
+    spent: Spent = Spent()
+    budget: Budget | None = None
+    granted_at: Spent = Spent()  # what had been spent when the budget was granted
+    covers: dict[LogId, int] = {}  # every log counted here, with its last place that is
+    run: str | None = None  # the run that is open
+    calls: dict[str, int] = {}  # brackets that are open, with the place of their first ask
+
+    @property
+    def name(self) -> str:
+        """What people call it: its label, else its title, else the short id."""
+        return self.label or self.title or self.log[-12:-4]
+
+    @property
+    def left(self) -> Budget | None:
+        """What remains of the budget. None: unlimited."""
+        grant = self.budget
+        if grant is None:
+            return None
+        spent, before = self.spent, self.granted_at
+        cost = (spent.cost_usd_nano - before.cost_usd_nano) / 1e9
+        return Budget(
+            tokens_max=None if grant.tokens_max is None else max(0, grant.tokens_max - (spent.tokens - before.tokens)),
+            cost_usd_max=None if grant.cost_usd_max is None else max(0.0, grant.cost_usd_max - cost),
+            wall_s_max=grant.wall_s_max,
+            steps_max=None if grant.steps_max is None else max(0, grant.steps_max - (spent.model_calls - before.model_calls)),
+            tool_calls_max=None if grant.tool_calls_max is None else max(0, grant.tool_calls_max - (spent.tool_calls - before.tool_calls)),
+        )
+
+
+def add_usage(one: Usage, other: Usage) -> Usage:
+    return Usage(
+        one.input_tokens + other.input_tokens,
+        one.output_tokens + other.output_tokens,
+        one.cached_tokens + other.cached_tokens,
+        one.reasoning_tokens + other.reasoning_tokens,
+    )
+
+
+# ── bytes ────────────────────────────────────────────────────────────────────────────────────
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class _Snapshot(msgspec.Struct, frozen=True):
+    fold: int
+    head: Digest
+    state: State
+
+
+_decode = msgspec.json.Decoder(_Snapshot).decode
+
+
+def state_digest(state: State) -> StateDigest:
+    return StateDigest(FOLD, digest(STATE_TAG, _encode(state)))
+
+
+def to_snapshot(state: State, head: Digest) -> bytes:
+    return _encode(_Snapshot(FOLD, head, state))
+
+
+def from_snapshot(data: bytes) -> tuple[Digest, State] | None:
+    """The state that was kept and the event it belongs to; None: of another fold, or damaged. It is only a cache."""
+    try:
+        kept = _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return (kept.head, kept.state) if kept.fold == FOLD else None
+
+
+# ── stretches ────────────────────────────────────────────────────────────────────────────────
+
+
+class Known:
+    """Which events belong to a story: looked up often in a merge, so indexed by log."""
+
+    def __init__(self, path: Iterable[Stretch]) -> None:
+        self._spans: dict[LogId, list[tuple[int, int]]] = {}
+        for stretch in path:
+            self._spans.setdefault(stretch.log, []).append((stretch.first, stretch.last))
+
+    def __contains__(self, ref: object) -> bool:
+        return isinstance(ref, Ref) and any(first <= ref.seq <= last for first, last in self._spans.get(ref.log, ()))
+
+    def add(self, stretches: Iterable[Stretch]) -> None:
+        for stretch in stretches:
+            self._spans.setdefault(stretch.log, []).append((stretch.first, stretch.last))
+
+    def without(self, stretch: Stretch) -> list[Stretch]:
+        """The pieces of a stretch that are not known yet."""
+        pieces = [(stretch.first, stretch.last)]
+        for first, last in self._spans.get(stretch.log, ()):
+            pieces = (
+                [
+                    piece
+                    for start, end in pieces
+                    for piece in ((start, min(end, first - 1)), (max(start, last + 1), end))
+                    if piece[0] <= piece[1]
+                ]
+                if any(start <= last and end >= first for start, end in pieces)
+                else pieces
+            )
+        return [msgspec.structs.replace(stretch, first=first, last=last) for first, last in pieces]
+
+
+def share_a_place(one: State, other: State) -> bool:
+    """Whether two sessions have a place in common, by lineage or by a merge: then it is known who changed what."""
+    return any(
+        not stretch.apart and stretch.first <= counts.covers.get(stretch.log, 0)
+        for walks, counts in ((one, other), (other, one))
+        for stretch in walks.story.path
+    )
