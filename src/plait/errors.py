@@ -47,6 +47,8 @@ Each error carries the thing that failed as attributes, and its text ends with t
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class PlaitError(Exception):
     """The root: `except PlaitError` catches whatever Plait raises on purpose."""
@@ -173,7 +175,7 @@ class MergeConflict(SessionError):
     `conflicts` maps each name to what every side says: {"verdict": {"strict": "reject", "lenient": "clamp"}}.
     """
 
-    def __init__(self, session: str, conflicts: dict[str, dict[str, object]]) -> None:
+    def __init__(self, session: str, conflicts: dict[str, dict[str, Any]]) -> None:
         self.session, self.conflicts = session, conflicts
         sides = "; ".join(
             f"{key!r}: " + ", ".join(f"{side} says {_brief(value)}" for side, value in said.items()) for key, said in conflicts.items()

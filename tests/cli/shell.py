@@ -12,7 +12,7 @@ import sys
 import termios
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -75,9 +75,11 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
         store.close()
 
 
-def process(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+def process(
+    *arguments: str, stdout: IO[Any] | int = subprocess.PIPE, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """`plait` in a process of its own."""
-    return subprocess.run([*COMMAND, *arguments], text=True, timeout=60, **{"stdout": -1, "stderr": -1, **options})
+    return subprocess.run([*COMMAND, *arguments], text=True, timeout=60, stdout=stdout, stderr=subprocess.PIPE, env=env)
 
 
 def on_a_terminal(*arguments: str, width: int = 100, **environ: str) -> str:

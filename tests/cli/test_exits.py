@@ -8,23 +8,20 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from shell import COMMAND, Shell, on_a_terminal, process, shell
 
-from plait import errors
+from plait import errors, open_store
 from plait.cli.exits import CODES, code_of
 from plait.errors import DiskFull, OutcomeUnknown, PlaitError, StaleHead, StoreBusy
 from plait.event.kinds import ForkedFrom, Place
 from plait.session import Session
 from plait.session.ports import Act, Draft, writer_of
-from plait.store import open_at
-from plait.testing import Seeded
-from shell import COMMAND, Shell, on_a_terminal, process, shell
 from support import RawSql, python
 
 __all__ = ["shell"]
@@ -172,7 +169,7 @@ def test_an_empty_store_has_no_session(shell: Shell) -> None:
 
 
 def test_a_store_in_memory_is_found_while_it_is_open(shell: Shell) -> None:
-    with_one = open_at("memory:cli-test", source=Seeded())
+    with_one = open_store("memory:cli-test")
     shell("new", "x", "--store", "memory:cli-test")
     assert shell("ls", "--store", "memory:cli-test")
     with_one.close()
@@ -227,7 +224,7 @@ def test_retry(shell: Shell) -> None:
 def test_in_a_process_of_its_own(shell: Shell) -> None:
     made = process("new", "hello", "--json")
     assert (made.returncode, made.stderr) == (0, "")
-    assert "user: hello" in process("show", FORCE="1").stdout if False else process("log").stdout
+    assert "user: hello" in process("log").stdout
     failed = process("show", "nobody")
     assert (failed.returncode, failed.stdout) == (3, "") and failed.stderr.startswith("plait: 'nobody'")
     assert not [path.name for path in shell.folder.iterdir() if path.name.endswith("-wal")]  # closed properly
@@ -243,12 +240,16 @@ def test_interrupted(shell: Shell) -> None:
     assert len(shell.open(session).events) == 2
 
 
-@pytest.mark.parametrize("command", [["log"], ["log", "--graph"], ["log", "--jsonl"], ["find"]], ids=" ".join)
-def test_a_reader_that_goes_away_is_no_error(shell: Shell, command: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "environ"),
+    [(["log"], {}), (["log"], {"FORCE_COLOR": "1"}), (["log", "--graph"], {}), (["log", "--jsonl"], {}), (["find"], {})],
+    ids=str,
+)
+def test_a_reader_that_goes_away_is_no_error(shell: Shell, command: list[str], environ: dict[str, str]) -> None:
     session = shell.open(shell.new("x"))
     for number in range(600):
         session = session.say(f"message {number} " + "x" * 400)
-    with subprocess.Popen([*COMMAND, *command], stdout=-1, stderr=-1) as running:
+    with subprocess.Popen([*COMMAND, *command], stdout=-1, stderr=-1, env={**os.environ, **environ}) as running:
         assert running.stdout is not None and running.stderr is not None
         assert running.stdout.readline()
         running.stdout.close()
@@ -289,6 +290,7 @@ def test_json_needs_no_rich(shell: Shell) -> None:
 # ── hostile text ─────────────────────────────────────────────────────────────────────────────
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202eevil\x9b31m \r\nsecond\x00 line\u200b"
+TYPED = HOSTILE.replace("\0", "")  # no argument of a process can hold a NUL
 
 
 @pytest.fixture
@@ -297,16 +299,15 @@ def hostile(shell: Shell) -> tuple[Shell, str]:
     session = Session(
         HOSTILE, title=HOSTILE, user=f"u{HOSTILE}", project=HOSTILE, tags={f"t{HOSTILE}": HOSTILE}, store=shell.address, actor="human:ана"
     )
-    for known in (session.fact, session.decide):
-        session = known(f"k{HOSTILE}{known.__name__}", {HOSTILE: HOSTILE})
+    session = session.fact(f"k{HOSTILE}", {HOSTILE: HOSTILE}).decide(f"d{HOSTILE}", HOSTILE)
     session = session.note(HOSTILE).todo(HOSTILE).say(HOSTILE, role="assistant", name=HOSTILE)
-    session = session.require(f"gate{HOSTILE}").validate(f"check{HOSTILE}", False).link(HOSTILE, HOSTILE).attach(f"e{HOSTILE}", HOSTILE)
+    session = session.validate(f"check{HOSTILE}", False).link(HOSTILE, HOSTILE).attach(f"e{HOSTILE}", HOSTILE)
     # A label like that is refused by fork(), but a store written by somebody else may have it.
     body = ForkedFrom(session.id, session.place, HOSTILE)
     fork = Place(session.id, session.place, session.head)
     branch = Session.of(writer_of(None).begin(session.store, [Draft(body, Act("human:ana"))], fork=fork))
     branch = branch.say("from the branch").fact("k", HOSTILE)
-    session = session.say("on").merge(branch) if not session.gates else session.say("on")
+    session = session.say("on").merge(branch).require(f"gate{HOSTILE}")
     session.rewind(-1, reason=HOSTILE)
     return shell, session.short
 
@@ -319,13 +320,13 @@ READS: list[Callable[[str], list[str]]] = [
         lambda s: ["diff", s],
         lambda s: ["diff", f"{s}@2", s],
         lambda s: ["verify"],
-        lambda s: ["pause", s],
+        lambda s: ["note", s, TYPED],
     ),
     *(
         lambda s: ["fork", s],
-        lambda s: ["say", s, HOSTILE],
-        lambda s: ["rewind", s, "3", "--reason", HOSTILE],
-        lambda s: ["todo", s, HOSTILE],
+        lambda s: ["say", s, TYPED],
+        lambda s: ["rewind", s, "3", "--reason", TYPED],
+        lambda s: ["todo", s, TYPED],
     ),
 ]
 
@@ -339,7 +340,7 @@ def test_hostile_text_reaches_no_output(hostile: tuple[Shell, str], read: Callab
     shell, session = hostile
     found = shell(*read(session))
     assert_harmless(found)
-    assert_harmless(on_a_terminal(*read(session), NO_COLOR="1").replace("\0", ""))
+    assert_harmless(on_a_terminal(*read(session), NO_COLOR="1"))
     raw = shell(*read(session), "--json")
     assert raw.isascii() and "\x1b" not in raw and "\x7f" not in raw
 
@@ -358,15 +359,21 @@ def test_json_is_raw(hostile: tuple[Shell, str]) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(["show", HOSTILE], ["why", "@", HOSTILE], ["fork", "@", HOSTILE], ["log", "--kind", HOSTILE], ["log", "--since", HOSTILE]),
+        *(
+            ["show", f"x{HOSTILE}"],
+            ["why", "@", f"x{HOSTILE}"],
+            ["fork", "@", HOSTILE],
+            ["log", "--kind", HOSTILE],
+            ["log", "--since", HOSTILE],
+        ),
         *(
             ["ls", "--store", f"x{HOSTILE}"],
             [HOSTILE],
             ["ls", f"--{HOSTILE}"],
             ["say", "@", "x", "--as", HOSTILE],
-            ["settle", "@", HOSTILE],
+            ["settle", "@", f"x{HOSTILE}"],
         ),
-        *(["ls", "--status", HOSTILE], ["rewind", "@", HOSTILE], ["say", "@", "x", "--file", HOSTILE.replace("\0", "")]),
+        *(["ls", "--status", HOSTILE], ["rewind", "@", HOSTILE], ["say", "@", "x", "--file", TYPED]),
     ],
     ids=lambda arguments: arguments[0].encode("unicode_escape").decode()[:12],
 )
@@ -395,6 +402,3 @@ def test_ambiguity_with_hostile_titles(shell: Shell) -> None:
     result = shell.run("show", shared)
     assert result.exit_code == 2 and len(lines(result.stderr)) == 3
     assert_harmless(result.stderr)
-
-
-assert sys.platform  # the module is used by the skips above on some systems

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import time
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
+from shell import Shell, on_a_terminal, process, shell
 
 from plait import Budget
 from plait.event.kinds import ModelReplied, Price, Text, Usage
 from plait.session.ports import Act, Draft, writer_of
-from shell import Shell, on_a_terminal, process, shell
 
 __all__ = ["shell"]
 
@@ -239,10 +242,10 @@ def test_show_what_was_spent(shell: Shell) -> None:
     writer_of(None).append(session.spot, [Draft(reply, Act("agent:a", "model"))])
     text = shell("show", session.short)
     assert "  budget   850 of 1,000 tokens left, 0.998 of 1.0 US dollars left" in lines(text)
-    assert "  used     150 tokens, $0.0020, 1 reply, 0 tool calls" in lines(text)
+    assert "  used     150 tokens, $0.0020, 0 model calls, 0 tool calls" in lines(text)
     found = shell.json("show")
     assert found["left"] == {"tokens_max": 850, "cost_usd_max": 0.998, "wall_s_max": None, "steps_max": None, "tool_calls_max": None}
-    assert (found["usage"]["input_tokens"], found["usage"]["cost_usd"], found["usage"]["model_calls"]) == (100, 0.002, 1)
+    assert (found["usage"]["input_tokens"], found["usage"]["cost_usd"], found["usage"]["output_tokens"]) == (100, 0.002, 50)
 
 
 # ── what happened ────────────────────────────────────────────────────────────────────────────
@@ -365,8 +368,6 @@ def test_the_picture_has_who_and_when(family: tuple[Shell, str]) -> None:
 
 def test_the_picture_in_ascii(family: tuple[Shell, str]) -> None:
     shell, root = family
-    import os
-
     found = process("log", "--graph", root, env={**os.environ, "PYTHONIOENCODING": "ascii", "PLAIT_STORE": shell.address}).stdout
     assert found.isascii() and "|-" in found and "\\u" not in found
 
@@ -399,7 +400,7 @@ def test_why(family: tuple[Shell, str]) -> None:
     found = lines(named(shell("why", root, "verdict"), shell))
     assert found[0] == 'verdict = "reject"'
     assert re.match(r"  is +merged strict@7, lenient@7, chose verdict +root@5 +human:ana", found[1])
-    assert any(re.match(r"  from +decided verdict = \"clamp\" +lenient@7", line) for line in found)
+    assert any(re.match(r"    between +decided verdict = \"clamp\" +lenient@7", line) for line in found)
     document = shell.json("why", root, "verdict")
     assert document.keys() == {"session", "about", "complete", "steps"} and document["complete"] is True
     assert shell.jsonl("why", root, "verdict") == document["steps"]
@@ -432,7 +433,7 @@ def test_influence(family: tuple[Shell, str]) -> None:
 
 
 def test_graph(family: tuple[Shell, str]) -> None:
-    shell, root = family
+    shell, _ = family
     found = [re.sub(" +", " ", line) for line in lines(named(shell("graph", "strict"), shell))]
     assert found == [
         "Negative sizes root open 8 events 1 fact, 1 pending, 1 rewind",
@@ -534,8 +535,6 @@ def test_merge_conflict_shows_the_command_that_settles_it(shell: Shell) -> None:
         "Choose a value for each, as here, or leave it out with --drop KEY:",
         f"""  plait merge {root} strict lenient --resolve 'it'"'"'s a key="reject it"' --resolve 'a=b="reject it"' --as human:eve""",
     ]
-    import shlex
-
     shell(*shlex.split(lines(said)[-1])[1:])
     assert dict(shell.open(root).facts) == {"it's a key": "reject it", "a=b": "reject it"}
     assert shell.open(root).events[-1].header.actor == "human:eve"
@@ -622,7 +621,7 @@ def test_life(shell: Shell) -> None:
 
 
 def test_a_terminal_gets_headings_ages_and_hints(family: tuple[Shell, str]) -> None:
-    shell, root = family
+    _, root = family
     found = lines(on_a_terminal("ls", NO_COLOR="1"))
     assert found[0] == "session   label    title           status  events  opened" and found[1].endswith("just now")
     assert lines(on_a_terminal("fork", root, "new", NO_COLOR="1"))[1].startswith("  plait say ")
@@ -636,9 +635,7 @@ def test_a_terminal_is_not_overrun_and_a_pipe_is_not_cut(shell: Shell) -> None:
     long = "a long text, 日本語, " * 40
     session = shell.new(long)
     for command in (["ls"], ["log"], ["log", "--graph"], ["log", "--oneline"], ["find", "long"], ["why", session], ["graph"], ["show"]):
-        for width in (60, 120):
-            from rich.cells import cell_len
-
+        for width in (40, 60, 120):
             assert max(map(cell_len, on_a_terminal(*command, width=width, NO_COLOR="1").splitlines())) <= width, command
     for command in (["ls"], ["log"], ["log", "--graph"], ["log", "--oneline"], ["find", "long"], ["why", session], ["show"]):
         assert long.strip() in shell(*command), command

@@ -196,7 +196,7 @@ def value_of(text: str) -> Json:
     """JSON if it is JSON, else the text itself."""
     try:
         return parse(text.encode("utf-8", "surrogatepass"))
-    except MalformedJson:
+    except (MalformedJson, InvalidValue):  # InvalidValue: NaN and the like
         return text
 
 

@@ -56,11 +56,11 @@ CODES: dict[type[PlaitError], int] = {
 
 
 class Told(Exception):
-    """An error in words made for the shell; what happened is its cause."""
+    """An error in lines made for the shell."""
 
-    def __init__(self, error: PlaitError, text: str) -> None:
-        super().__init__(text)
-        self.error = error
+    def __init__(self, error: PlaitError, lines: Sequence[str]) -> None:
+        super().__init__(error, lines)
+        self.error, self.lines = error, lines
 
 
 class _NoReader(Exception):
@@ -85,6 +85,12 @@ class Entry(click.Group):
             with formatter.section(title):
                 rows = [(name.ljust(width), self.commands[name].get_short_help_str(80)) for name in names]
                 formatter.write_dl(rows)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(USAGE)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -127,29 +133,25 @@ def _end(run: Callable[[], Any], as_json: bool) -> int:
     except (_NoReader, BrokenPipeError):
         _drop_output()
         return NO_READER
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return error.exit_code
     except click.ClickException as error:
-        return _tell(type(error).__name__, _usage(error), error.format_message(), error.exit_code, as_json)
-    except Told as error:
-        what = error.error
-        text = str(what) if as_json else str(error)
-        return _tell(type(what).__name__, "", text, code_of(what), as_json, _details(what))
+        return _tell(error, [error.format_message()], error.exit_code, as_json, before=_usage(error))
+    except Told as told:
+        return _tell(told.error, told.lines, code_of(told.error), as_json)
     except PlaitError as error:
-        text = str(error) if as_json else _words(error)
-        return _tell(type(error).__name__, "", text, code_of(error), as_json, _details(error))
+        return _tell(error, _lines(error), code_of(error), as_json)
     except OSError as error:
         _drop_output()
         where = f"{os.fsdecode(error.filename)}:" if error.filename else "the output could not be written:"
-        return _tell("OSError", "", f"{where} {error.strerror or error}. Check the disk and the path, then try again.", FAILED, as_json)
+        return _tell(error, [f"{where} {error.strerror or error}. Check the disk and the path, then try again."], FAILED, as_json)
 
 
-def _tell(type: str, before: str, text: str, code: int, as_json: bool, details: Mapping[str, object] | None = None) -> int:
+def _tell(error: Exception, lines: Sequence[str], code: int, as_json: bool, before: str = "") -> int:
+    """Say it on stderr: to a program all at once, to a person line by line, each of them cleaned."""
     if as_json:
-        said = json.dumps({"error": {"type": type, "message": text, "exit_code": code, **(details or {})}})
+        text = str(error) if isinstance(error, PlaitError) else "\n".join(lines)
+        said = json.dumps({"error": {"type": type(error).__name__, "message": text, "exit_code": code, **_details(error)}})
     else:
-        said = before + "\n".join(clean(line) for line in f"plait: {text}".split("\n"))
+        said = before + "plait: " + "\n".join(map(clean, lines))
     try:
         click.echo(said, err=True)
     except OSError:  # nobody to tell it to; the code still says it
@@ -162,13 +164,13 @@ def _usage(error: click.ClickException) -> str:
     return f"{context.get_usage()}\nTry '{context.command_path} --help'.\n\n" if context else ""
 
 
-def _words(error: PlaitError) -> str:
+def _lines(error: PlaitError) -> list[str]:
     if isinstance(error, errors.AmbiguousRevision):
-        return "\n".join([f"{error.text!r} could be any of these. Write more of the id.", *(f"  {each}" for each in error.candidates)])
-    return str(error)
+        return [f"{error.text!r} could be any of these. Write more of the id.", *(f"  {clean(each)}" for each in error.candidates)]
+    return [str(error)]
 
 
-def _details(error: PlaitError) -> dict[str, object]:
+def _details(error: Exception) -> dict[str, object]:
     """What a program needs to go on."""
     if isinstance(error, errors.MergeConflict):
         return {"conflicts": error.conflicts}

@@ -112,7 +112,7 @@ def _print_log(session: Session, events: Iterable[Event], number: int | None, on
     out = Out()
     limit = SHOWN if number is None and out.tty else None
     left = iter(events)
-    columns = [Column(right=True), *([] if oneline else [Column(), Column()]), Column(flex=True)]
+    columns = [Column(right=True), *([] if oneline else [Column(aside=True)] * 2), Column(flex=True)]
     out.table(columns, (_log_row(out, session, event, gone, oneline) for event, gone in _rewound(islice(left, limit))))
     if next(left, None) is not None:
         out.hint(f"… and older ones: plait log {session.short} -n 1000")
@@ -180,7 +180,7 @@ def _print_graph(found: _Family, number: int | None, oneline: bool) -> None:
     limit = number or (SHOWN if out.tty else None)
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     drawn = list(draw(found.dots[:limit], plain=plain))
-    columns = [Column(), Column(), Column(flex=True), *([] if oneline else [Column(), Column()])]
+    columns = [Column(whole=True), Column(), Column(flex=True), *([] if oneline else [Column(aside=True)] * 2)]
     out.table(columns, (_graph_row(out, found, margin, id, oneline) for margin, id in drawn))
     if limit is not None and len(found.dots) > limit:
         out.hint(f"… and {len(found.dots) - limit:,} older ones: -n {len(found.dots)} draws them all")
@@ -255,7 +255,7 @@ def _print_found(store: Store, events: Iterable[Event], text: str) -> None:
         header = event.header
         return [where, Cell(name), Cell(out.time(header.time), DIM), Cell(header.actor, DIM), Cell(_around(out, saying(event), text))]
 
-    if not out.table([Column(), Column(), Column(), Column(), Column(flex=True)], map(row, events)):
+    if not out.table([Column(), *[Column(aside=True)] * 3, Column(flex=True)], map(row, events)):
         out.hint("Nothing was found.")
 
 

@@ -12,7 +12,7 @@ from plait.cli.tracing import diff_command, graph, influence, why
 from plait.cli.writing import archive, close, decide, fact, fork, init, merge, new, note, pause, rewind, say, settle, todo, unpause
 
 
-@click.group(cls=Entry, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group("plait", cls=Entry, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(package_name="plait", prog_name="plait", message="%(prog)s %(version)s")
 def main() -> None:
     """Sessions that are durable, branchable and provable.

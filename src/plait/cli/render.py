@@ -1,8 +1,8 @@
 """How answers look: lines of styled cells, the same on a terminal and in a pipe.
 
 On a terminal a line is cut to its width and secondary things are dim; in a pipe nothing is cut or coloured, times are told
-in full, and headings and hints are left out, so that a line is an item. Every cell is cleaned on its way out, here and
-nowhere else, so that no command can forget it.
+in full, and the heads of columns and hints are left out, so that a line is an item. Every cell is cleaned on its way out,
+so that no command can forget it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ ACCENT, DIM, STRONG, BAD = "cyan", "dim", "bold", "red"
 
 GAP = "  "
 COLUMN_MAX = 28  # cells on a terminal, apart from the column that takes what is left
+FLEX_MIN = 24  # cells for that one; below, columns are left out
 BATCH = 500  # rows that are measured together: a long list begins to show at once
 
 
@@ -35,6 +36,8 @@ class Column(NamedTuple):
     head: str = ""
     right: bool = False  # figures
     flex: bool = False  # takes the room that is left, and is cut to it
+    whole: bool = False  # never cut
+    aside: bool = False  # left out where there is no room, the last one first
 
 
 class Out:
@@ -47,15 +50,24 @@ class Out:
         self.now = Live().now(LogId(""), 0)
 
     def line(self, *cells: Cell | str) -> None:
+        known = [Cell(clean(cell.text), cell.style) for cell in map(_cell, cells)]
+        if self._console.color_system is None:
+            print("".join(cell.text for cell in known).rstrip(), file=self._console.file)
+            return
         from rich.text import Text
 
-        known = [cell if isinstance(cell, Cell) else Cell(cell) for cell in cells]
-        if self._console.color_system is None:
-            print("".join(clean(cell.text) for cell in known).rstrip(), file=self._console.file)
-        else:
-            text = Text.assemble(*((clean(cell.text), cell.style) for cell in known))
-            text.rstrip()
+        text = Text.assemble(*known)
+        text.rstrip()
+        with self._console.capture() as drawn:  # rich has an answer of its own to a closed pipe
             self._console.print(text)
+        print(drawn.get(), end="", file=self._console.file)
+
+    def brief(self, *cells: Cell | str) -> None:
+        """One line that fits: the last cell is cut if need be."""
+        *first, last = [Cell(clean(cell.text), cell.style) for cell in map(_cell, cells)]
+        if self.tty:
+            last = Cell(cut(last.text, self.width - sum(cell_width(cell.text) for cell in first)), last.style)
+        self.line(*first, last)
 
     def hint(self, *texts: str) -> None:
         """What to do next; only a person wants to know."""
@@ -71,10 +83,12 @@ class Out:
         """Rows in aligned columns; returns how many there were."""
         source, widths, count = iter(rows), [0] * len(columns), 0
         while batch := [[Cell(clean(cell.text), cell.style) for cell in row] for row in islice(source, BATCH)]:
-            head = heads and self.tty and not count
-            shown = [[Cell(column.head, DIM) for column in columns], *batch] if head else batch
-            widths = [max(width, *(cells(row[at].text) for row in shown)) for at, width in enumerate(widths)]
-            fitted = self._fit(columns, widths, cells(indent))
+            widths = [max(width, *(cell_width(row[at].text) for row in batch)) for at, width in enumerate(widths)]
+            shown = batch
+            if heads and self.tty and not count:
+                shown = [[Cell(column.head, DIM) for column in columns], *batch]
+                widths = [width and max(width, len(column.head)) for column, width in zip(columns, widths, strict=True)]
+            fitted = self._fit(columns, widths, cell_width(indent))
             for row in shown:
                 self.line(indent, *_laid_out(columns, row, fitted))
             count += len(batch)
@@ -84,10 +98,16 @@ class Out:
         """The widths there is room for. An empty column takes none."""
         if not self.tty:
             return list(widths)
-        fixed = [0 if column.flex else min(width, COLUMN_MAX) for column, width in zip(columns, widths, strict=True)]
-        gaps = len(GAP) * (sum(width > 0 for width in widths) - 1)
-        left = max(20, self.width - indent - gaps - sum(fixed))
-        return [min(width, left) if column.flex else room for column, width, room in zip(columns, widths, fixed, strict=True)]
+        rooms = [width if column.whole else min(width, COLUMN_MAX) for column, width in zip(columns, widths, strict=True)]
+        asides = [at for at, column in enumerate(columns) if column.aside]
+        while True:
+            taken = [room for column, room in zip(columns, rooms, strict=True) if room and not column.flex]
+            left = self.width - indent - sum(taken) - len(GAP) * len(taken)
+            if left >= FLEX_MIN or not asides:
+                return [
+                    min(width, max(left, 8)) if column.flex else room for column, width, room in zip(columns, widths, rooms, strict=True)
+                ]
+            rooms[asides.pop()] = 0
 
     def time(self, time: Micros) -> str:
         return age(time, self.now) if self.tty else when(time)
@@ -104,18 +124,22 @@ class Out:
         return [*lines[: lines_max - 1], f"… {len(lines) - lines_max + 1:,} more lines"]
 
 
+def _cell(cell: Cell | str) -> Cell:
+    return cell if isinstance(cell, Cell) else Cell(cell)
+
+
 def _laid_out(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int]) -> list[Cell]:
     found = list[Cell]()
     for column, cell, width in zip(columns, row, widths, strict=True):
         if width:
             text = cut(cell.text, width)
-            space = " " * (width - cells(text))
+            space = " " * (width - cell_width(text))
             found.append(Cell(f"{space}{text}" if column.right else f"{text}{space}", cell.style))
             found.append(Cell(GAP))
     return found[:-1]
 
 
-def cells(text: str) -> int:
+def cell_width(text: str) -> int:
     """How wide a text is on a terminal."""
     if text.isascii():
         return len(text)

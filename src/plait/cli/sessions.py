@@ -69,9 +69,9 @@ def _print_list(store: Store, found: Iterator[tuple[Session, Row]], limit: int |
         Column("session"),
         Column("label"),
         Column("title", flex=True),
-        Column("status"),
-        Column("events", right=True),
-        Column("opened"),
+        Column("status", aside=True),
+        Column("events", right=True, aside=True),
+        Column("opened", aside=True),
     ]
     count = out.table(columns, (_list_row(out, store, session, row) for session, row in found), heads=True)
     if not count:
@@ -127,7 +127,7 @@ class _Shown:
     def print(self, messages: int) -> None:
         session, out = self.session, self.out
         title = session.title
-        out.line(Cell(title or first_words(store_of(session), session) or "(untitled)", STRONG if title else DIM))
+        out.brief(Cell(title or first_words(store_of(session), session) or "(untitled)", STRONG if title else DIM))
         self._about()
         self._facts("Facts", session.facts.only("fact"))
         self._facts("Decisions", session.decisions)
@@ -199,7 +199,7 @@ class _Shown:
         for message in last:
             if message.branch != branch:
                 branch = message.branch
-                self.out.line(Cell(f"  ┌ merged from {branch}" if branch else "  └", ACCENT))
+                self.out.brief(Cell(f"  ┌ merged from {branch}" if branch else "  └", ACCENT))
             self._message(message, "  │ " if branch else "  ")
         if branch:
             self.out.line(Cell("  └", ACCENT))
@@ -250,7 +250,7 @@ def _spent(spent: Spent) -> str | None:
     parts = [
         counted(spent.tokens, "token"),
         f"${spent.cost_usd_nano / 1e9:.4f}",
-        counted(spent.model_calls, "reply").replace("replys", "replies"),
+        counted(spent.model_calls, "model call"),
     ]
     return ", ".join([*parts, counted(spent.tool_calls, "tool call"), *([f"{spent.unpriced} of unknown price"] if spent.unpriced else [])])
 

@@ -20,7 +20,7 @@ from plait.cli.documents import (
     step_document,
     trace_document,
 )
-from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, as_json, cells, counted
+from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, as_json, cell_width, counted
 from plait.cli.terminal import clean, cut
 from plait.ids import short
 from plait.session import Diff, Graph, Message, Session, Trace
@@ -73,7 +73,7 @@ def _tell(given: Given, session: Session, trace: Trace) -> None:
 
 def _print_trace(session: Session, trace: Trace) -> None:
     out, names = Out(), names_of(store_of(session), [step.log for step in trace])
-    out.line(Cell(trace.about, STRONG))
+    out.brief(Cell(trace.about, STRONG))
     rows = (
         [
             Cell(f"{'  ' * step.depth}{step.how}", DIM),
@@ -84,7 +84,7 @@ def _print_trace(session: Session, trace: Trace) -> None:
         ]
         for step in trace
     )
-    out.table([Column(), Column(flex=True), Column(), Column(), Column()], rows, indent="  ")
+    out.table([Column(), Column(flex=True), Column(), *[Column(aside=True)] * 2], rows, indent="  ")
     if not trace.complete:
         out.line(Cell("  … and more", DIM))
 
@@ -138,7 +138,7 @@ class _Tree:
         out = Out()
         roots = [id for id in self._sessions if id not in self._places]
         rows = (row for root in roots for row in self._rows(root, "", ""))
-        out.table([Column(), Column(), Column(), Column(right=True), Column(flex=True)], rows)
+        out.table([Column(), Column(), Column(aside=True), Column(right=True, aside=True), Column(flex=True)], rows)
 
     def _rows(self, root: str, margin: str, below: str) -> Iterator[list[Cell]]:
         stack = [(root, margin, below)]  # a chain of forks may be deeper than Python's own stack
@@ -253,7 +253,7 @@ class _Beside:
     def _pair(self, left: Sequence[str], right: Sequence[str], style: str = "") -> None:
         for one, two in zip_longest(left, right, fillvalue=""):
             text = cut(clean(one), self._half)
-            space = " " * (self._half - cells(text))
+            space = " " * (self._half - cell_width(text))
             self._out.line(Cell(text, style), space, Cell(" │ ", DIM), Cell(cut(clean(two), self._half), style))
 
 

@@ -20,6 +20,7 @@ from plait.cli.common import Given, Negative, address_of, budget_of, is_number, 
 from plait.cli.documents import print_json, session_document
 from plait.cli.exits import Told
 from plait.cli.render import ACCENT, Cell, Out
+from plait.cli.terminal import clean
 from plait.errors import InvalidValue, MergeConflict
 from plait.event import Json
 from plait.session import ABSENT, Session
@@ -33,7 +34,7 @@ def _done(given: Given, session: Session, *hints: str) -> None:
         print_json(session_document(session))
         return
     out = Out()
-    out.line(Cell(f"{session.short}@{session.place}", ACCENT), "  ", saying(session.events[-1]))
+    out.brief(Cell(f"{session.short}@{session.place}", ACCENT), "  ", saying(session.events[-1]))
     out.hint(*(f"  {hint}" for hint in hints))
 
 
@@ -167,14 +168,15 @@ def _choices(resolve: Sequence[str], drop: Sequence[str], sessions: Sequence[Ses
     return {**chosen, **dict.fromkeys(drop, ABSENT)}
 
 
-def _conflict(error: MergeConflict) -> str:
+def _conflict(error: MergeConflict) -> list[str]:
     """What each side says, and the command that chooses."""
     said = [f"cannot merge into {error.session}: the branches disagree. Nothing was written.", ""]
     for key, sides in error.conflicts.items():
-        wide = max(map(len, sides))
-        said += [f"  {key}", *(f"    {side:{wide}}  {json.dumps(value, ensure_ascii=False)}" for side, value in sides.items())]
+        named = {clean(side): json.dumps(value, ensure_ascii=False) for side, value in sides.items()}
+        wide = max(map(len, named))
+        said += [f"  {clean(key)}", *(f"    {side:{wide}}  {value}" for side, value in named.items())]
     choices = [f"{key}={json.dumps(next(iter(sides.values())))}" for key, sides in error.conflicts.items()]
-    return "\n".join([*said, "", "Choose a value for each, as here, or leave it out with --drop KEY:", f"  {_again(choices)}"])
+    return [*said, "", "Choose a value for each, as here, or leave it out with --drop KEY:", f"  {_again(choices)}"]
 
 
 def _again(choices: Sequence[str]) -> str:

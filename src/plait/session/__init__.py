@@ -6,8 +6,8 @@ from plait.session.diff import Diff
 from plait.session.graph import Graph, GraphRows, Trace
 from plait.session.life import Status
 from plait.session.rows import SessionRows
-from plait.session.session import ABSENT, Session
-from plait.session.state import Fact, Pending, State
+from plait.session.session import Session
+from plait.session.state import ABSENT, Fact, Pending, State
 from plait.session.views import Facts, Message
 
 __all__ = [

@@ -55,15 +55,15 @@ class Diff(msgspec.Struct, frozen=True):
         return "\n".join(lines(self))
 
 
-def compare(store: Store, left: State, right: State) -> Diff:
+def compare(store: Store, left: State, right: State, titles: tuple[str, str]) -> Diff:
     facts = {
         key: Sides(*_both(left.story.facts.get(key), right.story.facts.get(key)))
         for key in {**left.story.facts, **right.story.facts}
         if (one.json if (one := left.story.facts.get(key)) else None) != (two.json if (two := right.story.facts.get(key)) else None)
     }
     return Diff(
-        left=_title(left),
-        right=_title(right),
+        left=titles[0],
+        right=titles[1],
         messages=_messages(store, left, right),
         files=Files(left.story.tree.digest if left.story.tree else None, right.story.tree.digest if right.story.tree else None),
         facts=facts,
@@ -89,10 +89,6 @@ def lines(diff: Diff) -> list[str]:
         f"cost: {left.tokens:,} tokens, ${left.cost_usd_nano / 1e9:.4f} against {right.tokens:,} tokens, ${right.cost_usd_nano / 1e9:.4f}"
     )
     return found
-
-
-def _title(state: State) -> str:
-    return f"{state.name} {state.log[-12:-4]}@{state.place}" if state.name != state.log[-12:-4] else f"{state.log[-12:-4]}@{state.place}"
 
 
 def _both(left: object, right: object) -> tuple[Json, Json, bool, bool]:

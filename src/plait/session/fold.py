@@ -9,7 +9,7 @@ for them, and `state_at` answers from an explicit stack, so that no depth of bra
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -50,6 +50,7 @@ from plait.ids import Digest, LogId
 from plait.session.life import LIFE_KINDS, live_on
 from plait.session.merge import combine, places_of
 from plait.session.state import (
+    NOTHING,
     Fact,
     Gate,
     Pending,
@@ -72,9 +73,16 @@ Ask = tuple[LogId, int]
 Folding = Generator[Ask, State, State]
 
 
-def state_at(store: Store, log: LogId, place: int, *, near: State | None = None, cached: bool = True) -> State:
-    """The state of a log's lineage at a place. `near` is the state at an earlier place of the same lineage, if known."""
+def state_at(
+    store: Store, log: LogId, place: int, *, near: State | None = None, known: Mapping[Ask, State] | None = None, cached: bool = True
+) -> State:
+    """The state of a log's lineage at a place.
+
+    `near` is the state at an earlier place of the same lineage, if there is one at hand; `known` are those of other places.
+    """
     folds = _Folds(store, cached)
+    for ask, state in (known or {}).items():
+        folds.remember(ask[0], state)
     stack = [((log, place), folds.fold(log, place, near))]
     answer: State | None = None  # a generator is started with None
     while stack:
@@ -174,7 +182,7 @@ class _Fold:
         self._log, self._first = (start.log, start.place + 1) if start else (_root(store, log), 1)
         if self._path and not self._path[-1].via and self._path[-1].log == self._log and self._path[-1].last == self._first - 1:
             self._first = self._path.pop().first
-        self._covers = {**self._state.covers}
+        self._covers, self._bills = {**self._state.covers}, {**self._state.bills}
         self._lineage = log
 
     def state(self, place: int) -> State:
@@ -184,7 +192,8 @@ class _Fold:
             path = (*path, Stretch(self._log, self._first, place))
         self._fresh.clear()
         story = msgspec.structs.replace(self._story, path=path)
-        return msgspec.structs.replace(self._state, log=self._log, place=place, story=story, covers={**self._covers, self._log: place})
+        covers, bills = {**self._covers, self._log: place}, {**self._bills}
+        return msgspec.structs.replace(self._state, log=self._log, place=place, story=story, covers=covers, bills=bills)
 
     def take(self, event: Event) -> Generator[Ask, State, None]:
         kind = event.kind
@@ -247,16 +256,16 @@ class _Fold:
         tree = Tree(body.tree, _ref(event)) if body.tree else outcome.tree
         self._story = msgspec.structs.replace(self._story, facts=outcome.facts, pending=outcome.pending, tree=tree)
         self._fresh.clear()
-        self._path.append(Stretch(self._log, self._first, event.seq))
-        self._path.extend(msgspec.structs.replace(stretch, via=event.seq) for stretch in outcome.added)
-        self._first = event.seq + 1
+        if outcome.added:
+            self._path.append(Stretch(self._log, self._first, event.seq))
+            self._path.extend(msgspec.structs.replace(stretch, via=event.seq) for stretch in outcome.added)
+            self._first = event.seq + 1
         spent = self._state.spent
-        for name, last in outcome.covers.items():
-            log = LogId(name)
-            first = max(ours.covers.get(log, 0), self._store.log(log).place) + 1
-            for other in self._store.read(log, first, last, kinds=SPEND_KINDS):
-                spent += spent_by(other)
-            self._covers[log] = last
+        for log, bill in outcome.bills.items():
+            self._covers[log] = outcome.covers[log]
+            spent += bill - self._bills.get(log, NOTHING)
+            if bill != NOTHING:
+                self._bills[log] = bill
         self._set(spent=spent)
         return ours
 
@@ -306,13 +315,13 @@ class _Fold:
     def asked(self, event: Event, body: ModelAsked | ToolRequested) -> None:
         if event.header.call is not None and event.header.call not in self._state.calls:
             self._set(calls={**self._state.calls, event.header.call: event.seq})
-        self._set(spent=self._state.spent + spent_by(event))
+        self._spend(event)
 
     def answered(self, event: Event, body: ModelReplied | ModelFailed | ToolReturned | ToolFailed | ToolResolved) -> None:
         if event.header.call in self._state.calls:
             self._set(calls={call: seq for call, seq in self._state.calls.items() if call != event.header.call})
         if event.kind in SPEND_KINDS:
-            self._set(spent=self._state.spent + spent_by(event))
+            self._spend(event)
         trees = getattr(body, "trees", None)
         if trees is not None:
             self._story = msgspec.structs.replace(self._story, tree=Tree(trees.after, _ref(event)))
@@ -324,6 +333,11 @@ class _Fold:
         self._set(run=None, calls={})
 
     # ── helpers ──────────────────────────────────────────────────────────────────────────────
+
+    def _spend(self, event: Event) -> None:
+        spent = spent_by(event)
+        self._bills[event.log] = self._bills.get(event.log, NOTHING) + spent
+        self._set(spent=self._state.spent + spent)
 
     def _set(self, **fields: Any) -> None:
         self._state = msgspec.structs.replace(self._state, **fields)

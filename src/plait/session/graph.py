@@ -184,8 +184,10 @@ class _Walk:
 def why(store: Store, path: tuple[Stretch, ...], log: LogId, events: list[Event], about: str, limit: int) -> Trace:
     """Back from these events, as seen from a session with this path in this log."""
     walk = _Walk(store, about, limit)
+    first, *between = events
+    walk.add(None, "is", first, follow=not between)  # a choice at a merge: what it was between says more than its parents
     for event in events:
-        walk.add(None, "is" if event is events[0] else "from", event)
+        walk.add(first, "between", event)
         came = next(
             (
                 stretch

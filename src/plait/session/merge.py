@@ -11,13 +11,13 @@ Sessions that share no place can be merged against a base that the caller names:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from plait.event.kinds import Merged, Resolution
 from plait.ids import LogId
-from plait.session.state import Fact, FactKind, Known, Pending, Ref, State, Stretch, Tree
+from plait.session.state import ABSENT, NOTHING, Fact, FactKind, Known, Pending, Ref, Spent, State, Stretch, Tree
 
 WORKSPACE = "(workspace)"  # the name under which trees conflict; files have paths of their own
 
@@ -30,7 +30,8 @@ class Outcome(NamedTuple):
     tree: Tree | None
     added: list[Stretch]  # what the branches bring to the path
     covers: dict[str, int]  # the logs that are counted further than before
-    conflicts: dict[str, dict[str, object]]
+    bills: dict[LogId, Spent]  # and what they spent up to there
+    conflicts: dict[str, dict[str, Any]]
 
 
 def combine(
@@ -45,7 +46,7 @@ def combine(
     sides = [ours, *theirs]
     known = [Known(side.story.path) for side in sides]
     names = _names(sides)
-    conflicts: dict[str, dict[str, object]] = {}
+    conflicts: dict[str, dict[str, Any]] = {}
     facts = dict(ours.story.facts)
     for key in dict.fromkeys(key for side in theirs for key in side.story.facts):
         said = [side.story.facts.get(key) for side in sides]
@@ -53,7 +54,7 @@ def combine(
         if resolved and key in resolved:
             continue
         if len({fact.json if fact else None for _, fact in left}) > 1:
-            conflicts[key] = {names[side]: fact.value if fact else None for side, fact in left}
+            conflicts[key] = {names[side]: fact.value if fact and fact.json is not None else ABSENT for side, fact in left}
         elif left and left[0][1] is not None:
             facts[key] = left[0][1]
         elif left:
@@ -62,7 +63,7 @@ def combine(
         if at is not None and key != WORKSPACE:
             facts[key] = _resolved(key, choice, [side.story.facts.get(key) for side in sides], at)
     tree = _tree(sides, known, names, conflicts)
-    return Outcome(facts, _pending(sides, known), tree, _added(ours, theirs), _covers(ours, theirs), conflicts)
+    return Outcome(facts, _pending(sides, known), tree, _added(ours, theirs), *_covers(ours, theirs), conflicts)
 
 
 class _Written(Protocol):
@@ -105,7 +106,7 @@ def _pending(sides: Sequence[State], known: Sequence[Known]) -> dict[str, Pendin
     return pending
 
 
-def _tree(sides: Sequence[State], known: Sequence[Known], names: Sequence[str], conflicts: dict[str, dict[str, object]]) -> Tree | None:
+def _tree(sides: Sequence[State], known: Sequence[Known], names: Sequence[str], conflicts: dict[str, dict[str, Any]]) -> Tree | None:
     left = _standing([side.story.tree for side in sides], known)
     if len({tree.digest for _, tree in left}) > 1:
         conflicts[WORKSPACE] = {names[side]: tree.digest for side, tree in left}
@@ -128,13 +129,16 @@ def _added(ours: State, theirs: Sequence[State]) -> list[Stretch]:
     return added
 
 
-def _covers(ours: State, theirs: Sequence[State]) -> dict[str, int]:
+def _covers(ours: State, theirs: Sequence[State]) -> tuple[dict[str, int], dict[LogId, Spent]]:
+    """The logs that somebody counts further than we do: each log's bill comes from whoever counts it furthest."""
     further: dict[str, int] = {}
+    bills: dict[LogId, Spent] = {}
     for side in theirs:
         for log, last in side.covers.items():
             if last > max(further.get(log, 0), ours.covers.get(log, 0)):
                 further[log] = last
-    return further
+                bills[log] = side.bills.get(log, NOTHING)
+    return further, bills
 
 
 def places_of(body: Merged) -> tuple[tuple[LogId, int], ...]:

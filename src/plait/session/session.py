@@ -61,23 +61,14 @@ from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, check_may, li
 from plait.session.listing import list_rows
 from plait.session.merge import combine
 from plait.session.ports import Act, Draft, Spot, host, store_at, writer_of
-from plait.session.state import FactKind, Gate, Known, Pending, PendingKind, Ref, Spent, State, share_a_place, state_digest
+from plait.session.state import ABSENT, FactKind, Gate, Known, Pending, PendingKind, Ref, Spent, State, share_a_place, state_digest
 from plait.session.views import Attachment, Change, Facts, Link, Message, Validation, message_of
 from plait.store import Store, canonical
 
 Cause: TypeAlias = "Event | Session | Message | int | str"
 Because: TypeAlias = "Cause | Sequence[Cause]"  # events, places of this session, or sessions for their last event
-Resolve = Mapping[str, Json] | Callable[[str, Mapping[str, object]], Json]
+Resolve = Mapping[str, Json] | Callable[[str, Mapping[str, Any]], Json]
 
-
-class _Absent:
-    """The one value that means: the fact is gone."""
-
-    def __repr__(self) -> str:
-        return "ABSENT"
-
-
-ABSENT: Any = _Absent()
 
 _MESSAGE_KINDS = frozenset({MessageSaid.__name__, ModelReplied.__name__})
 # What a verdict no longer speaks of, once it happened.
@@ -237,7 +228,7 @@ class Session:
             raise InvalidValue("status", f"{status!r} is not one", f"use one of {', '.join(STATUSES)}")
         address = _address(store)
         there = store_at(address)
-        above = parent.id if isinstance(parent, Session) else parent
+        above = parent.id if isinstance(parent, Session) else cls.open(parent, store=store).id if parent is not None else None
         where = {"status": status, "user": user, "project": project, "label": label, "parent": above}
         found = list_rows(
             there, {name: value for name, value in where.items() if value is not None}, tag, before.id if before else None, limit
@@ -433,7 +424,11 @@ class Session:
             base=Place(base.id, base.place, base.head) if base else None,
             tree=tree.digest if tree is not None and (state.story.tree is None or tree.at != state.story.tree.at) else None,
         )
-        return self._append(body, "be merged into", actor=actor, merges=tuple([other.head for other in news]))
+        after = self._append(body, "be merged into", actor=actor, merges=tuple([other.head for other in news]))
+        # The branches' states are at hand now; whoever asks later would have to fold them again.
+        known = {(other.id, other.place): their for other, their in zip(others, theirs, strict=True)}
+        object.__setattr__(after, "_near", state_at(self._store, after.id, after.place, near=state, known=known))
+        return after
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
@@ -488,6 +483,11 @@ class Session:
     @property
     def tags(self) -> dict[str, str]:
         return {**self._state.tags}
+
+    @property
+    def opened(self) -> Micros:
+        """When it was opened or forked, in microseconds since 1970, UTC."""
+        return self._state.opened
 
     @property
     def label(self) -> str | None:
@@ -638,8 +638,8 @@ class Session:
 
     def diff(self, other: Session | None = None) -> Diff:
         """How this value and another differ; without another, what came since it began."""
-        before = other if other is not None else self.at(1)
-        return compare(self._store, before._state, self._state) if other is None else compare(self._store, self._state, before._state)
+        left, right = (self.at(1), self) if other is None else (self, other)
+        return compare(self._store, left._state, right._state, (left._title, right._title))
 
     def why(self, about: Any, *, limit: int = 100) -> Trace:
         """Where something comes from: an event, its place, a fact or pending work by key, or a text that was said."""
@@ -682,6 +682,11 @@ class Session:
             near = state_at(self._store, self.id, self.place, near=near)
             object.__setattr__(self, "_near", near)
         return near
+
+    @property
+    def _title(self) -> str:
+        name = self._state.label or self._state.title
+        return f"{name} {self.short}@{self.place}" if name else f"{self.short}@{self.place}"
 
     def _living(self) -> Life:
         if self._life is None:
@@ -727,6 +732,8 @@ class Session:
         return self._user
 
     def _causes(self, because: Because) -> tuple[Digest, ...]:
+        if because == ():
+            return ()
         items = because if isinstance(because, Sequence) and not isinstance(because, str) else [because]
         found: list[Digest] = []
         for item in items:
@@ -847,7 +854,7 @@ class Session:
             ):
                 if (fact := state.story.facts.get(key)) is not None:
                     found.append(self._store.event(fact.at.id))
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(found))  # the choice first, then what it was between
 
 
 # ── small helpers ────────────────────────────────────────────────────────────────────────────
@@ -896,7 +903,7 @@ def _check_choice(where: str, value: str, choices: tuple[str, ...]) -> None:
         raise InvalidValue(where, f"{value!r} is not one", f"use one of {', '.join(choices)}")
 
 
-def _resolutions(conflicts: dict[str, dict[str, object]], resolve: Resolve | None) -> dict[str, Resolution]:
+def _resolutions(conflicts: dict[str, dict[str, Any]], resolve: Resolve | None) -> dict[str, Resolution]:
     """What was chosen, for what is in dispute and nothing else."""
     if resolve is None:
         return {}

@@ -10,7 +10,7 @@ Values stay in their JSON form and are decoded when asked for: nobody can edit t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -83,6 +83,16 @@ class Stretch(msgspec.Struct, frozen=True):
     apart: bool = False  # taken over by a session that was detached: no lineage
 
 
+class _Absent:
+    """The one value that means: there is no such fact."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Any = _Absent()
+
+
 class Story(msgspec.Struct, frozen=True):
     facts: dict[str, Fact] = {}
     pending: dict[str, Pending] = {}
@@ -109,9 +119,17 @@ class Spent(msgspec.Struct, frozen=True):
             self.tool_calls + other.tool_calls,
         )
 
+    def __sub__(self, other: Spent) -> Spent:
+        usage = Usage(*(getattr(self.usage, name) - getattr(other.usage, name) for name in Usage.__struct_fields__))
+        fields = ("cost_usd_nano", "unpriced", "model_calls", "tool_calls")
+        return Spent(usage, *(getattr(self, name) - getattr(other, name) for name in fields))
+
     @property
     def tokens(self) -> int:
         return self.usage.input_tokens + self.usage.output_tokens
+
+
+NOTHING = Spent()
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -137,6 +155,7 @@ class State(msgspec.Struct, frozen=True):
     budget: Budget | None = None
     granted_at: Spent = Spent()  # what had been spent when the budget was granted
     covers: dict[LogId, int] = {}  # every log counted here, with its last place that is
+    bills: dict[LogId, Spent] = {}  # what each of them spent up to there, if anything: no event is counted twice
     run: str | None = None  # the run that is open
     calls: dict[str, int] = {}  # brackets that are open, with the place of their first ask
 
@@ -238,9 +257,5 @@ class Known:
 
 
 def share_a_place(one: State, other: State) -> bool:
-    """Whether two sessions have a place in common, by lineage or by a merge: then it is known who changed what."""
-    return any(
-        not stretch.apart and stretch.first <= counts.covers.get(stretch.log, 0)
-        for walks, counts in ((one, other), (other, one))
-        for stretch in walks.story.path
-    )
+    """Whether two sessions count events of one log, by lineage or by a merge: then it is known who changed what."""
+    return not one.covers.keys().isdisjoint(other.covers)
