@@ -165,7 +165,7 @@ class GateUnmet(SessionError):
         self.session, self.name, self.why, self.verb = session, name, why, verb
         super().__init__(
             f"session {session} cannot be {verb}: gate {name!r} is not met, {why}. "
-            f"Nothing was written; record a verdict here and now with validate({name!r}, True)."
+            f"Nothing was written; record a verdict on it as it is now: validate({name!r}, True), or `plait validate`."
         )
 
 

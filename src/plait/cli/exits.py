@@ -29,6 +29,7 @@ import click
 from plait import errors
 from plait.cli.terminal import clean
 from plait.errors import PlaitError
+from plait.session import ABSENT
 
 FAILED, USAGE, NOT_FOUND, UNVERIFIED, CONFLICT, RETRY, INTERRUPTED, NO_READER = 1, 2, 3, 6, 8, 75, 130, 141
 
@@ -173,7 +174,9 @@ def _lines(error: PlaitError) -> list[str]:
 def _details(error: Exception) -> dict[str, object]:
     """What a program needs to go on."""
     if isinstance(error, errors.MergeConflict):
-        return {"conflicts": error.conflicts}
+        said = {key: {side: value for side, value in sides.items() if value is not ABSENT} for key, sides in error.conflicts.items()}
+        gone = {key: [side for side, value in sides.items() if value is ABSENT] for key, sides in error.conflicts.items()}
+        return {"conflicts": said, "retracted": {key: sides for key, sides in gone.items() if sides}}
     if isinstance(error, errors.AmbiguousRevision):
         return {"candidates": list(error.candidates)}
     return {}

@@ -9,7 +9,26 @@ from plait.cli.exits import Entry
 from plait.cli.history import find, log
 from plait.cli.sessions import ls, show, verify_command
 from plait.cli.tracing import diff_command, graph, influence, why
-from plait.cli.writing import archive, close, decide, fact, fork, init, merge, new, note, pause, rewind, say, settle, todo, unpause
+from plait.cli.writing import (
+    archive,
+    close,
+    decide,
+    fact,
+    fork,
+    init,
+    merge,
+    new,
+    note,
+    pause,
+    require,
+    retract,
+    rewind,
+    say,
+    settle,
+    todo,
+    unpause,
+    validate,
+)
 
 
 @click.group("plait", cls=Entry, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -27,7 +46,7 @@ SECTIONS: dict[str, list[click.Command]] = {
     "Look": [ls, show, log, find],
     "Ask": [why, influence, graph, diff_command],
     "Branch": [fork, rewind, merge],
-    "Record": [say, note, fact, decide, todo, settle],
+    "Record": [say, note, fact, decide, retract, todo, settle, require, validate],
     "End": [pause, unpause, close, archive],
     "Check": [verify_command, doctor],
 }

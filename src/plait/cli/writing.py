@@ -172,10 +172,11 @@ def _conflict(error: MergeConflict) -> list[str]:
     """What each side says, and the command that chooses."""
     said = [f"cannot merge into {error.session}: the branches disagree. Nothing was written.", ""]
     for key, sides in error.conflicts.items():
-        named = {clean(side): json.dumps(value, ensure_ascii=False) for side, value in sides.items()}
+        named = {clean(side): "(retracted)" if value is ABSENT else json.dumps(value, ensure_ascii=False) for side, value in sides.items()}
         wide = max(map(len, named))
         said += [f"  {clean(key)}", *(f"    {side:{wide}}  {value}" for side, value in named.items())]
-    choices = [f"{key}={json.dumps(next(iter(sides.values())))}" for key, sides in error.conflicts.items()]
+    first = {key: next(value for value in sides.values() if value is not ABSENT) for key, sides in error.conflicts.items()}
+    choices = [f"{key}={json.dumps(value)}" for key, value in first.items()]
     return [*said, "", "Choose a value for each, as here, or leave it out with --drop KEY:", f"  {_again(choices)}"]
 
 
@@ -238,6 +239,39 @@ def fact(given: Given, session: str, key: str, value: str) -> None:
 def decide(given: Given, session: str, key: str, value: str) -> None:
     """Record a decision under a key. VALUE is JSON if it is that, else a text."""
     _done(given, given.open(session).decide(key, value_of(value), actor=given.who))
+
+
+@click.command()
+@click.argument("session", metavar="S")
+@click.argument("key")
+@click.option("--reason", default="", help="Why.")
+@writing
+def retract(given: Given, session: str, key: str, reason: str) -> None:
+    """Take a fact, a decision or a finding back."""
+    _done(given, given.open(session).retract(key, reason=reason, actor=given.who))
+
+
+@click.command()
+@click.argument("session", metavar="S")
+@click.argument("name")
+@click.option("--by", default="", help="Who is to judge.")
+@writing
+def require(given: Given, session: str, name: str, by: str) -> None:
+    """Require a verdict of this name before the session is merged or closed."""
+    value = given.open(session).require(name, by=by, actor=given.who)
+    _done(given, value, shlex.join(["plait", "validate", value.short, name, "passed"]))
+
+
+@click.command()
+@click.argument("session", metavar="S")
+@click.argument("name")
+@click.argument("verdict", type=click.Choice(["passed", "failed"]))
+@click.option("--detail", help="More about it: JSON, or a text.")
+@writing
+def validate(given: Given, session: str, name: str, verdict: str, detail: str | None) -> None:
+    """Record a verdict on a session as it is now."""
+    more = value_of(detail) if detail is not None else None
+    _done(given, given.open(session).validate(name, verdict == "passed", detail=more, actor=given.who))
 
 
 @click.command()

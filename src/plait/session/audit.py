@@ -106,7 +106,12 @@ def _row_fault(name: str, row: Row, wanted: Row | None) -> Fault:
     if wanted is None:
         return Fault(log, 1, f"a {name} row stands there that no event made")
     column = next(column for column in row if row[column] != wanted[column])
-    return Fault(log, 1, f"its {name} row says {column} is {row[column]!r}, its events say {wanted[column]!r}")
+    place = wanted.get("place")
+    return Fault(
+        log,
+        place + 1 if isinstance(place, int) else 1,
+        f"its {name} row says {column} is {row[column]!r}, its events say {wanted[column]!r}",
+    )
 
 
 # ── states ───────────────────────────────────────────────────────────────────────────────────

@@ -96,15 +96,15 @@ def live_on(life: Life, kind: str) -> Life:
 
 
 _FROM: dict[str, tuple[tuple[Status, ...], str]] = {
-    "be paused": (("open", "active", "waiting"), "unpause() it first, if that is what you want"),
+    "be paused": (("open", "active", "waiting"), "it rests already, or is over"),
     "be unpaused": (("paused",), "there is nothing to take up again"),
     "be closed": (("open", "active", "waiting", "paused"), "it is over already"),
-    "be archived": (("closed",), "close() it first"),
+    "be archived": (("closed",), "close it first"),
 }
 
 
 def check_may(session: str, status: Status, verb: str) -> None:
     """Whether a session of this status may do this. What is over takes no more events, but can be forked."""
-    allowed, step = _FROM.get(verb, (("open", "active", "waiting", "paused"), "fork() it, or open its successor()"))
+    allowed, step = _FROM.get(verb, (("open", "active", "waiting", "paused"), "go on in a fork of it"))
     if status not in allowed:
         raise WrongStatus(session, status, verb, "it is over already" if verb == "be archived" and status == "archived" else step)
