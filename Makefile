@@ -22,6 +22,7 @@ check: .venv/ready           ## lint, format, types, layers
 
 bench: .venv/ready           ## the figures, each beside the raw limit of the same run
 	$(BIN)/python benchmarks/log.py
+	$(BIN)/python benchmarks/session.py
 
 torture: .venv/ready         ## the faults, at length: KILLS=1000 for more
 	HYPOTHESIS_PROFILE=torture KILLS=$(or $(KILLS),200) $(BIN)/python -m pytest tests/laws tests/faults -n 2 -q -rP

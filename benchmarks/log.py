@@ -83,6 +83,9 @@ class Writer:
         self.head, self.seq, self.last = last.id, last.seq, last
 
 
+Part = Callable[[Bench], list[Row]]
+
+
 def filled(store: Store, sample: Sample, count: int) -> Writer:
     writer = Writer(store)
     writer.grow(sample, count)
@@ -484,9 +487,9 @@ def ms(seconds: float) -> str:
     return f"{seconds * 1e3:.2f} ms"
 
 
-def run(bench: Bench, only: str | None) -> list[Row]:
+def run(bench: Bench, parts: Sequence[Part], only: str | None) -> list[Row]:
     rows: list[Row] = []
-    for part in PARTS:
+    for part in parts:
         if only in (None, part.__name__):
             start = time.perf_counter()
             rows += part(bench)
@@ -494,10 +497,11 @@ def run(bench: Bench, only: str | None) -> list[Row]:
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+def serve(about: str, parts: Sequence[Part], results: Path) -> None:
+    """The command line of a script: run its parts, print the table, write the JSON."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="about a tenth of everything")
-    parser.add_argument("--only", choices=[part.__name__ for part in PARTS], help="one part alone; nothing is written")
+    parser.add_argument("--only", choices=[part.__name__ for part in parts], help="one part alone; nothing is written")
     parser.add_argument("--date", default="", help="the date to write into the results; today if not given")
     parser.add_argument("--append-to", nargs=3, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -506,14 +510,18 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=RESULTS))
     try:
-        rows = run(Bench(scratch, asked.quick), asked.only)
+        rows = run(Bench(scratch, asked.quick), parts, asked.only)
     finally:
         shutil.rmtree(scratch)
     facts = machine(RESULTS, asked.date) | {"quick": asked.quick}
     print_table(rows)
     print(", ".join(f"{name} {value}" for name, value in facts.items()))
     if asked.only is None:
-        write_json(RESULTS / "log.json", facts, rows)
+        write_json(results, facts, rows)
+
+
+def main() -> None:
+    serve(__doc__ or "", PARTS, RESULTS / "log.json")
 
 
 if __name__ == "__main__":

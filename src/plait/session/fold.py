@@ -9,7 +9,7 @@ for them, and `state_at` answers from an explicit stack, so that no depth of bra
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -73,16 +73,14 @@ Ask = tuple[LogId, int]
 Folding = Generator[Ask, State, State]
 
 
-def state_at(
-    store: Store, log: LogId, place: int, *, near: State | None = None, known: Mapping[Ask, State] | None = None, cached: bool = True
-) -> State:
+def state_at(store: Store, log: LogId, place: int, *, near: State | None = None, known: Sequence[State] = (), cached: bool = True) -> State:
     """The state of a log's lineage at a place.
 
     `near` is the state at an earlier place of the same lineage, if there is one at hand; `known` are those of other places.
     """
     folds = _Folds(store, cached)
-    for ask, state in (known or {}).items():
-        folds.remember(ask[0], state)
+    for state in known:
+        folds.remember(state)
     stack = [((log, place), folds.fold(log, place, near))]
     answer: State | None = None  # a generator is started with None
     while stack:
@@ -111,50 +109,85 @@ def keep_snapshot(store: Store, state: State, head: Digest) -> None:
 
 
 class _Folds:
-    """The folds of one question, which share the states they met."""
+    """The folds of one question, which share the states they met, each under the log that holds its place."""
 
     def __init__(self, store: Store, cached: bool) -> None:
         self._store = store
         self._cached = cached
         self._states: dict[Ask, State] = {}
         self._places: dict[LogId, list[int]] = {}
+        self._origins: dict[LogId, tuple[LogId | None, int]] = {}
 
     def known(self, log: LogId, place: int) -> State | None:
-        return self._states.get((log, place))
+        return self._states.get(self._holder(log, place))
 
-    def remember(self, log: LogId, state: State) -> None:
-        if (log, state.place) not in self._states:
-            self._states[log, state.place] = state
-            insort(self._places.setdefault(log, []), state.place)
+    def remember(self, state: State) -> None:
+        if (state.log, state.place) not in self._states:
+            self._states[state.log, state.place] = state
+            insort(self._places.setdefault(state.log, []), state.place)
 
     def fold(self, log: LogId, place: int, near: State | None = None) -> Folding:
         start = self._nearest(log, place, near)
         first = start.place + 1 if start else 1
         fold = _Fold(self._store, log, start)
-        # The places that later rewinds go back to are noted in passing, so that nothing is folded twice.
-        targets = sorted({_body(event, Rewound).to for event in self._store.read(log, first, place, kinds={Rewound.__name__})})
-        targets = [target for target in targets if target >= first]
+        # The places that later events go back to are noted in passing, so that nothing is folded twice.
+        targets = sorted(target for target in self._targets(log, first, place) if target >= first)
         for event in self._store.read(log, first, place, kinds=STATE_KINDS):
             while targets and targets[0] < event.seq:
-                self.remember(log, fold.state(targets.pop(0)))
+                self.remember(fold.state(targets.pop(0)))
             yield from fold.take(event)
             if event.kind == Merged.__name__:
-                self.remember(log, fold.state(event.seq))
+                self.remember(fold.state(event.seq))
         state = fold.state(place)
-        self.remember(log, state)
+        self.remember(state)
         return state
+
+    def _targets(self, log: LogId, first: int, place: int) -> set[int]:
+        """Where rewinds go back to, and where branches that are merged were forked."""
+        found: set[int] = set()
+        for event in self._store.read(log, first, place, kinds={Rewound.__name__, Merged.__name__}):
+            body = event.body
+            if isinstance(body, Rewound):
+                found.add(body.to)
+            elif isinstance(body, Merged):
+                forks = [fork for branch in body.branches for fork in self._forks(branch.log)]
+                found.update(at for above, at in forks if at < event.seq and self._holder(log, at) == self._holder(above, at))
+        return found
+
+    def _forks(self, log: LogId) -> Iterator[Ask]:
+        """The places on the way from a log up to its root: where each was forked."""
+        parent, place = self._origin(log)
+        while parent is not None:
+            yield parent, place
+            parent, place = self._origin(parent)
 
     def _nearest(self, log: LogId, place: int, near: State | None) -> State | None:
         best = near if near is not None and near.place <= place else None
-        places = self._places.get(log, [])
-        at = bisect_right(places, place)
-        if at and (best is None or places[at - 1] > best.place):
-            best = self._states[log, places[at - 1]]
+        for holder, upto in (self._holder(log, place), *self._forks(log)):
+            places = self._places.get(holder, [])
+            at = bisect_right(places, min(upto, place))
+            if at and (best is None or places[at - 1] > best.place):
+                best = self._states[holder, places[at - 1]]
+                break
         if self._cached and (best is None or place - best.place > SNAPSHOT_EVERY):
             kept = self._kept(log, place)
             if kept is not None and (best is None or kept.place > best.place):
                 best = kept
         return best
+
+    def _holder(self, log: LogId, place: int) -> Ask:
+        """The log on a lineage that holds the event at a place."""
+        parent, fork = self._origin(log)
+        while parent is not None and place <= fork:
+            log = parent
+            parent, fork = self._origin(log)
+        return log, place
+
+    def _origin(self, log: LogId) -> tuple[LogId | None, int]:
+        if log not in self._origins:
+            info = self._store.log(log)
+            self._origins[log] = info.parent, info.place
+        return self._origins[log]
 
     def _kept(self, log: LogId, place: int) -> State | None:
         found = self._store.kept(log, place)

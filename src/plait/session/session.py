@@ -426,8 +426,7 @@ class Session:
         )
         after = self._append(body, "be merged into", actor=actor, merges=tuple([other.head for other in news]))
         # The branches' states are at hand now; whoever asks later would have to fold them again.
-        known = {(other.id, other.place): their for other, their in zip(others, theirs, strict=True)}
-        object.__setattr__(after, "_near", state_at(self._store, after.id, after.place, near=state, known=known))
+        object.__setattr__(after, "_near", state_at(self._store, after.id, after.place, near=state, known=theirs))
         return after
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
