@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -422,15 +422,6 @@ _HANDLERS: dict[str, Callable[[_Fold, Event, Any], Folding | None]] = {
 
 SPEND_KINDS = frozenset(kind.__name__ for kind in (ModelReplied, ModelFailed, ModelAsked, ToolRequested))
 STATE_KINDS = frozenset(_HANDLERS) | LIFE_KINDS
-
-B = TypeVar("B")
-
-
-def _body(event: Event, kind: type[B]) -> B:
-    body = event.body
-    if not isinstance(body, kind):
-        raise StoreCorrupt(f"event {event.seq} of {event.log}", f"it is filed as a {kind.__name__}, and is none")
-    return body
 
 
 def _root(store: Store, log: LogId) -> LogId:

@@ -1,19 +1,15 @@
 """The session: an immutable, durable, branchable value.
 
 A `Session` is a place in a log and nothing else: every operation appends and returns the next value, and the old one
-keeps answering as before. What it knows is folded from events when asked for, from the nearest place whose state is
-known; that state is passed on from value to value and shared, so a thousand branches cost little more than one.
+keeps answering as before. What it can tell is in `reading.py`; here are its verbs.
 """
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
-
-import msgspec
 
 from plait.errors import GateUnmet, InvalidValue, MergeConflict, NoCommonBase, NotSettled, StaleHead, UnknownKey
 from plait.event import Body, Event, Json
@@ -32,7 +28,6 @@ from plait.event.kinds import (
     PendingAdded,
     PendingSettled,
     Place,
-    Placement,
     PlacementChanged,
     Resolution,
     Rewound,
@@ -47,30 +42,26 @@ from plait.event.kinds import (
     ToolResolved,
     ToolReturned,
     ToolUnknown,
-    Usage,
     ValidationRecorded,
 )
-from plait.ids import Digest, LogId, Micros, digest, parse_digest, short
+from plait.ids import Digest, Micros, digest, parse_digest
 from plait.session import revision
-from plait.session.content import Content, file, image, pack, unpack
-from plait.session.diff import Diff, compare
-from plait.session.events import Events, along
+from plait.session.content import Content, file, image, pack
+from plait.session.events import along
 from plait.session.fold import SNAPSHOT_EVERY, keep_snapshot, state_at
-from plait.session.graph import Graph, Trace, graph, influence, why
-from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, check_may, live_on
-from plait.session.listing import list_rows
+from plait.session.life import Life, check_may, live_on
 from plait.session.merge import combine
-from plait.session.ports import Act, Draft, Spot, host, store_at, writer_of
-from plait.session.state import ABSENT, FactKind, Gate, Known, Pending, PendingKind, Ref, Spent, State, share_a_place, state_digest
-from plait.session.views import Attachment, Change, Facts, Link, Message, Validation, message_of
-from plait.store import Store, canonical
+from plait.session.ports import Act, Draft, host, writer_of
+from plait.session.reading import Reading, address_of
+from plait.session.state import ABSENT, FactKind, Known, PendingKind, Ref, State, share_a_place, state_digest
+from plait.session.views import Message
+from plait.store import Store
 
 Cause: TypeAlias = "Event | Session | Message | int | str"
 Because: TypeAlias = "Cause | Sequence[Cause]"  # events, places of this session, or sessions for their last event
 Resolve = Mapping[str, Json] | Callable[[str, Mapping[str, Any]], Json]
 
 
-_MESSAGE_KINDS = frozenset({MessageSaid.__name__, ModelReplied.__name__})
 # What a verdict no longer speaks of, once it happened.
 _MATERIAL = frozenset(
     kind.__name__
@@ -79,16 +70,10 @@ _MATERIAL = frozenset(
 _ORIGINS = {"human": "human", "agent": "model"}
 
 
-class Session:
+class Session(Reading):
     """An immutable value: a place in a log. Every operation returns a new one."""
 
-    __slots__ = ("_life", "_near", "_spot", "_user")
-
-    _spot: Spot
-    # Memos of what follows from the spot, handed on from value to value and shared:
-    _near: State | None  # the state here, or at an earlier place of this lineage
-    _life: Life | None
-    _user: str | None  # who acts unless somebody else is named
+    __slots__ = ()
 
     def __init__(
         self,
@@ -109,147 +94,7 @@ class Session:
         drafts = [Draft(opened, _act(who))]
         if parts:
             drafts.append(Draft(MessageSaid("user", parts), _act(who)))
-        self._become(writer.begin(_address(store), drafts, blobs=blobs), life=Life(), user=who)
-
-    # ── the value ────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def spot(self) -> Spot:
-        """All that it is: store address, id, place, head, run id."""
-        return self._spot
-
-    @property
-    def id(self) -> LogId:
-        return self._spot.id
-
-    @property
-    def short(self) -> str:
-        """What people type: the start of the id's random tail."""
-        return short(self._spot.id)
-
-    @property
-    def place(self) -> int:
-        """The seq of its last event."""
-        return self._spot.place
-
-    @property
-    def head(self) -> Digest:
-        """The id of its last event."""
-        return self._spot.head
-
-    @property
-    def run(self) -> str | None:
-        return self._spot.run
-
-    @property
-    def store(self) -> str:
-        """The address of its store."""
-        return self._spot.store
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Session) and self._spot == other._spot
-
-    def __hash__(self) -> int:
-        return hash(self._spot)
-
-    def __reduce__(self) -> tuple[Callable[[Spot], Session], tuple[Spot]]:
-        return Session.of, (self._spot,)
-
-    def __copy__(self) -> Session:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Session:
-        return self
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Session never changes: {name} cannot be set. Operations return the next value.")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a Session never changes: {name} cannot be deleted.")
-
-    def __repr__(self) -> str:
-        try:
-            state = self._state
-        except Exception as error:  # a repr must not raise, least of all in a traceback
-            return f"<Session {self.short}@{self.place} ({type(error).__name__})>"
-        about = " ".join(f"{text[:40]!r}" for text in (state.label, state.title) if text)
-        return f"<Session {self.short}@{self.place}{' ' + about if about else ''} {state.life.status}>"
-
-    def __str__(self) -> str:
-        """As it can be written again: `Session.open(str(s)) == s`, as long as its id is unique."""
-        return f"{self.id}@{self.place}"
-
-    @classmethod
-    def of(cls, spot: Spot) -> Session:
-        """The value at a spot, taken at its word: nothing is read."""
-        session = object.__new__(cls)
-        session._become(spot)
-        return session
-
-    def _become(self, spot: Spot, near: State | None = None, life: Life | None = None, user: str | None = None) -> None:
-        object.__setattr__(self, "_spot", spot)
-        object.__setattr__(self, "_near", near)
-        object.__setattr__(self, "_life", life)
-        object.__setattr__(self, "_user", user)
-
-    # ── finding ──────────────────────────────────────────────────────────────────────────────
-
-    @classmethod
-    def open(cls, name: str, *, store: str | Path | Store | None = None) -> Session:
-        """The session of this revision: an id or the start of either end of it, a label, `@`; then perhaps `@42` or `@-1`."""
-        address = _address(store)
-        there, parsed = store_at(address), revision.parse(name)
-        log = there.log(revision.find(there, parsed.name))
-        session = cls.of(Spot(address, log.id, log.tip, log.head))
-        return session if parsed.place is None else session.at(parsed.place)
-
-    @classmethod
-    def open_range(cls, name: str, *, store: str | Path | Store | None = None) -> tuple[Session, Session]:
-        """Both ends of `A..B`."""
-        left, right = revision.parse_range(name)
-        return cls.open(left, store=store), cls.open(right, store=store)
-
-    @classmethod
-    def list(
-        cls,
-        *,
-        status: Status | None = None,
-        user: str | None = None,
-        project: str | None = None,
-        tag: Mapping[str, str] | None = None,
-        label: str | None = None,
-        parent: Session | str | None = None,
-        before: Session | None = None,
-        limit: int = 100,
-        store: str | Path | Store | None = None,
-    ) -> builtins.list[Session]:
-        """A page of sessions as they are now, latest opened first; `before=` the last one gives the next page."""
-        if status is not None and status not in STATUSES:
-            raise InvalidValue("status", f"{status!r} is not one", f"use one of {', '.join(STATUSES)}")
-        address = _address(store)
-        there = store_at(address)
-        above = parent.id if isinstance(parent, Session) else cls.open(parent, store=store).id if parent is not None else None
-        where = {"status": status, "user": user, "project": project, "label": label, "parent": above}
-        found = list_rows(
-            there, {name: value for name, value in where.items() if value is not None}, tag, before.id if before else None, limit
-        )
-        heads = there.heads([LogId(str(row["log"])) for row in found])
-        return [cls.of(Spot(address, log.id, log.tip, log.head)) for row in found if (log := heads.get(LogId(str(row["log"]))))]
-
-    def reload(self) -> Session:
-        """The same session as it is now."""
-        log = self._store.log(self.id)
-        if log.head == self.head:
-            return self
-        return self._next(Spot(self.store, log.id, log.tip, log.head, self.run), None)
-
-    def at(self, place: int) -> Session:
-        """The value whose last event is this one; -1 is one event before the last."""
-        wanted = revision.place_in(self.id, place, self.place)
-        if wanted == self.place:
-            return self
-        event = next(self._store.read(self.id, wanted, wanted))
-        return self._next(Spot(self.store, self.id, wanted, event.id, self.run), None)
+        self._become(writer.begin(address_of(store), drafts, blobs=blobs), life=Life(), user=who)
 
     # ── saying and knowing ───────────────────────────────────────────────────────────────────
 
@@ -449,211 +294,6 @@ class Session:
     def archive(self, *, reason: str = "", actor: str | None = None) -> Session:
         return self._append(SessionArchived(reason), "be archived", actor=actor)
 
-    @property
-    def status(self) -> Status:
-        return self._living().status
-
-    @property
-    def status_history(self) -> tuple[Change, ...]:
-        """Every change of status in this branch, with who made it."""
-        changes: list[Change] = []
-        life = Life()
-        for event in self._own_events(LIFE_KINDS):
-            life = live_on(life, event.kind)
-            if not changes or changes[-1].status != life.status:
-                reason = getattr(event.body, "reason", "")
-                changes.append(Change(life.status, event.seq, event.header.time, event.header.actor, reason))
-        return tuple(changes)
-
-    # ── what it knows ────────────────────────────────────────────────────────────────────────
-
-    @property
-    def title(self) -> str:
-        return self._state.title
-
-    @property
-    def user(self) -> str | None:
-        return self._state.user
-
-    @property
-    def project(self) -> str | None:
-        return self._state.project
-
-    @property
-    def tags(self) -> dict[str, str]:
-        return {**self._state.tags}
-
-    @property
-    def opened(self) -> Micros:
-        """When it was opened or forked, in microseconds since 1970, UTC."""
-        return self._state.opened
-
-    @property
-    def label(self) -> str | None:
-        """The name it was forked under."""
-        return self._state.label
-
-    @property
-    def events(self) -> Events:
-        """The whole log as seen from here, rewound parts included."""
-        return Events(self._spot)
-
-    @property
-    def path(self) -> builtins.list[Event]:
-        """Its events with rewinds followed: what the story is made of."""
-        own = tuple(stretch for stretch in self._state.story.path if not stretch.via)
-        return [event for _, event in along(self._store, own)]
-
-    @property
-    def messages(self) -> builtins.list[Message]:
-        """The transcript: its own path, and one named block per merged branch."""
-        store = self._store
-        return [message_of(event, stretch, store.get_blob) for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS)]
-
-    @property
-    def text(self) -> str:
-        """What was said last."""
-        store = self._store
-        for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS, reverse=True):
-            return message_of(event, stretch, store.get_blob).text
-        return ""
-
-    @property
-    def facts(self) -> Facts:
-        """Facts, decisions and findings by key; `.of(key)` says who recorded one, and where."""
-        return Facts(self._state.story.facts)
-
-    @property
-    def decisions(self) -> Facts:
-        return self.facts.only("decision")
-
-    @property
-    def findings(self) -> Facts:
-        return self.facts.only("finding")
-
-    @property
-    def pending(self) -> dict[str, Pending]:
-        """Open work by key."""
-        return {key: each for key, each in self._state.story.pending.items() if not each.settled}
-
-    @property
-    def scratchpad(self) -> dict[str, Json]:
-        """The working state."""
-        return {key: msgspec.json.decode(text) for key, text in self._state.story.scratch.items()}
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of every event counted here once: its own log, rewound parts too, and merged branches."""
-        return self._state.spent.usage
-
-    @property
-    def spent(self) -> Spent:
-        return self._state.spent
-
-    @property
-    def cost(self) -> float:
-        """What is known to have been spent, in US dollars."""
-        return self._state.spent.cost_usd_nano / 1e9
-
-    @property
-    def budget(self) -> Budget | None:
-        """What was granted. None: unlimited."""
-        return self._state.budget
-
-    @property
-    def left(self) -> Budget | None:
-        """What remains of the budget. None: unlimited."""
-        return self._state.left
-
-    @property
-    def placement(self) -> Placement | None:
-        return self._state.story.placement
-
-    @property
-    def tree(self) -> Digest | None:
-        tree = self._state.story.tree
-        return tree.digest if tree else None
-
-    @property
-    def covers(self) -> dict[LogId, int]:
-        """Every log whose events are counted here, with the last place that is."""
-        return {**self._state.covers}
-
-    @property
-    def gates(self) -> dict[str, Gate]:
-        """Verdicts that are required."""
-        return {**self._state.gates}
-
-    @property
-    def validation(self) -> builtins.list[Validation]:
-        """Every verdict on its path and those of merged branches."""
-        found = self._along(ValidationRecorded)
-        return [Validation(body.name, body.passed, body.evidence, body.detail, body.tree, event.log, event.seq) for event, body in found]
-
-    @property
-    def evidence(self) -> builtins.list[Attachment]:
-        """Everything attached on its path and those of merged branches."""
-        store = self._store
-        return [
-            Attachment(body.name, unpack(body.parts, store.get_blob), event.log, event.seq) for event, body in self._along(EvidenceAttached)
-        ]
-
-    @property
-    def links(self) -> builtins.list[Link]:
-        return [Link(body.system, body.ref, body.digest, body.note, event.log, event.seq) for event, body in self._along(Linked)]
-
-    @property
-    def lineage(self) -> tuple[Session, ...]:
-        """From the root to here: each ancestor at the place it was forked."""
-        found, log, place, head = list[Session](), self.id, self.place, self.head
-        while True:
-            info = self._store.log(log)
-            if place > info.place or info.parent is None:
-                found.append(Session.of(Spot(self.store, log, place, head)))
-                if info.parent is None:
-                    return tuple(reversed(found))
-                first = next(self._store.read(log, info.place + 1, info.place + 1))
-                place, head = info.place, first.header.parents[0]
-            log = info.parent
-
-    @property
-    def parent(self) -> Session | None:
-        """The place it was forked from. None: it is a root."""
-        line = self.lineage
-        return line[-2] if len(line) > 1 else None
-
-    @property
-    def continues(self) -> Session | None:
-        """The session it succeeds, or was detached from."""
-        opened = next(self._store.read(self.id, 1, 1)).body
-        place = opened.continues if isinstance(opened, SessionOpened) else None
-        return Session.of(Spot(self.store, place.log, place.seq, place.head)) if place else None
-
-    def blob(self, digest: Digest) -> bytes:
-        """The bytes of an image, a file or a long text."""
-        return self._store.get_blob(digest)
-
-    # ── questions ────────────────────────────────────────────────────────────────────────────
-
-    def diff(self, other: Session | None = None) -> Diff:
-        """How this value and another differ; without another, what came since it began."""
-        left, right = (self.at(1), self) if other is None else (self, other)
-        return compare(self._store, left._state, right._state, (left._title, right._title))
-
-    def why(self, about: Any, *, limit: int = 100) -> Trace:
-        """Where something comes from: an event, its place, a fact or pending work by key, or a text that was said."""
-        events, question = self._events_about(about)
-        return why(self._store, self._state.story.path, self.id, events, question, limit)
-
-    def influence(self, about: Any, *, limit: int = 1000) -> Trace:
-        """What became of something, in the store as it is now."""
-        events, question = self._events_about(about)
-        return influence(self._store, events[0], question, limit)
-
-    def graph(self) -> Graph:
-        """The family of this session in the store as it is now: sessions, what they did, how it hangs together."""
-        return graph(self._store, self.id)
-
     # ── what others do for it ────────────────────────────────────────────────────────────────
 
     def use(self, tool: object, **arguments: Json) -> Session:
@@ -668,37 +308,7 @@ class Session:
         """Publish its files."""
         return self._next(host("publish its files").publish(self), None)
 
-    # ── helpers ──────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def _store(self) -> Store:
-        return store_at(self._spot.store)
-
-    @property
-    def _state(self) -> State:
-        near = self._near
-        if near is None or near.place != self.place:
-            near = state_at(self._store, self.id, self.place, near=near)
-            object.__setattr__(self, "_near", near)
-        return near
-
-    @property
-    def _title(self) -> str:
-        name = self._state.label or self._state.title
-        return f"{name} {self.short}@{self.place}" if name else f"{self.short}@{self.place}"
-
-    def _living(self) -> Life:
-        if self._life is None:
-            object.__setattr__(self, "_life", self._state.life)
-        assert self._life is not None
-        return self._life
-
-    def _next(self, spot: Spot, life: Life | None) -> Session:
-        """A value of the same lineage: earlier, later, or a branch from here."""
-        near = self._near
-        session = object.__new__(type(self))
-        session._become(spot, near if near is not None and near.place <= spot.place else None, life, self._user)
-        return session
+    # ── helpers ─────────────────────────────────────────────────────────────────────────────
 
     def _append(
         self,
@@ -759,14 +369,6 @@ class Session:
             detached=detached,
         )
 
-    def _own_events(self, kinds: frozenset[str]) -> Iterator[Event]:
-        """Events of this branch alone; below the fork point, those of the ancestor that has this place."""
-        log = self.lineage[-1].id
-        return self._store.read(log, self._store.log(log).place + 1, self.place, kinds=kinds)
-
-    def _along(self, kind: type[Any]) -> builtins.list[tuple[Event, Any]]:
-        return [(event, event.body) for _, event in along(self._store, self._state.story.path, {kind.__name__})]
-
     def _not_undone(self, to: int) -> tuple[Digest, ...]:
         """Outcomes on the path that is left, and not on the one gone back to, of effects that reached beyond the workspace."""
         kept = Known(self.at(to)._state.story.path)
@@ -818,53 +420,8 @@ class Session:
                 return event.seq
         return None
 
-    def _events_about(self, about: Any) -> tuple[list[Event], str]:
-        store, state = self._store, self._state
-        if isinstance(about, Event):
-            return [about], f"event {about.seq} of {short(about.log)}"
-        if isinstance(about, Message):
-            return [store.event(about.id)], f"message {about.seq} of {short(about.log)}"
-        if isinstance(about, int):
-            place = revision.place_in(self.id, about, self.place)
-            return [self.events[place - 1]], f"event {place} of {self.short}"
-        if not isinstance(about, str):
-            raise InvalidValue("about", f"a {type(about).__name__} cannot be traced", "pass an event, a place, a key or a text")
-        if (fact := state.story.facts.get(about)) is not None:
-            return self._fact_events(about), f"{about} = {fact.json}" if fact.json is not None else f"{about}, which was retracted"
-        if (work := state.story.pending.get(about)) is not None:
-            return [store.event(work.at.id)], f"pending: {work.what}"
-        if (verdict := state.story.verdicts.get(about)) is not None:
-            return [store.event(verdict.at.id)], f"verdict: {about}"
-        if len(about) == 64 and all(digit in "0123456789abcdef" for digit in about):
-            return [store.event(Digest(about))], f"event {about[:12]}"
-        for stretch, event in along(store, state.story.path, _MESSAGE_KINDS, reverse=True):
-            if about and about in message_of(event, stretch, store.get_blob).text:
-                return [event], f"the text {about!r}"
-        raise UnknownKey(self.short, "fact, pending work, verdict or message", about, tuple(state.story.facts))
-
-    def _fact_events(self, key: str) -> builtins.list[Event]:
-        """The event that gave a fact its value; if that was a choice at a merge, also what was chosen between."""
-        event = self._store.event(self._state.story.facts[key].at.id)
-        body, found = event.body, [event]
-        if isinstance(body, Merged):
-            for state in (
-                state_at(self._store, event.log, event.seq - 1),
-                *(state_at(self._store, place.log, place.seq) for place in body.branches),
-            ):
-                if (fact := state.story.facts.get(key)) is not None:
-                    found.append(self._store.event(fact.at.id))
-        return list(dict.fromkeys(found))  # the choice first, then what it was between
-
 
 # ── small helpers ────────────────────────────────────────────────────────────────────────────
-
-
-def _address(store: str | Path | Store | None) -> str:
-    if store is None:
-        return writer_of(None).store("").address
-    if isinstance(store, (str, Path)):
-        return canonical(str(store))
-    return store.address
 
 
 def _act(actor: str, causes: tuple[Digest, ...] = ()) -> Act:
