@@ -102,7 +102,7 @@ def test_an_edit_is_found_and_named(original: Path, tmp_path: Path, edit: str, s
 
 def test_a_forged_snapshot_is_found_by_folding_again(original: Path, tmp_path: Path) -> None:
     sql = RawSql(original / "store.db")
-    ((key, data),) = sql("SELECT key, data FROM snapshot")
+    ((key, data),) = sql("SELECT key, data FROM snapshot ORDER BY seq DESC LIMIT 1")
     sql.close()
     kept = msgspec.json.decode(zstandard.decompress(data))
     kept["state"]["story"]["facts"]["k0"]["json"] = '"forged"'

@@ -66,8 +66,8 @@ from plait.session.state import (
 )
 from plait.store import Store
 
-SNAPSHOT_EVERY = 512
-SNAPSHOT_SIZE_MAX = 64 * 1024  # a state larger than that is folded again: copies of it must not outgrow the log
+SNAPSHOT_EVERY = 256
+SNAPSHOT_BYTES_MAX = 128  # per event since the last one: copies of a large state must not outgrow the log
 
 Ask = tuple[LogId, int]
 Folding = Generator[Ask, State, State]
@@ -99,13 +99,14 @@ def state_at(store: Store, log: LogId, place: int, *, near: State | None = None,
 
 
 def keep_snapshot(store: Store, state: State, head: Digest) -> None:
-    """Keep a state if it is small. It is a cache: whatever goes wrong, nothing is lost."""
+    """Keep a state, a large one more rarely. It is a cache: whatever goes wrong, nothing is lost."""
     data = to_snapshot(state, head)
-    if len(data) <= SNAPSHOT_SIZE_MAX:
-        try:
+    try:
+        last = store.kept(state.log, state.place)
+        if len(data) <= SNAPSHOT_BYTES_MAX * (state.place - (last[1] if last else 0)):
             store.keep(state.log, state.place, data)
-        except StoreError:
-            pass
+    except StoreError:
+        pass
 
 
 class _Folds:
@@ -217,9 +218,11 @@ class _Fold:
             self._first = self._path.pop().first
         self._covers, self._bills = {**self._state.covers}, {**self._state.bills}
         self._lineage = log
+        self._owed: list[tuple[Usage | None, int, int, int, int]] = []  # what events of `_log` spent, not added up yet
 
     def state(self, place: int) -> State:
         """The state once everything up to this place was taken."""
+        self._settle()
         path = tuple(self._path)
         if self._first <= place:
             path = (*path, Stretch(self._log, self._first, place))
@@ -260,6 +263,7 @@ class _Fold:
         return source
 
     def forked(self, event: Event, body: ForkedFrom) -> None:
+        self._settle()
         if self._first <= body.place:
             self._path.append(Stretch(self._log, self._first, body.place))
         if body.place:
@@ -343,18 +347,21 @@ class _Fold:
     # ── effects and what they cost ───────────────────────────────────────────────────────────
 
     def granted(self, event: Event, body: BudgetSet) -> None:
+        self._settle()
         self._set(budget=body.budget, granted_at=self._state.spent)
 
     def asked(self, event: Event, body: ModelAsked | ToolRequested) -> None:
         if event.header.call is not None and event.header.call not in self._state.calls:
             self._set(calls={**self._state.calls, event.header.call: event.seq})
-        self._spend(event)
+        self._spend(model_calls=1) if isinstance(body, ModelAsked) else self._spend(tool_calls=1)
 
     def answered(self, event: Event, body: ModelReplied | ModelFailed | ToolReturned | ToolFailed | ToolResolved) -> None:
         if event.header.call in self._state.calls:
             self._set(calls={call: seq for call, seq in self._state.calls.items() if call != event.header.call})
-        if event.kind in SPEND_KINDS:
-            self._spend(event)
+        if isinstance(body, ModelReplied):
+            self._spend(body.usage, cost=body.price.cost_usd_nano if body.price else 0, unpriced=0 if body.price else 1)
+        elif isinstance(body, ModelFailed) and body.usage is not None:
+            self._spend(body.usage)
         trees = getattr(body, "trees", None)
         if trees is not None:
             self._story = msgspec.structs.replace(self._story, tree=Tree(trees.after, _ref(event)))
@@ -367,9 +374,18 @@ class _Fold:
 
     # ── helpers ──────────────────────────────────────────────────────────────────────────────
 
-    def _spend(self, event: Event) -> None:
-        spent = spent_by(event)
-        self._bills[event.log] = self._bills.get(event.log, NOTHING) + spent
+    def _spend(self, usage: Usage | None = None, *, cost: int = 0, unpriced: int = 0, model_calls: int = 0, tool_calls: int = 0) -> None:
+        """Note what an event adds to the bill. It is added up when somebody asks: structs are dear, numbers are not."""
+        self._owed.append((usage, cost, unpriced, model_calls, tool_calls))
+
+    def _settle(self) -> None:
+        if not self._owed:
+            return
+        usages = [usage for usage, *_ in self._owed if usage is not None]
+        used = Usage(*(sum([getattr(usage, name) for usage in usages]) for name in Usage.__struct_fields__))
+        spent = Spent(used, *(sum(column) for column in list(zip(*self._owed, strict=True))[1:]))
+        self._owed.clear()
+        self._bills[self._log] = self._bills.get(self._log, NOTHING) + spent
         self._set(spent=self._state.spent + spent)
 
     def _set(self, **fields: Any) -> None:
@@ -381,18 +397,6 @@ class _Fold:
             self._story = msgspec.structs.replace(self._story, **{name: {**getattr(self._story, name)}})
             self._fresh.add(name)
         return getattr(self._story, name)
-
-
-def spent_by(event: Event) -> Spent:
-    """What one event adds to the bill."""
-    body = event.body
-    if isinstance(body, ModelReplied):
-        return Spent(body.usage, body.price.cost_usd_nano if body.price else 0, unpriced=0 if body.price else 1)
-    if isinstance(body, ModelFailed):
-        return Spent(body.usage or Usage())
-    if isinstance(body, ModelAsked):
-        return Spent(model_calls=1)
-    return Spent(tool_calls=1 if isinstance(body, ToolRequested) else 0)
 
 
 _HANDLERS: dict[str, Callable[[_Fold, Event, Any], Folding | None]] = {
@@ -420,7 +424,6 @@ _HANDLERS: dict[str, Callable[[_Fold, Event, Any], Folding | None]] = {
     for kind in kinds
 }
 
-SPEND_KINDS = frozenset(kind.__name__ for kind in (ModelReplied, ModelFailed, ModelAsked, ToolRequested))
 STATE_KINDS = frozenset(_HANDLERS) | LIFE_KINDS
 
 
