@@ -96,7 +96,7 @@ def test_failed(shell: Shell) -> None:
     assert "gate 'tests' is not met" in shell.error(1, "close", session)
     shell("close", other := shell.new("y"))
     assert f"session {other} is closed: it cannot take messages" in shell.error(1, "say", other, "z")
-    assert "close() it first" in shell.error(1, "archive", session)
+    assert "close it first" in shell.error(1, "archive", session)
 
 
 def test_usage(shell: Shell) -> None:

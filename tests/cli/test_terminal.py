@@ -132,12 +132,12 @@ def test_surrogates_are_replaced() -> None:
 
 
 def test_it_takes_no_time() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     for unit in ("\x1b]0;", "\x1b[", "\x1bk", "\x1b", " \t", "\u0301", "\u200d", "é\u200d", "\ufe0f", "\n ", "\x9d\x9c", "中", "\x90a"):
-        clean(unit * 100_000)
-        clean(unit * 100_000, lines=True)
-        cut(unit * 100_000, 80)
-    assert time.perf_counter() - start < 10  # about 1 s; quadratic would be minutes
+        clean(unit * 50_000)
+        clean(unit * 50_000, lines=True)
+        cut(unit * 50_000, 80)
+    assert time.process_time() - start < 10  # about 1 s; quadratic would be minutes
 
 
 # ── what is not ──────────────────────────────────────────────────────────────────────────────

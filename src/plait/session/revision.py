@@ -19,7 +19,7 @@ from plait.session.listing import session_row
 from plait.store import Store
 
 PREFIX_MIN = 4  # of an id: below that a label is meant
-_PLACE = re.compile(r"-?\d{1,18}\Z")
+_PLACE = re.compile(r"-?[0-9]{1,18}\Z")
 _HEX = re.compile(r"[0-9a-fA-F-]{4,36}\Z")
 
 
@@ -37,7 +37,7 @@ def parse(text: str) -> Revision:
     if ".." in text:
         raise UnknownRevision(text, "it is a range, where one place is wanted")
     name, at, place = text.strip().partition("@")
-    if not at or not place:
+    if not at or not (name or place):
         return Revision(name, None)
     if not _PLACE.match(place):
         raise UnknownRevision(text, f"{place!r} is not a place: write a number, counted from 1, or -1 and so on back from the last")
