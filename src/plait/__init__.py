@@ -34,12 +34,16 @@ def open_store(address: str | _Path | None = None, *, projections: _Sequence[_Pr
 
     A process has one store per address: asking again gives the same one, and `close()` closes it for everybody.
     """
-    place = _locate(_Path.cwd(), _os.environ) if address is None else str(address) if isinstance(address, _Path) else address
+    place = _default_address() if address is None else str(address) if isinstance(address, _Path) else address
     return _open_at(place, source=_Live(), projections=(*_PROJECTIONS, *projections))
 
 
+def _default_address() -> str:
+    return _locate(_Path.cwd(), _os.environ)
+
+
 _PROJECTIONS = (_SessionRows(), _GraphRows())
-_bind_writer(_DirectWriter(_Live(), lambda address: _opened(address) or open_store(address or None)))
+_bind_writer(_DirectWriter(_Live(), lambda address: _opened(address) or open_store(address), _default_address))
 
 
 def __getattr__(name: str) -> str:

@@ -202,7 +202,7 @@ class UnknownPlace(SessionError):
 
     def __init__(self, session: str, place: object, tip: int) -> None:
         self.session, self.place, self.tip = session, place, tip
-        super().__init__(f"session {session} has no place {place}: its places are 1 to {tip}, or -1 and so on back from the last.")
+        super().__init__(f"session {session} has no place {place}: its places are 1 to {tip}; -1 is the one before the last.")
 
 
 class UnknownKey(SessionError):

@@ -17,6 +17,7 @@ import pytest
 from shell import COMMAND, Shell, on_a_terminal, process, shell
 
 from plait import errors, open_store
+from plait.cli.common import Given
 from plait.cli.exits import CODES, code_of
 from plait.errors import DiskFull, OutcomeUnknown, PlaitError, StaleHead, StoreBusy
 from plait.event.kinds import ForkedFrom, Place
@@ -120,7 +121,7 @@ def test_ambiguous_names_list_the_candidates(shell: Shell) -> None:
     made = [shell.json("fork", session, "twin")["id"] for _ in range(2)]
     said = lines(shell.error(2, "show", "twin"))
     assert said[0] == "plait: 'twin' could be any of these. Write more of the id."
-    assert sorted(said[1:]) == sorted(f"  {id} (twin)" for id in made)
+    assert sorted(said[1:]) == sorted(f"  {id[-12:-4]} (twin, {id})" for id in made)
     assert len(json.loads(shell.error(2, "show", "twin", "--json"))["error"]["candidates"]) == 2
 
 
@@ -212,10 +213,16 @@ def test_conflict_for_programs(shell: Shell) -> None:
     assert (found["type"], found["exit_code"], found["conflicts"]) == ("MergeConflict", 8, {"k": {"a": "a", "b": "b"}})
 
 
-def test_retry(shell: Shell) -> None:
+def test_retry(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     session = shell.new("x")
     shell("say", session, "y")
-    assert "has moved on" in shell.error(75, "say", f"{session}@2", "z")
+    assert "plait fork" in shell.error(2, "say", f"{session}@2", "z")  # the past: trying again would not help
+
+    def open_last(given: Given, name: str) -> Session:
+        return given.open(name).at(-1)  # somebody writes just after it was opened
+
+    monkeypatch.setattr(Given, "open_last", open_last)
+    assert "has moved on" in shell.error(75, "say", session, "z")
 
 
 # ── processes ────────────────────────────────────────────────────────────────────────────────

@@ -68,7 +68,7 @@ def test_an_ambiguous_name_lists_the_candidates(family: Session, store: Store) -
     assert len(caught.value.candidates) == 2 and any(other.id in each for each in caught.value.candidates)
     with pytest.raises(AmbiguousRevision) as caught:
         Session.open(family.id[:6], store=store)  # the time prefix, which all sessions of an hour share
-    assert f"{family.id} (cart bug)" in caught.value.candidates
+    assert f"{family.short} (cart bug, {family.id})" in caught.value.candidates
 
 
 def test_a_label_that_looks_like_an_id(family: Session, store: Store) -> None:

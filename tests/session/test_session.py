@@ -18,11 +18,13 @@ from plait.errors import (
     MergeConflict,
     NoCommonBase,
     NoHost,
+    NoStore,
     NotSettled,
     StaleHead,
     UnknownEvent,
     UnknownKey,
     UnknownPlace,
+    UnknownRevision,
     WrongStatus,
 )
 from plait.event import Body
@@ -154,6 +156,53 @@ def test_a_long_text_is_kept_once_however_often_it_is_said(sqlite: Store) -> Non
     size = sqlite.describe()["bytes"]
     assert isinstance(size, int) and size < 1_500_000
     assert list(verify(sqlite)) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"budget": 5},
+        {"budget": Budget(tokens_max=-1)},
+        {"budget": Budget(cost_usd_max=float("nan"))},
+        {"tags": ["a"]},
+        {"tags": {"a": 1}},
+        {"title": 5},
+    ],
+)
+def test_wrong_arguments_are_typed_errors(store: Store, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        Session("x", store=store, **wrong)
+    session = Session("x", store=store)
+    refused: list[Any] = [
+        lambda: session.say("x", role="robot"),  # type: ignore[arg-type]
+        lambda: session.say(""),
+        lambda: Session("", store=store),
+        lambda: session.diff("b"),  # type: ignore[arg-type]
+        lambda: session.fork(budget=Budget(steps_max=-1)),
+        lambda: Session.list(tag="t=db", store=store),  # type: ignore[arg-type]
+        lambda: Session.list(before="zz", store=store),  # type: ignore[arg-type]
+        lambda: session.merge(session.fork(), resolve={"nothing": 1}),
+    ]
+    for act in refused:
+        with pytest.raises(InvalidInput):
+            act()
+    with pytest.raises(UnknownRevision, match="a Session is not a name"):
+        Session.open(session, store=store)  # type: ignore[arg-type]
+
+
+def test_looking_does_not_make_a_store(tmp_path: Path) -> None:
+    for look in (lambda: Session.list(store=tmp_path / "none"), lambda: Session.open("@", store=tmp_path / "none")):
+        with pytest.raises(NoStore, match="plait init"):
+            look()
+    assert not (tmp_path / "none").exists()
+
+
+def test_influence_follows_branches_of_branches(session: Session) -> None:
+    branch = session.fork("a")
+    early = branch.fork("early", at=2)  # from an inherited place
+    merged = early.say("x").merge(branch.say("y"))
+    found = {(step.how, step.branch) for step in merged.influence(2)}
+    assert {("carried into", "a"), ("carried into", "early"), ("merged into", "early")} <= found
 
 
 @pytest.mark.parametrize(

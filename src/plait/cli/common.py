@@ -21,8 +21,7 @@ from plait.ids import LogId, short
 from plait.session import Session
 from plait.session.listing import session_row
 from plait.session.ports import store_at, writer_of
-from plait.store import Store, canonical, locate, opened
-from plait.store.sqlite import FILE
+from plait.store import FOLDER, Store, canonical, exists, locate, opened
 
 Form = Literal["text", "json", "jsonl"]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -39,7 +38,7 @@ class Given(NamedTuple):
     def store(self) -> str:
         """The address of a store that exists."""
         address = address_of(self.address)
-        if opened(address) is None and not is_there(address):
+        if opened(address) is None and (address.startswith("memory:") or not exists(address)):  # memory ends with its process
             raise NoStore(address)
         return address
 
@@ -50,6 +49,16 @@ class Given(NamedTuple):
     def open(self, name: str) -> Session:
         return Session.open(name, store=self.store)
 
+    def open_last(self, name: str) -> Session:
+        """A session to append to: its last place, since nothing can be appended to the past."""
+        value = self.open(name)
+        if value.reload() != value:
+            raise click.UsageError(
+                f"{name} is in the past: nothing can be appended there. Branch off with `plait fork {name} LABEL`, "
+                f"or go back with `plait rewind {value.short} {value.place}`."
+            )
+        return value
+
     def open_range(self, name: str) -> tuple[Session, Session]:
         return Session.open_range(name, store=self.store)
 
@@ -57,25 +66,12 @@ class Given(NamedTuple):
 def address_of(given: str | None) -> str:
     """The one spelling of an address; without one, where `open_store()` would look."""
     if given is not None:
-        return canonical(given)
+        address, inside = canonical(given), canonical(os.path.join(given, FOLDER)) if ":" not in given else None
+        return inside if inside is not None and not exists(address) and exists(inside) else address  # as git: the folder is enough
     try:
         return locate(Path.cwd(), os.environ)
     except OSError as error:  # the current folder was removed, or lies below one that may not be entered
         raise click.UsageError(f"the current folder cannot be used: {error.strerror}. Go elsewhere, or pass --store /FOLDER.") from error
-
-
-def is_there(address: str) -> bool:
-    """Whether a store was ever made there. An empty file is none yet: opening it would make one."""
-    scheme, _, rest = address.partition(":")
-    if scheme == "memory":
-        return False
-    path = os.path.join(rest, FILE)
-    try:
-        return os.lstat(path).st_size > 0 or os.path.lexists(f"{path}-wal")
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:  # whatever else stands in the way is for the store to say
-        return True
 
 
 def store_of(session: Session) -> Store:

@@ -98,13 +98,10 @@ def log(given: Given, session: str, number: int | None, as_graph: bool, oneline:
 
 
 def _newest(session: Session, before: Session | None, wanted: Filter, on_path: bool) -> Iterator[Event]:
-    known = {each.id: each.place for each in before.lineage} if before else {}
+    known = before.covers if before else {}  # what it counts, merged branches among it
     events = reversed(session.path) if on_path else store_of(session).read(session.id, 1, session.place, kinds=wanted.kinds, reverse=True)
     for event in events:
-        if event.seq <= known.get(event.log, 0):
-            if not on_path:
-                return  # what two logs share is how both begin
-        elif wanted(event):
+        if event.seq > known.get(event.log, 0) and wanted(event):
             yield event
 
 
@@ -152,6 +149,7 @@ class _Family(NamedTuple):
         logs = [store.log(log) for log in family(store, session.id)]
         events = [event for log in logs for event in store.read(log.id, log.place + 1, log.tip)]
         events.sort(key=lambda event: (event.header.time, event.seq), reverse=True)
+        events.sort(key=lambda event: event.log != session.id)  # the session that was asked for is drawn first
         shown = {event.id for event in (_newest(session, before, wanted, False) if before else filter(wanted, events))}
         dots = _contract(order([Dot(event.id, event.header.parents, MARKS.get(event.kind, "●")) for event in events]), shown)
         return cls(dots, {event.id: event for event in events}, names_of(store, [log.id for log in logs]), {log.head for log in logs})
@@ -201,10 +199,10 @@ def _graph_row(out: Out, found: _Family, margin: str, id: str | None, oneline: b
 @click.command()
 @click.argument("text", default="")
 @click.option("--session", metavar="S", help="Only in this session, as seen from there.")
-@click.option("--limit", type=click.IntRange(min=1), default=FOUND, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(min=1), help=f"At most so many; else {FOUND} on a terminal, and all elsewhere.")
 @filters
 @listing
-def find(given: Given, text: str, session: str | None, limit: int, **which: Any) -> None:
+def find(given: Given, text: str, session: str | None, limit: int | None, **which: Any) -> None:
     """Search what was said and recorded, in the whole store.
 
     The newest come first; capitals do not matter.
@@ -214,7 +212,7 @@ def find(given: Given, text: str, session: str | None, limit: int, **which: Any)
     last = next(_backwards(store, value, None), None)
     wanted = Filter.of(which["kinds"], which["by"], which["since"], which["until"], last.header.time if last else 0)
     hits = (event for event in _backwards(store, value, wanted.kinds) if wanted(event) and _says(store, event, text.casefold()))
-    found = islice(hits, limit)
+    found = islice(hits, FOUND if limit is None and given.form == "text" and Out().tty else limit)
     if given.form == "jsonl":
         print_jsonl(map(event_document, found))
     elif given.form == "json":

@@ -36,11 +36,13 @@ MESSAGE_LINES = 12  # of one message, on a terminal
 @click.option("--tag", "tags", metavar="K=V", multiple=True, help="With this tag; may be repeated.")
 @click.option("--label", help="Forked under this label.")
 @click.option("--parent", metavar="S", help="Forked from this session.")
-@click.option("--limit", type=click.IntRange(min=1), default=LISTED, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(min=1), help=f"At most so many; else {LISTED} on a terminal, and all elsewhere.")
 @click.option("--all", "everything", is_flag=True, help="All of them, however many.")
 @listing
-def ls(given: Given, parent: str | None, tags: Sequence[str], limit: int, everything: bool, **where: Any) -> None:
+def ls(given: Given, parent: str | None, tags: Sequence[str], limit: int | None, everything: bool, **where: Any) -> None:
     """List sessions, the latest opened first."""
+    if limit is None and given.form == "text" and Out().tty:
+        limit = LISTED
     where |= {"tag": pairs("--tag", tags), "parent": given.open(parent) if parent is not None else None, "store": given.store}
     store = store_at(given.store)
     found = _listed(store, where, None if everything else limit)
@@ -75,7 +77,7 @@ def _print_list(store: Store, found: Iterator[tuple[Session, Row]], limit: int |
     ]
     count = out.table(columns, (_list_row(out, store, session, row) for session, row in found), heads=True)
     if not count:
-        out.hint('No sessions. Open one with: plait new "what it is about"')
+        out.hint('No such sessions. Open one with: plait new "what it is about"')
     elif count == limit:
         out.hint(f"The latest {limit}. All of them: plait ls --all")
 
@@ -222,7 +224,10 @@ class _Shown:
 
 
 def _required(session: Session, name: str) -> Cell:
-    return Cell("required" if name in session.gates else "", DIM)
+    if name not in session.gates:
+        return Cell("")
+    unmet = session.unmet.get(name)
+    return Cell(f"required, not met: {unmet}", BAD) if unmet else Cell("required", DIM)
 
 
 def _lineage(session: Session) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from plait import open_store
-from plait.cli.common import Given, Negative, address_of, budget_of, is_number, is_there, limits, pairs, text_of, value_of, writing
+from plait.cli.common import Given, Negative, address_of, budget_of, is_number, limits, pairs, text_of, value_of, writing
 from plait.cli.documents import print_json, session_document
 from plait.cli.exits import Told
 from plait.cli.render import ACCENT, Cell, Out
@@ -25,7 +25,7 @@ from plait.errors import InvalidValue, MergeConflict
 from plait.event import Json
 from plait.session import ABSENT, Session
 from plait.session.saying import saying
-from plait.store import FOLDER, opened
+from plait.store import FOLDER, exists
 
 
 def _done(given: Given, session: Session, *hints: str) -> None:
@@ -50,7 +50,7 @@ def init(folder: str | None, address: str | None, as_json: bool) -> None:
     if folder is not None and address is not None:
         raise click.UsageError("DIR and --store say the same thing: give one of them.")
     where = _new_address(folder, address)
-    made = opened(where) is None and not is_there(where)
+    made = not exists(where)
     open_store(where)
     if as_json:
         print_json({"store": where, "made": made})
@@ -144,7 +144,7 @@ def rewind(given: Given, session: str, place: str | None, reason: str) -> None:
 @writing
 def merge(given: Given, session: str, others: Sequence[str], resolve: Sequence[str], drop: Sequence[str], base: str | None) -> None:
     """Take the results of other branches in. Where they disagree, nothing is written until you choose."""
-    into, branches = given.open(session), [given.open(other) for other in others]
+    into, branches = given.open_last(session), [given.open(other) for other in others]
     chosen = _choices(resolve, drop, (into, *branches))
     try:
         merged = into.merge(*branches, resolve=chosen or None, base=given.open(base) if base is not None else None, actor=given.who)
@@ -209,7 +209,7 @@ def say(given: Given, session: str, text: str | None, role: Any, name: str, file
     said = [_nonempty(text_of(text))] if text is not None else []
     if not said and not files:
         raise click.UsageError("Nothing to say: give TEXT, - or --file.")
-    _done(given, given.open(session).say(*said, *files, role=role, name=name, actor=given.who))
+    _done(given, given.open_last(session).say(*said, *files, role=role, name=name, actor=given.who))
 
 
 @click.command()
@@ -218,7 +218,7 @@ def say(given: Given, session: str, text: str | None, role: Any, name: str, file
 @writing
 def note(given: Given, session: str, text: str) -> None:
     """Record a finding. As TEXT, - reads standard input."""
-    _done(given, given.open(session).note(text_of(text), actor=given.who))
+    _done(given, given.open_last(session).note(text_of(text), actor=given.who))
 
 
 @click.command()
@@ -228,7 +228,7 @@ def note(given: Given, session: str, text: str) -> None:
 @writing
 def fact(given: Given, session: str, key: str, value: str) -> None:
     """Record a fact under a key. VALUE is JSON if it is that, else a text."""
-    _done(given, given.open(session).fact(key, value_of(value), actor=given.who))
+    _done(given, given.open_last(session).fact(key, value_of(value), actor=given.who))
 
 
 @click.command()
@@ -238,7 +238,7 @@ def fact(given: Given, session: str, key: str, value: str) -> None:
 @writing
 def decide(given: Given, session: str, key: str, value: str) -> None:
     """Record a decision under a key. VALUE is JSON if it is that, else a text."""
-    _done(given, given.open(session).decide(key, value_of(value), actor=given.who))
+    _done(given, given.open_last(session).decide(key, value_of(value), actor=given.who))
 
 
 @click.command()
@@ -248,7 +248,7 @@ def decide(given: Given, session: str, key: str, value: str) -> None:
 @writing
 def retract(given: Given, session: str, key: str, reason: str) -> None:
     """Take a fact, a decision or a finding back."""
-    _done(given, given.open(session).retract(key, reason=reason, actor=given.who))
+    _done(given, given.open_last(session).retract(key, reason=reason, actor=given.who))
 
 
 @click.command()
@@ -258,7 +258,7 @@ def retract(given: Given, session: str, key: str, reason: str) -> None:
 @writing
 def require(given: Given, session: str, name: str, by: str) -> None:
     """Require a verdict of this name before the session is merged or closed."""
-    value = given.open(session).require(name, by=by, actor=given.who)
+    value = given.open_last(session).require(name, by=by, actor=given.who)
     _done(given, value, shlex.join(["plait", "validate", value.short, name, "passed"]))
 
 
@@ -271,7 +271,7 @@ def require(given: Given, session: str, name: str, by: str) -> None:
 def validate(given: Given, session: str, name: str, verdict: str, detail: str | None) -> None:
     """Record a verdict on a session as it is now."""
     more = value_of(detail) if detail is not None else None
-    _done(given, given.open(session).validate(name, verdict == "passed", detail=more, actor=given.who))
+    _done(given, given.open_last(session).validate(name, verdict == "passed", detail=more, actor=given.who))
 
 
 @click.command()
@@ -281,7 +281,7 @@ def validate(given: Given, session: str, name: str, verdict: str, detail: str | 
 @writing
 def todo(given: Given, session: str, text: str, kind: Any) -> None:
     """Add pending work: a next step, an open question, a hypothesis."""
-    value = given.open(session).todo(text, kind=kind, actor=given.who)
+    value = given.open_last(session).todo(text, kind=kind, actor=given.who)
     _done(given, value, shlex.join(["plait", "settle", value.short, text]))
 
 
@@ -292,7 +292,7 @@ def todo(given: Given, session: str, text: str, kind: Any) -> None:
 @writing
 def settle(given: Given, session: str, key: str, outcome: str) -> None:
     """Settle pending work, named by its key or by what it says."""
-    _done(given, given.open(session).settle(key, outcome, actor=given.who))
+    _done(given, given.open_last(session).settle(key, outcome, actor=given.who))
 
 
 # ── living ───────────────────────────────────────────────────────────────────────────────────
@@ -304,7 +304,7 @@ def _life(name: str, help: str) -> click.Command:
     @click.option("--reason", default="", help="Why.")
     @writing
     def command(given: Given, session: str, reason: str) -> None:
-        _done(given, getattr(given.open(session), name)(reason=reason, actor=given.who))
+        _done(given, getattr(given.open_last(session), name)(reason=reason, actor=given.who))
 
     return command
 

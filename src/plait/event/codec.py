@@ -34,7 +34,7 @@ from plait.errors import (
 )
 from plait.event.kinds import KINDS, Body, Measured
 from plait.event.strict import DEPTH_MAX, SIZE_MAX, check_depth, difference, explain, parse
-from plait.ids import SALT_SIZE, Digest, LogId, Micros, Source, digest, parse_digest, parse_log_id
+from plait.ids import SALT_SIZE, Digest, LogId, Micros, Source, digest, parse_digest, parse_log_id, short
 
 HEADER_VERSION = 1
 EVENT_TAG = b"plait/event/1"
@@ -120,6 +120,14 @@ class Event:
         return self.header.seq
 
     @property
+    def actor(self) -> str:
+        return self.header.actor
+
+    @property
+    def time(self) -> Micros:
+        return self.header.time
+
+    @property
     def content(self) -> bytes:
         """The body's bytes, as committed to."""
         if not isinstance(self._content, bytes):
@@ -144,7 +152,7 @@ class Event:
         return hash(self.id)
 
     def __repr__(self) -> str:
-        return f"<{self.kind} {self.log}@{self.seq} {self.id[:12]}>"
+        return f"<{self.kind} {short(self.log)}@{self.seq} {self.id[:12]}>"
 
 
 # ── bodies ───────────────────────────────────────────────────────────────────────────────────

@@ -20,9 +20,10 @@ _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 class DirectWriter:
     """The `Writer` for values without a run."""
 
-    def __init__(self, source: Source, store: Callable[[str], Store]) -> None:
+    def __init__(self, source: Source, store: Callable[[str], Store], address: Callable[[], str]) -> None:
         self._source = source
         self._open = store
+        self.address = address
 
     def store(self, address: str) -> Store:
         return self._open(address)

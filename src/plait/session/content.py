@@ -56,6 +56,8 @@ def file(source: bytes | str | Path, name: str | None = None, media_type: str | 
 def pack(contents: Sequence[Content], where: str) -> tuple[Parts, dict[Digest, bytes]]:
     """The parts, and the blobs that must be stored with them."""
     blobs: dict[Digest, bytes] = {}
+    if contents and all(content == "" for content in contents):
+        raise InvalidValue(where, "nothing is said", "pass a text that says something")
     return tuple([_pack(content, blobs, where) for content in contents]), blobs
 
 

@@ -106,7 +106,7 @@ def kind_names(kind: Kind | Collection[Kind] | None) -> set[str] | None:
         if name not in _NAMES:
             near = get_close_matches(str(name), sorted(_NAMES), 3, 0.4)
             raise InvalidValue(
-                "kind", f"there is no kind of event {name!r}", f"did you mean {' or '.join(near)}?" if near else "see plait.event.kinds"
+                "kind", f"there is no kind of event {name!r}", f"perhaps {' or '.join(near)} is meant" if near else "see plait.event.kinds"
             )
     return names
 

@@ -174,7 +174,7 @@ class _Walk:
     def branch(self, log: LogId) -> str:
         if log not in self._branches:
             row = session_row(self._store, log)
-            self._branches[log] = str(row.get("label") or row.get("title") or short(log))
+            self._branches[log] = str(row.get("label") or short(log))  # as it can be typed
         return self._branches[log]
 
 
@@ -274,7 +274,7 @@ def _carriers(store: Store, event: Event, limit: int) -> Iterator[Event]:
             place, child = row["place"], LogId(str(row["log"]))
             if isinstance(place, int) and place >= seq and child not in seen:
                 seen.add(child)
-                queue.append((child, place + 1))
+                queue.append((child, seq))  # inherited: it goes along with branches of the branch from any place at or after it
                 if (first := _at(store, child, place + 1)) is not None:
                     yield first
         for row in store.rows("graph", "merge", {"log": log}, limit=limit + 1):
@@ -332,6 +332,10 @@ class Graph(msgspec.Struct, frozen=True):
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
+
+    def __str__(self) -> str:
+        sessions = [node for node in self.nodes if node.type == "session"]
+        return f"{len(sessions)} sessions, {len(self.nodes) - len(sessions)} things they did, {len(self.edges)} edges"
 
 
 _TYPES: dict[str, tuple[str, str]] = {

@@ -50,7 +50,11 @@ class Writer(Protocol):
     """Where a session's events go. On return they are as durable as the store promises."""
 
     def store(self, address: str) -> Store:
-        """The open store at this address."""
+        """The open store at this address, made if need be."""
+        ...
+
+    def address(self) -> str:
+        """Where the store is if nobody names one."""
         ...
 
     def principal(self) -> str:

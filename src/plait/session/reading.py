@@ -14,17 +14,23 @@ from typing import Any, NoReturn, Self
 
 import msgspec
 
-from plait.errors import InvalidValue, UnknownKey
+from plait.errors import InvalidValue, NoStore, UnknownKey
 from plait.event import Event, Json
 from plait.event.kinds import (
     Budget,
     EvidenceAttached,
+    FactRecorded,
+    FactRetracted,
     Linked,
     Merged,
     MessageSaid,
     ModelReplied,
     Placement,
+    PlacementChanged,
     SessionOpened,
+    ToolFailed,
+    ToolResolved,
+    ToolReturned,
     Usage,
     ValidationRecorded,
 )
@@ -40,9 +46,14 @@ from plait.session.listing import list_rows
 from plait.session.ports import Spot, store_at, writer_of
 from plait.session.state import Gate, Pending, Spent, State
 from plait.session.views import Attachment, Change, Facts, Link, Message, Validation, message_of
-from plait.store import Store, canonical
+from plait.store import Store, canonical, exists
 
 _MESSAGE_KINDS = frozenset({MessageSaid.__name__, ModelReplied.__name__})
+# What a verdict no longer speaks of, once it happened.
+_MATERIAL = frozenset(
+    kind.__name__
+    for kind in (MessageSaid, ModelReplied, ToolReturned, ToolFailed, ToolResolved, FactRecorded, FactRetracted, Merged, PlacementChanged)
+)
 
 
 class Reading:
@@ -142,8 +153,8 @@ class Reading:
     @classmethod
     def open(cls, name: str, *, store: str | Path | Store | None = None) -> Self:
         """The session of this revision: an id or the start of either end of it, a label, `@`; then perhaps `@42` or `@-1`."""
-        address = address_of(store)
-        there, parsed = store_at(address), revision.parse(name)
+        parsed, address = revision.parse(name), existing(store)
+        there = store_at(address)
         log = there.log(revision.find(there, parsed.name))
         session = cls.of(Spot(address, log.id, log.tip, log.head))
         return session if parsed.place is None else session.at(parsed.place)
@@ -171,7 +182,8 @@ class Reading:
         """A page of sessions as they are now, latest opened first; `before=` the last one gives the next page."""
         if status is not None and status not in STATUSES:
             raise InvalidValue("status", f"{status!r} is not one", f"use one of {', '.join(STATUSES)}")
-        address = address_of(store)
+        _check_filters(tag, before)
+        address = existing(store)
         there = store_at(address)
         above = parent.id if isinstance(parent, Reading) else cls.open(parent, store=store).id if parent is not None else None
         where = {"status": status, "user": user, "project": project, "label": label, "parent": above}
@@ -386,6 +398,8 @@ class Reading:
 
     def diff(self, other: Reading | None = None) -> Diff:
         """How this value and another differ; without another, what came since it began."""
+        if other is not None and not isinstance(other, Reading):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+            raise InvalidValue("other", f"a {type(other).__name__} is not a session", "open it first")
         left, right = (self.at(1), self) if other is None else (self, other)
         return compare(self._store, left._state, right._state, (left._title, right._title))
 
@@ -402,6 +416,31 @@ class Reading:
     def graph(self) -> Graph:
         """The family of this session in the store as it is now: sessions, what they did, how it hangs together."""
         return graph(self._store, self.id)
+
+    @property
+    def unmet(self) -> dict[str, str]:
+        """The gates that would hold a merge or a close right now, and why."""
+        state = self._state
+        found: dict[str, str] = {}
+        for name in state.gates:
+            verdict = state.story.verdicts.get(name)
+            if verdict is None:
+                found[name] = "nobody gave a verdict"
+            elif not verdict.passed:
+                found[name] = f"the verdict at {verdict.at.seq} is that it failed"
+            elif verdict.tree != (state.story.tree.digest if state.story.tree else None):
+                found[name] = f"the files have changed since the verdict at {verdict.at.seq}"
+            elif (after := self._since(verdict.at.seq)) is not None:
+                found[name] = f"event {after} came after the verdict at {verdict.at.seq}"
+        return found
+
+    def _since(self, seq: int) -> int | None:
+        """The first thing on the path after a place that a verdict there does not speak of."""
+        path = [stretch for stretch in self._state.story.path if not stretch.via and not stretch.apart and stretch.last > seq]
+        for stretch in path:
+            for event in self._store.read(stretch.log, max(stretch.first, seq + 1), stretch.last, kinds=_MATERIAL):
+                return event.seq
+        return None
 
     # ── helpers ─────────────────────────────────────────────────────────────────────────────
 
@@ -481,9 +520,24 @@ class Reading:
         return list(dict.fromkeys(found))  # the choice first, then what it was between
 
 
+def existing(store: str | Path | Store | None) -> str:
+    """The address of a store that is there: looking for something does not make one."""
+    address = address_of(store)
+    if not exists(address):
+        raise NoStore(address)
+    return address
+
+
+def _check_filters(tag: object, before: object) -> None:
+    if tag is not None and not isinstance(tag, Mapping):
+        raise InvalidValue("tag", f"{tag!r} is not a mapping", 'pass {"team": "web"}')
+    if before is not None and not isinstance(before, Reading):
+        raise InvalidValue("before", f"{before!r} is not a session", "pass the last session of the page before")
+
+
 def address_of(store: str | Path | Store | None) -> str:
     if store is None:
-        return writer_of(None).store("").address
+        return writer_of(None).address()
     if isinstance(store, (str, Path)):
         return canonical(str(store))
     return store.address

@@ -32,8 +32,10 @@ class Revision(NamedTuple):
 
 def parse(text: str) -> Revision:
     """Take one revision apart, or say what is wrong with it."""
-    if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-        raise UnknownRevision(str(text), "it names nothing")
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+        raise UnknownRevision(repr(text), f"a {type(text).__name__} is not a name")
+    if not text.strip():
+        raise UnknownRevision(text, "it names nothing")
     if ".." in text:
         raise UnknownRevision(text, "it is a range, where one place is wanted")
     name, at, place = text.strip().partition("@")
@@ -85,7 +87,7 @@ def latest(store: Store) -> LogId:
     for _, event in store.feed(reverse=True):
         if _is_session(store, event.log):
             return event.log
-    raise UnknownRevision("@", "there is no session yet")
+    raise UnknownRevision("@", "there is no session yet; `plait new` opens one")
 
 
 def place_in(log: LogId, place: int, tip: int) -> int:
@@ -107,7 +109,7 @@ def _is_session(store: Store, log: LogId) -> bool:
 def _describe(store: Store, log: LogId) -> str:
     row = session_row(store, log)
     about = row.get("label") or row.get("title")
-    return f"{log} ({about})" if about else log
+    return f"{short(log)} ({about}, {log})" if about else f"{short(log)} ({log})"
 
 
 def _too_short(name: str) -> bool:

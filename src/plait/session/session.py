@@ -24,7 +24,6 @@ from plait.event.kinds import (
     Linked,
     Merged,
     MessageSaid,
-    ModelReplied,
     PendingAdded,
     PendingSettled,
     Place,
@@ -62,11 +61,6 @@ Because: TypeAlias = "Cause | Sequence[Cause]"  # events, places of this session
 Resolve = Mapping[str, Json] | Callable[[str, Mapping[str, Any]], Json]
 
 
-# What a verdict no longer speaks of, once it happened.
-_MATERIAL = frozenset(
-    kind.__name__
-    for kind in (MessageSaid, ModelReplied, ToolReturned, ToolFailed, ToolResolved, FactRecorded, FactRetracted, Merged, PlacementChanged)
-)
 _ORIGINS = {"human": "human", "agent": "model"}
 
 
@@ -89,7 +83,8 @@ class Session(Reading):
         """Open a new session and say something in it. It is on disk when this returns."""
         writer = writer_of(None)
         who = actor or (_human(user) if user else writer.principal())
-        opened = SessionOpened(title=title, user=user, project=project, tags=dict(tags or {}), budget=budget)
+        _check_budget(budget)
+        opened = SessionOpened(title=title, user=user, project=project, tags=_check_tags(tags), budget=budget)
         parts, blobs = pack(content, "content")
         drafts = [Draft(opened, _act(who))]
         if parts:
@@ -109,6 +104,7 @@ class Session(Reading):
         """Add a message: texts, paths, `image(…)`, `file(…)`, dicts and lists."""
         if not content:
             raise InvalidValue("content", "nothing is said", "pass a text")
+        _check_choice("role", role, ("user", "assistant", "system"))
         parts, blobs = pack(content, "content")
         if actor is None and role != "user":
             actor = f"agent:{_word(name or 'assistant')}" if role == "assistant" else "service:program"
@@ -194,6 +190,7 @@ class Session(Reading):
     def fork(self, label: str | None = None, *, at: int | None = None, budget: Budget | None = None, actor: str | None = None) -> Session:
         """A branch from here, or from an earlier place: it takes the story along and leaves open work behind."""
         revision.check_label(label)
+        _check_budget(budget)
         if at is not None:
             return self.at(at).fork(label, budget=budget, actor=actor)
         spot = self._spot
@@ -253,6 +250,7 @@ class Session(Reading):
                 raise NoCommonBase(self.short, other.short)
         outcome = combine(state, theirs, base=root)
         if not outcome.added and not outcome.covers:
+            _resolutions({}, resolve)
             return self
         for session in (self, *others):
             session._check_gates("merged")
@@ -399,26 +397,8 @@ class Session(Reading):
             raise StaleHead(self.id, self.head, now.head, now.tip)
 
     def _check_gates(self, verb: str) -> None:
-        state = self._state
-        for gate in state.gates.values():
-            verdict = state.story.verdicts.get(gate.name)
-            if verdict is None:
-                raise GateUnmet(self.short, gate.name, "nobody gave a verdict", verb)
-            if not verdict.passed:
-                raise GateUnmet(self.short, gate.name, f"the verdict at {verdict.at.seq} is that it failed", verb)
-            if verdict.tree != (state.story.tree.digest if state.story.tree else None):
-                raise GateUnmet(self.short, gate.name, f"the files have changed since the verdict at {verdict.at.seq}", verb)
-            after = self._since(verdict.at.seq)
-            if after is not None:
-                raise GateUnmet(self.short, gate.name, f"event {after} came after the verdict at {verdict.at.seq}", verb)
-
-    def _since(self, seq: int) -> int | None:
-        """The first thing on the path after a place that a verdict there does not speak of."""
-        path = [stretch for stretch in self._state.story.path if not stretch.via and not stretch.apart and stretch.last > seq]
-        for stretch in path:
-            for event in self._store.read(stretch.log, max(stretch.first, seq + 1), stretch.last, kinds=_MATERIAL):
-                return event.seq
-        return None
+        for name, why in self.unmet.items():
+            raise GateUnmet(self.short, name, why, verb)
 
 
 # ── small helpers ────────────────────────────────────────────────────────────────────────────
@@ -457,6 +437,23 @@ def _check_text(where: str, text: str) -> str:
 def _check_choice(where: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InvalidValue(where, f"{value!r} is not one", f"use one of {', '.join(choices)}")
+
+
+def _check_budget(budget: Budget | None) -> None:
+    if budget is None:
+        return
+    if not isinstance(budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+        raise InvalidValue("budget", f"a {type(budget).__name__} is not a budget", "pass Budget(tokens_max=…)")
+    for name in budget.__struct_fields__:
+        limit = getattr(budget, name)
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit >= 0):
+            raise InvalidValue(name, f"{limit!r} is not a limit", "pass a number from 0, or None for no limit")
+
+
+def _check_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
+    if not isinstance(tags or {}, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+        raise InvalidValue("tags", f"a {type(tags).__name__} is not a mapping", 'pass {"team": "web"}')
+    return dict(tags or {})
 
 
 def _resolutions(conflicts: dict[str, dict[str, Any]], resolve: Resolve | None) -> dict[str, Resolution]:

@@ -12,7 +12,7 @@ from plait.errors import BadAddress
 from plait.ids import Source
 from plait.store.base import BlobInfo, Log, Projection, Record, Row, Rows, Scalar, Store, Table
 from plait.store.memory import MemoryStore
-from plait.store.sqlite import SqliteStore
+from plait.store.sqlite import FILE, SqliteStore
 from plait.store.verify import Fault, verify_log, verify_store
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Store",
     "Table",
     "canonical",
+    "exists",
     "locate",
     "open_at",
     "opened",
@@ -60,6 +61,20 @@ def opened(address: str) -> Store | None:
     """The store at a canonical address, if this process has it open: what every append of a session asks first."""
     store = _open.get(address)
     return None if store is None or store.closed else store
+
+
+def exists(address: str) -> bool:
+    """Whether a store was ever made at a canonical address. An empty file is none yet: opening it would make one."""
+    scheme, _, rest = address.partition(":")
+    if scheme == "memory" or opened(address) is not None:
+        return True
+    path = os.path.join(rest, FILE)
+    try:
+        return os.lstat(path).st_size > 0 or os.path.lexists(f"{path}-wal")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # whatever else stands in the way is for the store to say
+        return True
 
 
 def canonical(address: str) -> str:
