@@ -36,6 +36,7 @@ class Naive:
         self.store = store
         self._stories: dict[Place, list[Event]] = {}
         self._ledgers: dict[Place, dict[Digest, Event]] = {}
+        self._merges: list[Event] = []
 
     def story(self, log: LogId, place: int) -> list[Event]:
         """The events of the path in order, merged branches where they were merged, each event once."""
@@ -98,6 +99,7 @@ class Naive:
     def words(self, *places: Place) -> dict[str, set[str]]:
         """For each key, the values whose writes nobody in these stories knew and wrote over. More than one: a dispute."""
         events = {event.id: event for place in places for event in self.story(*place)}
+        self._merges = [event for event in events.values() if event.kind == "Merged"]
         writes: dict[str, list[tuple[Event, Any]]] = {}
         for event in events.values():
             for key, value in _written(event):
@@ -105,7 +107,22 @@ class Naive:
         return {key: {repr(value) for event, value in made if not self._superseded(event, made)} for key, made in writes.items()}
 
     def _superseded(self, event: Event, writes: list[tuple[Event, Any]]) -> bool:
-        return any(other.id != event.id and self._knew(other, event) for other, _ in writes)
+        """Whether somebody wrote over it, or over a write that had been found equal to it at a merge, without being equal too."""
+        equal = self._equals(event, writes)
+        return any(other.id not in equal and any(self._knew(other, each) for each, _ in writes if each.id in equal) for other, _ in writes)
+
+    def _equals(self, event: Event, writes: list[tuple[Event, Any]]) -> set[Digest]:
+        """The writes that stood beside this one, with the same value, when branches met: one of them stands for all."""
+        equal = {event.id}
+        values = {each.id: repr(value) for each, value in writes}
+        for merge in self._merges:
+            there = {each.id for each in self.story(merge.log, merge.seq)}
+            made = [(each, value) for each, value in writes if each.id in there and each.id != merge.id]
+            standing = {each.id for each, _ in made if not any(self._knew(other, each) for other, _ in made if other.id != each.id)}
+            same = {id for id in standing if values[id] == values[event.id]}
+            if equal & same and len({values[id] for id in standing}) == 1:
+                equal |= same
+        return equal
 
     def _knew(self, writer: Event, written: Event) -> bool:
         """Whether a write was made in sight of another: it was on the story right before, or came with the very merge."""
@@ -123,6 +140,7 @@ class Naive:
     def pending(self, log: LogId, place: int) -> set[str]:
         """Keys with an open word that nobody in the story knew and settled."""
         writes: dict[str, list[tuple[Event, bool]]] = {}
+        self._merges = [event for event in self.story(log, place) if event.kind == "Merged"]
         for event in self.story(log, place):
             body = event.body
             if isinstance(body, (PendingAdded, PendingSettled)):

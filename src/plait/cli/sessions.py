@@ -14,6 +14,7 @@ from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_jso
 from plait.event.kinds import Budget, MessageSaid
 from plait.ids import LogId, short
 from plait.session import Facts, Message, Session, verify
+from plait.session.audit import logs_behind
 from plait.session.life import STATUSES
 from plait.session.listing import session_row
 from plait.session.ports import store_at
@@ -271,10 +272,10 @@ def _spent(spent: Spent) -> str | None:
 def verify_command(context: click.Context, given: Given, session: str | None, state: bool) -> None:
     """Check every event against its hash and its neighbours.
 
-    Without S the whole store is checked. The exit code is 6 if something is wrong.
+    Without S the whole store is checked; with S, all that it is made of, merged branches too. The exit code is 6 if something is wrong.
     """
-    logs = None if session is None else [each.id for each in given.open(session).lineage]
     store = store_at(given.store)
+    logs = None if session is None else logs_behind(store, [given.open(session).id])
     sessions, events = _extent(store, logs)
     faults = list(verify(store, logs, state=state))
     if given.form == "jsonl":

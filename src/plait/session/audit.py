@@ -7,42 +7,82 @@ that closed sessions and finished runs carry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from plait.errors import PlaitError
 from plait.event import Event
-from plait.event.kinds import RunFinished, SessionClosed
+from plait.event.kinds import Merged, RunFinished, SessionClosed, SessionOpened
 from plait.ids import LogId, short
-from plait.session.fold import state_at
+from plait.session.fold import Folds
 from plait.session.graph import GraphRows
 from plait.session.rows import SessionRows
-from plait.session.state import FOLD, State, from_snapshot, state_digest
+from plait.session.state import FOLD, from_snapshot, state_digest
 from plait.store import Fault, Projection, Row, Scalar, Store, verify_log, verify_store
 
 _ALL = 2**31
 
 
 def verify(store: Store, logs: Sequence[LogId] | None = None, *, state: bool = False) -> Iterator[Fault]:
-    """What is wrong in a store, or in some of its logs; nothing, if all is well. `state` folds everything again."""
+    """What is wrong in a store, or in what some of its logs are made of; nothing, if all is well. `state` folds everything again."""
     found = False
-    for fault in verify_store(store) if logs is None else _verify_logs(store, logs):
+    behind = None if logs is None else logs_behind(store, logs)
+    for fault in verify_store(store) if behind is None else _verify_logs(store, behind):
         found = True
         yield fault
     try:
-        yield from _verify_rows(store, SessionRows(), logs)
+        yield from _settled(store, lambda: _verify_rows(store, SessionRows(), behind))
         if state and not found:  # folding what is broken only tells the same again
-            if logs is None:
-                yield from _verify_rows(store, GraphRows(), None)
-            yield from _verify_states(store, logs)
+            if behind is None:
+                yield from _settled(store, lambda: _verify_rows(store, GraphRows(), None))
+            yield from _verify_states(store, behind)
     except PlaitError as error:
         yield Fault(None, 0, str(error))
 
 
+def logs_behind(store: Store, logs: Sequence[LogId]) -> list[LogId]:
+    """These logs and all that what they show comes from: ancestors, merged branches, and what they continue."""
+    seen: dict[LogId, None] = {}
+    queue = list(logs)
+    while queue:
+        log = queue.pop()
+        if log in seen:
+            continue
+        seen[log] = None
+        try:
+            info = store.log(log)
+            queue += [info.parent] if info.parent is not None else []
+            for event in store.read(log, info.place + 1, info.tip, kinds={Merged.__name__, SessionOpened.__name__}):
+                body = event.body
+                if isinstance(body, Merged):
+                    queue += [place.log for place in body.branches] + ([body.base.log] if body.base else [])
+                elif isinstance(body, SessionOpened) and body.continues is not None:
+                    queue.append(body.continues.log)
+        except PlaitError:
+            continue  # whatever is wrong with it is found when it is checked
+    return list(seen)
+
+
 def _verify_logs(store: Store, logs: Sequence[LogId]) -> Iterator[Fault]:
     for log in logs:
-        fault = verify_log(store, log)
+        try:
+            fault = verify_log(store, log)
+        except PlaitError as error:
+            fault = Fault(log, 0, str(error))
         if fault is not None:
             yield fault
+
+
+def _settled(store: Store, check: Callable[[], Iterator[Fault]]) -> list[Fault]:
+    """What a check finds though others write meanwhile: only what it finds again, once nothing moved or each time."""
+    before = store.number
+    found = list(check())
+    for _ in range(5):
+        now = store.number
+        if not found or now == before:
+            break
+        before, again = now, list(check())
+        found = [fault for fault in found if fault in again]
+    return found
 
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────
@@ -118,19 +158,16 @@ def _row_fault(name: str, row: Row, wanted: Row | None) -> Fault:
 
 
 def _verify_states(store: Store, logs: Sequence[LogId] | None) -> Iterator[Fault]:
-    points: dict[tuple[LogId, int], State] = {}  # fork points: the branches of one place share them
+    folds = Folds(store, cached=False)  # one for all: what branches share is folded once
     for log in logs if logs is not None else [LogId(str(row["log"])) for row in store.rows("session", "session", limit=_ALL)]:
-        info = store.log(log)
-        near: State | None = None
-        if info.parent is not None:
-            place = (info.parent, info.place)
-            if place not in points:
-                points[place] = state_at(store, *place, cached=False)
-            near = points[place]
-        yield from _verify_log_states(store, log, info.place + 1, info.tip, near)
+        try:
+            yield from _verify_log_states(store, log, folds)
+        except PlaitError as error:
+            yield Fault(log, store.log(log).place + 1, f"it cannot be folded: {error}")
 
 
-def _verify_log_states(store: Store, log: LogId, first: int, tip: int, near: State | None) -> Iterator[Fault]:
+def _verify_log_states(store: Store, log: LogId, folds: Folds) -> Iterator[Fault]:
+    info = store.log(log)
     due: list[tuple[int, str, str | None]] = []  # place, what it is, the digest it should have
     for seq, data in store.all_kept(log):
         kept = from_snapshot(data)
@@ -140,17 +177,13 @@ def _verify_log_states(store: Store, log: LogId, first: int, tip: int, near: Sta
         event = next(store.read(log, seq, seq), None)
         same = event is not None and event.id == head and (state.log, state.place) == (log, seq)
         due.append((seq, "the snapshot kept there", state_digest(state).digest if same else None))
-    for event in store.read(log, first, tip, kinds={SessionClosed.__name__, RunFinished.__name__}):
+    for event in store.read(log, info.place + 1, info.tip, kinds={SessionClosed.__name__, RunFinished.__name__}):
         body = event.body
         assert isinstance(body, (SessionClosed, RunFinished))
         if body.state is not None and body.state.fold == FOLD:
             due.append((event.seq - 1, f"the state that event {event.seq} carries", body.state.digest))
     for place, what, digest in sorted(due):
-        if place < first:  # closed right at the fork: the fork point's own state
-            near_here = state_at(store, log, place, cached=False)
-        else:
-            near = near_here = state_at(store, log, place, near=near, cached=False)
-        if state_digest(near_here).digest != digest:
+        if state_digest(folds.state(log, place)).digest != digest:
             yield Fault(log, place, f"{what} is not the one its events give ({short(log)}@{place})")
             return
-    state_at(store, log, tip, near=near, cached=False)  # it must fold at all
+    folds.state(log, info.tip)  # it must fold at all

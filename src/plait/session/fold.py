@@ -78,24 +78,10 @@ def state_at(store: Store, log: LogId, place: int, *, near: State | None = None,
 
     `near` is the state at an earlier place of the same lineage, if there is one at hand; `known` are those of other places.
     """
-    folds = _Folds(store, cached)
+    folds = Folds(store, cached=cached)
     for state in known:
         folds.remember(state)
-    stack = [((log, place), folds.fold(log, place, near))]
-    answer: State | None = None  # a generator is started with None
-    while stack:
-        try:
-            ask = stack[-1][1].send(cast("State", answer))
-        except StopIteration as done:
-            stack.pop()
-            answer = done.value
-            continue
-        answer = folds.known(*ask)
-        if answer is None:
-            if any(asked == ask for asked, _ in stack):
-                raise StoreCorrupt(f"log {ask[0]}", f"its place {ask[1]} is said to come from itself")
-            stack.append((ask, folds.fold(*ask)))
-    return cast("State", answer)
+    return folds.state(log, place, near)
 
 
 def keep_snapshot(store: Store, state: State, head: Digest) -> None:
@@ -109,15 +95,33 @@ def keep_snapshot(store: Store, state: State, head: Digest) -> None:
         pass
 
 
-class _Folds:
+class Folds:
     """The folds of one question, which share the states they met, each under the log that holds its place."""
 
-    def __init__(self, store: Store, cached: bool) -> None:
+    def __init__(self, store: Store, *, cached: bool = True) -> None:
         self._store = store
         self._cached = cached
         self._states: dict[Ask, State] = {}
         self._places: dict[LogId, list[int]] = {}
         self._origins: dict[LogId, tuple[LogId | None, int]] = {}
+
+    def state(self, log: LogId, place: int, near: State | None = None) -> State:
+        """The state at a place: asked for, and whatever it asks for in turn, from a stack instead of by recursion."""
+        stack = [((log, place), self.fold(log, place, near))]
+        answer: State | None = None  # a generator is started with None
+        while stack:
+            try:
+                ask = stack[-1][1].send(cast("State", answer))
+            except StopIteration as done:
+                stack.pop()
+                answer = done.value
+                continue
+            answer = self.known(*ask)
+            if answer is None:
+                if any(asked == ask for asked, _ in stack):
+                    raise StoreCorrupt(f"log {ask[0]}", f"its place {ask[1]} is said to come from itself")
+                stack.append((ask, self.fold(*ask)))
+        return cast("State", answer)
 
     def known(self, log: LogId, place: int) -> State | None:
         return self._states.get(self._holder(log, place))
@@ -284,6 +288,7 @@ class _Fold:
 
     def merged(self, event: Event, body: Merged) -> Folding:
         ours = self.state(event.seq)
+        self._check_branches(event, body)
         places = places_of(body)
         states: list[State] = []
         for place in places:
@@ -305,6 +310,15 @@ class _Fold:
                 self._bills[log] = bill
         self._set(spent=spent)
         return ours
+
+    def _check_branches(self, event: Event, body: Merged) -> None:
+        """A merge's places are its parents: a body that says otherwise would count what nobody vouches for."""
+        if tuple([place.head for place in body.branches]) != event.header.parents[1:]:
+            raise StoreCorrupt(f"event {event.seq} of {event.log}", "the branches it names are not its parents")
+        for place in body.branches:
+            found = next(self._store.read(place.log, place.seq, place.seq), None)
+            if found is None or found.id != place.head:
+                raise StoreCorrupt(f"event {event.seq} of {event.log}", f"{place.log}@{place.seq} is not the event it names")
 
     def closed(self, event: Event, body: SessionClosed) -> None:
         self._story = msgspec.structs.replace(self._story, scratch={})

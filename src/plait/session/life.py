@@ -38,7 +38,7 @@ Status = Literal["open", "active", "waiting", "paused", "closed", "archived"]
 STATUSES: tuple[Status, ...] = ("open", "active", "waiting", "paused", "closed", "archived")
 
 
-class Life(msgspec.Struct, frozen=True):
+class Life(msgspec.Struct, frozen=True, omit_defaults=True):
     ran: bool = False  # whether a run was ever started
     asks: int = 0  # approvals and questions that nobody answered yet
     paused: bool = False

@@ -48,17 +48,19 @@ def combine(
     names = _names(sides)
     conflicts: dict[str, dict[str, Any]] = {}
     facts = dict(ours.story.facts)
-    for key in dict.fromkeys(key for side in theirs for key in side.story.facts):
+    for key in dict.fromkeys(key for side in (sides if base else theirs) for key in side.story.facts):
         said = [side.story.facts.get(key) for side in sides]
+        if all(fact == said[0] for fact in said):
+            continue
         left = _changed(said, base.story.facts.get(key)) if base else list[tuple[int, Fact | None]](_standing(said, known))
         if resolved and key in resolved:
             continue
         if len({fact.json if fact else None for _, fact in left}) > 1:
             conflicts[key] = {names[side]: fact.value if fact and fact.json is not None else ABSENT for side, fact in left}
-        elif left and left[0][1] is not None:
-            facts[key] = left[0][1]
-        elif left:
-            facts.pop(key, None)
+        elif (words := [fact for _, fact in left if fact is not None]) and left[0][1] is not None:
+            facts[key] = _equal(words)
+        elif left and at is not None:  # gone on the side that changed it: a retraction, or it would come back with the next merge
+            facts[key] = Fact(key, at, None, next(fact.kind for fact in said if fact is not None))
     for key, choice in (resolved or {}).items():
         if at is not None and key != WORKSPACE:
             facts[key] = _resolved(key, choice, [side.story.facts.get(key) for side in sides], at)
@@ -69,19 +71,41 @@ def combine(
 class _Written(Protocol):
     @property
     def at(self) -> Ref: ...
+    @property
+    def also(self) -> tuple[Ref, ...]: ...
 
 
-W = TypeVar("W", bound=_Written)
+W = TypeVar("W", Fact, Pending, Tree)
+
+
+def _refs(word: _Written) -> tuple[Ref, ...]:
+    return (word.at, *word.also)
 
 
 def _standing(said: Sequence[W | None], known: Sequence[Known]) -> list[tuple[int, W]]:
     """The sides, ours first, whose word still stands: no other side knew it and moved on."""
     there = [(side, word) for side, word in enumerate(said) if word is not None]
-    return [
+    standing = [
         (side, word)
         for side, word in there
-        if not any(other.at != word.at and word.at in known[knower] and other.at not in known[side] for knower, other in there)
+        if not any(_moved_on(word, other, known[knower], known[side]) for knower, other in there if knower != side)
     ]
+    return standing or there  # equal words, passed round in a circle
+
+
+def _moved_on(word: _Written, other: _Written, knower: Known, side: Known) -> bool:
+    """Whether whoever says `other` knew `word`, or its equal, and says something else that the side of `word` does not know."""
+    mine, theirs = _refs(word), _refs(other)
+    if set(mine) & set(theirs):
+        return False
+    return any(ref in knower for ref in mine) and not any(ref in side for ref in theirs)
+
+
+def _equal(words: Sequence[W]) -> W:
+    """The first of several words that say the same: it stands for all of them from now on."""
+    first = words[0]
+    also = dict.fromkeys(ref for word in words for ref in _refs(word) if ref != first.at)
+    return msgspec.structs.replace(first, also=tuple(also)) if also.keys() != set(first.also) else first
 
 
 def _changed(said: Sequence[Fact | None], base: Fact | None) -> list[tuple[int, Fact | None]]:
@@ -101,8 +125,11 @@ def _pending(sides: Sequence[State], known: Sequence[Known]) -> dict[str, Pendin
     """Open work of every side. Settled on one side while another side asked again: it stays open."""
     pending = dict(sides[0].story.pending)
     for key in dict.fromkeys(key for side in sides[1:] for key in side.story.pending):
-        left = [one for _, one in _standing([side.story.pending.get(key) for side in sides], known)]
-        pending[key] = next((one for one in left if not one.settled), left[0])
+        said = [side.story.pending.get(key) for side in sides]
+        if all(word == said[0] for word in said):
+            continue
+        left = [one for _, one in _standing(said, known)]
+        pending[key] = _equal([one for one in left if not one.settled] or left)
     return pending
 
 
@@ -110,7 +137,7 @@ def _tree(sides: Sequence[State], known: Sequence[Known], names: Sequence[str], 
     left = _standing([side.story.tree for side in sides], known)
     if len({tree.digest for _, tree in left}) > 1:
         conflicts[WORKSPACE] = {names[side]: tree.digest for side, tree in left}
-    return left[0][1] if left else None
+    return _equal([tree for _, tree in left]) if left else None
 
 
 def _names(sides: Sequence[State]) -> list[str]:

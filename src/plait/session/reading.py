@@ -44,7 +44,7 @@ from plait.session.graph import Graph, Trace, graph, influence, why
 from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, live_on
 from plait.session.listing import list_rows
 from plait.session.ports import Spot, store_at, writer_of
-from plait.session.state import Gate, Pending, Spent, State
+from plait.session.state import Gate, Pending, Ref, Spent, State
 from plait.session.views import Attachment, Change, Facts, Link, Message, Validation, message_of
 from plait.store import Store, canonical, exists
 
@@ -430,16 +430,20 @@ class Reading:
                 found[name] = f"the verdict at {verdict.at.seq} is that it failed"
             elif verdict.tree != (state.story.tree.digest if state.story.tree else None):
                 found[name] = f"the files have changed since the verdict at {verdict.at.seq}"
-            elif (after := self._since(verdict.at.seq)) is not None:
+            elif (after := self._since(verdict.at)) is not None:
                 found[name] = f"event {after} came after the verdict at {verdict.at.seq}"
         return found
 
-    def _since(self, seq: int) -> int | None:
-        """The first thing on the path after a place that a verdict there does not speak of."""
-        path = [stretch for stretch in self._state.story.path if not stretch.via and not stretch.apart and stretch.last > seq]
-        for stretch in path:
-            for event in self._store.read(stretch.log, max(stretch.first, seq + 1), stretch.last, kinds=_MATERIAL):
-                return event.seq
+    def _since(self, at: Ref) -> int | None:
+        """The first thing on the path after an event that a verdict there does not speak of."""
+        after = False
+        for stretch in self._state.story.path:
+            here = stretch.log == at.log and stretch.first <= at.seq <= stretch.last
+            if (here or after) and not (stretch.via and not stretch.apart):
+                first = at.seq + 1 if here else stretch.first
+                for event in self._store.read(stretch.log, first, stretch.last, kinds=_MATERIAL):
+                    return event.seq
+            after = after or here
         return None
 
     # ── helpers ─────────────────────────────────────────────────────────────────────────────

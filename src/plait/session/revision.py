@@ -20,6 +20,7 @@ from plait.store import Store
 
 PREFIX_MIN = 4  # of an id: below that a label is meant
 _PLACE = re.compile(r"-?[0-9]{1,18}\Z")
+_WHOLE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _HEX = re.compile(r"[0-9a-fA-F-]{4,36}\Z")
 
 
@@ -71,6 +72,8 @@ def find(store: Store, name: str) -> LogId:
     """The session of this name; the empty name is the latest."""
     if not name:
         return latest(store)
+    if _WHOLE.match(name) and session_row(store, LogId(name)):  # a whole id is never a label
+        return LogId(name)
     found = dict.fromkeys(LogId(str(row["log"])) for row in store.rows("session", "session", {"label": name}, descending=True, limit=20))
     if _HEX.match(name) and len(name.replace("-", "")) >= PREFIX_MIN:
         found |= dict.fromkeys(log for log in store.match(name) if _is_session(store, log))

@@ -57,9 +57,9 @@ class SessionRows:
                 fields = {"title": body.title, "user": body.user, "project": body.project, "tags": _encode(body.tags).decode()}
                 self._open(rows, _row(number, event, **fields))
             elif isinstance(body, ForkedFrom):
-                # A branch is listed under its parent's title, user, project and tags.
+                # A branch is listed under its parent's title, user and project; tags stay the root's: a fork costs the same for all.
                 above = rows.get("session", body.parent) or {}
-                fields = {name: above.get(name) for name in ("title", "user", "project", "tags")}
+                fields = {name: above.get(name) for name in ("title", "user", "project")}
                 self._open(rows, _row(number, event, **{**fields, "label": body.label, "parent": body.parent, "place": body.place}))
             return
         life = live_on(_life(str(row["life"])), event.kind)
@@ -86,4 +86,4 @@ def _row(number: int, event: Event, **known: Scalar) -> Row:
         "opened": event.header.time,
     }
     row: Row = {**blank, **known}
-    return {**row, "title": row["title"] or "", "tags": row["tags"] or "{}"}
+    return {**row, "title": row["title"] or "", "tags": row.get("tags") or "{}"}

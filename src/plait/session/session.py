@@ -43,13 +43,14 @@ from plait.event.kinds import (
     ToolUnknown,
     ValidationRecorded,
 )
+from plait.event.strict import check_text
 from plait.ids import Digest, Micros, digest, parse_digest
 from plait.session import revision
 from plait.session.content import Content, file, image, pack
 from plait.session.events import along
 from plait.session.fold import SNAPSHOT_EVERY, keep_snapshot, state_at
 from plait.session.life import Life, check_may, live_on
-from plait.session.merge import combine
+from plait.session.merge import WORKSPACE, combine
 from plait.session.ports import Act, Draft, host, writer_of
 from plait.session.reading import Reading, address_of
 from plait.session.state import ABSENT, FactKind, Known, PendingKind, Ref, State, share_a_place, state_digest
@@ -61,6 +62,7 @@ Because: TypeAlias = "Cause | Sequence[Cause]"  # events, places of this session
 Resolve = Mapping[str, Json] | Callable[[str, Mapping[str, Any]], Json]
 
 
+NAME_MAX = 300
 _ORIGINS = {"human": "human", "agent": "model"}
 
 
@@ -82,6 +84,8 @@ class Session(Reading):
     ) -> None:
         """Open a new session and say something in it. It is on disk when this returns."""
         writer = writer_of(None)
+        for name, text in (("title", title), ("user", user or ""), ("project", project or "")):
+            _check_name(name, text)
         who = actor or (_human(user) if user else writer.principal())
         _check_budget(budget)
         opened = SessionOpened(title=title, user=user, project=project, tags=_check_tags(tags), budget=budget)
@@ -89,7 +93,7 @@ class Session(Reading):
         drafts = [Draft(opened, _act(who))]
         if parts:
             drafts.append(Draft(MessageSaid("user", parts), _act(who)))
-        self._become(writer.begin(address_of(store), drafts, blobs=blobs), life=Life(), user=who)
+        self._become(writer.begin(address_of(store), drafts, blobs=blobs), life=Life(), user=user or "")
 
     # ── saying and knowing ───────────────────────────────────────────────────────────────────
 
@@ -260,12 +264,16 @@ class Session(Reading):
             raise MergeConflict(self.short, left)
         news = list({other.head: other for other, their in zip(others, theirs, strict=True) if _is_news(state, their)}.values())
         tree = outcome.tree
+        if WORKSPACE in resolved:
+            chosen = parse_digest(resolved[WORKSPACE].value, "resolve")
+        else:
+            chosen = tree.digest if tree is not None and (state.story.tree is None or tree.at != state.story.tree.at) else None
         body = Merged(
             branches=tuple([Place(other.id, other.place, other.head) for other in news]),
             covers=outcome.covers,
             resolved=resolved,
             base=Place(base.id, base.place, base.head) if base else None,
-            tree=tree.digest if tree is not None and (state.story.tree is None or tree.at != state.story.tree.at) else None,
+            tree=chosen,
         )
         after = self._append(body, "be merged into", actor=actor, merges=tuple([other.head for other in news]))
         # The branches' states are at hand now; whoever asks later would have to fold them again.
@@ -328,20 +336,20 @@ class Session(Reading):
         return after
 
     def _record(self, key: str, value: Json, kind: FactKind, review_by: Micros | None, actor: str | None, because: Because) -> Session:
+        if key == WORKSPACE:
+            raise InvalidValue("key", f"{key!r} is what a merge calls the files", "use another name")
         return self._append(FactRecorded(_check_key(key), value, kind, review_by), "take facts", actor=actor, because=because)
 
     def _principal(self) -> str:
         """Who acts unless somebody else is named: the session's user, else whoever runs the program."""
         if self._user is None:
-            user = self._state.user
-            object.__setattr__(self, "_user", _human(user) if user else writer_of(self.run).principal())
-        assert self._user is not None
-        return self._user
+            object.__setattr__(self, "_user", self._state.user or "")
+        return _human(self._user) if self._user else writer_of(self.run).principal()
 
     def _causes(self, because: Because) -> tuple[Digest, ...]:
         if because == ():
             return ()
-        items = because if isinstance(because, Sequence) and not isinstance(because, str) else [because]
+        items = because if isinstance(because, Sequence) and not isinstance(because, (str, bytes)) else [because]
         found: list[Digest] = []
         for item in items:
             if isinstance(item, Session):
@@ -381,6 +389,10 @@ class Session(Reading):
                 continue
             elif not (isinstance(body, ToolResolved) and body.verdict == "did_not_happen"):
                 found.append(event.id)
+        for _, event in along(self._store, self._state.story.path, {ToolRequested.__name__}):
+            open_since = self._state.calls.get(event.header.call or "")
+            if open_since == event.seq and event.log == self._state.log and effects.get(event.header.call) not in ("pure", "workspace"):
+                found.append(event.id)  # asked for and never answered: it may have happened
         return tuple(found)
 
     def _check_others(self, others: Sequence[Session], base: Session | None) -> None:
@@ -437,6 +449,13 @@ def _check_text(where: str, text: str) -> str:
 def _check_choice(where: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InvalidValue(where, f"{value!r} is not one", f"use one of {', '.join(choices)}")
+
+
+def _check_name(where: str, text: str) -> None:
+    """A title, a user or a project: it stands in rows and lists, and goes along with every fork."""
+    if not isinstance(text, str) or len(text) > NAME_MAX:  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+        raise InvalidValue(where, f"it is not a text of at most {NAME_MAX} characters", "shorten it, and say the rest")
+    check_text(text, where)
 
 
 def _check_budget(budget: Budget | None) -> None:

@@ -42,6 +42,7 @@ class Fact(msgspec.Struct, frozen=True):
     json: str | None
     kind: FactKind = "fact"
     review_by: Micros | None = None
+    also: tuple[Ref, ...] = ()  # writes of other branches that said the same when they met: it stands for them too
 
     @property
     def value(self) -> Json:
@@ -56,6 +57,7 @@ class Pending(msgspec.Struct, frozen=True):
     what: str
     kind: PendingKind
     settled: bool = False
+    also: tuple[Ref, ...] = ()
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -70,6 +72,7 @@ class Tree(msgspec.Struct, frozen=True):
 
     digest: Digest
     at: Ref
+    also: tuple[Ref, ...] = ()
 
 
 class Stretch(msgspec.Struct, frozen=True):
@@ -229,15 +232,18 @@ class Known:
 
     def __init__(self, path: Iterable[Stretch]) -> None:
         self._spans: dict[LogId, list[tuple[int, int]]] = {}
-        for stretch in path:
-            self._spans.setdefault(stretch.log, []).append((stretch.first, stretch.last))
+        self.add(path)
 
     def __contains__(self, ref: object) -> bool:
         return isinstance(ref, Ref) and any(first <= ref.seq <= last for first, last in self._spans.get(ref.log, ()))
 
     def add(self, stretches: Iterable[Stretch]) -> None:
         for stretch in stretches:
-            self._spans.setdefault(stretch.log, []).append((stretch.first, stretch.last))
+            spans = self._spans.setdefault(stretch.log, [])
+            if spans and spans[-1][1] + 1 == stretch.first:  # merges cut a path into many pieces; together they are one span
+                spans[-1] = (spans[-1][0], stretch.last)
+            else:
+                spans.append((stretch.first, stretch.last))
 
     def without(self, stretch: Stretch) -> list[Stretch]:
         """The pieces of a stretch that are not known yet."""

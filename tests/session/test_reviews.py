@@ -1,0 +1,175 @@
+"""What reviewers broke once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from plait import Session, Store, open_store
+from plait.errors import GateUnmet, InvalidValue
+from plait.event import Body
+from plait.event.kinds import Merged, Place, Placement, PlacementChanged, ToolRequested
+from plait.ids import Digest
+from plait.session import verify
+from plait.session.ports import Act, Draft, writer_of
+from support import RawSql
+
+
+def put(session: Session, body: Body, call: str | None = None) -> Session:
+    return Session.of(writer_of(None).append(session.spot, [Draft(body, Act("agent:x", "model", call=call))]))
+
+
+@pytest.fixture
+def root(store: Store) -> Session:
+    return Session("q", store=store)
+
+
+def test_a_long_row_of_merges_opens_quickly(root: Session, store: Store) -> None:
+    session = root
+    for i in range(80):
+        session = session.merge(session.fork(f"f{i}").say("b").fact(f"k{i}", i))
+    store.forget_kept()
+    start = time.process_time()
+    assert len(Session.open(str(session), store=store).facts) == 80
+    assert time.process_time() - start < 2  # about 0.2 s; it took 2 to 3 and grew with the fourth power
+
+
+def test_what_two_sides_said_alike_is_one_word(root: Session) -> None:
+    a, b = root.fork("a").fact("db", "pg"), root.fork("b").fact("db", "pg")
+    a, b = a.merge(b), b.fact("db", "mysql")
+    assert a.fork().merge(b).facts["db"] == "mysql" == b.fork().merge(a).facts["db"]
+    c, d = root.fork("c").todo("x", key="x"), root.fork("d").todo("x", key="x")
+    assert c.merge(d).merge(d.settle("x")).pending == {}
+
+
+def test_equal_words_passed_round_in_a_circle(root: Session) -> None:
+    tree = Digest("1" * 64)
+    a, b, c = (put(root.fork(name).todo("write a test"), PlacementChanged(Placement("local"), tree)) for name in "abc")
+    met = a.merge(c).merge(b.merge(a), c.merge(b))
+    assert len(met.pending) == 1 and met.tree == tree
+
+
+def test_a_chosen_workspace_is_the_one_that_holds(root: Session) -> None:
+    a, b = (put(root.fork(name), PlacementChanged(Placement("local"), Digest(name * 64))) for name in "ab")
+    assert a.merge(b, resolve={"(workspace)": "b" * 64}).tree == "b" * 64
+    with pytest.raises(InvalidValue):
+        root.fact("(workspace)", 1)
+
+
+def test_a_verdict_does_not_outlive_a_detachment(root: Session) -> None:
+    long = root
+    for i in range(8):
+        long = long.say(str(i))
+    apart = long.require("tests").validate("tests", True).detach()
+    assert apart.unmet == {}
+    with pytest.raises(GateUnmet):
+        apart.say("rewrite everything").close()
+
+
+def test_merging_against_a_base_is_the_same_both_ways(store: Store) -> None:
+    base, one = Session("b", store=store).fact("db", 1), Session("o", store=store).fact("db", 1).fact("o", 1)
+    other = Session("t", store=store).fact("t", 1)
+    assert dict(one.fork().merge(other, base=base).facts) == {"o": 1, "t": 1}
+    merged = other.merge(one, base=base)
+    assert dict(merged.facts) == {"t": 1, "o": 1} == dict(merged.merge(one.say("x")).facts)  # what is gone stays gone
+
+
+def test_equal_values_act_alike(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Session("x", user="u", actor="service:ci", store=store)
+    assert made.fork().events[-1].actor == Session.open(made.id, store=store).fork().events[-1].actor == "human:u"
+    nobody = Session("x", store=store)
+    monkeypatch.setenv("PLAIT_ACTOR", "service:later")
+    assert nobody.fork().events[-1].actor == "service:later"
+
+
+def test_a_whole_id_is_never_a_label(root: Session, store: Store) -> None:
+    root.fork(root.id)
+    assert Session.open(root.id, store=store) == root
+
+
+def test_a_request_in_flight_is_listed_as_not_undone(root: Session) -> None:
+    asked = put(root, ToolRequested("mail", {}, "at_most_once"), call="c1")
+    assert asked.rewind(2).events[-1].body.not_undone == (asked.head,)  # type: ignore[attr-defined]
+
+
+def test_a_merge_whose_places_are_not_its_parents(root: Session, store: Store) -> None:
+    branch, other = root.fork("b").say("x"), root.fork("c").say("y")
+    for place in (Place(other.id, other.place, other.head), Place(branch.id, 999, branch.head)):
+        forged = Draft(Merged((place,)), Act("human:x"))
+        writer_of(None).append(root.fork().spot, [forged], merges=(branch.head,))
+    assert len([fault for fault in verify(store, state=True)]) >= 1
+
+
+def test_what_is_shown_is_what_is_verified(sqlite: Store, tmp_path: Path) -> None:
+    root = Session("alpha", store=sqlite)
+    branch = root.fork("B").say("honest words")
+    merged, apart = root.fork("A").merge(branch), branch.detach()
+    sql = RawSql(tmp_path / ".plait" / "store.db")
+    sql("UPDATE event SET body = CAST(replace(CAST(body AS TEXT), 'honest', 'forged') AS BLOB)")
+    sql.close()
+    for session in (merged, apart):
+        assert "forged words" in [each.text for each in session.messages]
+        assert [fault.log for fault in verify(sqlite, [session.id])] == [branch.id]
+
+
+def test_moved_commit_numbers_are_found(sqlite: Store, tmp_path: Path) -> None:
+    Session("x", store=sqlite).say("y")
+    sql = RawSql(tmp_path / ".plait" / "store.db")
+    sql("UPDATE event SET number = 1000 WHERE seq = 3")
+    sql.close()
+    assert any("commit numbers run to 1000" in fault.what for fault in verify(sqlite))
+
+
+WRITES = """
+import sys
+from plait import Session
+from plait.errors import StaleHead
+s = Session.open(sys.argv[2], store=sys.argv[1])
+while True:
+    try:
+        s = s.say("x" * 5000).merge(s.fork("b").todo("t")) if s.place % 7 else s.say("y")
+    except StaleHead:
+        s = s.reload()
+"""
+
+
+def test_an_honest_store_is_clean_while_others_write(sqlite: Store) -> None:
+    session = Session("x", tags={"a": "b"}, store=sqlite)
+    writers = [subprocess.Popen([sys.executable, "-c", WRITES, sqlite.address, session.id]) for _ in range(2)]
+    try:
+        deadline = time.monotonic() + 20
+        while sqlite.number < 60 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for state in (False, True, False, True):
+            assert list(verify(sqlite, state=state)) == []
+            assert list(verify(sqlite, [session.id], state=state)) == []
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.wait()
+    assert sqlite.number >= 60 and list(verify(sqlite, state=True)) == []
+
+
+def test_a_fork_costs_the_same_whatever_it_is_of(tmp_path: Path) -> None:
+    sizes: list[float] = []
+    for tags in ({}, {f"tag-{i}": "value" for i in range(100)}):
+        store = open_store(tmp_path / f"tags-{len(tags)}" / ".plait")
+        session = Session("x", title="t" * 100, user="u", project="p", tags=tags, store=store)
+        path = tmp_path / f"tags-{len(tags)}" / ".plait" / "store.db"
+        before = _used(path)
+        for _ in range(300):
+            session.fork("label")
+        store.close()
+        sizes.append((_used(path) - before) / 300)
+    assert max(sizes) <= 1024 and abs(sizes[0] - sizes[1]) < 100, sizes
+
+
+def _used(path: Path) -> int:
+    sql = RawSql(path)
+    sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    sql.close()
+    return path.stat().st_size
