@@ -92,13 +92,8 @@ def _label(store: Store, log: LogId) -> str | None:
 # ── options ──────────────────────────────────────────────────────────────────────────────────
 
 
-def reading(command: Command) -> Command:
-    """A command that looks at something."""
-    return _given(command, _store, _json)
-
-
 def listing(command: Command) -> Command:
-    """A command that lists things: also one JSON document per line."""
+    """A command that looks at something."""
     return _given(command, _store, _json, _jsonl)
 
 

@@ -143,7 +143,12 @@ def _end(run: Callable[[], Any], as_json: bool) -> int:
     except OSError as error:
         _drop_output()
         where = f"{os.fsdecode(error.filename)}:" if error.filename else "the output could not be written:"
-        return _tell(error, [f"{where} {error.strerror or error}. Check the disk and the path, then try again."], FAILED, as_json)
+        return _tell(
+            error,
+            [f"{where} {error.strerror or error}. If the command writes, look whether it did before you repeat it: plait log."],
+            FAILED,
+            as_json,
+        )
 
 
 def _tell(error: Exception, lines: Sequence[str], code: int, as_json: bool, before: str = "") -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from plait.cli.common import Given, listing, pairs, reading, store_of
+from plait.cli.common import Given, listing, pairs, store_of
 from plait.cli.documents import fault_document, listed_document, print_json, print_jsonl, show_document
 from plait.cli.exits import UNVERIFIED
 from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, counted
@@ -108,7 +108,7 @@ def first_words(store: Store, session: Session) -> str:
 @click.command()
 @click.argument("session", metavar="[S]", default="@")
 @click.option("--messages", "-n", type=click.IntRange(min=0), help=f"So many of the last messages; else {MESSAGES}, or all with --json.")
-@reading
+@listing
 def show(given: Given, session: str, messages: int | None) -> None:
     """Show a session at a place.
 
@@ -117,6 +117,8 @@ def show(given: Given, session: str, messages: int | None) -> None:
     value = given.open(session)
     if given.form == "json":
         print_json(show_document(value, messages))
+    elif given.form == "jsonl":
+        print_jsonl([show_document(value, messages)])
     else:
         _Shown(value).print(MESSAGES if messages is None else messages)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from plait.cli.common import Given, Negative, is_number, listing, names_of, reading, store_of
+from plait.cli.common import Given, Negative, is_number, listing, names_of, store_of
 from plait.cli.documents import (
     diff_document,
     edge_document,
@@ -175,7 +175,7 @@ class _Tree:
 @click.command("diff")
 @click.argument("left", metavar="A | A..B")
 @click.argument("right", metavar="[B]", required=False)
-@reading
+@listing
 def diff_command(given: Given, left: str, right: str | None) -> None:
     """Compare two values: messages, facts, verdicts, cost.
 
@@ -192,6 +192,8 @@ def diff_command(given: Given, left: str, right: str | None) -> None:
         one, found = two.at(1), two.diff()
     if given.form == "json":
         print_json(diff_document(found, one, two))
+    elif given.form == "jsonl":
+        print_jsonl([diff_document(found, one, two)])
     else:
         _print_diff(found)
 
