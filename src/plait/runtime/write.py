@@ -6,6 +6,7 @@ import getpass
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from plait.errors import InvalidValue, OutcomeUnknown
 from plait.event import Event, seal
@@ -35,10 +36,7 @@ class DirectWriter:
             if not _PRINCIPAL.match(given):
                 raise InvalidValue("PLAIT_ACTOR", f"{given!r} is not a principal", "set it to something like human:u-17 or service:ci")
             return given
-        try:
-            return f"human:{re.sub(r'[^!-~]', '_', getpass.getuser())}"
-        except (KeyError, OSError, ImportError):  # a container without a user database
-            return f"human:uid-{os.getuid()}"
+        return _login()
 
     def begin(
         self, address: str, drafts: Sequence[Draft], *, fork: Place | None = None, blobs: Mapping[Digest, bytes] | None = None
@@ -78,6 +76,15 @@ class DirectWriter:
             events.append(event)
             parents = (event.id,)
         return events
+
+
+@cache
+def _login() -> str:
+    """Who is logged in. Looked up once: it is asked at every append, and may mean reading a user database."""
+    try:
+        return f"human:{re.sub(r'[^!-~]', '_', getpass.getuser())}"
+    except (KeyError, OSError, ImportError):  # a container without a user database
+        return f"human:uid-{os.getuid()}"
 
 
 def _settled(write: Callable[[], object]) -> None:
