@@ -1,4 +1,4 @@
-"""What reviewers broke once."""
+"""What went wrong once, and must not again."""
 
 from __future__ import annotations
 
