@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import inspect
 import json
 import os
 import re
 import signal
 import subprocess
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -240,7 +242,13 @@ def test_in_a_process_of_its_own(shell: Shell) -> None:
 def test_interrupted(shell: Shell) -> None:
     session = shell.new("x")
     with subprocess.Popen([*COMMAND, "say", session, "-"], stdin=-1, stdout=-1, stderr=-1) as running:
-        time.sleep(1.5)
+        assert running.stdin is not None
+        running.stdin.write(b"half a mess")
+        running.stdin.flush()
+        deadline = time.monotonic() + 30
+        while fcntl.ioctl(running.stdin, termios.FIONREAD, bytes(4)) != bytes(4):  # until it has read that, and waits for more
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=30)
     assert (running.returncode, out, err.strip()) == (130, b"", b"")

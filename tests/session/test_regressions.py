@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plait import Session, Store, open_store
-from plait.errors import GateUnmet, InvalidValue
+from plait.errors import GateUnmet, InvalidValue, StoreFailed
 from plait.event import Body
 from plait.event.kinds import Merged, Place, Placement, PlacementChanged, ToolRequested
 from plait.ids import Digest
@@ -122,6 +122,25 @@ def test_moved_commit_numbers_are_found(sqlite: Store, tmp_path: Path) -> None:
     sql("UPDATE event SET number = 1000 WHERE seq = 3")
     sql.close()
     assert any("commit numbers run to 1000" in fault.what for fault in verify(sqlite))
+
+
+def test_what_is_written_is_returned_though_a_cache_fails(root: Session, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise StoreFailed("store.db", "no")
+
+    session = root
+    while session.place < 255:
+        session = session.scratch("n", session.place)
+    branch = session.at(100).fork("b").say("x")
+    branch.facts, session.facts  # pyright: ignore[reportUnusedExpression]  # known before it breaks  # noqa: B018
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store), "read", broken)
+        session = session.say("crosses a multiple of 256")
+    assert session.place == 256 and session.facts == {}
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store), "read", broken)
+        merged = session.merge(branch)
+    assert merged.place == 257 and merged.messages[-1].text == "x"
 
 
 WRITES = """

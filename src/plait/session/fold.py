@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from plait.errors import StoreCorrupt, StoreError
+from plait.errors import StoreCorrupt
 from plait.event import Event
 from plait.event.kinds import (
     BudgetSet,
@@ -85,14 +85,11 @@ def state_at(store: Store, log: LogId, place: int, *, near: State | None = None,
 
 
 def keep_snapshot(store: Store, state: State, head: Digest) -> None:
-    """Keep a state, a large one more rarely. It is a cache: whatever goes wrong, nothing is lost."""
+    """Keep a state, a large one more rarely. It is a cache: whoever asks for it lives without."""
     data = to_snapshot(state, head)
-    try:
-        last = store.kept(state.log, state.place)
-        if len(data) <= SNAPSHOT_BYTES_MAX * (state.place - (last[1] if last else 0)):
-            store.keep(state.log, state.place, data)
-    except StoreError:
-        pass
+    last = store.kept(state.log, state.place)
+    if len(data) <= SNAPSHOT_BYTES_MAX * (state.place - (last[1] if last else 0)):
+        store.keep(state.log, state.place, data)
 
 
 class Folds:

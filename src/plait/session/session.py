@@ -7,11 +7,12 @@ keeps answering as before. What it can tell is in `reading.py`; here are its ver
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
 
-from plait.errors import GateUnmet, InvalidValue, MergeConflict, NoCommonBase, NotSettled, StaleHead, UnknownKey
+from plait.errors import GateUnmet, InvalidValue, MergeConflict, NoCommonBase, NotSettled, PlaitError, StaleHead, UnknownKey
 from plait.event import Body, Event, Json
 from plait.event.kinds import (
     Budget,
@@ -277,7 +278,8 @@ class Session(Reading):
         )
         after = self._append(body, "be merged into", actor=actor, merges=tuple([other.head for other in news]))
         # The branches' states are at hand now; whoever asks later would have to fold them again.
-        object.__setattr__(after, "_near", state_at(self._store, after.id, after.place, near=state, known=theirs))
+        with suppress(PlaitError):
+            object.__setattr__(after, "_near", state_at(self._store, after.id, after.place, near=state, known=theirs))
         return after
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
@@ -332,7 +334,8 @@ class Session(Reading):
         spot = writer_of(self.run).append(self._spot, [draft], merges=merges, blobs=blobs)
         after = self._next(spot, live_on(life, type(body).__name__))
         if spot.place // SNAPSHOT_EVERY != self.place // SNAPSHOT_EVERY:
-            keep_snapshot(self._store, after._state, spot.head)
+            with suppress(PlaitError):  # it is written: whatever goes wrong with a cache must not look as if it were not
+                keep_snapshot(self._store, after._state, spot.head)
         return after
 
     def _record(self, key: str, value: Json, kind: FactKind, review_by: Micros | None, actor: str | None, because: Because) -> Session:
