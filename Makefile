@@ -24,8 +24,8 @@ bench: .venv/ready           ## the figures, each beside the raw limit of the sa
 	$(BIN)/python benchmarks/log.py
 	$(BIN)/python benchmarks/session.py
 
-torture: .venv/ready         ## the faults, at length: KILLS=1000 for more
-	HYPOTHESIS_PROFILE=torture KILLS=$(or $(KILLS),200) $(BIN)/python -m pytest tests/laws tests/faults -n 2 -q -rP
+torture: .venv/ready         ## the faults, at length; KILLS=10000 for more, SEED=n for the same again
+	TORTURE=1 HYPOTHESIS_PROFILE=torture $(BIN)/python -m pytest tests/laws tests/faults -n 2 -q
 
 hooks: .venv/ready           ## run the checks before each commit
 	$(BIN)/pre-commit install

@@ -1,4 +1,4 @@
-"""For all tests: hypothesis profiles, no network, and a report of how many examples each law was tried on."""
+"""For all tests: hypothesis profiles, no network, and a report of what laws and faults were tried on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support import EXAMPLES
+from support import EXAMPLES, FINDINGS
 
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=_slow)
@@ -37,14 +37,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker hands its counts to whoever prints them."""
     output: dict[str, object] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["examples"] = dict(EXAMPLES)
+        output["examples"], output["findings"] = dict(EXAMPLES), FINDINGS
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    EXAMPLES.update(getattr(node, "workeroutput", {}).get("examples", {}))
+    output = getattr(node, "workeroutput", {})
+    EXAMPLES.update(output.get("examples", {}))
+    FINDINGS.extend(output.get("findings", []))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for law, examples in sorted(EXAMPLES.items()):
         terminalreporter.write_line(f"law: {law}: {examples:,} examples")
+    for finding in sorted(FINDINGS):
+        terminalreporter.write_line(f"fault: {finding}")

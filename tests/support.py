@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,27 @@ EXAMPLES: Counter[str] = Counter()
 
 def count(law: str, store: object) -> None:
     EXAMPLES[f"{law} on {type(store).__name__}"] += 1
+
+
+FINDINGS: list[str] = []
+"""What each part of the faults was tried on and what came of it, with its seed; printed at the end of the run."""
+
+
+def dose(name: str, short: int, long: int) -> int:
+    """How much of something: what the environment asks for, else much in a torture run, else as much as a test run allows."""
+    asked = os.environ.get(name)
+    return int(asked) if asked else long if os.environ.get("TORTURE") else short
+
+
+def seed() -> int:
+    """Where chance begins: SEED reproduces a run."""
+    asked = os.environ.get("SEED")
+    return int(asked) if asked else random.randrange(10**6)
+
+
+def report(part: str, counts: str, seed: int | None = None) -> None:
+    """A line of the table at the end: `report("kill at random", "1,000 kills, 0 lost", seed)`."""
+    FINDINGS.append(f"{part}: {counts}" + (f" (SEED={seed})" if seed is not None else ""))
 
 
 def needs_strace() -> str:
