@@ -15,6 +15,8 @@ import apsw
 import pytest
 import zstandard
 
+from plait.store import packing
+
 EXAMPLES: Counter[str] = Counter()
 """How many examples each law was tried on; printed at the end of the run."""
 
@@ -75,6 +77,7 @@ class RawSql:
 
     def __init__(self, path: Path) -> None:
         self._db: Any = apsw.Connection(str(path))
+        self._db.create_scalar_function("plain", packing.unpack_header)  # plain(codec, header): what whoever reads our code can do
 
     def __call__(self, sql: str, values: Any = ()) -> list[Any]:
         return self._db.execute(sql, values).fetchall()

@@ -221,8 +221,10 @@ class SqliteMachine(StoreMachine):
 # Each edit is raw SQL on a copy of the file. :n is the victim's commit number, :m another one's, :k and :j the keys of
 # their logs. They are what a person with a database browser, or a bug, would do.
 EDITS: dict[str, str] = {
-    "header actor": "UPDATE event SET header = CAST(replace(CAST(header AS TEXT), 'human:', 'robot:') AS BLOB) WHERE number = :n",
-    "header time": "UPDATE event SET header = CAST(replace(CAST(header AS TEXT), '\"time\":1', '\"time\":2') AS BLOB) WHERE number = :n",
+    "header actor": "UPDATE event SET codec = codec & 7, "
+    "header = CAST(replace(CAST(plain(codec, header) AS TEXT), 'human:', 'robot:') AS BLOB) WHERE number = :n",
+    "header time": "UPDATE event SET codec = codec & 7, "
+    "header = CAST(replace(CAST(plain(codec, header) AS TEXT), '\"time\":1', '\"time\":2') AS BLOB) WHERE number = :n",
     "header cut": "UPDATE event SET header = substr(header, 1, 40) WHERE number = :n",
     "header empty": "UPDATE event SET header = x'' WHERE number = :n",
     "body": "UPDATE event SET body = x'7b7d', codec = 0 WHERE number = :n",

@@ -75,11 +75,11 @@ def rewrite(path: Path, at: int, edit: Edit) -> bool:
     db = RawSql(path)
     changed = False
     old = new = ""
-    for seq, header in db("SELECT seq, header FROM event ORDER BY seq"):
+    for seq, header in db("SELECT seq, plain(codec, header) FROM event ORDER BY seq"):
         raw = edit(header) if seq == at else header.replace(old.encode(), new.encode()) if old else header
         changed |= raw != header
         old, new = (Digest(sha256(EVENT_TAG + each).hexdigest()) for each in (header, raw))
-        db("UPDATE event SET header = ?, short = ? WHERE seq = ?", (raw, short_of(new), seq))
+        db("UPDATE event SET header = ?, codec = codec & 7, short = ? WHERE seq = ?", (raw, short_of(new), seq))
     db("UPDATE log SET head = ?", (bytes.fromhex(new),))
     db.close()
     return changed

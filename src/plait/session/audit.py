@@ -161,7 +161,7 @@ def _verify_durability(store: Store, logs: Sequence[LogId] | None) -> Iterator[F
     for log in logs if logs is not None else [LogId(str(row["log"])) for row in store.rows("session", "session", limit=_ALL)]:
         try:
             info = store.log(log)
-            said[log] = said[info.parent] if info.parent in said else _said_durability(store, log)
+            said[log] = said[info.parent] if info.parent and info.parent in said else _said_durability(store, log)
         except PlaitError:
             continue  # found already
         if said[log] not in (None, info.durability):

@@ -23,7 +23,6 @@ from plait.errors import (
 )
 from plait.event import VOCABULARY, Event
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
-from plait.store import blobs as packing
 from plait.store.base import (
     BlobInfo,
     Durability,
@@ -48,6 +47,7 @@ from plait.store.base import (
     extend_lineage,
     first_parent,
 )
+from plait.store.blobs import check_size, checked, digest_of
 from plait.store.rows import check_columns, check_names, check_row, check_where, order_of
 
 _PAGE = 512  # events of the feed taken at a time
@@ -222,8 +222,8 @@ class MemoryStore:
     # ── blobs ────────────────────────────────────────────────────────────────────────────────
 
     def put_blob(self, content: bytes) -> Digest:
-        packing.check_size(content)
-        digest = packing.digest_of(content)
+        check_size(content)
+        digest = digest_of(content)
         with self._open():
             self._keep_blobs({digest: content})
         return digest
@@ -246,7 +246,7 @@ class MemoryStore:
     # ── snapshots ────────────────────────────────────────────────────────────────────────────
 
     def keep(self, log: LogId, seq: int, data: bytes) -> None:
-        packing.check_size(data, "data")
+        check_size(data, "data")
         with self._open():
             known = self._find(log)
             check_own(log, seq, known.place, known.tip)
@@ -360,7 +360,7 @@ class MemoryStore:
 
     def _write(self, known: _MemoryLog, events: Sequence[Event], blobs: Mapping[Digest, bytes] | None) -> None:
         """All or nothing: rows are folded into copies first, and nothing below the fold can fail."""
-        content = packing.checked(blobs)
+        content = checked(blobs)
         for parent in (parent for event in events for parent in event.header.parents[1:]):
             if parent not in self._by_id:
                 raise UnknownEvent(parent)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -31,7 +31,7 @@ from plait.errors import (
 )
 from plait.event import Event
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
-from plait.store import blobs as packing
+from plait.store import packing
 from plait.store.base import (
     BlobInfo,
     Durability,
@@ -56,6 +56,7 @@ from plait.store.base import (
     extend_lineage,
     first_parent,
 )
+from plait.store.blobs import check_size, digest_of
 from plait.store.connections import Connections, opening
 from plait.store.database import BUSY_S, PRAGMAS, Database, Migration, check_tables, connect, migrate
 from plait.store.rows import check_names, scan
@@ -265,8 +266,8 @@ class SqliteStore:
     # ── blobs ────────────────────────────────────────────────────────────────────────────────
 
     def put_blob(self, content: bytes) -> Digest:
-        packing.check_size(content)
-        digest = packing.digest_of(content)
+        check_size(content)
+        digest = digest_of(content)
         with self._reader() as db:
             if db.get("SELECT refs FROM blob WHERE digest = ?", (bytes.fromhex(digest),)):
                 return digest
@@ -292,7 +293,7 @@ class SqliteStore:
     # ── snapshots ────────────────────────────────────────────────────────────────────────────
 
     def keep(self, log: LogId, seq: int, data: bytes) -> None:
-        packing.check_size(data, "data")
+        check_size(data, "data")
         known, frame = self._find(log), packing.frame(data)
         self._connections.write(lambda db: self._work.keep(db, log, known.key, seq, frame), not known.lazy)
 
@@ -435,13 +436,14 @@ class SqliteStore:
 
     def _to_record(self, log: LogId, row: Any, refs: tuple[Digest, ...]) -> Record:
         seq, codec, salt, header, body, number, kind, short = row
-        try:
+        content, raw = None, b""  # what cannot be unpacked is for verify to find
+        with suppress(PlaitError):
+            raw = packing.unpack_header(codec, header)
+        with suppress(PlaitError):
             content = content_of(codec, body, self.get_blob)
-        except PlaitError:
-            content = None
-        apart = Digest(body.hex()) if codec == packing.IN_BLOB and body is not None else None
+        apart = Digest(body.hex()) if codec & ~packing.HEADER_1 == packing.IN_BLOB and body is not None else None
         name = self._names.get(kind) or self._reload_kinds().get(kind, f"#{kind}")
-        return Record(number, log, seq, name, short.to_bytes(8, "big", signed=True).hex(), header, salt, content, refs, apart)
+        return Record(number, log, seq, name, short.to_bytes(8, "big", signed=True).hex(), raw, salt, content, refs, apart)
 
     def _log(self, db: Database, log: LogId) -> Log:
         row = db.row(

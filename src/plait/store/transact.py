@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from plait.errors import InvalidValue, LogExists, StaleHead, StoreCorrupt, UnknownBlob, UnknownEvent
 from plait.event import KINDS, Event
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
-from plait.store import blobs as packing
+from plait.store import packing
 from plait.store.base import Projection, check_fork, check_own
+from plait.store.blobs import checked, digest_of
 from plait.store.database import Database
 from plait.store.rows import SqlRows, recreate
 
@@ -38,6 +39,7 @@ class PreparedEvent(NamedTuple):
     event: Event
     short: int
     codec: int
+    header: bytes
     body: bytes
     refs: tuple[Digest, ...]
 
@@ -64,16 +66,17 @@ class Prepared(NamedTuple):
 
 
 def prepare(events: Sequence[Event], blobs: Mapping[Digest, bytes] | None) -> Prepared:
-    content = packing.checked(blobs)
+    content = checked(blobs)
     ready: list[PreparedEvent] = []
     for event in events:
         body, refs = event.content, event.refs
         if len(body) > packing.BODY_INLINE_MAX:
-            digest = packing.digest_of(body)
+            digest = digest_of(body)
             content[digest] = body
-            ready.append(PreparedEvent(event, short_of(event.id), packing.IN_BLOB, bytes.fromhex(digest), (*refs, digest)))
+            codec, header = packing.HEADER_1 | packing.IN_BLOB, packing.pack_header(event.raw)
+            ready.append(PreparedEvent(event, short_of(event.id), codec, header, bytes.fromhex(digest), (*refs, digest)))
         else:
-            ready.append(PreparedEvent(event, short_of(event.id), *packing.pack(body), refs))
+            ready.append(PreparedEvent(event, short_of(event.id), *packing.pack_event(event.raw, body), refs))
     return Prepared(ready, {digest: pack_blob(data) for digest, data in content.items()} if content else {})
 
 
@@ -154,9 +157,9 @@ class Transact:
         self._look_around(db)
         if prepared.blobs:
             self.put_blobs(db, prepared.blobs)
-        for event, short, codec, body, refs in prepared.events:
+        for event, short, codec, packed, body, refs in prepared.events:
             header = event.header
-            db.run(_INSERT, (key, header.seq, self.codes[header.kind], short, codec, event.salt, event.raw, body))
+            db.run(_INSERT, (key, header.seq, self.codes[header.kind], short, codec, event.salt, packed, body))
             interested = self._interested.get(header.kind)
             if refs or interested:
                 number = db.inserted()
@@ -255,16 +258,17 @@ def _refer(db: Database, number: int, ref: Digest) -> None:
 
 def to_event(row: Any, get_blob: Callable[[Digest], bytes]) -> Event:
     """An event from its COLUMNS. What has to be unpacked or fetched is, when somebody asks for it."""
-    codec, body = row[1], row[4]
-    return Event(row[3], row[2], body if codec == packing.PLAIN and body is not None else partial(content_of, codec, body, get_blob))
+    _, codec, salt, header, body = row[:5]
+    return Event(packing.unpack_header(codec, header), salt, partial(content_of, codec, body, get_blob))
 
 
 def content_of(codec: int, body: bytes | None, get_blob: Callable[[Digest], bytes]) -> bytes:
     if body is None:
         raise StoreCorrupt("an event", "its body is gone")
-    if codec == packing.IN_BLOB:
+    kept = codec & ~packing.HEADER_1
+    if kept == packing.IN_BLOB:
         return get_blob(Digest(body.hex()))
-    return packing.unpack(codec, body, packing.BODY_INLINE_MAX)
+    return packing.unpack(kept, body, packing.BODY_INLINE_MAX)
 
 
 def get_blob(db: Database, digest: Digest) -> bytes:
@@ -273,7 +277,7 @@ def get_blob(db: Database, digest: Digest) -> bytes:
         raise UnknownBlob(digest)
     codec, data, size = row
     content = packing.unpack(codec, data, min(size, packing.BLOB_SIZE_MAX))
-    if len(content) != size or packing.digest_of(content) != digest:
+    if len(content) != size or digest_of(content) != digest:
         raise StoreCorrupt(f"blob {digest}", "its content is not what its digest says")
     return content
 
