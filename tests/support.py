@@ -72,12 +72,18 @@ def old_store(folder: Path, schema: int) -> None:
     (folder / "store.db").write_bytes(zstandard.decompress(packed.read_bytes()))
 
 
+def _plain_body(codec: int, body: bytes) -> bytes:
+    return packing.unpack(codec & 7, body)
+
+
 class RawSql:
     """The database file without us in between: what an attacker, or a person with a database browser, has."""
 
     def __init__(self, path: Path) -> None:
         self._db: Any = apsw.Connection(str(path))
-        self._db.create_scalar_function("plain", packing.unpack_header)  # plain(codec, header): what whoever reads our code can do
+        # What whoever reads our code can do, too.
+        self._db.create_scalar_function("plain", packing.unpack_header)
+        self._db.create_scalar_function("plain_body", _plain_body)
 
     def __call__(self, sql: str, values: Any = ()) -> list[Any]:
         return self._db.execute(sql, values).fetchall()

@@ -16,6 +16,7 @@ from shell import Shell, on_a_terminal, process, shell
 
 from plait import Budget
 from plait.event.kinds import ModelReplied, Price, Text, Usage
+from plait.runtime import write
 from plait.session.ports import Act, Draft, writer_of
 
 __all__ = ["shell"]
@@ -107,6 +108,7 @@ def test_who_writes(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell("say", session, "y", "--as", "service:ci")
     monkeypatch.delenv("PLAIT_ACTOR")
     monkeypatch.setenv("LOGNAME", "bob")
+    monkeypatch.setattr(write, "_login", write._login.__wrapped__)  # pyright: ignore[reportPrivateUsage]  asked anew each time
     shell("fork", session, "--as", "human:eve")
     shell("say", session, "z", "--role", "system")
     assert [event.header.actor for event in shell.open(session).events] == ["human:ana", "human:ana", "service:ci", "human:bob"]

@@ -376,3 +376,19 @@ def test_old_bodies_are_brought_up_to_date_when_read() -> None:
 def test_a_version_without_its_upcaster_is_found_at_once() -> None:
     with pytest.raises(ValueError, match="no upcaster from \\[2\\]"):
         Vocabulary([Renamed], {("Renamed", 1): UPCASTERS["Renamed", 1]})
+
+
+def test_which_kinds_hold_floats_is_known() -> None:
+    """Only their bodies are written a second time, from what was read back: 5 in a field of floats is 5.0."""
+
+    def holds(node: Any) -> bool:
+        if isinstance(node, msgspec.inspect.FloatType):
+            return True
+        if isinstance(node, msgspec.inspect.StructType):
+            return any(holds(field.type) for field in node.fields)
+        inner = [getattr(node, name, None) for name in ("item_type", "key_type", "value_type", "type")]
+        inner += [*getattr(node, "types", ()), *(getattr(node, "item_types", ()))]
+        return any(holds(each) for each in inner if isinstance(each, msgspec.inspect.Type))
+
+    for kind in KINDS:
+        assert VOCABULARY._kinds[kind.__name__].has_floats == holds(msgspec.inspect.type_info(kind)), kind  # pyright: ignore[reportPrivateUsage]

@@ -109,7 +109,8 @@ def test_what_is_shown_is_what_is_verified(sqlite: Store, tmp_path: Path) -> Non
     branch = root.fork("B").say("honest words")
     merged, apart = root.fork("A").merge(branch), branch.detach()
     sql = RawSql(tmp_path / ".plait" / "store.db")
-    sql("UPDATE event SET body = CAST(replace(CAST(body AS TEXT), 'honest', 'forged') AS BLOB)")
+    forged = "CAST(replace(CAST(plain_body(codec, body) AS TEXT), 'honest', 'forged') AS BLOB)"
+    sql(f"UPDATE event SET body = {forged}, codec = codec & 8")
     sql.close()
     for session in (merged, apart):
         assert "forged words" in [each.text for each in session.messages]

@@ -160,6 +160,9 @@ class Event:
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 
+_WITH_FLOATS = ("float", "Budget", "Score")  # what an annotation names if there is a float in it
+
+
 class _Kind:
     def __init__(self, type: type[Body]) -> None:
         self.type = type
@@ -167,6 +170,7 @@ class _Kind:
         # Made at import, not when first needed, though it is a tenth of the import: msgspec crashes the process if a
         # second thread, or a signal handler, decodes while the first is still working out the type.
         self.decode = msgspec.json.Decoder(type).decode
+        self.has_floats = any(name in hint for hint in type.__annotations__.values() for name in _WITH_FLOATS)
 
 
 class _Version(msgspec.Struct):
@@ -226,7 +230,7 @@ class Vocabulary:
         if back != body:
             raise difference(body, back, type(body).__name__)
         # What was read back, written: 5 in a field of floats is 5.0, whichever the caller wrote.
-        return _ENCODE(back)
+        return _ENCODE(back) if known.has_floats else data
 
     def _decode_other_version(self, kind: str, known: _Kind, data: bytes, error: Exception) -> Body:
         value = parse(data)

@@ -56,7 +56,7 @@ def file(source: bytes | str | Path, name: str | None = None, media_type: str | 
 def pack(contents: Sequence[Content], where: str) -> tuple[Parts, dict[Digest, bytes]]:
     """The parts, and the blobs that must be stored with them."""
     blobs: dict[Digest, bytes] = {}
-    if contents and all(content == "" for content in contents):
+    if "" in contents and all(content == "" for content in contents):
         raise InvalidValue(where, "nothing is said", "pass a text that says something")
     return tuple([_pack(content, blobs, where) for content in contents]), blobs
 
@@ -81,11 +81,14 @@ def _pack(content: Content, blobs: dict[Digest, bytes], where: str) -> Text | Re
 
 def _put(part: Text | Reasoning | Image | File | Data, blobs: dict[Digest, bytes]) -> Text | Reasoning | Image | File | Data:
     """The part with its long content moved to a blob."""
-    if isinstance(part, Text) and part.blob is None and len(part.text) > INLINE_MAX // 4:
-        check_text(part.text, "text")
-        content = part.text.encode()
-        if len(content) > INLINE_MAX:
-            return Text(blob=_keep(content, blobs))
+    if isinstance(part, Text):
+        text = part.text
+        if part.blob is None and len(text) > INLINE_MAX // 4 and not (text.isascii() and len(text) <= INLINE_MAX):
+            check_text(text, "text")
+            content = text.encode()
+            if len(content) > INLINE_MAX:
+                return Text(blob=_keep(content, blobs))
+        return part
     if isinstance(part, Data) and part.blob is None and not isinstance(part.value, (int, float, bool, type(None))):
         content = _json(part.value)
         if len(content) > INLINE_MAX:

@@ -74,6 +74,8 @@ LIFE_KINDS = _BEGINS | _RUNS | _ENDS | _ASKS | _ANSWERS | _PAUSES | _RESUMES | _
 
 def live_on(life: Life, kind: str) -> Life:
     """The life after one more event of this kind."""
+    if kind not in LIFE_KINDS:  # as most are
+        return life
     if kind in _BEGINS:
         return Life()
     if kind in _RUNS:

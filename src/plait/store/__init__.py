@@ -68,7 +68,9 @@ def open_at(
 def opened(address: str) -> Store | None:
     """The store at a canonical address, if this process has it open: what every append of a session asks first."""
     store = _open.get(address)
-    return None if store is None or store.closed else store
+    if store is None or (store.closed_lately if isinstance(store, SqliteStore) else store.closed):
+        return None
+    return store
 
 
 def exists(address: str) -> bool:

@@ -271,8 +271,9 @@ class Store(Protocol):
 
 def check_chain(log: LogId, events: Sequence[Event], after: Digest | None, *, begins: bool = False) -> None:
     """The events belong to this log and follow each other, the first one after `after`."""
-    if not isinstance(events, Sequence) or not events:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(events, (list, tuple)) or not events:
         raise InvalidValue("events", "there are none, or not in a list", "pass a list of sealed events")
+    seq, previous = 0, after
     for event in events:
         if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
             raise InvalidValue("events", f"a {type(event).__name__} is not a sealed event", "seal it with seal_all first")
@@ -280,9 +281,8 @@ def check_chain(log: LogId, events: Sequence[Event], after: Digest | None, *, be
             parse_event(event.raw, event.salt, event.content)
         for ref in event.refs:
             parse_digest(ref, "blob")
-    seq, previous = events[0].seq, after
-    for event in events:
         header = event.header
+        seq = seq or header.seq
         if header.kind == ForkedFrom.__name__ and not (begins and event is events[0]):
             raise InvalidValue("events", "ForkedFrom can only be the first event of a fork", "begin a new log with it")
         if header.log != log:

@@ -87,10 +87,14 @@ class GroupCommit:
             self._queue.append(ticket)
 
     def _lead(self, leader: _Ticket[Any]) -> None:
-        with self._mutex:
-            leader.batch = list(self._queue)
-            self._queue.clear()
-        self._run(leader.batch)
+        if len(self._queue) == 1:  # alone; whoever comes now is taken along by the next round
+            leader.batch = [leader]
+            self._run_alone(leader)
+        else:
+            with self._mutex:
+                leader.batch = list(self._queue)
+                self._queue.clear()
+            self._run(leader.batch)
         self._settle(leader)
 
     def _settle(self, ticket: _Ticket[Any]) -> None:

@@ -379,6 +379,11 @@ class SqliteStore:
     def closed(self) -> bool:
         return self._connections.closed or self._connections.gone()
 
+    @property
+    def closed_lately(self) -> bool:
+        """As `closed`, for whoever asks at every append: a removed file is noticed a moment later."""
+        return self._connections.closed or self._connections.gone_lately()
+
     def close(self) -> None:
         self._connections.close()
 

@@ -90,7 +90,7 @@ class Transact:
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
         self._projections: dict[str, Projection] = {}
-        self._interested: dict[str, list[Projection]] = {}
+        self._interested: dict[str, list[tuple[Projection, SqlRows]]] = {}
         self._foreign: list[str] = []  # projections in the file that we do not keep, or not in that version
         self._seen: tuple[Database, int] | None = None  # when that was looked up
 
@@ -107,7 +107,8 @@ class Transact:
         ours = [each for each in self._projections.values() if there.get(each.name) == each.version]
         self._foreign = list(there.keys() - {each.name for each in ours})
         kinds = {kind for each in ours for kind in each.kinds}
-        self._interested = {kind: [each for each in ours if kind in each.kinds] for kind in kinds}
+        rows = {each.name: SqlRows(db, each) for each in ours}
+        self._interested = {kind: [(each, rows[each.name]) for each in ours if kind in each.kinds] for kind in kinds}
         self._seen = seen
 
     def settle_in(self, db: Database, source: Source) -> LogId:
@@ -165,8 +166,8 @@ class Transact:
                 number = db.inserted()
                 for ref in refs:
                     _refer(db, number, ref)
-                for projection in interested or ():
-                    projection.apply(SqlRows(db, projection), number, event)
+                for projection, rows in interested or ():
+                    projection.apply(rows, number, event)
         for name in self._foreign:  # whoever keeps it folds it again
             db.execute("UPDATE projection SET stale = 1 WHERE name = ? AND stale = 0", (name,))
 
