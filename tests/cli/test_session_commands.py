@@ -693,3 +693,11 @@ def test_help_for_everything(shell: Shell) -> None:
         text = shell(name, "--help")
         assert "--json" in text and ("--store" in text)
     assert "Usage: plait" in shell.run().stderr
+
+
+def test_how_a_session_is_written_can_be_chosen_and_seen(shell: Shell) -> None:
+    session = shell.new("x", "--durability", "async")
+    assert shell.json("show", session)["durability"] == "async"
+    assert "durability  async" in shell("show", session)
+    assert "durability" not in shell("show", shell.new("y"))
+    assert "'fast' is not one of" in shell.error(2, "new", "x", "--durability", "fast")

@@ -123,6 +123,7 @@ def show_document(session: Session, messages: int | None) -> Document:
         "opened": session.status_history[0].time,
         "lineage": [place_document(each) for each in session.lineage],
         "continues": place_document(session.continues) if session.continues else None,
+        "durability": session.durability,
         "facts": {
             key: {"kind": each.kind, "value": each.value, **_at(each.at), "review_by": each.review_by} for key, each in known.items()
         },

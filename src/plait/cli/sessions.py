@@ -155,6 +155,7 @@ class _Shown:
             ("user", session.user, ""),
             ("project", session.project, ""),
             ("tags", tags or None, ""),
+            ("durability", session.durability if session.durability != "full" else None, ""),
             ("placement", session.placement.backend if session.placement else None, ""),
             ("budget", _budget(session.budget, session.left), ""),
             ("used", _spent(session.spent), ""),

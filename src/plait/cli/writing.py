@@ -11,7 +11,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -76,9 +76,21 @@ def _new_address(folder: str | None, address: str | None) -> str:
 @click.option("--user", help="For whom.")
 @click.option("--project", help="For what.")
 @click.option("--tag", "tags", metavar="K=V", multiple=True, help="A tag; may be repeated.")
+@click.option(
+    "--durability", type=click.Choice(["full", "async"]), help="How it is written: on disk at once (full), or at the next boundary (async)."
+)
 @limits()
 @writing
-def new(given: Given, text: str | None, title: str, user: str | None, project: str | None, tags: Sequence[str], **limits: Any) -> None:
+def new(
+    given: Given,
+    text: str | None,
+    title: str,
+    user: str | None,
+    project: str | None,
+    tags: Sequence[str],
+    durability: Literal["full", "async"] | None,
+    **limits: Any,
+) -> None:
     """Open a session, and say TEXT in it.
 
     As TEXT, - reads standard input. If there is no store, it is made.
@@ -91,6 +103,7 @@ def new(given: Given, text: str | None, title: str, user: str | None, project: s
         project=project,
         tags=pairs("--tag", tags),
         budget=budget_of(limits),
+        durability=durability,
         store=address_of(given.address),
         actor=given.who,
     )

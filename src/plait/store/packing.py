@@ -31,6 +31,8 @@ DICTIONARIES = Path(__file__).parent / "dictionaries"
 
 _Convert = Callable[[bytes], bytes]
 
+_frame_size = zstandard.frame_content_size
+
 
 class _Codec(threading.local):
     """zstd contexts may not be shared between threads."""
@@ -93,7 +95,14 @@ def unpack(codec: int, data: bytes, size_max: int = BLOB_SIZE_MAX) -> bytes:
 
 def unpack_header(codec: int, data: bytes) -> bytes:
     """A header again, by the codec of its event."""
-    return _unpacked(_codec.unpack_header, data, _HEADER_SIZE_MAX) if codec & HEADER_1 else data
+    if not codec & HEADER_1:
+        return data
+    try:
+        if 0 <= _frame_size(data) <= _HEADER_SIZE_MAX:
+            return _codec.unpack_header(data)
+    except (zstandard.ZstdError, MemoryError) as error:
+        raise StoreCorrupt("packed bytes", str(error)) from error
+    raise StoreCorrupt("packed bytes", f"a frame claims {_frame_size(data):,} bytes")
 
 
 def frame(content: bytes) -> bytes:
@@ -103,7 +112,7 @@ def frame(content: bytes) -> bytes:
 
 def _unpacked(convert: _Convert, data: bytes, size_max: int) -> bytes:
     try:
-        size = zstandard.frame_content_size(data)
+        size = _frame_size(data)
         if not 0 <= size <= size_max:
             raise StoreCorrupt("packed bytes", f"a frame claims {size:,} bytes")
         return convert(data)

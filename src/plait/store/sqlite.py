@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -441,11 +441,14 @@ class SqliteStore:
 
     def _to_record(self, log: LogId, row: Any, refs: tuple[Digest, ...]) -> Record:
         seq, codec, salt, header, body, number, kind, short = row
-        content, raw = None, b""  # what cannot be unpacked is for verify to find
-        with suppress(PlaitError):
+        try:
             raw = packing.unpack_header(codec, header)
-        with suppress(PlaitError):
+        except PlaitError:
+            raw = b""  # for verify to find
+        try:
             content = content_of(codec, body, self.get_blob)
+        except PlaitError:
+            content = None
         apart = Digest(body.hex()) if codec & ~packing.HEADER_1 == packing.IN_BLOB and body is not None else None
         name = self._names.get(kind) or self._reload_kinds().get(kind, f"#{kind}")
         return Record(number, log, seq, name, short.to_bytes(8, "big", signed=True).hex(), raw, salt, content, refs, apart)
