@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import pytest
 from folders import quick_folder
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
@@ -212,7 +212,6 @@ def generated(count: int, start: int) -> Iterator[Example]:
         max_examples=count // 10,
         database=None,
         phases=[Phase.generate],
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     @given(examples)
     def gather(example: Example) -> None:
