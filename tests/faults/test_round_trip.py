@@ -74,13 +74,14 @@ class Example(NamedTuple):
     value: Any
 
 
-# A body is an object around the value, which takes one level.
+# As deep as it may be: a body is one level around a value, and a message three around what is said.
 structures = values | st.integers(0, DEPTH_MAX - 1).map(nested)
+sayable = values.filter(lambda value: isinstance(value, (dict, list))) | st.integers(1, DEPTH_MAX - 3).map(nested)
 keys = texts.map(lambda text: text[:190] + "k")
 examples = st.one_of(
     st.builds(Example, st.sampled_from(["say", "note"]), keys, texts.filter(str.strip)),
     st.builds(Example, st.sampled_from(["fact", "scratch", "validate"]), keys, structures),
-    st.builds(Example, st.just("say"), keys, structures.filter(lambda value: isinstance(value, (dict, list)))),
+    st.builds(Example, st.just("say"), keys, sayable),
     st.builds(Example, st.just("attach"), keys, st.binary()),
 )
 
