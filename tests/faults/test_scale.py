@@ -24,7 +24,7 @@ from plait.session.fold import keep_snapshot, state_at
 from plait.testing.store import said
 from support import dose, python, report
 
-OPEN_MS_MAX, PEAK_MB_MAX = 10 * 100, 300  # the target is 100 ms and 300 MB for a million events
+MS_MAX, PEAK_MB_MAX = 1000, 300  # the target is 100 ms and 300 MB for a million events; busy machines are slower
 BATCH = 5000
 
 QUESTION = """
@@ -93,9 +93,9 @@ def build_long(store: Store, events: int) -> LogId:
     for first in range(2, events + 1, BATCH):
         bodies = [body(place) for place in range(first, min(first + BATCH, events + 1))]
         head = store.append(log, seal_all(bodies, log=log, seq=first, parents=(head,), source=source, actor="human:a"), after=head)
-    # As whoever wrote it event by event would have left it: a snapshot not far from the end.
-    at = max(events - 100, 1)
-    keep_snapshot(store, state_at(store, log, at), next(store.read(log, at, at)).id)
+    # As whoever wrote it event by event would have left it: snapshots not far before the middle and the end.
+    for at in (events // 2 - 100, events - 100):
+        keep_snapshot(store, state_at(store, log, at), next(store.read(log, at, at)).id)
     return log
 
 
@@ -125,7 +125,7 @@ def test_questions_about_a_few_cost_the_same_among_a_million() -> None:
         figures |= {what: ask(folder, short, 0, question) for what, question in chosen(MANY)}
         size = sum(path.stat().st_size for path in folder.iterdir())
     for what, figure in figures.items():
-        assert figure["ms"][0] < OPEN_MS_MAX and figure["ms"][-1] < OPEN_MS_MAX, f"{what}: {figure}"
+        assert max(figure["ms"]) < MS_MAX, f"{what}: {figure}"
         assert figure["peak_mb"] < PEAK_MB_MAX, f"{what}: {figure}"
     told = ", ".join(f"{what} {figure['ms'][-1]:.1f} ms / {figure['peak_mb']:.0f} MB" for what, figure in figures.items())
     report("scale", f"{events:,} events and {sessions:,} sessions, {size / 1e6:,.0f} MB, built in {built_s:.0f} s: {told}")
