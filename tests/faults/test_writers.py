@@ -1,4 +1,4 @@
-"""Many writers: threads, processes, forks. And how many fsyncs they pay."""
+"""Many writers: threads, processes, forks; their histories, checked. And how many fsyncs they pay."""
 
 from __future__ import annotations
 
@@ -8,65 +8,154 @@ import sys
 from pathlib import Path
 
 import pytest
+from history import Act, Append, Entry, Look, check, decode
+from rival import run, text_of
 
+from plait import Session, open_store
 from plait.errors import StoreBusy
-from plait.store import SqliteStore, verify_store
+from plait.session import verify
+from plait.store import SqliteStore
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, said, texts
-from support import RawSql, needs_strace, python
+from support import RawSql, dose, needs_strace, python, report, seed
 
-RIVAL = """
-import sys
-from plait.errors import StaleHead
-from plait.runtime.live import Live
-from plait.event import seal_all
-from plait.event.kinds import MessageSaid, Text
-from plait.store import SqliteStore
-
-folder, log, name, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-store, source = SqliteStore(folder, source=Live()), Live()
-sys.stdin.read(1)  # everybody starts at once
-lost = 0
-for i in range(count):
-    while True:
-        now = store.log(log)
-        events = seal_all([MessageSaid("user", (Text(f"{name}/{i}"),))], log=log, seq=now.tip + 1, parents=(now.head,),
-                          source=source, actor=f"service:{name}")
-        try:
-            store.append(log, events, after=now.head)
-            break
-        except StaleHead:
-            lost += 1
-print(lost)
-"""
+RIVAL = Path(__file__).with_name("rival.py")
 
 
-@pytest.mark.parametrize("processes", [2, 4])
-def test_processes_on_one_log_have_one_winner_per_place(tmp_path: Path, processes: int) -> None:
-    store = SqliteStore(tmp_path, source=Seeded())
-    log, each = begin(store), 60
+def final_logs(sessions: list[Session]) -> dict[str, list[Entry]]:
+    """The whole store as it was left: it holds nothing but these sessions."""
+    numbers = {event.id: number for number, event in open_store(sessions[0].store).feed()}
+    return {
+        session.id: [Entry(event.seq, numbers[event.id], event.id, text_of(event.body)) for event in session.reload().events]
+        for session in sessions
+    }
+
+
+def judge(part: str, sessions: list[Session], acts: list[Act], due: int, seed: int) -> None:
+    store = open_store(sessions[0].store)
+    acknowledged = sum(isinstance(act, Append) and act.outcome == "ok" for act in acts)
+    assert acknowledged == due, f"SEED={seed}: {acknowledged} of {due} appends were acknowledged"
+    assert check(acts, final_logs(sessions)) == [], f"SEED={seed}"
+    assert list(verify(store, state=True)) == [], f"SEED={seed}"
+    refused, looks = sum(isinstance(act, Append) for act in acts) - due, sum(isinstance(act, Look) for act in acts)
+    report(part, f"{due:,} appends, {refused:,} refused as stale, {looks:,} looks, {len(sessions)} sessions: 0 anomalies", seed)
+    store.close()
+
+
+@pytest.mark.parametrize(("short", "threads", "logs"), [(8, 1, 1), (3, 2, 24)])
+def test_processes_leave_a_history_that_one_writer_could_have_made(tmp_path: Path, short: int, threads: int, logs: int) -> None:
+    """WRITES=5000: so many appends by each process."""
+    processes, each, chance = dose("PROCESSES", short=short, long=8), dose("WRITES", short=15, long=300), seed()
+    store = open_store(tmp_path)
+    sessions = [Session(title=str(i), store=store) for i in range(logs)]
+    ids = [session.id for session in sessions]
     rivals = [
         subprocess.Popen(
-            [sys.executable, "-c", RIVAL, str(tmp_path), log, f"p{i}", str(each)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            [sys.executable, str(RIVAL), str(tmp_path), f"p{i}", str(each), str(threads), str(chance), *ids],
+            **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
+            bufsize=0,
         )
         for i in range(processes)
     ]
     for rival in rivals:
+        assert rival.stdout is not None
+        rival.stdout.read(1)  # it is ready
+    for rival in rivals:
         assert rival.stdin is not None
-        rival.stdin.write("x")
-        rival.stdin.flush()
-    outcomes = [rival.communicate(timeout=120) for rival in rivals]
-    assert [rival.returncode for rival in rivals] == [0] * processes, outcomes
-    said_there = texts(store, log)
-    assert sorted(said_there) == sorted(f"p{i}/{n}" for i in range(processes) for n in range(each))
-    for i in range(processes):  # each writer's own order is kept
-        assert [text for text in said_there if text.startswith(f"p{i}/")] == [f"p{i}/{n}" for n in range(each)]
-    assert list(verify_store(store)) == []
-    store.close()
+        rival.stdin.write(b"x")
+    outcomes = [rival.communicate(timeout=30 + each) for rival in rivals]
+    assert all(rival.returncode == 0 for rival in rivals) and not any(errors for _, errors in outcomes), f"SEED={chance}: {outcomes}"
+    acts = [act for said, _ in outcomes for act in decode(said)]
+    judge(f"writers, {processes} processes of {threads} threads", sessions, acts, each * processes, chance)
+
+
+@pytest.mark.parametrize("logs", [1, 5])
+def test_threads_leave_a_history_that_one_writer_could_have_made(tmp_path: Path, logs: int) -> None:
+    each, chance = dose("WRITES", short=15, long=300), seed()
+    store = open_store(tmp_path)
+    sessions = [Session(title=str(i), store=store) for i in range(logs)]
+    acts = run("t", sessions, each * 8, 8, chance)
+    judge("writers, 8 threads", sessions, acts, each * 8, chance)
+
+
+# ── the checker ──────────────────────────────────────────────────────────────────────────────
+
+
+def entries(*texts: str) -> list[Entry]:
+    return [Entry(i, i, f"id {i}", text) for i, text in enumerate(("", *texts), 1)]
+
+
+def ok(writer: str, began: int, ended: int, place: int, *texts: str) -> Append:
+    return Append(writer, "L", began, ended, texts, "ok", place, f"id {place}")
+
+
+def look(writer: str, began: int, ended: int, place: int, *texts: str) -> Look:
+    return Look(writer, "L", began, ended, place, f"id {place}", texts)
+
+
+def stale(writer: str, began: int, ended: int, place: int, *texts: str) -> Append:
+    return Append(writer, "L", began, ended, texts, "stale", place, f"id {place}")
+
+
+SOUND: list[Act] = [
+    ok("p", 1, 4, 2, "a"),
+    stale("q", 2, 5, 2, "b"),
+    look("q", 6, 7, 2, "", "a"),
+    ok("q", 8, 9, 4, "c", "d"),
+    look("p", 8, 10, 2, "a"),  # begun before c was acknowledged: it may have missed it
+    ok("p", 11, 12, 5, "e"),
+]
+LEFT = entries("a", "c", "d", "e")
+
+
+def test_a_sound_history_passes() -> None:
+    assert check(SOUND, {"L": LEFT}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "acts", "left"),
+    [
+        ("lost update", SOUND, entries("a", "c", "d")),
+        ("lost update", [*SOUND, ok("r", 13, 14, 5, "f")], LEFT),  # two winners of one place
+        ("duplicate", SOUND, entries("a", "c", "d", "e", "a")),
+        ("fractured", SOUND, entries("a", "c", "e")),
+        ("fractured", SOUND, entries("a", "c", "e", "d")),
+        ("misplaced", SOUND, entries("c", "d", "a", "e")),
+        ("dirty write", SOUND, entries("a", "c", "d", "e", "b")),  # it was refused
+        ("dirty write", SOUND, entries("a", "c", "d", "e", "x")),  # nobody wrote it
+        ("dirty read", [*SOUND, look("r", 13, 14, 6, "x")], LEFT),  # seen, and then undone
+        ("dirty read", [*SOUND, look("r", 13, 14, 5, "c", "e")], LEFT),
+        ("dirty read", [*SOUND, Look("r", "L", 13, 14, 5, "id of another")], LEFT),
+        ("cycle", [*SOUND, look("r", 13, 14, 4, "d")], LEFT),  # a stale read: e was acknowledged before it began
+        ("cycle", [*SOUND, look("r", 13, 14, 3, "c")], LEFT),  # half of an append
+        ("cycle", [*SOUND, look("q", 2, 3, 4, "d")], LEFT),  # seen before it was begun
+        ("cycle", [*SOUND, stale("r", 13, 14, 4, "f")], LEFT),  # refused by a head that was gone
+        ("cycle", [ok("p", 1, 2, 3, "b"), ok("q", 3, 4, 2, "a")], entries("a", "b")),  # reordered
+        ("gap", SOUND, [entry._replace(place=entry.place + (entry.place > 2)) for entry in LEFT]),
+        ("gap", SOUND, [entry._replace(number=entry.number + (entry.place > 2)) for entry in LEFT]),
+        ("order", SOUND, [entry._replace(number=len(LEFT) + 1 - entry.number) for entry in LEFT]),
+        ("error", [*SOUND, Append("r", "L", 13, 14, ("f",), "BusyError('database is locked')")], LEFT),
+    ],
+)
+def test_a_broken_history_is_caught(name: str, acts: list[Act], left: list[Entry]) -> None:
+    found = check(acts, {"L": left})
+    assert found and any(each.startswith(f"{name}:") for each in found), found
+
+
+def test_commit_numbers_of_two_logs_that_contradict_the_clock_are_caught() -> None:
+    acts = [Append("p", "A", 1, 2, ("a",), "ok", 2, "A2"), Append("q", "B", 3, 4, ("b",), "ok", 2, "B2")]
+    first, second = [Entry(1, 1, "A1", ""), Entry(2, 4, "A2", "a")], [Entry(1, 2, "B1", ""), Entry(2, 3, "B2", "b")]
+    (found,) = check(acts, {"A": first, "B": second})
+    assert found.startswith("cycle:") and "-ww->" in found and "-time->" in found
+    sound = {"A": [first[0], first[1]._replace(number=3)], "B": [second[0], second[1]._replace(number=4)]}
+    assert check(acts, sound) == []
+
+
+def test_a_writer_who_sees_less_than_before_is_caught_without_a_clock() -> None:
+    """Acts that overlap in time, and a process that goes back: only its own order contradicts what it saw."""
+    acts = [ok("p", 1, 100, 2, "a"), look("q", 1, 100, 2), look("q", 2, 100, 1)]
+    (found,) = check(acts, {"L": entries("a")})
+    assert found.startswith("cycle:") and "-process->" in found
 
 
 SYNCED = """

@@ -118,7 +118,8 @@ def _culprit(value: object, where: str, depth: int) -> InvalidInput | None:
 def _culprit_in_object(value: dict[object, object], where: str, depth: int) -> InvalidInput | None:
     for key, item in value.items():
         if not isinstance(key, str):
-            return InvalidValue(where, f"the key {key!r} is a {type(key).__name__}, not a string", _STEP)
+            told = f" {key!r}" if type(key) in (int, float, bool, type(None)) else ""  # others may refuse to tell
+            return InvalidValue(where, f"the key{told} is a {type(key).__name__}, not a string", _STEP)
         if found := _surrogate(key, where) or _culprit(item, f"{where}.{key}", depth + 1):
             return found
     return None

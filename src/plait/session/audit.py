@@ -29,6 +29,8 @@ def verify(store: Store, logs: Sequence[LogId] | None = None, *, state: bool = F
     for fault in verify_store(store) if behind is None else _verify_logs(store, behind):
         found = True
         yield fault
+    if found and _is_damaged(store):
+        return  # that was said, and its rows mean nothing
     try:
         yield from _settled(store, lambda: _verify_rows(store, SessionRows(), behind))
         yield from _verify_durability(store, behind)
@@ -38,6 +40,14 @@ def verify(store: Store, logs: Sequence[LogId] | None = None, *, state: bool = F
             yield from _verify_states(store, behind)
     except PlaitError as error:
         yield Fault(None, 0, str(error))
+
+
+def _is_damaged(store: Store) -> bool:
+    try:
+        store.check()
+        return False
+    except PlaitError:
+        return True
 
 
 def logs_behind(store: Store, logs: Sequence[LogId]) -> list[LogId]:

@@ -166,6 +166,7 @@ class Session(Reading):
         self, name: str, content: Content | bytes | float, *, media_type: str | None = None, actor: str | None = None, because: Because = ()
     ) -> Session:
         """Attach evidence: a file, a figure, a metric."""
+        _check_key(name, "name")
         if isinstance(content, bytes):
             content = image(content, media_type) if (media_type or "").startswith("image/") else file(content, name, media_type)
         elif isinstance(content, Path) and media_type:
@@ -173,7 +174,7 @@ class Session(Reading):
         elif isinstance(content, (int, float)):
             content = Data(content)
         parts, blobs = pack([content], "content")
-        return self._append(EvidenceAttached(_check_key(name, "name"), parts), "take evidence", actor=actor, because=because, blobs=blobs)
+        return self._append(EvidenceAttached(name, parts), "take evidence", actor=actor, because=because, blobs=blobs)
 
     def validate(
         self, name: str, passed: bool, *, evidence: Because = (), detail: Json = None, actor: str | None = None, because: Because = ()
@@ -461,14 +462,19 @@ def _key_of(what: str, text: str) -> str:
 
 def _check_key(key: str, where: str = "key", size: int = 200) -> str:
     if not isinstance(key, str) or not key.strip() or len(key) > size:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(where, f"{key!r} is not a name", f"pass a text of 1 to {size} characters")
+        raise InvalidValue(where, f"{_told(key)} is not a name", f"pass a text of 1 to {size} characters")
     return key
 
 
 def _check_text(where: str, text: str) -> str:
     if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(where, f"{text!r} says nothing", "pass a text")
+        raise InvalidValue(where, f"{_told(text)} says nothing", "pass a text")
     return text
+
+
+def _told(value: object) -> str:
+    """A text as it is, anything else by its type: it may be too deep for a repr, or refuse to give one."""
+    return f"{value[:200]!r}" if type(value) is str else f"a {type(value).__name__}"
 
 
 def _check_choice(where: str, value: str, choices: tuple[str, ...]) -> None:

@@ -256,6 +256,10 @@ class Store(Protocol):
         """Drop the projection's rows and fold them again from the events."""
         ...
 
+    def check(self) -> list[str]:
+        """What is counted or referred to wrongly beside the logs, for `verify`; raises `StoreCorrupt` if its files are damaged."""
+        ...
+
     def describe(self) -> dict[str, object]:
         """What there is to know about it, for people: `plait doctor` prints it."""
         ...

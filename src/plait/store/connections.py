@@ -119,7 +119,7 @@ class Connections:
             db = handles.readers.pop() if handles.readers else self._connect()
             try:
                 yield db
-            except apsw.Error as error:
+            except (apsw.Error, UnicodeDecodeError) as error:
                 raise db.translate(error) from error
             finally:
                 if handles is self._handles and len(handles.readers) < _READERS_MAX:

@@ -172,6 +172,8 @@ class Database:
     def translate(self, error: Exception) -> Exception:
         if isinstance(error, apsw.ConnectionClosedError):
             return StoreClosed(self.path)
+        if isinstance(error, UnicodeDecodeError):
+            return StoreCorrupt(self.path, f"a text in it is not UTF-8: {error.reason}")
         return _translate(self.path, error, self.busy_s, self._db.system_errno) if isinstance(error, apsw.Error) else error
 
     def _wait(self, tries: int) -> bool:

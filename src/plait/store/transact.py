@@ -113,15 +113,17 @@ class Transact:
 
     def settle_in(self, db: Database, source: Source) -> LogId:
         """The first work on a file: its id, made once, and a code for every kind."""
-        id = db.get("SELECT id FROM store")
-        if id is None:
-            id = to_bytes(source.fresh("store"))
-            db.execute("INSERT INTO store (id) VALUES (?)", (id,))
+        ids = [id for (id,) in db.rows("SELECT id FROM store")]
+        if not ids and db.get("SELECT 1 FROM log") is None:
+            ids = [to_bytes(source.fresh("store"))]
+            db.execute("INSERT INTO store (id) VALUES (?)", ids)
+        if len(ids) != 1 or type(ids[0]) is not bytes or len(ids[0]) != 16:
+            raise StoreCorrupt(f"the store's own id in {db.path}", "there must be exactly one, of 16 bytes")
         there = {name for (name,) in db.rows("SELECT name FROM kind")}
         for kind in KINDS:
             if kind.__name__ not in there:
                 db.execute("INSERT INTO kind (name) VALUES (?)", (kind.__name__,))
-        return to_id(id)
+        return to_id(ids[0])
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
 

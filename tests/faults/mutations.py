@@ -1,0 +1,595 @@
+"""A small store with something of everything in it, ways to tamper with it, and what it means, read without any code of the store.
+
+A mutation takes the raw database, chance and the store as it was, changes something, and says what it was aimed at.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import zstandard
+
+from plait import Session, open_store
+from plait.session.fold import state_at
+from plait.session.state import from_snapshot, to_snapshot
+from support import RawSql
+
+# ── the store ────────────────────────────────────────────────────────────────────────────────
+
+
+class Image(NamedTuple):
+    """The files of a store."""
+
+    main: bytes
+    log: bytes = b""  # the write-ahead log
+
+    @classmethod
+    def of(cls, folder: Path) -> Image:
+        log = folder / "store.db-wal"
+        return cls((folder / "store.db").read_bytes(), log.read_bytes() if log.exists() else b"")
+
+    def put(self, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in (("store.db", self.main), ("store.db-wal", self.log)):
+            (folder / name).unlink(missing_ok=True)
+            if data:
+                (folder / name).write_bytes(data)
+        (folder / "store.db-shm").unlink(missing_ok=True)
+        return folder / "store.db"
+
+
+def build(folder: Path) -> tuple[Image, Image, list[Image]]:
+    """A store as it was once and as it is now, and then after each of some commits that stand in its write-ahead log alone."""
+    store = open_store(folder)
+    root = Session("Why?", title="cart bug", user="u-17", project="shop", tags={"team": "web"}, store=store)
+    root = root.say("a long story " * 500).attach("plot", bytes(range(256)) * 3, media_type="image/png")
+    plain = Session("tell me", title="plain", store=store)
+    store.close()
+    old = Image.of(folder)
+    store = open_store(folder)
+    root = root.fact("db", "postgres 15", because=root).fact("schema", "".join(random.Random(1).choices("abcdefgh", k=5000)))
+    strict, lenient = root.fork("strict").decide("verdict", "reject"), root.fork("lenient").decide("verdict", "clamp", because=root)
+    merged = strict.say("hm").rewind(strict.place).merge(lenient, resolve={"verdict": "reject"})
+    merged.close()
+    store.keep(root.id, root.place, to_snapshot(state_at(store, root.id, root.place), root.head))
+    store.put_blob(b"nobody points here " * 20)
+    for i in range(6):
+        plain = plain.say(f"{i} and again {i}, and so on and so forth, which is long enough to be packed " * (1 + i % 3))
+    store.close()
+    new = Image.of(folder)
+    store, logged = open_store(folder), list[Image]()
+    for i in range(5):
+        plain = plain.say(f"late {i}")
+        logged.append(Image.of(folder))
+    store.close()
+    return old, new, logged
+
+
+# ── what it means ────────────────────────────────────────────────────────────────────────────
+
+
+class Meaning(NamedTuple):
+    """Everything that anybody could see in a store, by raw SQL, with its content unpacked."""
+
+    stores: list[bytes]
+    logs: list[tuple[Any, ...]]
+    events: list[tuple[Any, ...]]
+    blobs: list[tuple[Any, ...]]  # those that are pointed to, or counted as if
+    rows: dict[str, list[tuple[Any, ...]]]
+    loose: frozenset[tuple[Any, ...]]  # the other blobs; they may be swept
+    kept: frozenset[tuple[Any, ...]]  # snapshots that would be used; a cache may lose any
+
+    def same(self, other: Meaning) -> bool:
+        return self[:-2] == other[:-2] and self.loose >= other.loose and self.kept >= other.kept
+
+
+def meaning(sql: RawSql) -> Meaning:
+    kinds, logs = dict(sql("SELECT code, name FROM kind")), dict(sql("SELECT key, id FROM log"))
+    digests = dict(sql("SELECT key, digest FROM blob"))
+    attached: dict[int, list[Any]] = {}
+    for event, blob in sql("SELECT event, blob FROM attachment ORDER BY event, blob"):
+        attached.setdefault(event, []).append(digests.get(blob, blob))
+    events = [
+        (number, logs.get(log, log), seq, kinds.get(kind, kind), short, salt, header, _content(codec, body), attached.pop(number, []))
+        for number, log, seq, kind, short, codec, salt, header, body in sql("SELECT * FROM event ORDER BY number")
+    ]
+    blobs = [
+        (digest, size, refs, _content(codec, data))
+        for digest, size, codec, refs, data in sql("SELECT digest, size, codec, refs, data FROM blob ORDER BY digest")
+    ]
+    counted, loose = [blob for blob in blobs if blob[2]], [blob for blob in blobs if not blob[2]]
+    tables = [name for (name,) in sql("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'p_*' ORDER BY name")]
+    snapshots = sql("SELECT log, seq, data FROM snapshot")
+    return Meaning(
+        [id for (id,) in sql("SELECT id FROM store")],
+        [(id, logs.get(parent, parent), place, head, tip) for id, parent, place, head, tip in sql(_LOGS)],
+        [*events, *attached.items()],
+        counted,
+        {name: sorted(sql(f"SELECT * FROM {name}"), key=repr) for name in tables},
+        frozenset(loose),
+        frozenset((logs.get(log, log), seq, state) for log, seq, data in snapshots if (state := _state(data)) is not None),
+    )
+
+
+_LOGS = "SELECT id, parent, place, head, tip FROM log ORDER BY key"
+
+
+def _content(codec: int, data: bytes | None) -> object:
+    if codec != 1 or data is None:
+        return codec, data
+    try:
+        return 0, zstandard.decompress(data, max_output_size=10**7)
+    except zstandard.ZstdError:
+        return codec, data
+
+
+def _state(data: bytes) -> object:
+    try:
+        kept = from_snapshot(zstandard.decompress(data, max_output_size=10**7))
+    except zstandard.ZstdError:
+        return None
+    return repr(kept) if kept else None
+
+
+# ── aims ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Aim(NamedTuple):
+    """What was tampered with: a fault must name one of these events or the one after it, or one of these words."""
+
+    what: str
+    events: tuple[tuple[str, int], ...] = ()
+    words: tuple[str, ...] = ()
+
+
+class Scene:
+    """The store as it was, for choosing what to tamper with."""
+
+    def __init__(self, sql: RawSql, old: RawSql) -> None:
+        self.logs: dict[int, str] = {key: _uuid(id) for key, id in sql("SELECT key, id FROM log")}
+        self.events: list[tuple[int, int, int]] = sql("SELECT number, log, seq FROM event")
+        self.begins: dict[str, int] = {_uuid(id): place + 1 for id, place in sql("SELECT id, place FROM log")}
+        self.tips: dict[int, int] = dict(sql("SELECT key, tip FROM log"))
+        self.blobs: dict[int, str] = {key: digest.hex() for key, digest in sql("SELECT key, digest FROM blob")}
+        self.attachments: list[tuple[int, int]] = sql("SELECT event, blob FROM attachment")
+        self.kinds: list[int] = [code for (code,) in sql("SELECT DISTINCT kind FROM event")]
+        (plain,) = sql("SELECT log FROM p_session__session WHERE title = 'plain'")[0]
+        self.plain = next(key for key, id in self.logs.items() if id == plain)  # a log that nothing else refers to
+        self.old = {table: old(f"SELECT * FROM {table}") for table in ("log", "event", "blob", "attachment")}
+
+    def at(self, number: int) -> tuple[str, int]:
+        """The log and place of an event by its commit number."""
+        return next(((self.logs[log], seq) for each, log, seq in self.events if each == number), ("", 0))
+
+    def pointing(self, blob: int) -> tuple[tuple[str, int], ...]:
+        return tuple(self.at(event) for event, key in self.attachments if key == blob)
+
+
+def _uuid(raw: bytes) -> str:
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+Mutation = Callable[[RawSql, random.Random, Scene], Aim]
+
+
+# ── one value ────────────────────────────────────────────────────────────────────────────────
+
+
+def edit_event(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    number, log, _ = chance.choice(scene.events)
+    column = chance.choice(("number", "log", "seq", "kind", "short", "codec", "salt", "header", "body", "body", "header"))
+    (value,) = sql(f"SELECT {column} FROM event WHERE number = ?", (number,))[0]
+    other = _other(column, value, chance, scene)
+    sql(f"UPDATE event SET {column} = ? WHERE number = ?", (other, number))
+    into = ((scene.logs[log], other),) if column == "seq" else ()
+    return Aim(f"event.{column}", (scene.at(number), *into), ("commit number",) if column == "number" else ())
+
+
+def edit_header(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """A field of the header, in JSON that is still in its one spelling."""
+    number, _, _ = chance.choice(scene.events)
+    (raw,) = sql("SELECT header FROM event WHERE number = ?", (number,))[0]
+    header = json.loads(raw)
+    field = chance.choice(("time", "actor", "origin", "behalf", "run", "call", "causes", "seq", "kind", "body"))
+    other = {"time": header["time"] + 1, "actor": "human:mallory", "origin": "tool", "behalf": "human:mallory", "run": "r", "call": "c"}
+    other |= {"causes": ["0" * 64], "seq": header["seq"] + 1, "kind": "Rewound", "body": "0" * 64}
+    if header[field] == other[field]:
+        other[field] = "tool" if field != "kind" else "Linked"
+    header[field] = other[field]
+    sql("UPDATE event SET header = ? WHERE number = ?", (_canonical(header), number))
+    return Aim(f"header {field}", (scene.at(number),))
+
+
+def edit_log(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    key = chance.choice(list(scene.logs))
+    column = chance.choice(("key", "id", "parent", "place", "head", "tip"))
+    (value,) = sql(f"SELECT {column} FROM log WHERE key = ?", (key,))[0]
+    sql(f"UPDATE log SET {column} = ? WHERE key = ?", (_other(column, value, chance, scene), key))
+    words = tuple(_uuid(id) for (id,) in sql("SELECT id FROM log")) if column == "id" else ()
+    dangling = (f"row {key} of log refers to a row of log",) if column == "parent" else ()
+    return Aim(f"log.{column}", (), (scene.logs[key], "belong to no log", *words, *dangling))
+
+
+def edit_blob(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    key = chance.choice(list(scene.blobs))
+    column = chance.choice(("key", "digest", "size", "codec", "refs", "data"))
+    (value,) = sql(f"SELECT {column} FROM blob WHERE key = ?", (key,))[0]
+    sql(f"UPDATE blob SET {column} = ? WHERE key = ?", (_other(column, value, chance, scene), key))
+    return Aim(f"blob.{column}", scene.pointing(key), (scene.blobs[key],))
+
+
+def edit_attachment(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    event, blob = chance.choice(scene.attachments)
+    column, other = chance.choice((("event", chance.choice(scene.events)[0]), ("event", 900), ("blob", chance.choice([*scene.blobs, 900]))))
+    sql(f"UPDATE OR REPLACE attachment SET {column} = ? WHERE event = ? AND blob = ?", (other, event, blob))
+    return Aim(
+        f"attachment.{column}", tuple(scene.at(number) for number in (event, other)), (scene.blobs[blob], scene.blobs.get(other, "-"))
+    )
+
+
+def edit_kind(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    code = chance.choice(scene.kinds)
+    if chance.random() < 0.5:
+        sql("UPDATE kind SET code = 900 WHERE code = ?", (code,))
+    else:
+        sql("UPDATE kind SET name = name || 'x' WHERE code = ?", (code,))
+    return Aim("kind", tuple(scene.at(number) for (number,) in sql("SELECT number FROM event WHERE kind = ?", (code,))))
+
+
+def spoil_store(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """The store's own id: gone, twice, or of another length. That it is another, only an anchor can tell."""
+    statements = ("DELETE FROM store", "INSERT INTO store SELECT randomblob(16)", "UPDATE store SET id = substr(id, 2)")
+    sql(chance.choice(statements))
+    return Aim("store")
+
+
+def swap_kinds(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    one, other = chance.sample(scene.kinds, 2)
+    numbers = sql("SELECT number FROM event WHERE kind IN (?, ?)", (one, other))
+    for code, into in ((one, 901), (other, one), (901, other)):
+        sql("UPDATE kind SET code = ? WHERE code = ?", (into, code))
+    return Aim("kinds swapped", tuple(scene.at(number) for (number,) in numbers))
+
+
+def _other(column: str, value: Any, chance: random.Random, scene: Scene) -> Any:
+    """Another value of the same type, near the old one, or far from it."""
+    if column in ("log", "parent"):
+        return chance.choice([key for key in (*scene.logs, 900, None) if key != value and (key is not None or column == "parent")])
+    if column == "kind":
+        return chance.choice([code for code in (*scene.kinds, 900) if code != value])
+    if column == "codec":
+        return chance.choice([codec for codec in (0, 1, 2, 3) if codec != value])
+    if column in ("number", "key"):
+        return 900 + chance.randrange(99)
+    if column == "refs":
+        return value + chance.choice((1, 2))
+    if column == "size":
+        return max(0, value + chance.choice((-1, 1, 10**12)))
+    if isinstance(value, int):
+        return value ^ 1 << chance.randrange(62) if column == "short" else value + chance.choice((-1, 1, 7))
+    return _flipped(value, chance)
+
+
+def _flipped(data: bytes, chance: random.Random) -> bytes:
+    """A bit flipped, a byte lost, or a byte more."""
+    at, how = chance.randrange(len(data)), chance.randrange(8)
+    if how == 0:
+        return data[:at] + data[at + 1 :]
+    if how == 1:
+        return data[:at] + bytes([chance.randrange(256)]) + data[at:]
+    return data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :]
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+# ── whole rows ───────────────────────────────────────────────────────────────────────────────
+
+
+def delete_event(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    number, _, _ = chance.choice(scene.events)
+    sql("DELETE FROM event WHERE number = ?", (number,))
+    return Aim("event deleted", (scene.at(number),))
+
+
+def delete_log(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    key = chance.choice(list(scene.logs))
+    sql("DELETE FROM log WHERE key = ?", (key,))
+    return Aim("log deleted", (), (scene.logs[key], "belong to no log"))
+
+
+def delete_blob(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    key = chance.choice([blob for _, blob in scene.attachments])
+    sql("DELETE FROM blob WHERE key = ?", (key,))
+    return Aim("blob deleted", scene.pointing(key), (scene.blobs[key],))
+
+
+def delete_attachment(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    event, blob = chance.choice(scene.attachments)
+    sql("DELETE FROM attachment WHERE event = ? AND blob = ?", (event, blob))
+    return Aim("attachment deleted", (scene.at(event),), (scene.blobs[blob],))
+
+
+def delete_kind(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    code = chance.choice(scene.kinds)
+    sql("DELETE FROM kind WHERE code = ?", (code,))
+    return Aim("kind deleted", tuple(scene.at(number) for (number,) in sql("SELECT number FROM event WHERE kind = ?", (code,))))
+
+
+def copy_event(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """The same event a second time: at its own place, at the end, or in another log."""
+    number, log, seq = chance.choice(scene.events)
+    into, place = chance.choice(((log, seq), (log, scene.tips[log] + 1), (other := chance.choice(list(scene.logs)), scene.tips[other] + 1)))
+    sql(f"INSERT INTO event SELECT NULL, ?, ?, {_REST} FROM event WHERE number = ?", (into, place, number))
+    return Aim("event copied", (scene.at(number), (scene.logs[into], place), (scene.logs[into], place - 1)))
+
+
+_REST = "kind, short, codec, salt, header, body"
+
+
+def copy_log(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """A second row of a log, under its own id or another."""
+    key, id = chance.choice(list(scene.logs)), bytes.fromhex("0123456789ab7abc8abc0123456789ab")
+    sql("INSERT INTO log SELECT NULL, ?, parent, place, head, tip FROM log WHERE key = ?", (id, key))
+    if chance.random() < 0.5:
+        sql("UPDATE log SET id = (SELECT id FROM log WHERE key = ?) WHERE id = ?", (key, id))
+    return Aim("log copied", (), (scene.logs[key], _uuid(id)))
+
+
+def copy_attachment(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """An event points to one more blob."""
+    event = chance.choice([*[number for number, _, _ in scene.events], 900])
+    blob = chance.choice([key for key in scene.blobs if (event, key) not in scene.attachments])
+    sql("INSERT INTO attachment VALUES (?, ?)", (event, blob))
+    return Aim("attachment inserted", (scene.at(event),), (scene.blobs[blob], "of attachment refers to a row of event"))
+
+
+def restore_row(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """A row of a log or a blob as it once was."""
+    table = chance.choice(("log", "blob"))
+    row = chance.choice(scene.old[table])
+    sql(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+    words = (scene.logs[row[0]], "belong to no log") if table == "log" else (scene.blobs[row[0]],)
+    return Aim(f"old {table} row", () if table == "log" else scene.pointing(row[0]), words)
+
+
+# ── several rows ─────────────────────────────────────────────────────────────────────────────
+
+
+def _two(chance: random.Random, scene: Scene, same_log: bool = True) -> tuple[int, int]:
+    """Two events by number, the earlier first."""
+    while True:
+        one, other = sorted(chance.sample(scene.events, 2))
+        if (one[1] == other[1]) == same_log:
+            return one[0], other[0]
+
+
+def _swap(sql: RawSql, one: int, other: int, *columns: str) -> None:
+    names = ", ".join(columns)
+    (mine,), (yours,) = (sql(f"SELECT {names} FROM event WHERE number = ?", (number,)) for number in (one, other))
+    for number, values in ((one, yours), (other, mine)):
+        sql(f"UPDATE event SET ({names}) = ({', '.join('?' * len(columns))}) WHERE number = ?", (*values, number))
+
+
+def swap_places(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    one, other = _two(chance, scene)
+    _swap(sql, one, other, "seq")
+    return Aim("places swapped", (scene.at(one), scene.at(other)))
+
+
+def swap_events(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Two events change places, in one log or between two, with everything the store knows of them but where they stand."""
+    one, other = _two(chance, scene, same_log=chance.random() < 0.5)
+    _swap(sql, one, other, "kind", "short", "codec", "salt", "header", "body")
+    return Aim("events swapped", (scene.at(one), scene.at(other)))
+
+
+def swap_bodies(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    one, other = _two(chance, scene, same_log=chance.random() < 0.5)
+    _swap(sql, one, other, *chance.choice((("codec", "body"), ("codec", "body", "salt"), ("salt",))))
+    return Aim("bodies swapped", (scene.at(one), scene.at(other)))
+
+
+def swap_numbers(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Two events of one log change commit numbers, and so do the rows that point to them."""
+    one, other = _two(chance, scene)
+    renumber(sql, one, other)
+    return Aim("numbers swapped", (scene.at(one), scene.at(other)))
+
+
+def renumber(sql: RawSql, one: int, other: int) -> None:
+    for number, into in ((one, -1), (other, one), (-1, other)):
+        sql("UPDATE event SET number = ? WHERE number = ?", (into, number))
+        sql("UPDATE attachment SET event = ? WHERE event = ?", (into, number))
+
+
+def move_event(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """An event goes to the end of another log, whose row says so or not."""
+    number, log, seq = chance.choice(scene.events)
+    into = chance.choice([key for key in scene.logs if key != log])
+    place = scene.tips[into] + 1
+    sql("UPDATE event SET log = ?, seq = ? WHERE number = ?", (into, place, number))
+    if chance.random() < 0.5:
+        head = event_id(sql("SELECT header FROM event WHERE number = ?", (number,))[0][0])
+        sql("UPDATE log SET tip = ?, head = ? WHERE key = ?", (place, head, into))
+    return Aim("event moved", ((scene.logs[log], seq),))
+
+
+def cut_tail(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """The last events of a log are gone, and its row does not know."""
+    key = chance.choice(list(scene.logs))
+    places = [seq for _, log, seq in scene.events if log == key]
+    first = chance.choice(places)
+    sql("DELETE FROM event WHERE log = ? AND seq >= ?", (key, first))
+    return Aim("tail cut", ((scene.logs[key], first),))
+
+
+def cut_tail_inside(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """The last events of a log are gone and its row is adjusted, but others were committed after them."""
+    key = chance.choice([key for key in scene.logs if key != scene.plain])
+    places = [seq for _, log, seq in scene.events if log == key]
+    drop_tail(sql, key, chance.choice(places[1:] or places))
+    return Aim("tail cut, row adjusted", (), ("commit numbers", scene.logs[key]))
+
+
+def rewrite_event(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """An event says something else, with its hashes made anew; whoever follows it, or the log's row, still has the old id."""
+    number, log, seq = chance.choice(scene.events)
+    reseal(sql, number, {"time": 1}, None)
+    return Aim("event rewritten", (scene.at(number), (scene.logs[log], seq + 1)))
+
+
+def recompress(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """The same content in other bytes: nothing has changed."""
+    table, key = chance.choice((("event", "number"), ("blob", "key")))
+    data = "body" if table == "event" else "data"
+    rows = sql(f"SELECT {key}, codec, {data} FROM {table} WHERE codec < 2")
+    row, codec, packed = chance.choice(rows)
+    plain = zstandard.decompress(packed) if codec else packed
+    again = (0, plain) if codec and chance.random() < 0.5 else (1, zstandard.compress(plain, chance.choice((1, 19))))
+    sql(f"UPDATE {table} SET codec = ?, {data} = ? WHERE {key} = ?", (*again, row))
+    return Aim("packed anew")
+
+
+ROW_MUTATIONS: list[Mutation] = [
+    edit_event, edit_event, edit_event, edit_header, edit_log, edit_blob, edit_attachment, edit_kind, spoil_store, swap_kinds,
+    delete_event, delete_log, delete_blob, delete_attachment, delete_kind, copy_event, copy_log, copy_attachment, restore_row,
+    swap_places, swap_events, swap_bodies, swap_numbers, move_event, cut_tail, cut_tail_inside, rewrite_event, recompress,
+]  # fmt: skip
+
+
+# ── what only an anchor kept elsewhere can tell ──────────────────────────────────────────────
+
+
+def event_id(header: bytes) -> bytes:
+    return sha256(b"plait/event/1" + header).digest()
+
+
+def reseal(sql: RawSql, number: int, changes: dict[str, Any], body: bytes | None) -> bytes:
+    """Rewrite an event with its hashes made anew, and return its new id."""
+    codec, salt, raw, packed = sql("SELECT codec, salt, header, body FROM event WHERE number = ?", (number,))[0]
+    header = json.loads(raw)
+    header |= {key: header[key] + value if key == "time" else value for key, value in changes.items()}
+    if body is not None:
+        codec, packed = 0, body
+        header["body"] = sha256(b"plait/body/1" + salt + body).hexdigest()
+    raw = _canonical(header)
+    id = event_id(raw)
+    short = int.from_bytes(id[:8], "big", signed=True)
+    sql("UPDATE event SET codec = ?, header = ?, body = ?, short = ? WHERE number = ?", (codec, raw, packed, short, number))
+    return id
+
+
+def drop_tail(sql: RawSql, key: int, first: int) -> None:
+    """Remove a log's events from a place on, and what is counted for them, and adjust its row."""
+    gone = "SELECT number FROM event WHERE log = ? AND seq >= ?"
+    sql(f"UPDATE blob SET refs = refs - (SELECT count(*) FROM attachment WHERE blob = key AND event IN ({gone}))", (key, first))
+    sql(f"DELETE FROM attachment WHERE event IN ({gone})", (key, first))
+    sql("DELETE FROM event WHERE log = ? AND seq >= ?", (key, first))
+    last = sql("SELECT seq, header FROM event WHERE log = ? ORDER BY seq DESC LIMIT 1", (key,))
+    if last:
+        sql("UPDATE log SET tip = ?, head = ? WHERE key = ?", (last[0][0], event_id(last[0][1]), key))
+    else:
+        sql("DELETE FROM log WHERE key = ?", (key,))
+
+
+def rewrite_tail(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """From a place on a log says something else, all hashes and its row made anew."""
+    numbers = [number for number, log, seq in scene.events if log == scene.plain and seq > 1]
+    changes: dict[str, Any] = {"actor": "human:mallory"}
+    id = b""
+    for number in numbers[chance.randrange(len(numbers)) :]:
+        id = reseal(sql, number, changes, _canonical({"v": 1, "role": "user", "parts": [{"type": "text", "text": "never said"}]}))
+        changes = {"parents": [id.hex()]}
+    sql("UPDATE log SET head = ? WHERE key = ?", (id, scene.plain))
+    return Aim("tail rewritten")
+
+
+def lose_tail(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """The last commits of all never happened."""
+    places = [seq for number, log, seq in scene.events if log == scene.plain and number > len(scene.events) - 6]
+    drop_tail(sql, scene.plain, chance.choice(places))
+    return Aim("last commits lost")
+
+
+def swap_between_logs(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """The order of two commits in different logs, neither of which knows of the other: no hash says it."""
+    mine = [number for number, log, seq in scene.events if log == scene.plain and seq > 2][0]
+    late = [number for number, log, _ in scene.events if log != scene.plain][-1]
+    renumber(sql, late, mine)
+    return Aim("order between logs")
+
+
+def rename_store(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Another store's id."""
+    sql("UPDATE store SET id = ?", (bytes.fromhex("0123456789ab7abc8abc") + chance.randbytes(6),))
+    return Aim("store.id")
+
+
+ANCHOR_MUTATIONS: list[Mutation] = [rewrite_tail, lose_tail, swap_between_logs, rename_store]
+
+
+# ── bytes ────────────────────────────────────────────────────────────────────────────────────
+
+PAGE = 4096
+_FRAME = 24 + PAGE
+
+
+def mutate_file(image: Image, old: Image, chance: random.Random) -> tuple[str, Image]:
+    """The database file with some of its bytes changed."""
+    main, pages = bytearray(image.main), len(image.main) // PAGE
+    how = chance.choice(("flip", "flip", "flip", "overwrite", "zero", "swap", "double", "restore", "truncate", "shift", "append"))
+    one, other = (chance.randrange(pages) * PAGE for _ in range(2))
+    if how == "flip":
+        for _ in range(chance.choice((1, 1, 1, 3))):
+            main[chance.randrange(len(main))] ^= 1 << chance.randrange(8)
+    elif how == "overwrite":
+        at = chance.randrange(len(main))
+        junk = chance.randbytes(chance.randrange(1, 64))
+        main[at : at + len(junk)] = junk
+    elif how == "zero":
+        main[one : one + PAGE] = bytes(PAGE)
+    elif how == "swap":
+        main[one : one + PAGE], main[other : other + PAGE] = image.main[other : other + PAGE], image.main[one : one + PAGE]
+    elif how == "double":
+        main[one : one + PAGE] = image.main[other : other + PAGE]
+    elif how == "restore":
+        at = chance.randrange(len(old.main) // PAGE) * PAGE
+        main[at : at + PAGE] = old.main[at : at + PAGE]
+    elif how == "truncate":
+        del main[chance.choice((one, chance.randrange(len(main)))) :]
+    elif how == "shift":
+        main[one : one + PAGE] = image.main[one + 1 : one + PAGE] + b"\0"
+    else:
+        main += chance.randbytes(chance.choice((1, PAGE)))
+    return how, Image(bytes(main), image.log)
+
+
+def mutate_log(image: Image, older: Image, chance: random.Random) -> tuple[str, Image]:
+    """The write-ahead log with some of its bytes changed."""
+    log, frames = bytearray(image.log), (len(image.log) - 32) // _FRAME
+    how = chance.choice(("flip", "flip", "overwrite", "truncate", "swap", "drop", "none", "older"))
+    one, other = (32 + chance.randrange(frames) * _FRAME for _ in range(2))
+    if how == "flip":
+        log[chance.randrange(len(log))] ^= 1 << chance.randrange(8)
+    elif how == "overwrite":
+        at = chance.randrange(len(log) - 64)
+        log[at : at + 64] = chance.randbytes(64)
+    elif how == "truncate":
+        del log[chance.choice((one, chance.randrange(len(log)))) :]
+    elif how == "swap":
+        log[one : one + _FRAME], log[other : other + _FRAME] = image.log[other : other + _FRAME], image.log[one : one + _FRAME]
+    elif how == "drop":
+        del log[one : one + _FRAME]
+    elif how == "none":
+        log.clear()
+    else:
+        log = bytearray(older.log)
+    return f"log {how}", Image(image.main, bytes(log))

@@ -1,0 +1,191 @@
+"""Tamper: whatever is changed in the file or its rows is found, or shown to have changed nothing.
+
+`tests/laws/test_session_tamper.py` edits what is kept *about* sessions; here it is the log itself. What was changed is
+judged by a comparison that uses none of the store's code. What cannot be found without an anchor kept elsewhere (a tail
+rewritten with all its hashes, commits that never happened) is a class of its own, and counted as such.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+import pytest
+from folders import quick_folder
+from mutations import ANCHOR_MUTATIONS, ROW_MUTATIONS, Aim, Image, Meaning, Scene, build, meaning, mutate_file, mutate_log
+
+from plait.errors import CommitmentBroken, InvalidInput, NotAStore, PlaitError, SchemaTooNew, StoreCorrupt, StoreFailed, UnknownBlob
+from plait.ids import Digest
+from plait.session import GraphRows, SessionRows, verify
+from plait.store import Fault, SqliteStore
+from plait.testing import Seeded
+from support import RawSql, dose, report, seed
+
+# What may be said of a file that is not as it was. Anything else that is raised is a failure.
+CORRUPT = (CommitmentBroken, InvalidInput, NotAStore, SchemaTooNew, StoreCorrupt, StoreFailed, UnknownBlob)
+
+
+class Original(NamedTuple):
+    old: Image
+    image: Image
+    logged: list[Image]
+    scene: Scene
+    meaning: Meaning
+    blobs: list[Digest]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with quick_folder() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Original:
+    folder = tmp_path_factory.mktemp("original")
+    old, image, logged = build(folder / "store")
+    sql, before = RawSql(image.put(folder / "new")), RawSql(old.put(folder / "old"))
+    scene, found = Scene(sql, before), meaning(sql)
+    sql.close()
+    before.close()
+    assert judge(image, folder / "new", list(map(Digest, scene.blobs.values()))) == []
+    return Original(old, image, logged, scene, found, [Digest(digest) for digest in scene.blobs.values()])
+
+
+def judge(image: Image | None, folder: Path, blobs: list[Digest]) -> list[Fault] | PlaitError:
+    """What the product says of a store: faults, or what it raised instead of opening or reading it. None: as it stands in the folder."""
+    if image is not None:
+        image.put(folder)
+    try:
+        store = SqliteStore(folder, source=Seeded(), projections=(SessionRows(), GraphRows()))
+    except CORRUPT as error:
+        return error
+    try:
+        found = list(verify(store, state=True))
+        for digest in blobs if not found else ():
+            store.get_blob(digest)
+        return found
+    except CORRUPT as error:
+        return error
+    finally:
+        store.close()
+
+
+def after(path: Path) -> Meaning | str:
+    """What a store means now, or why that cannot be said."""
+    sql = None
+    try:
+        sql = RawSql(path)
+        whole = sql("PRAGMA integrity_check(1)")
+        return meaning(sql) if whole == [("ok",)] else str(whole)
+    except (apsw.Error, UnicodeDecodeError) as error:
+        return repr(error)
+    finally:
+        if sql is not None:
+            sql.close()
+
+
+def is_same(original: Original, now: Meaning | str) -> bool:
+    return isinstance(now, Meaning) and original.meaning.same(now)
+
+
+# ── rows ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def named(aim: Aim, found: list[Fault] | PlaitError, begins: dict[str, int]) -> bool:
+    """The faults name what was aimed at, and no earlier event of the same log, unless its fork point was hit as well."""
+    if isinstance(found, PlaitError):
+        return True
+    near = {(log, seq + step) for log, seq in aim.events for step in (0, 1)}
+    first = {log: min(seq for each, seq in aim.events if each == log) for log, _ in aim.events}
+    for fault in found:
+        if fault.log in first and begins[fault.log] < fault.seq < first[fault.log]:
+            return False
+    return any((fault.log, fault.seq) in near or any(word in str(fault) for word in aim.words) for fault in found)
+
+
+def test_edited_rows_are_found_and_named(original: Original, folder: Path) -> None:
+    """MUTATIONS=5000: so many, half of them here."""
+    chance, start = random.Random(), seed()
+    outcomes: Counter[str] = Counter()
+    for i in range(dose("MUTATIONS", short=60, long=6000) // 2):
+        chance.seed(f"{start}/{i}")
+        sql = RawSql(original.image.put(folder))
+        sql("PRAGMA synchronous = OFF")
+        aim = chance.choice(ROW_MUTATIONS)(sql, chance, original.scene)
+        now = meaning(sql)
+        sql.close()
+        found = judge(None, folder, original.blobs)
+        if original.meaning.same(now):
+            assert found == [], f"SEED={start}, mutation {i}, {aim}: nothing changed, but {found}"
+            outcomes["changed nothing"] += 1
+            continue
+        assert found, f"SEED={start}, mutation {i}: {aim} was not found"
+        assert named(aim, found, original.scene.begins), f"SEED={start}, mutation {i}: {aim} was found, but only as {found}"
+        outcomes["refused" if isinstance(found, PlaitError) else "named"] += 1
+    report("tamper, rows", ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items())), start)
+
+
+# ── bytes ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_edited_files_are_found(original: Original, folder: Path) -> None:
+    chance, start = random.Random(), seed()
+    outcomes: Counter[str] = Counter()
+    for i in range(dose("MUTATIONS", short=60, long=6000) // 3):
+        chance.seed(f"{start}/{i}")
+        how, image = mutate_file(original.image, original.old, chance)
+        found = judge(image, folder / "judged", original.blobs)
+        if found:
+            outcomes["refused" if isinstance(found, PlaitError) else "faults"] += 1
+            continue
+        now, healed = after(image.put(folder / "compared")), after(folder / "judged" / "store.db")
+        # What is kept about sessions is folded again when the store notices on opening that it has to be.
+        assert is_same(original, now) or is_same(original, healed), f"SEED={start}, mutation {i}: {how} was not found: {str(now)[:300]}"
+        outcomes["changed nothing" if is_same(original, now) else "healed on opening"] += 1
+    report("tamper, bytes", ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items())), start)
+
+
+def test_an_edited_write_ahead_log_is_found_or_ends_at_a_commit(original: Original, folder: Path) -> None:
+    """SQLite takes a frame that does not add up for the end of its log: the store is then whole, as it was before that commit."""
+    chance, start = random.Random(), seed()
+    outcomes: Counter[str] = Counter()
+    commits = [after(image.put(folder / "commits")) for image in (original.image, *original.logged)]
+    for i in range(dose("MUTATIONS", short=60, long=6000) // 6):
+        chance.seed(f"{start}/{i}")
+        how, image = mutate_log(original.logged[-1], original.logged[0], chance)
+        found = judge(image, folder / "judged", original.blobs)
+        if found:
+            outcomes["found"] += 1
+            continue
+        now = after(image.put(folder / "compared"))
+        assert now in commits, f"SEED={start}, mutation {i}: {how} was not found: {str(now)[:300]}"
+        outcomes["changed nothing" if now == commits[-1] else "found only against an anchor"] += 1
+    report("tamper, write-ahead log", ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items())), start)
+
+
+# ── what needs an anchor ─────────────────────────────────────────────────────────────────────
+
+
+def test_a_consistent_lie_is_found_only_against_an_anchor(original: Original, folder: Path) -> None:
+    """All hashes made anew, the last commits lost, the order between logs, a whole old copy: the store agrees with itself.
+
+    A signed checkpoint kept elsewhere will tell; until there is one, verify says nothing, and this test says so.
+    """
+    chance, start = random.Random(), seed()
+    lies = dose("MUTATIONS", short=60, long=6000) // 20
+    for i in range(lies):
+        chance.seed(f"{start}/{i}")
+        sql = RawSql(original.image.put(folder))
+        sql("PRAGMA synchronous = OFF")
+        aim = chance.choice(ANCHOR_MUTATIONS)(sql, chance, original.scene)
+        now = meaning(sql)
+        sql.close()
+        assert not original.meaning.same(now), f"SEED={start}, mutation {i}: {aim} changed nothing"
+        assert judge(None, folder, []) == [], f"SEED={start}, mutation {i}: {aim} is found now; count it among those"
+    assert judge(original.old, folder, []) == []
+    report("tamper, consistent lies", f"{lies + 1:,} found only against an anchor", start)
