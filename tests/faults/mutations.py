@@ -17,6 +17,7 @@ import zstandard
 from plait import Session, open_store
 from plait.session.fold import state_at
 from plait.session.state import from_snapshot, to_snapshot
+from plait.store.packing import DICTIONARIES
 from support import RawSql
 
 # ── the store ────────────────────────────────────────────────────────────────────────────────
@@ -95,7 +96,8 @@ def meaning(sql: RawSql) -> Meaning:
     for event, blob in sql("SELECT event, blob FROM attachment ORDER BY event, blob"):
         attached.setdefault(event, []).append(digests.get(blob, blob))
     events = [
-        (number, logs.get(log, log), seq, kinds.get(kind, kind), short, salt, header, _content(codec, body), attached.pop(number, []))
+        (number, logs.get(log, log), seq, kinds.get(kind, kind), short, salt, _header(codec, header), _body(codec, body))
+        + (attached.pop(number, []),)
         for number, log, seq, kind, short, codec, salt, header, body in sql("SELECT * FROM event ORDER BY number")
     ]
     blobs = [
@@ -107,7 +109,7 @@ def meaning(sql: RawSql) -> Meaning:
     snapshots = sql("SELECT log, seq, data FROM snapshot")
     return Meaning(
         [id for (id,) in sql("SELECT id FROM store")],
-        [(id, logs.get(parent, parent), place, head, tip) for id, parent, place, head, tip in sql(_LOGS)],
+        [(id, logs.get(parent, parent), place, head, tip, lazy) for id, parent, place, head, tip, lazy in sql(_LOGS)],
         [*events, *attached.items()],
         counted,
         {name: sorted(sql(f"SELECT * FROM {name}"), key=repr) for name in tables},
@@ -116,22 +118,42 @@ def meaning(sql: RawSql) -> Meaning:
     )
 
 
-_LOGS = "SELECT id, parent, place, head, tip FROM log ORDER BY key"
+_LOGS = "SELECT id, parent, place, head, tip, lazy FROM log ORDER BY key"
+
+
+def _unpacker(name: str) -> zstandard.ZstdDecompressor:
+    return zstandard.ZstdDecompressor(dict_data=zstandard.ZstdCompressionDict((DICTIONARIES / f"{name}.zdict").read_bytes()))
+
+
+_HEADERS, _BODIES, _BLOBS = _unpacker("header-1"), _unpacker("body-1"), zstandard.ZstdDecompressor()
+_PACKED_HEADER = 8
+
+
+def _header(codec: int, header: bytes) -> object:
+    return _unpacked(_HEADERS, codec, header) if codec & _PACKED_HEADER else (0, header)
+
+
+def _body(codec: int, body: bytes | None) -> object:
+    return _content(codec & ~_PACKED_HEADER, body)
 
 
 def _content(codec: int, data: bytes | None) -> object:
-    if codec != 1 or data is None:
+    if codec not in (1, 3) or data is None:
         return codec, data
+    return _unpacked(_BLOBS if codec == 1 else _BODIES, codec, data)
+
+
+def _unpacked(unpacker: zstandard.ZstdDecompressor, codec: int, data: bytes) -> object:
     try:
-        return 0, zstandard.decompress(data, max_output_size=10**7)
-    except zstandard.ZstdError:
+        return 0, unpacker.decompress(data, max_output_size=10**7)
+    except (zstandard.ZstdError, MemoryError):  # a frame may claim any size
         return codec, data
 
 
 def _state(data: bytes) -> object:
     try:
         kept = from_snapshot(zstandard.decompress(data, max_output_size=10**7))
-    except zstandard.ZstdError:
+    except (zstandard.ZstdError, MemoryError):
         return None
     return repr(kept) if kept else None
 
@@ -194,7 +216,7 @@ def edit_event(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
 def edit_header(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     """A field of the header, in JSON that is still in its one spelling."""
     number, _, _ = chance.choice(scene.events)
-    (raw,) = sql("SELECT header FROM event WHERE number = ?", (number,))[0]
+    (raw,) = sql("SELECT plain(codec, header) FROM event WHERE number = ?", (number,))[0]
     header = json.loads(raw)
     field = chance.choice(("time", "actor", "origin", "behalf", "run", "call", "causes", "seq", "kind", "body"))
     other = {"time": header["time"] + 1, "actor": "human:mallory", "origin": "tool", "behalf": "human:mallory", "run": "r", "call": "c"}
@@ -202,13 +224,13 @@ def edit_header(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     if header[field] == other[field]:
         other[field] = "tool" if field != "kind" else "Linked"
     header[field] = other[field]
-    sql("UPDATE event SET header = ? WHERE number = ?", (_canonical(header), number))
+    sql("UPDATE event SET header = ?, codec = codec & 7 WHERE number = ?", (_canonical(header), number))
     return Aim(f"header {field}", (scene.at(number),))
 
 
 def edit_log(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     key = chance.choice(list(scene.logs))
-    column = chance.choice(("key", "id", "parent", "place", "head", "tip"))
+    column = chance.choice(("key", "id", "parent", "place", "head", "tip", "lazy"))
     (value,) = sql(f"SELECT {column} FROM log WHERE key = ?", (key,))[0]
     sql(f"UPDATE log SET {column} = ? WHERE key = ?", (_other(column, value, chance, scene), key))
     words = tuple(_uuid(id) for (id,) in sql("SELECT id FROM log")) if column == "id" else ()
@@ -244,7 +266,7 @@ def edit_kind(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
 
 def spoil_store(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     """The store's own id: gone, twice, or of another length. That it is another, only an anchor can tell."""
-    statements = ("DELETE FROM store", "INSERT INTO store SELECT randomblob(16)", "UPDATE store SET id = substr(id, 2)")
+    statements = ("DELETE FROM store", "INSERT INTO store SELECT randomblob(16), 0", "UPDATE store SET id = substr(id, 2)")
     sql(chance.choice(statements))
     return Aim("store")
 
@@ -264,7 +286,9 @@ def _other(column: str, value: Any, chance: random.Random, scene: Scene) -> Any:
     if column == "kind":
         return chance.choice([code for code in (*scene.kinds, 900) if code != value])
     if column == "codec":
-        return chance.choice([codec for codec in (0, 1, 2, 3) if codec != value])
+        return chance.choice([codec for codec in (0, 1, 2, 3, 4, 8, 9, 10, 11, 16) if codec != value])
+    if column == "lazy":
+        return 1 - value
     if column in ("number", "key"):
         return 900 + chance.randrange(99)
     if column == "refs":
@@ -337,7 +361,7 @@ _REST = "kind, short, codec, salt, header, body"
 def copy_log(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     """A second row of a log, under its own id or another."""
     key, id = chance.choice(list(scene.logs)), bytes.fromhex("0123456789ab7abc8abc0123456789ab")
-    sql("INSERT INTO log SELECT NULL, ?, parent, place, head, tip FROM log WHERE key = ?", (id, key))
+    sql("INSERT INTO log SELECT NULL, ?, parent, place, head, tip, lazy FROM log WHERE key = ?", (id, key))
     if chance.random() < 0.5:
         sql("UPDATE log SET id = (SELECT id FROM log WHERE key = ?) WHERE id = ?", (key, id))
     return Aim("log copied", (), (scene.logs[key], _uuid(id)))
@@ -417,7 +441,7 @@ def move_event(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     place = scene.tips[into] + 1
     sql("UPDATE event SET log = ?, seq = ? WHERE number = ?", (into, place, number))
     if chance.random() < 0.5:
-        head = event_id(sql("SELECT header FROM event WHERE number = ?", (number,))[0][0])
+        head = event_id(sql("SELECT plain(codec, header) FROM event WHERE number = ?", (number,))[0][0])
         sql("UPDATE log SET tip = ?, head = ? WHERE key = ?", (place, head, into))
     return Aim("event moved", ((scene.logs[log], seq),))
 
@@ -448,13 +472,13 @@ def rewrite_event(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
 
 def recompress(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     """The same content in other bytes: nothing has changed."""
-    table, key = chance.choice((("event", "number"), ("blob", "key")))
-    data = "body" if table == "event" else "data"
-    rows = sql(f"SELECT {key}, codec, {data} FROM {table} WHERE codec < 2")
-    row, codec, packed = chance.choice(rows)
-    plain = zstandard.decompress(packed) if codec else packed
-    again = (0, plain) if codec and chance.random() < 0.5 else (1, zstandard.compress(plain, chance.choice((1, 19))))
-    sql(f"UPDATE {table} SET codec = ?, {data} = ? WHERE {key} = ?", (*again, row))
+    if chance.random() < 0.3:
+        sql("UPDATE event SET header = plain(codec, header), codec = codec & 7 WHERE number = ?", (chance.choice(scene.events)[0],))
+        return Aim("header unpacked")
+    table, key, data = chance.choice((("event", "number", "body"), ("blob", "key", "data")))
+    row, codec, packed = chance.choice(sql(f"SELECT {key}, codec, plain_body(codec, {data}) FROM {table} WHERE codec & 7 != 2"))
+    again = (0, packed) if chance.random() < 0.5 else (1, zstandard.compress(packed, chance.choice((1, 19))))
+    sql(f"UPDATE {table} SET codec = ?, {data} = ? WHERE {key} = ?", (codec & 8 | again[0], again[1], row))
     return Aim("packed anew")
 
 
@@ -474,7 +498,7 @@ def event_id(header: bytes) -> bytes:
 
 def reseal(sql: RawSql, number: int, changes: dict[str, Any], body: bytes | None) -> bytes:
     """Rewrite an event with its hashes made anew, and return its new id."""
-    codec, salt, raw, packed = sql("SELECT codec, salt, header, body FROM event WHERE number = ?", (number,))[0]
+    codec, salt, raw, packed = sql("SELECT codec & 7, salt, plain(codec, header), body FROM event WHERE number = ?", (number,))[0]
     header = json.loads(raw)
     header |= {key: header[key] + value if key == "time" else value for key, value in changes.items()}
     if body is not None:
@@ -493,7 +517,7 @@ def drop_tail(sql: RawSql, key: int, first: int) -> None:
     sql(f"UPDATE blob SET refs = refs - (SELECT count(*) FROM attachment WHERE blob = key AND event IN ({gone}))", (key, first))
     sql(f"DELETE FROM attachment WHERE event IN ({gone})", (key, first))
     sql("DELETE FROM event WHERE log = ? AND seq >= ?", (key, first))
-    last = sql("SELECT seq, header FROM event WHERE log = ? ORDER BY seq DESC LIMIT 1", (key,))
+    last = sql("SELECT seq, plain(codec, header) FROM event WHERE log = ? ORDER BY seq DESC LIMIT 1", (key,))
     if last:
         sql("UPDATE log SET tip = ?, head = ? WHERE key = ?", (last[0][0], event_id(last[0][1]), key))
     else:

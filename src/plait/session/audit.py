@@ -179,7 +179,8 @@ def _verify_durability(store: Store, logs: Sequence[LogId] | None) -> Iterator[F
 
 
 def _said_durability(store: Store, log: LogId) -> Durability | None:
-    opened = next(store.read(log, 1, 1)).body
+    first = next(store.read(log, 1, 1, kinds={SessionOpened.__name__}), None)
+    opened = first and first.body
     return opened.durability if isinstance(opened, SessionOpened) else None
 
 

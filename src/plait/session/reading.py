@@ -213,7 +213,8 @@ class Reading:
     @property
     def durability(self) -> Durability:
         """How its log is written: `full`, on disk at once; `async`, at the next boundary; `memory`, never."""
-        opened = next(self._store.read(self.id, 1, 1)).body
+        first = next(self._store.read(self.id, 1, 1, kinds={SessionOpened.__name__}), None)
+        opened = first and first.body
         recorded = opened.durability if isinstance(opened, SessionOpened) else None
         return recorded or self._store.log(self.id).durability
 
