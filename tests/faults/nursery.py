@@ -1,0 +1,517 @@
+"""Where processes are raised to be killed: one that has imported everything and opened nothing, and forks a child each time.
+
+A child does an act (`acts.py`) and acknowledges each step. It is killed at a random moment or at a chosen system call, or
+its disk fails there; then its store is opened again, as anybody would, and compared with what an undisturbed run left
+after each step. A script, because neither a tracer of coverage nor a thread may be there when it forks: it takes
+a request as JSON, and prints what it did and what was wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+from acts import ACTS, Act, Stage, Step
+
+from plait.errors import PlaitError, StoreError
+from plait.event import Event
+from plait.event.kinds import ForkedFrom, SessionOpened
+from plait.ids import Digest
+from plait.session import Session, verify
+from plait.store import SqliteStore
+from plait.store.database import Database
+from plait.testing.store import said, sealed
+
+FILE = "store.db"
+PATIENCE_S = 60.0
+WRONG_MAX = 10  # after that many we have seen enough
+
+# What changes files, what makes them last, and the acknowledgement itself. strace counts each name by itself.
+KILLED_AT = ("pwrite64", "write", "fdatasync", "fsync", "ftruncate", "unlink", "mkdir", "openat", "sendto")
+FAILING_AT = ("pwrite64", "write", "fdatasync", "fsync", "ftruncate", "unlink", "mkdir", "openat", "pread64")
+NEEDED_TO_READ = ("openat", "pread64")
+
+
+class Wrong(Exception):
+    """What must not be."""
+
+
+# ── what stands ──────────────────────────────────────────────────────────────────────────────
+
+
+class Picture(NamedTuple):
+    """What a store holds, table by table, without us in between."""
+
+    number: int
+    tables: Mapping[str, str]
+    snapshots: str
+
+
+BLANK = Picture(0, {}, "")
+
+
+def picture(folder: Path) -> Picture:
+    if not (folder / FILE).exists():
+        return BLANK
+    db: Any = apsw.Connection(str(folder / FILE), flags=apsw.SQLITE_OPEN_READONLY)
+    names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    tables = {name: _digest(db.execute(f"SELECT * FROM {name}")) for name in names}
+    number = db.execute("SELECT max(number) FROM event").fetchone()[0] if "event" in tables else 0
+    db.close()
+    return Picture(number or 0, tables, tables.pop("snapshot", ""))
+
+
+def _digest(rows: Iterator[Any]) -> str:
+    return sha256("\n".join(sorted(map(repr, rows))).encode()).hexdigest()[:16]
+
+
+def schemas(act: Act) -> list[dict[str, str]]:
+    """The tables after each numbered step of the schema; none before the first."""
+    blank = Database("file::memory:", apsw.SQLITE_OPEN_READWRITE, 1.0)
+    found: list[dict[str, str]] = [{}]
+    for migration in act.migrations:
+        migration(blank)
+        found.append(_tables(blank.connection))
+    return found
+
+
+def _tables(db: Any) -> dict[str, str]:
+    return dict(db.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT GLOB 'p_*'"))
+
+
+class Known(NamedTuple):
+    """An act as it goes when nothing goes wrong."""
+
+    act: Act
+    base: Path
+    pictures: list[Picture]  # before the first step, and after each
+    events: dict[int, Event]  # by commit number
+    blobs: dict[Digest, bytes]
+    schemas: list[dict[str, str]]
+
+    def written_by(self, step: int) -> list[Event]:
+        """What a step appends, counted from 0; nothing beyond the last."""
+        if step + 1 >= len(self.pictures):
+            return []
+        return [self.events[number] for number in range(self.pictures[step].number + 1, self.pictures[step + 1].number + 1)]
+
+
+def learn(act: Act, folder: Path, options: dict[str, Any]) -> Known:
+    base, there = folder / "base", folder / "undisturbed"
+    if base.exists():
+        shutil.rmtree(base)
+    base.parent.mkdir(parents=True, exist_ok=True)
+    act.before(Stage(base, options, act, 0))
+    _copy(base, there)
+    stage, pictures = Stage(there, options, act), [picture(there)]
+    for step in act.steps(stage):
+        step()
+        pictures.append(picture(there))
+    stage.close()
+    store = stage.open()
+    events = {number: Event(event.raw, event.salt, event.content) for number, event in store.feed()}
+    blobs = {ref: store.get_blob(ref) for event in events.values() for ref in event.refs}
+    stage.close()
+    return Known(act, base, pictures, events, blobs, schemas(act))
+
+
+def _copy(base: Path, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if base.exists():
+        shutil.copytree(base, folder)
+
+
+# ── children ─────────────────────────────────────────────────────────────────────────────────
+
+Work = Callable[[Stage, Sequence[Step], socket.socket], None]
+
+
+class Child:
+    """A process that does an act. It opens what is open before the act, says so, and waits for a word to begin."""
+
+    def __init__(self, act: Act, folder: Path, options: dict[str, Any], work: Work) -> None:
+        self.line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.pid = os.fork()
+        if self.pid == 0:
+            self.line.close()
+            _be_a_child(act, folder, options, work, far)
+        far.close()
+        self.line.settimeout(PATIENCE_S)
+        self.acknowledged = 0
+        if self.line.recv(100_000) != b"ready":
+            raise Wrong("it could not begin")
+
+    def go(self) -> None:
+        self.line.send(b"go")
+
+    def wait_for(self, acknowledged: int) -> None:
+        while self.acknowledged < acknowledged and self.hear():
+            pass
+
+    def hear(self) -> bytes:
+        """The next message; nothing once it is gone."""
+        try:
+            message = self.line.recv(100_000)
+        except TimeoutError:
+            self.kill()
+            raise Wrong("it hangs") from None
+        except ConnectionResetError:  # killed with a word of ours unread
+            return b""
+        if message.startswith(b"!"):
+            raise Wrong(message[1:].decode())
+        self.acknowledged += message == b"."
+        return message
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def end(self) -> int:
+        """Wait until it is gone, and take its last words."""
+        try:
+            while self.hear():
+                pass
+        finally:
+            status = os.waitpid(self.pid, 0)[1]
+            self.line.close()
+        return os.waitstatus_to_exitcode(status)
+
+
+def _be_a_child(act: Act, folder: Path, options: dict[str, Any], work: Work, line: socket.socket) -> None:
+    code = 1
+    try:
+        stage = Stage(folder, options, act)
+        steps = act.steps(stage)
+        line.send(b"ready")
+        line.recv(10)
+        work(stage, steps, line)
+        code = 0
+    except BaseException:
+        line.send(b"!" + traceback.format_exc().encode())
+    finally:
+        os._exit(code)
+
+
+def perform(stage: Stage, steps: Sequence[Step], line: socket.socket) -> None:
+    for step in steps:
+        step()
+        line.send(b".")
+
+
+def perform_and_linger(stage: Stage, steps: Sequence[Step], line: socket.socket) -> None:
+    perform(stage, steps, line)
+    line.recv(10)  # to be killed after all
+
+
+class Strace:
+    """strace on a child that is waiting to begin."""
+
+    def __init__(self, child: Child, *expressions: str, output: str = os.devnull) -> None:
+        options = [word for expression in expressions for word in ("-e", expression)]
+        command = ["strace", "-o", output, *options, "-p", str(child.pid)]
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE)
+        assert self._process.stderr is not None
+        said = self._process.stderr.readline()
+        if b"attached" not in said:
+            child.kill()
+            raise Wrong(f"strace cannot attach: {said.decode()}")
+
+    def end(self) -> None:
+        self._process.communicate(timeout=PATIENCE_S)
+
+
+def count_calls(known: Known, folder: Path, options: dict[str, Any], names: Sequence[str]) -> Counter[str]:
+    """How often an undisturbed act makes each system call."""
+    _copy(known.base, folder)
+    child, output = Child(known.act, folder, options, perform), folder.parent / "calls"
+    strace = Strace(child, f"trace={','.join(names)}", output=str(output))
+    child.go()
+    child.end()
+    strace.end()
+    return Counter(line.split("(")[0] for line in output.read_text().splitlines() if "(" in line)
+
+
+# ── afterwards ───────────────────────────────────────────────────────────────────────────────
+
+
+def check(known: Known, folder: Path, options: dict[str, Any], done: int, *, cached: bool = True) -> bool:
+    """Open it again and compare: `done` steps were acknowledged. Returns whether one more stood that was not.
+
+    `cached`: what is only a cache has to be there as well.
+    """
+    _check_schema(known, folder)
+    stage = Stage(folder, options, known.act, 1000)
+    store = stage.open()
+    _expect_no_faults(store)
+    before, after = known.pictures[done], known.pictures[min(done + 1, len(known.pictures) - 1)]
+    found = picture(folder)
+    stands = found.tables == after.tables
+    if not stands and found.tables != before.tables:
+        raise Wrong(f"{done} steps were acknowledged; {_differences(found, before)} differ from that, {_differences(found, after)} from one more")
+    kept = {each.snapshots for each in ((before, after) if cached else known.pictures[: done + 2])}
+    if found.snapshots not in kept:
+        raise Wrong(f"{done} steps were acknowledged, and the snapshots are neither those after that nor those after one more")
+    if known.written_by(done):
+        _submit_again(store, known, done)
+        if (again := picture(folder)).tables != after.tables:
+            raise Wrong(f"the same events again did not settle it: {_differences(again, after)} differ")
+    _go_on(stage)
+    stage.close()
+    return stands and after.number > before.number
+
+
+def _check_schema(known: Known, folder: Path) -> None:
+    """The schema is the old one or the new one, looked at in a copy, before anybody of ours opens the store."""
+    if not (folder / FILE).exists():
+        return
+    aside = folder.parent / "aside"
+    _copy(folder, aside)
+    db: Any = apsw.Connection(str(aside / FILE))
+    version, tables = db.execute("PRAGMA user_version").fetchone()[0], _tables(db)
+    db.close()
+    if tables != known.schemas[version]:
+        raise Wrong(f"the schema says it is number {version}, and its tables are those of another")
+
+
+def _expect_no_faults(store: SqliteStore) -> None:
+    faults = [str(fault) for fault in verify(store, state=True)]
+    if faults:
+        raise Wrong("; ".join(faults))
+
+
+def _differences(found: Picture, due: Picture) -> str:
+    names = sorted(found.tables.keys() | due.tables.keys())
+    return ", ".join(name for name in names if found.tables.get(name) != due.tables.get(name)) or "none"
+
+
+def _submit_again(store: SqliteStore, known: Known, step: int) -> None:
+    """The very same events once more: they stand once, whether they were there or not."""
+    events = known.written_by(step)
+    blobs = {ref: known.blobs[ref] for event in events for ref in event.refs}
+    first = events[0]
+    body = first.body
+    if isinstance(body, ForkedFrom):
+        store.begin(first.log, events, parent=body.parent, blobs=blobs)
+    elif isinstance(body, SessionOpened):
+        store.begin(first.log, events, blobs=blobs)
+    else:
+        store.append(first.log, events, after=first.header.parents[0], blobs=blobs)
+
+
+def _go_on(stage: Stage) -> None:
+    """Writing goes on, in a new session and in the last one there was."""
+    last = stage.store.logs(limit=1)
+    session = Session("after the fall", store=stage.folder, user="u-1").say("more")
+    for _, log in last:
+        stage.store.append(log.id, sealed([said("on")], log.id, log.tip + 1, (log.head,)), after=log.head)
+    faults = [str(fault) for fault in verify(stage.store, [session.id, *(log.id for _, log in last)])]
+    if faults:
+        raise Wrong(f"after writing on: {'; '.join(faults)}")
+
+
+# ── what can be asked for ────────────────────────────────────────────────────────────────────
+
+
+class Nursery:
+    """One run: what was asked for, what is known about the acts, and what came of it."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.request = request
+        self.options: dict[str, Any] = request.get("options", {})
+        self.folder = Path(request["folder"])
+        self.now = self.folder / "now"
+        self.chance = random.Random(request["seed"])
+        self.known = [learn(ACTS[name], self.folder / name, self.options) for name in request["acts"]]
+        self.counts = Counter[str]()
+        self.wrong: list[str] = []
+
+    def run(self) -> dict[str, Any]:
+        {"random": self.kill_at_random, "calls": self.kill_at_calls, "errors": self.fail_at_calls, "full": self.fill_up}[self.request["part"]]()
+        return {"counts": self.counts, "wrong": self.wrong}
+
+    def attempt(self, where: str, known: Known, trial: Callable[[], None]) -> bool:
+        """One trial on a fresh copy; what is wrong is noted, with what reproduces it. False: enough was wrong."""
+        _copy(known.base, self.now)
+        try:
+            trial()
+        except (Wrong, PlaitError, apsw.Error) as error:
+            self.wrong.append(f"{where}: {type(error).__name__}: {error}")
+            shutil.copytree(self.now, self.folder / f"wrong {len(self.wrong)}", dirs_exist_ok=True)
+        return len(self.wrong) < WRONG_MAX
+
+    def points(self, known: Known, names: Sequence[str]) -> Iterator[tuple[str, int]]:
+        """The system calls of an act: every one, or every n-th, from a random one on."""
+        calls, step = count_calls(known, self.now, self.options, names), self.request["every"]
+        for name in names:
+            first = self.chance.randrange(step) + 1
+            yield from ((name, moment) for moment in range(first, calls[name] + 1, step))
+
+    # killing
+
+    def kill_at_random(self) -> None:
+        moments = [(known, step, time_s) for known in self.known for step, time_s in enumerate(self._durations(known))]
+        for kill in range(self.request["kills"]):
+            known, step, time_s = self.chance.choice(moments)
+            delay = self.chance.random() * 1.2 * time_s
+            where = f"kill {kill}, {delay * 1000:.3f} ms after step {step} of {known.act.name!r}"
+            if not self.attempt(where, known, lambda: self._kill_after(known, step, delay)):  # noqa: B023  it is called at once
+                return
+
+    def _durations(self, known: Known) -> list[float]:
+        """How long each step takes when nothing goes wrong."""
+        _copy(known.base, self.now)
+        child, found, last = Child(known.act, self.now, self.options, perform), list[float](), time.perf_counter()
+        child.go()
+        while child.hear():
+            found.append(time.perf_counter() - last)
+            last = time.perf_counter()
+        child.end()
+        return found
+
+    def _kill_after(self, known: Known, step: int, delay: float) -> None:
+        child = Child(known.act, self.now, self.options, perform_and_linger)
+        child.go()
+        child.wait_for(step)
+        time.sleep(delay)  # a random moment is the point here
+        child.kill()
+        child.end()
+        self._examine(known, child)
+
+    def kill_at_calls(self) -> None:
+        for known in self.known:
+            for name, moment in self.points(known, KILLED_AT):
+                where = f"killed at {name} number {moment} of {known.act.name!r}"
+                if not self.attempt(where, known, lambda: self._kill_at(known, name, moment)):  # noqa: B023
+                    return
+
+    def _kill_at(self, known: Known, name: str, moment: int) -> None:
+        child = Child(known.act, self.now, self.options, perform)
+        strace = Strace(child, f"trace={name}", f"inject={name}:signal=SIGKILL:when={moment}")
+        child.go()
+        code = child.end()
+        strace.end()
+        if code != -signal.SIGKILL:
+            raise Wrong(f"it was not killed, but ended with {code}")
+        self._examine(known, child)
+
+    def _examine(self, known: Known, child: Child) -> None:
+        self.counts["kills"] += 1
+        self.counts[f"in {known.act.name}"] += 1
+        self.counts["acknowledgements"] += child.acknowledged
+        self.counts["unknown"] += check(known, self.now, self.options, child.acknowledged)
+
+    # failing disks
+
+    def fail_at_calls(self) -> None:
+        for known in self.known:
+            for name, moment in self.points(known, FAILING_AT):
+                for error in self.request["errors"]:
+                    for lasting in (False, True):
+                        where = f"{error} from {name} number {moment}{' on' if lasting else ''} of {known.act.name!r}"
+                        if not self.attempt(where, known, lambda: self._fail_at(known, name, moment, error, lasting)):  # noqa: B023
+                            return
+
+    def _fail_at(self, known: Known, name: str, moment: int, error: str, lasting: bool) -> None:
+        reads = not (lasting and name in NEEDED_TO_READ)
+        child = Child(known.act, self.now, self.options, Suffering(known, lasting=lasting, reads=reads))
+        strace = Strace(child, f"trace={name}", f"inject={name}:error={error}:when={moment}{'+' if lasting else ''}")
+        self._let_suffer(known, child)
+        strace.end()
+
+    def fill_up(self) -> None:
+        """A disk with so much space and no more, for every amount from none to enough."""
+        for known in self.known:
+            ballast = self.folder / "ballast"
+            for pages in range(self.chance.randrange(self.request["every"]), 10_000, self.request["every"]):
+                before = self.counts["errors"]
+                if not self.attempt(f"{pages} pages left for {known.act.name!r}", known, lambda: self._fill_up(known, ballast, pages)):  # noqa: B023
+                    return
+                if self.counts["errors"] == before:  # it was enough
+                    break
+
+    def _fill_up(self, known: Known, ballast: Path, pages: int) -> None:
+        child = Child(known.act, self.now, self.options, Suffering(known, relief=ballast))
+        space = os.statvfs(self.folder)
+        ballast.write_bytes(bytes(max(0, space.f_bavail - pages) * space.f_frsize))
+        try:
+            self._let_suffer(known, child)
+        finally:
+            ballast.unlink(missing_ok=True)
+
+    def _let_suffer(self, known: Known, child: Child) -> None:
+        child.go()
+        errors: list[str] = []
+        while message := child.hear():
+            if message != b".":
+                errors.append(message.decode())
+        code = child.end()
+        if code != 0:
+            raise Wrong(f"it ended with {code}")
+        self.counts["faults"] += 1
+        self.counts["errors"] += len(errors)
+        self.counts.update(errors)
+        check(known, self.now, self.options, child.acknowledged, cached=False)
+
+
+class Suffering:
+    """Doing an act while the disk fails. Each refusal has to be one of ours, and reading has to go on."""
+
+    def __init__(self, known: Known, *, lasting: bool = False, reads: bool = True, relief: Path | None = None) -> None:
+        self._known, self._lasting, self._reads, self._relief = known, lasting, reads, relief
+
+    def __call__(self, stage: Stage, steps: Sequence[Step], line: socket.socket) -> None:
+        for done, step in enumerate(steps):
+            if not self._did(stage, step, done, line):
+                if self._lasting:
+                    return  # the disk is gone for good, and so are we
+                raise Wrong("the disk works again, and writing does not")
+            line.send(b".")
+
+    def _did(self, stage: Stage, step: Step, done: int, line: socket.socket) -> bool:
+        ordinal = stage.source.ordinal
+        for _ in range(2):
+            stage.source.ordinal = ordinal  # a second time means the very same events
+            try:
+                step()
+                return True
+            except StoreError as error:
+                if type(error).__name__ not in ("DiskFull", "StoreFailed", "OutcomeUnknown", "BadAddress"):
+                    raise
+                line.send(type(error).__name__.encode())
+            if self._relief is not None:
+                self._read(stage, done)
+                self._relief.unlink(missing_ok=True)
+            self._read(stage, done)
+        return False
+
+    def _read(self, stage: Stage, done: int) -> None:
+        """Everything acknowledged is there to be read; so may be the step that failed, as a whole."""
+        if not stage.is_open:
+            return
+        try:
+            found = {number: event.content and event.id for number, event in stage.store.feed()}
+        except StoreError:
+            if self._reads:
+                raise
+            return
+        pictures = self._known.pictures
+        ways = [{n: e.id for n, e in self._known.events.items() if n <= each.number} for each in pictures[done : done + 2]]
+        if found not in ways:
+            raise Wrong(f"after {done} steps {len(found)} events can be read")
+
+
+if __name__ == "__main__":
+    print(json.dumps(Nursery(json.loads(sys.argv[1])).run()))
