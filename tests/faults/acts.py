@@ -362,3 +362,7 @@ ACTS = {
     )
 }
 
+
+# In two parts, for two processors. "life" repeats what the others do, so it is for random moments only.
+WRITING = ("make", "append", "fork", "merge", "rewind", "checkpoint")
+UPKEEP = ("snapshot", "migrate", "migrate more", "blobs", "sweep", "rebuild")

@@ -8,6 +8,7 @@ a request as JSON, and prints what it did and what was wrong.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -16,13 +17,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 from acts import ACTS, Act, Stage, Step
@@ -36,14 +39,24 @@ from plait.store import SqliteStore
 from plait.store.database import Database
 from plait.testing.store import said, sealed
 
+T = TypeVar("T")
+
 FILE = "store.db"
+MEMORY = "/dev/shm"
 PATIENCE_S = 60.0
 WRONG_MAX = 10  # after that many we have seen enough
 
 # What changes files, what makes them last, and the acknowledgement itself. strace counts each name by itself.
 KILLED_AT = ("pwrite64", "write", "fdatasync", "fsync", "ftruncate", "unlink", "mkdir", "openat", "sendto")
-FAILING_AT = ("pwrite64", "write", "fdatasync", "fsync", "ftruncate", "unlink", "mkdir", "openat", "pread64")
+
+# What a disk can refuse, and how: no space is needed to read or to remove.
+_EITHER = ("EIO", "ENOSPC")
+FAILING_AT = dict.fromkeys(("pwrite64", "write", "fdatasync", "fsync", "ftruncate", "mkdir", "openat"), _EITHER) | {
+    "unlink": ("EIO",),
+    "pread64": ("EIO",),
+}
 NEEDED_TO_READ = ("openat", "pread64")
+ANSWERS = {"EIO": {"StoreFailed", "OutcomeUnknown", "BadAddress"}, "ENOSPC": {"DiskFull", "OutcomeUnknown"}}
 
 
 class Wrong(Exception):
@@ -200,7 +213,7 @@ def _be_a_child(act: Act, folder: Path, options: dict[str, Any], work: Work, lin
         work(stage, steps, line)
         code = 0
     except BaseException:
-        line.send(b"!" + traceback.format_exc().encode())
+        line.send(b"!" + traceback.format_exc(limit=-2).encode())
     finally:
         os._exit(code)
 
@@ -236,7 +249,7 @@ class Strace:
 def count_calls(known: Known, folder: Path, options: dict[str, Any], names: Sequence[str]) -> Counter[str]:
     """How often an undisturbed act makes each system call."""
     _copy(known.base, folder)
-    child, output = Child(known.act, folder, options, perform), folder.parent / "calls"
+    child, output = Child(known.act, folder, options, perform), known.base.parent / "calls"
     strace = Strace(child, f"trace={','.join(names)}", output=str(output))
     child.go()
     child.end()
@@ -260,7 +273,9 @@ def check(known: Known, folder: Path, options: dict[str, Any], done: int, *, cac
     found = picture(folder)
     stands = found.tables == after.tables
     if not stands and found.tables != before.tables:
-        raise Wrong(f"{done} steps were acknowledged; {_differences(found, before)} differ from that, {_differences(found, after)} from one more")
+        raise Wrong(
+            f"{done} steps were acknowledged; {_differences(found, before)} differ from that, {_differences(found, after)} from one more"
+        )
     kept = {each.snapshots for each in ((before, after) if cached else known.pictures[: done + 2])}
     if found.snapshots not in kept:
         raise Wrong(f"{done} steps were acknowledged, and the snapshots are neither those after that nor those after one more")
@@ -277,7 +292,7 @@ def _check_schema(known: Known, folder: Path) -> None:
     """The schema is the old one or the new one, looked at in a copy, before anybody of ours opens the store."""
     if not (folder / FILE).exists():
         return
-    aside = folder.parent / "aside"
+    aside = known.base.parent / "aside"
     _copy(folder, aside)
     db: Any = apsw.Connection(str(aside / FILE))
     version, tables = db.execute("PRAGMA user_version").fetchone()[0], _tables(db)
@@ -331,33 +346,34 @@ class Nursery:
     def __init__(self, request: dict[str, Any]) -> None:
         self.request = request
         self.options: dict[str, Any] = request.get("options", {})
-        self.folder = Path(request["folder"])
-        self.now = self.folder / "now"
+        self.folder = Path(request["folder"])  # where stores are kept that something is wrong with
+        self.disk = Path(request["disk"])
+        self.now = self.disk / "now"
         self.chance = random.Random(request["seed"])
-        self.known = [learn(ACTS[name], self.folder / name, self.options) for name in request["acts"]]
+        self.known = [learn(ACTS[name], Path(request["quick"]) / name, self.options) for name in request["acts"]]
         self.counts = Counter[str]()
         self.wrong: list[str] = []
 
     def run(self) -> dict[str, Any]:
-        {"random": self.kill_at_random, "calls": self.kill_at_calls, "errors": self.fail_at_calls, "full": self.fill_up}[self.request["part"]]()
+        parts = {"random": self.kill_at_random, "calls": self.kill_at_calls, "errors": self.fail_at_calls, "full": self.fill_up}
+        parts[self.request["part"]]()
         return {"counts": self.counts, "wrong": self.wrong}
 
-    def attempt(self, where: str, known: Known, trial: Callable[[], None]) -> bool:
-        """One trial on a fresh copy; what is wrong is noted, with what reproduces it. False: enough was wrong."""
+    def attempt(self, where: str, known: Known, trial: Callable[[], None]) -> None:
+        """One trial on a fresh copy. What is wrong is noted, with what reproduces it, and its store is kept."""
+        if len(self.wrong) >= WRONG_MAX:
+            return
         _copy(known.base, self.now)
         try:
             trial()
         except (Wrong, PlaitError, apsw.Error) as error:
             self.wrong.append(f"{where}: {type(error).__name__}: {error}")
             shutil.copytree(self.now, self.folder / f"wrong {len(self.wrong)}", dirs_exist_ok=True)
-        return len(self.wrong) < WRONG_MAX
 
-    def points(self, known: Known, names: Sequence[str]) -> Iterator[tuple[str, int]]:
-        """The system calls of an act: every one, or every n-th, from a random one on."""
-        calls, step = count_calls(known, self.now, self.options, names), self.request["every"]
-        for name in names:
-            first = self.chance.randrange(step) + 1
-            yield from ((name, moment) for moment in range(first, calls[name] + 1, step))
+    def some(self, points: list[T]) -> list[T]:
+        """One in so many, in their order: all of them, if one in one was asked for."""
+        every = self.request["every"]
+        return [points[i] for i in sorted(self.chance.sample(range(len(points)), -(-len(points) // every)))]
 
     # killing
 
@@ -367,8 +383,7 @@ class Nursery:
             known, step, time_s = self.chance.choice(moments)
             delay = self.chance.random() * 1.2 * time_s
             where = f"kill {kill}, {delay * 1000:.3f} ms after step {step} of {known.act.name!r}"
-            if not self.attempt(where, known, lambda: self._kill_after(known, step, delay)):  # noqa: B023  it is called at once
-                return
+            self.attempt(where, known, partial(self._kill_after, known, step, delay))
 
     def _durations(self, known: Known) -> list[float]:
         """How long each step takes when nothing goes wrong."""
@@ -392,14 +407,14 @@ class Nursery:
 
     def kill_at_calls(self) -> None:
         for known in self.known:
-            for name, moment in self.points(known, KILLED_AT):
-                where = f"killed at {name} number {moment} of {known.act.name!r}"
-                if not self.attempt(where, known, lambda: self._kill_at(known, name, moment)):  # noqa: B023
-                    return
+            calls = count_calls(known, self.now, self.options, KILLED_AT)
+            moments = [(call, moment) for call in KILLED_AT for moment in range(1, calls[call] + 1)]
+            for call, moment in self.some(moments):
+                self.attempt(f"killed at {call} {moment} of {known.act.name!r}", known, partial(self._kill_at, known, call, moment))
 
-    def _kill_at(self, known: Known, name: str, moment: int) -> None:
+    def _kill_at(self, known: Known, call: str, moment: int) -> None:
         child = Child(known.act, self.now, self.options, perform)
-        strace = Strace(child, f"trace={name}", f"inject={name}:signal=SIGKILL:when={moment}")
+        strace = Strace(child, f"trace={call}", f"inject={call}:signal=SIGKILL:when={moment}")
         child.go()
         code = child.end()
         strace.end()
@@ -410,41 +425,36 @@ class Nursery:
     def _examine(self, known: Known, child: Child) -> None:
         self.counts["kills"] += 1
         self.counts[f"in {known.act.name}"] += 1
-        self.counts["acknowledgements"] += child.acknowledged
+        self.counts["acknowledged"] += child.acknowledged
         self.counts["unknown"] += check(known, self.now, self.options, child.acknowledged)
 
     # failing disks
 
     def fail_at_calls(self) -> None:
         for known in self.known:
-            for name, moment in self.points(known, FAILING_AT):
-                for error in self.request["errors"]:
-                    for lasting in (False, True):
-                        where = f"{error} from {name} number {moment}{' on' if lasting else ''} of {known.act.name!r}"
-                        if not self.attempt(where, known, lambda: self._fail_at(known, name, moment, error, lasting)):  # noqa: B023
-                            return
+            calls = count_calls(known, self.now, self.options, tuple(FAILING_AT))
+            for fault in self.some([fault for call in FAILING_AT for fault in faults_at(call, calls[call])]):
+                self.attempt(f"{fault} of {known.act.name!r}", known, partial(self._fail_at, known, fault))
 
-    def _fail_at(self, known: Known, name: str, moment: int, error: str, lasting: bool) -> None:
-        reads = not (lasting and name in NEEDED_TO_READ)
-        child = Child(known.act, self.now, self.options, Suffering(known, lasting=lasting, reads=reads))
-        strace = Strace(child, f"trace={name}", f"inject={name}:error={error}:when={moment}{'+' if lasting else ''}")
+    def _fail_at(self, known: Known, fault: Fault) -> None:
+        child = Child(known.act, self.now, self.options, Suffering(known, fault.error, fault.call, lasting=fault.lasting))
+        strace = Strace(child, f"trace={fault.call}", f"inject={fault.call}:error={fault.error}:when={fault.moment}{'+' * fault.lasting}")
         self._let_suffer(known, child)
         strace.end()
 
     def fill_up(self) -> None:
-        """A disk with so much space and no more, for every amount from none to enough."""
+        """A disk with so much space left and no more: none at all, then more and more, until it is enough."""
         for known in self.known:
-            ballast = self.folder / "ballast"
             for pages in range(self.chance.randrange(self.request["every"]), 10_000, self.request["every"]):
                 before = self.counts["errors"]
-                if not self.attempt(f"{pages} pages left for {known.act.name!r}", known, lambda: self._fill_up(known, ballast, pages)):  # noqa: B023
-                    return
-                if self.counts["errors"] == before:  # it was enough
+                self.attempt(f"{pages} pages left for {known.act.name!r}", known, partial(self._fill_up, known, pages))
+                if self.counts["errors"] == before:
                     break
 
-    def _fill_up(self, known: Known, ballast: Path, pages: int) -> None:
-        child = Child(known.act, self.now, self.options, Suffering(known, relief=ballast))
-        space = os.statvfs(self.folder)
+    def _fill_up(self, known: Known, pages: int) -> None:
+        ballast = self.disk / "ballast"
+        child = Child(known.act, self.now, self.options, Suffering(known, "ENOSPC", ballast=ballast))
+        space = os.statvfs(self.disk)
         ballast.write_bytes(bytes(max(0, space.f_bavail - pages) * space.f_frsize))
         try:
             self._let_suffer(known, child)
@@ -457,20 +467,39 @@ class Nursery:
         while message := child.hear():
             if message != b".":
                 errors.append(message.decode())
-        code = child.end()
-        if code != 0:
+        if (code := child.end()) != 0:
             raise Wrong(f"it ended with {code}")
         self.counts["faults"] += 1
+        self.counts[f"in {known.act.name}"] += 1
         self.counts["errors"] += len(errors)
         self.counts.update(errors)
         check(known, self.now, self.options, child.acknowledged, cached=False)
 
 
+class Fault(NamedTuple):
+    error: str
+    call: str
+    moment: int
+    lasting: bool
+
+    def __str__(self) -> str:
+        return f"{self.error} from {self.call} {self.moment}{' on' if self.lasting else ''}"
+
+
+def faults_at(call: str, count: int) -> list[Fault]:
+    return [
+        Fault(error, call, moment, lasting) for moment in range(1, count + 1) for error in FAILING_AT[call] for lasting in (False, True)
+    ]
+
+
 class Suffering:
     """Doing an act while the disk fails. Each refusal has to be one of ours, and reading has to go on."""
 
-    def __init__(self, known: Known, *, lasting: bool = False, reads: bool = True, relief: Path | None = None) -> None:
-        self._known, self._lasting, self._reads, self._relief = known, lasting, reads, relief
+    def __init__(self, known: Known, error: str, call: str = "", *, lasting: bool = False, ballast: Path | None = None) -> None:
+        self._known, self._lasting, self._ballast = known, lasting, ballast
+        self._reads = not (lasting and call in NEEDED_TO_READ)
+        # Of a place that cannot be read SQLite says that it is damaged, not that the disk refused.
+        self._answers = ANSWERS[error] | ({"StoreCorrupt"} if call == "pread64" else set[str]())
 
     def __call__(self, stage: Stage, steps: Sequence[Step], line: socket.socket) -> None:
         for done, step in enumerate(steps):
@@ -481,6 +510,7 @@ class Suffering:
             line.send(b".")
 
     def _did(self, stage: Stage, step: Step, done: int, line: socket.socket) -> bool:
+        """Whether the step was done, at the second attempt if need be."""
         ordinal = stage.source.ordinal
         for _ in range(2):
             stage.source.ordinal = ordinal  # a second time means the very same events
@@ -488,17 +518,16 @@ class Suffering:
                 step()
                 return True
             except StoreError as error:
-                if type(error).__name__ not in ("DiskFull", "StoreFailed", "OutcomeUnknown", "BadAddress"):
+                if type(error).__name__ not in self._answers:
                     raise
                 line.send(type(error).__name__.encode())
-            if self._relief is not None:
-                self._read(stage, done)
-                self._relief.unlink(missing_ok=True)
             self._read(stage, done)
+            if self._ballast is not None:
+                self._ballast.unlink(missing_ok=True)
         return False
 
     def _read(self, stage: Stage, done: int) -> None:
-        """Everything acknowledged is there to be read; so may be the step that failed, as a whole."""
+        """Everything acknowledged can be read; so may the step that failed, as a whole."""
         if not stage.is_open:
             return
         try:
@@ -513,5 +542,31 @@ class Suffering:
             raise Wrong(f"after {done} steps {len(found)} events can be read")
 
 
+# ── asking from a test ───────────────────────────────────────────────────────────────────────
+
+
+def ask(
+    part: str, folder: Path, seed: int, acts: Sequence[str], *, disk: Path | None = None, lane: int = 0, **more: object
+) -> Counter[str]:
+    """Have it done in a process of its own; what is wrong fails the test, with what reproduces it.
+
+    On this disk, else on one in memory, if there is one: a kill does not care, and neither does an injected error.
+    """
+    with tempfile.TemporaryDirectory(prefix="plait-", dir=MEMORY if os.access(MEMORY, os.W_OK) else folder) as quick:
+        where = {"folder": str(folder), "quick": quick, "disk": str(disk or quick)}
+        request = {"part": part, "seed": f"{seed}/{lane}", "acts": acts, **where, **more}
+        done = subprocess.run([sys.executable, __file__, json.dumps(request)], capture_output=True, text=True)
+    assert done.returncode == 0, f"SEED={seed}: {done.stderr}"
+    found = json.loads(done.stdout)
+    assert found["wrong"] == [], f"SEED={seed} reproduces this; the stores are in {folder}:\n" + "\n".join(found["wrong"])
+    return Counter(found["counts"])
+
+
+def main() -> None:
+    request = json.loads(sys.argv[1])
+    gc.freeze()  # a child that collects garbage copies every page
+    print(json.dumps(Nursery(request).run()))
+
+
 if __name__ == "__main__":
-    print(json.dumps(Nursery(json.loads(sys.argv[1])).run()))
+    main()
