@@ -57,6 +57,10 @@ FAILING_AT = dict.fromkeys(("pwrite64", "write", "fdatasync", "fsync", "ftruncat
 }
 NEEDED_TO_READ = ("openat", "pread64")
 ANSWERS = {"EIO": {"StoreFailed", "OutcomeUnknown", "BadAddress"}, "ENOSPC": {"DiskFull", "OutcomeUnknown"}}
+ALSO = {
+    "pread64": {"StoreCorrupt"},  # of a place that cannot be read SQLite says that it is damaged, not that the disk refused
+    "openat": {"StoreFailed"},  # a file that cannot be made: whether for want of space, the disk is asked, and this one has some
+}
 
 
 class Wrong(Exception):
@@ -441,6 +445,7 @@ class Nursery:
         strace = Strace(child, f"trace={fault.call}", f"inject={fault.call}:error={fault.error}:when={fault.moment}{'+' * fault.lasting}")
         self._let_suffer(known, child)
         strace.end()
+        check(known, self.now, self.options, child.acknowledged, cached=False)
 
     def fill_up(self) -> None:
         """A disk with so much space left and no more: none at all, then more and more, until it is enough."""
@@ -460,6 +465,7 @@ class Nursery:
             self._let_suffer(known, child)
         finally:
             ballast.unlink(missing_ok=True)
+        check(known, self.now, self.options, child.acknowledged, cached=False)
 
     def _let_suffer(self, known: Known, child: Child) -> None:
         child.go()
@@ -473,7 +479,6 @@ class Nursery:
         self.counts[f"in {known.act.name}"] += 1
         self.counts["errors"] += len(errors)
         self.counts.update(errors)
-        check(known, self.now, self.options, child.acknowledged, cached=False)
 
 
 class Fault(NamedTuple):
@@ -498,8 +503,7 @@ class Suffering:
     def __init__(self, known: Known, error: str, call: str = "", *, lasting: bool = False, ballast: Path | None = None) -> None:
         self._known, self._lasting, self._ballast = known, lasting, ballast
         self._reads = not (lasting and call in NEEDED_TO_READ)
-        # Of a place that cannot be read SQLite says that it is damaged, not that the disk refused.
-        self._answers = ANSWERS[error] | ({"StoreCorrupt"} if call == "pread64" else set[str]())
+        self._answers = ANSWERS[error] | ALSO.get(call, set())
 
     def __call__(self, stage: Stage, steps: Sequence[Step], line: socket.socket) -> None:
         for done, step in enumerate(steps):

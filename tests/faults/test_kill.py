@@ -23,14 +23,15 @@ from plait.testing import Seeded
 from plait.testing.store import said, sealed, texts
 from support import dose, needs_strace, report, seed
 
+LANES = dose("LANES", short=1, long=2)  # for as many processors
 
-@pytest.mark.parametrize("half", [1, 2])
-def test_kills_at_random_moments(tmp_path: Path, half: int) -> None:
-    """In two halves, for two processors."""
-    kills, start = dose("KILLS", short=30, long=1000) // 2, seed()
-    found = ask("random", tmp_path, start, tuple(ACTS), disk=tmp_path, lane=half, kills=kills)
+
+@pytest.mark.parametrize("lane", range(1, LANES + 1))
+def test_kills_at_random_moments(tmp_path: Path, lane: int) -> None:
+    kills, start = dose("KILLS", short=30, long=1000) // LANES, seed()
+    found = ask("random", tmp_path, start, tuple(ACTS), disk=tmp_path, lane=lane, kills=kills)
     assert found["kills"] == kills
-    report(f"kill -9 at random moments, half {half}", _counts(found), start)
+    report(f"kill -9 at random moments, lane {lane}", _counts(found), start)
     if kills >= 500:
         assert all(found[f"in {act}"] for act in ACTS), f"SEED={start}: some act was never hit: {found}"
         assert found["unknown"], f"SEED={start}: no kill came between a commit and its acknowledgement"
