@@ -26,7 +26,7 @@ from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.store import Tally, said, sealed
 
-Step = Callable[[], object]
+Step = Callable[[], object]  # a session or a digest that it returns is acknowledged: it has to stand
 
 OURS: tuple[Projection, ...] = (SessionRows(), GraphRows())
 USER = "u-17"
@@ -66,8 +66,9 @@ class Held:
         return self._value
 
     def becomes(self, verb: Callable[[], Session]) -> Step:
-        def step() -> None:
+        def step() -> Session:
             self._value = verb()
+            return self._value
 
         return step
 

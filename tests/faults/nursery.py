@@ -37,6 +37,7 @@ from plait.ids import Digest
 from plait.session import Session, verify
 from plait.store import SqliteStore
 from plait.store.database import Database
+from plait.store.transact import short_of
 from plait.testing.store import said, sealed
 
 T = TypeVar("T")
@@ -136,14 +137,34 @@ def learn(act: Act, folder: Path, options: dict[str, Any]) -> Known:
     _copy(base, there)
     stage, pictures = Stage(there, options, act), [picture(there)]
     for step in act.steps(stage):
-        step()
+        result = step()
         pictures.append(picture(there))
+        if not _stands(there, result):
+            raise Wrong(f"step {len(pictures) - 1} of {act.name!r} is done, and others do not see it")
     stage.close()
     store = stage.open()
     events = {number: Event(event.raw, event.salt, event.content) for number, event in store.feed()}
     blobs = {ref: store.get_blob(ref) for event in events.values() for ref in event.refs}
     stage.close()
     return Known(act, base, pictures, events, blobs, schemas(act))
+
+
+def _stands(folder: Path, result: object) -> bool:
+    """Whether what a step returned is there for others: an event, a blob; of anything else nothing is known."""
+    if isinstance(result, Session):
+        found = _raw(folder, "SELECT count(*) FROM event WHERE short = ?", short_of(result.head))
+        return found[0][0] == 1
+    if isinstance(result, str):
+        found = _raw(folder, "SELECT count(*) FROM blob WHERE digest = ?", bytes.fromhex(result))
+        return found[0][0] == 1
+    return True
+
+
+def _raw(folder: Path, sql: str, *values: object) -> list[Any]:
+    db: Any = apsw.Connection(str(folder / FILE), flags=apsw.SQLITE_OPEN_READONLY)
+    rows = db.execute(sql, values).fetchall()
+    db.close()
+    return rows
 
 
 def _copy(base: Path, folder: Path) -> None:
