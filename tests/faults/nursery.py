@@ -21,28 +21,19 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
 from acts import ACTS, Act, Stage, Step
+from undisturbed import Known, Wrong, check, fresh_copy, learn
 
 from plait.errors import PlaitError, StoreError
-from plait.event import Event
-from plait.event.kinds import ForkedFrom, SessionOpened
-from plait.ids import Digest
-from plait.session import Session, verify
-from plait.store import SqliteStore
-from plait.store.database import Database
-from plait.store.transact import short_of
-from plait.testing.store import said, sealed
 
 T = TypeVar("T")
 
-FILE = "store.db"
 MEMORY = "/dev/shm"
 PATIENCE_S = 60.0
 WRONG_MAX = 10  # after that many we have seen enough
@@ -62,115 +53,6 @@ ALSO = {
     "pread64": {"StoreCorrupt"},  # of a place that cannot be read SQLite says that it is damaged, not that the disk refused
     "openat": {"StoreFailed"},  # a file that cannot be made: whether for want of space, the disk is asked, and this one has some
 }
-
-
-class Wrong(Exception):
-    """What must not be."""
-
-
-# ── what stands ──────────────────────────────────────────────────────────────────────────────
-
-
-class Picture(NamedTuple):
-    """What a store holds, table by table, without us in between."""
-
-    number: int
-    tables: Mapping[str, str]
-    snapshots: str
-
-
-BLANK = Picture(0, {}, "")
-
-
-def picture(folder: Path) -> Picture:
-    if not (folder / FILE).exists():
-        return BLANK
-    db: Any = apsw.Connection(str(folder / FILE), flags=apsw.SQLITE_OPEN_READONLY)
-    names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-    tables = {name: _digest(db.execute(f"SELECT * FROM {name}")) for name in names}
-    number = db.execute("SELECT max(number) FROM event").fetchone()[0] if "event" in tables else 0
-    db.close()
-    return Picture(number or 0, tables, tables.pop("snapshot", ""))
-
-
-def _digest(rows: Iterator[Any]) -> str:
-    return sha256("\n".join(sorted(map(repr, rows))).encode()).hexdigest()[:16]
-
-
-def schemas(act: Act) -> list[dict[str, str]]:
-    """The tables after each numbered step of the schema; none before the first."""
-    blank = Database("file::memory:", apsw.SQLITE_OPEN_READWRITE, 1.0)
-    found: list[dict[str, str]] = [{}]
-    for migration in act.migrations:
-        migration(blank)
-        found.append(_tables(blank.connection))
-    return found
-
-
-def _tables(db: Any) -> dict[str, str]:
-    return dict(db.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT GLOB 'p_*'"))
-
-
-class Known(NamedTuple):
-    """An act as it goes when nothing goes wrong."""
-
-    act: Act
-    base: Path
-    pictures: list[Picture]  # before the first step, and after each
-    events: dict[int, Event]  # by commit number
-    blobs: dict[Digest, bytes]
-    schemas: list[dict[str, str]]
-
-    def written_by(self, step: int) -> list[Event]:
-        """What a step appends, counted from 0; nothing beyond the last."""
-        if step + 1 >= len(self.pictures):
-            return []
-        return [self.events[number] for number in range(self.pictures[step].number + 1, self.pictures[step + 1].number + 1)]
-
-
-def learn(act: Act, folder: Path, options: dict[str, Any]) -> Known:
-    base, there = folder / "base", folder / "undisturbed"
-    if base.exists():
-        shutil.rmtree(base)
-    base.parent.mkdir(parents=True, exist_ok=True)
-    act.before(Stage(base, options, act, 0))
-    _copy(base, there)
-    stage, pictures = Stage(there, options, act), [picture(there)]
-    for step in act.steps(stage):
-        result = step()
-        pictures.append(picture(there))
-        if not _stands(there, result):
-            raise Wrong(f"step {len(pictures) - 1} of {act.name!r} is done, and others do not see it")
-    stage.close()
-    store = stage.open()
-    events = {number: Event(event.raw, event.salt, event.content) for number, event in store.feed()}
-    blobs = {ref: store.get_blob(ref) for event in events.values() for ref in event.refs}
-    stage.close()
-    return Known(act, base, pictures, events, blobs, schemas(act))
-
-
-def _stands(folder: Path, result: object) -> bool:
-    """Whether what a step returned is there for others: an event, a blob; of anything else nothing is known."""
-    if isinstance(result, Session):
-        found = _raw(folder, "SELECT count(*) FROM event WHERE short = ?", short_of(result.head))
-        return found[0][0] == 1
-    if isinstance(result, str):
-        found = _raw(folder, "SELECT count(*) FROM blob WHERE digest = ?", bytes.fromhex(result))
-        return found[0][0] == 1
-    return True
-
-
-def _raw(folder: Path, sql: str, *values: object) -> list[Any]:
-    db: Any = apsw.Connection(str(folder / FILE), flags=apsw.SQLITE_OPEN_READONLY)
-    rows = db.execute(sql, values).fetchall()
-    db.close()
-    return rows
-
-
-def _copy(base: Path, folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    if base.exists():
-        shutil.copytree(base, folder)
 
 
 # ── children ─────────────────────────────────────────────────────────────────────────────────
@@ -273,93 +155,13 @@ class Strace:
 
 def count_calls(known: Known, folder: Path, options: dict[str, Any], names: Sequence[str]) -> Counter[str]:
     """How often an undisturbed act makes each system call."""
-    _copy(known.base, folder)
+    fresh_copy(known.base, folder)
     child, output = Child(known.act, folder, options, perform), known.base.parent / "calls"
     strace = Strace(child, f"trace={','.join(names)}", output=str(output))
     child.go()
     child.end()
     strace.end()
     return Counter(line.split("(")[0] for line in output.read_text().splitlines() if "(" in line)
-
-
-# ── afterwards ───────────────────────────────────────────────────────────────────────────────
-
-
-def check(known: Known, folder: Path, options: dict[str, Any], done: int, *, cached: bool = True) -> bool:
-    """Open it again and compare: `done` steps were acknowledged. Returns whether one more stood that was not.
-
-    `cached`: what is only a cache has to be there as well.
-    """
-    _check_schema(known, folder)
-    stage = Stage(folder, options, known.act, 1000)
-    store = stage.open()
-    _expect_no_faults(store)
-    before, after = known.pictures[done], known.pictures[min(done + 1, len(known.pictures) - 1)]
-    found = picture(folder)
-    stands = found.tables == after.tables
-    if not stands and found.tables != before.tables:
-        raise Wrong(
-            f"{done} steps were acknowledged; {_differences(found, before)} differ from that, {_differences(found, after)} from one more"
-        )
-    kept = {each.snapshots for each in ((before, after) if cached else known.pictures[: done + 2])}
-    if found.snapshots not in kept:
-        raise Wrong(f"{done} steps were acknowledged, and the snapshots are neither those after that nor those after one more")
-    if known.written_by(done):
-        _submit_again(store, known, done)
-        if (again := picture(folder)).tables != after.tables:
-            raise Wrong(f"the same events again did not settle it: {_differences(again, after)} differ")
-    _go_on(stage)
-    stage.close()
-    return stands and after.number > before.number
-
-
-def _check_schema(known: Known, folder: Path) -> None:
-    """The schema is the old one or the new one, looked at in a copy, before anybody of ours opens the store."""
-    if not (folder / FILE).exists():
-        return
-    aside = known.base.parent / "aside"
-    _copy(folder, aside)
-    db: Any = apsw.Connection(str(aside / FILE))
-    version, tables = db.execute("PRAGMA user_version").fetchone()[0], _tables(db)
-    db.close()
-    if tables != known.schemas[version]:
-        raise Wrong(f"the schema says it is number {version}, and its tables are those of another")
-
-
-def _expect_no_faults(store: SqliteStore) -> None:
-    faults = [str(fault) for fault in verify(store, state=True)]
-    if faults:
-        raise Wrong("; ".join(faults))
-
-
-def _differences(found: Picture, due: Picture) -> str:
-    names = sorted(found.tables.keys() | due.tables.keys())
-    return ", ".join(name for name in names if found.tables.get(name) != due.tables.get(name)) or "none"
-
-
-def _submit_again(store: SqliteStore, known: Known, step: int) -> None:
-    """The very same events once more: they stand once, whether they were there or not."""
-    events = known.written_by(step)
-    blobs = {ref: known.blobs[ref] for event in events for ref in event.refs}
-    first = events[0]
-    body = first.body
-    if isinstance(body, ForkedFrom):
-        store.begin(first.log, events, parent=body.parent, blobs=blobs)
-    elif isinstance(body, SessionOpened):
-        store.begin(first.log, events, blobs=blobs)
-    else:
-        store.append(first.log, events, after=first.header.parents[0], blobs=blobs)
-
-
-def _go_on(stage: Stage) -> None:
-    """Writing goes on, in a new session and in the last one there was."""
-    last = stage.store.logs(limit=1)
-    session = Session("after the fall", store=stage.folder, user="u-1").say("more")
-    for _, log in last:
-        stage.store.append(log.id, sealed([said("on")], log.id, log.tip + 1, (log.head,)), after=log.head)
-    faults = [str(fault) for fault in verify(stage.store, [session.id, *(log.id for _, log in last)])]
-    if faults:
-        raise Wrong(f"after writing on: {'; '.join(faults)}")
 
 
 # ── what can be asked for ────────────────────────────────────────────────────────────────────
@@ -388,7 +190,7 @@ class Nursery:
         """One trial on a fresh copy. What is wrong is noted, with what reproduces it, and its store is kept."""
         if len(self.wrong) >= WRONG_MAX:
             return
-        _copy(known.base, self.now)
+        fresh_copy(known.base, self.now)
         try:
             trial()
         except (Wrong, PlaitError, apsw.Error) as error:
@@ -412,7 +214,7 @@ class Nursery:
 
     def _durations(self, known: Known) -> list[float]:
         """How long each step takes when nothing goes wrong."""
-        _copy(known.base, self.now)
+        fresh_copy(known.base, self.now)
         child, found, last = Child(known.act, self.now, self.options, perform), list[float](), time.perf_counter()
         child.go()
         while child.hear():

@@ -3,8 +3,8 @@
 At random moments and at every system call that writes, syncs, truncates or removes, in every act of a store's life. After
 each kill the store is opened as anybody would: no manual step, nothing lost, no broken chain, the schema the old one or the
 new one, and writing goes on. `nursery.py` does it; `KILLS` says how often at random, `KILL_EVERY` how many of the system
-calls are taken (1: all). `SEED` reproduces acts, steps, delays and choices; what a process had just done when a random delay
-was over, no seed can.
+calls are taken (1: all). `SEED` reproduces which acts, steps, calls and delays are chosen; what a process had just done when
+its delay was over, no seed can.
 """
 
 from __future__ import annotations
