@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from acts import UPKEEP, WRITING
+from nursery import ask
 from scenes import add_colour
 
+from plait import Session, open_store
 from plait.errors import (
     BadAddress,
     DiskFull,
@@ -29,7 +32,7 @@ from plait.store.database import Database
 from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, said, texts
-from support import RawSql, needs_strace, python
+from support import RawSql, dose, needs_strace, python, report, seed
 
 
 def opened(folder: Path, **options: object) -> SqliteStore:
@@ -92,50 +95,58 @@ def test_a_new_store_on_a_full_disk_says_so(small_disk: Path) -> None:
 
 # ── failing ──────────────────────────────────────────────────────────────────────────────────
 
-WRITE = """
-import sys
-from plait.errors import DiskFull, OutcomeUnknown, StoreFailed
-from plait.store import SqliteStore
-from plait.testing import Seeded
-from plait.testing.store import begin, extend, said, sealed, texts
-store = SqliteStore(sys.argv[1], source=Seeded())
-log = begin(store)
-open(sys.argv[1] + "/ready", "w").close()
-done, failed = 0, []
-for i in range(12):
-    now = store.log(log)
-    events = sealed([said(str(i))], log, now.tip + 1, (now.head,))
-    try:
-        store.append(log, events, after=now.head)
-    except (DiskFull, OutcomeUnknown, StoreFailed) as error:
-        failed.append(type(error).__name__)
-        store.append(log, events, after=now.head)  # the same events again settle it
-assert texts(store, log) == [str(i) for i in range(12)], texts(store, log)
-store.close()
-print(",".join(failed))
-"""
+
+@pytest.mark.parametrize("acts", [WRITING, UPKEEP], ids=["writing", "upkeep"])
+def test_a_disk_that_fails_anywhere_is_a_typed_error_and_no_loss(tmp_path: Path, acts: tuple[str, ...]) -> None:
+    """EIO or no space at every call that could give it, once or from then on.
+
+    The caller hears it as one of our errors, nothing is half-written, reading goes on in the same process, and so does
+    writing as soon as the disk works again; after a disk that failed for good, once the store is opened again.
+    `DISK_EVERY` says how many of the calls, errors and durations are taken (1: all of them).
+    """
+    needs_strace()
+    every, start = dose("DISK_EVERY", short=250, long=4), seed()
+    found = ask("errors", tmp_path, start, acts, every=every)
+    assert all(found[f"in {act}"] for act in acts), f"SEED={start}: some act was never hit: {found}"
+    report(f"disk failing in {', '.join(acts)}, one in {every}", _counts(found), start)
+    if every <= 4:
+        assert all(found[kind] for kind in ("DiskFull", "StoreFailed", "OutcomeUnknown")), f"SEED={start}: {found}"
 
 
-@pytest.mark.parametrize(("syscall", "error"), [("fdatasync", "EIO"), ("pwrite64", "EIO"), ("pwrite64", "ENOSPC")])
-def test_a_disk_that_fails_once_is_a_typed_error_and_no_loss(tmp_path: Path, syscall: str, error: str) -> None:
-    strace, kinds = needs_strace(), set[str]()
-    quiet = python(WRITE, tmp_path / "quiet", prefix=(strace, "-f", "-o", str(tmp_path / "trace"), "-e", f"trace={syscall},openat"))
-    assert quiet.stdout == "\n"
-    lines = (tmp_path / "trace").read_text().splitlines()
-    ready = next(i for i, line in enumerate(lines) if "ready" in line)
-    before = sum(f"{syscall}(" in line for line in lines[:ready])
-    for moment in range(before + 1, before + 12, 5):
-        inject = ("-e", f"trace={syscall}", "-e", f"inject={syscall}:error={error}:when={moment}")
-        done = python(WRITE, tmp_path / str(moment), prefix=(strace, "-f", "-qq", "-o", os.devnull, *inject), check=False)
-        assert done.returncode == 0, done.stderr
-        kinds |= set(done.stdout.strip().split(",")) - {""}
-        store = opened(tmp_path / str(moment))
-        assert list(verify_store(store)) == []
-        store.close()
-    assert kinds, "no error was seen at all"
-    assert kinds <= {"DiskFull", "OutcomeUnknown", "StoreFailed"}
-    if error == "ENOSPC":
-        assert "DiskFull" in kinds
+def test_a_disk_that_fills_up_in_any_act_loses_nothing_and_recovers(tmp_path: Path, small_disk: Path) -> None:
+    """Each act with no space at all, with a little more, and so on until it is enough; space returns after the first error."""
+    every, start = dose("SPACE_EVERY", short=50, long=3), seed()
+    found = ask("full", tmp_path, start, (*WRITING, *UPKEEP), disk=small_disk, every=every)
+    assert found["DiskFull"] == found["errors"] > 0, f"SEED={start}: {found}"
+    report(f"disk full, every {every} pages", _counts(found), start)
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_a_session_settles_an_unknown_outcome_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stands: bool) -> None:
+    """The disk refused at the commit, and whether that stands nobody can know: the same events again, and it stands once."""
+    session, commit, refusals = Session("before", store=tmp_path), Database.commit, iter([True])
+
+    def refuse_once(db: Database) -> None:
+        if not next(refusals, False):
+            commit(db)
+            return
+        if stands:
+            commit(db)
+        raise OutcomeUnknown(db.path, "fdatasync failed")
+
+    monkeypatch.setattr(Database, "commit", refuse_once)
+    session.say("once")
+    assert next(refusals, "used up") == "used up"
+    store = open_store(tmp_path)
+    assert texts(store, session.id) == ["before", "once"]
+    assert list(verify_store(store)) == []
+    store.close()
+
+
+def _counts(found: dict[str, int]) -> str:
+    kinds = ("DiskFull", "StoreFailed", "OutcomeUnknown", "BadAddress", "StoreCorrupt")
+    said = ", ".join(f"{found[kind]:,} {kind}" for kind in kinds if found[kind])
+    return f"{found['faults']:,} faults, heard as {said}; 0 of another type, 0 half-written, all recovered"
 
 
 # ── torn ─────────────────────────────────────────────────────────────────────────────────────

@@ -1,124 +1,60 @@
 """kill -9 in the middle of writing: what was acknowledged is there, what was not is all there or not at all.
 
-A child writes an acknowledgement to a pipe after each append; the parent kills it and compares. `KILLS` says how
-often; a failure prints the seed that reproduces its moments.
+At random moments and at every system call that writes, syncs, truncates or removes, in every act of a store's life. After
+each kill the store is opened as anybody would: no manual step, nothing lost, no broken chain, the schema the old one or the
+new one, and writing goes on. `nursery.py` does it; `KILLS` says how often at random, `KILL_EVERY` how many of the system
+calls are taken (1: all). `SEED` reproduces which acts, steps, calls and delays are chosen; what a process had just done when
+its delay was over, no seed can.
 """
 
 from __future__ import annotations
 
-import os
-import random
-import select
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
+from acts import ACTS, UPKEEP, WRITING
+from nursery import ask
 
 from plait.errors import StaleHead
 from plait.event import seal_all
 from plait.ids import LogId
-from plait.store import SqliteStore, verify_store
+from plait.store import SqliteStore
 from plait.testing import Seeded
 from plait.testing.store import said, sealed, texts
-from support import needs_strace, python
+from support import dose, needs_strace, report, seed
 
-KILLS = int(os.environ.get("KILLS", "8"))
-STEP = {"pwrite64": 29, "fdatasync": 7, "ftruncate": 1, "unlink": 1, "write": 5}  # `make torture` takes every one
-
-WRITER = """
-import os, sys
-from plait.runtime.live import Live
-from plait.event import seal_all
-from plait.event.kinds import ForkedFrom, MessageSaid, SessionOpened, Text
-from plait.session import SessionRows
-from plait.store import SqliteStore
-
-folder, limit = sys.argv[1], int(sys.argv[2])
-source = Live()
-store = SqliteStore(folder, source=source, projections=(SessionRows(),))
-log = source.fresh()
-
-def seal(bodies, log, seq, parents):
-    return seal_all(bodies, log=log, seq=seq, parents=parents, source=source, actor="service:writer")
-
-def acknowledge(*words):
-    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
-
-head = store.begin(log, seal([SessionOpened(title="killed")], log, 1, ()))
-acknowledge(log, 1, head)
-for seq in range(2, limit):
-    text = f"{seq}" if seq % 5 else "long " * 2000
-    events = seal([MessageSaid("user", (Text(text),))], log, seq, (head,))
-    head = store.append(log, events, after=head)
-    acknowledge(log, seq, head)
-    if seq % 7 == 0:
-        child = source.fresh()
-        fork = store.begin(child, seal([ForkedFrom(log, seq)], child, seq + 1, (head,)), parent=log)
-        acknowledge(child, seq + 1, fork)
-    if seq % 11 == 0:
-        store.put_blob(os.urandom(20000))
-"""
+LANES = dose("LANES", short=1, long=2)  # for as many processors: the first in memory, the others on the disk, which takes longer
 
 
-def acknowledged(output: str) -> dict[LogId, tuple[int, str]]:
-    """The last acknowledged place and head of each log. A line that was cut off was not acknowledged."""
-    last: dict[LogId, tuple[int, str]] = {}
-    for line in output.split("\n")[:-1]:
-        log, seq, head = line.split()
-        last[LogId(log)] = int(seq), head
-    return last
+@pytest.mark.parametrize("lane", range(1, LANES + 1))
+def test_kills_at_random_moments(tmp_path: Path, lane: int) -> None:
+    kills, start = dose("KILLS", short=30, long=1000) // LANES, seed()
+    found = ask("random", tmp_path, start, tuple(ACTS), disk=tmp_path if lane > 1 else None, lane=lane, kills=kills)
+    assert found["kills"] == kills
+    report(f"kill -9 at random moments, lane {lane}", _counts(found), start)
+    if kills >= 500:
+        assert all(found[f"in {act}"] for act in ACTS), f"SEED={start}: some act was never hit: {found}"
+        assert found["unknown"], f"SEED={start}: no kill came between a commit and its acknowledgement"
 
 
-def check(folder: Path, acks: dict[LogId, tuple[int, str]]) -> None:
-    """Reopen as anybody would: no manual step, nothing acknowledged is lost, the chain holds, writing goes on."""
-    store = SqliteStore(folder, source=Seeded())
-    assert [str(fault) for fault in verify_store(store)] == []
-    for log, (seq, head) in acks.items():
-        assert store.log(log).tip >= seq, f"{log}: {seq} was acknowledged, {store.log(log).tip} is there"
-        assert next(store.read(log, seq, seq)).id == head
-    for log in list(acks)[:1]:
-        now = store.log(log)
-        store.append(log, sealed([said("after")], log, now.tip + 1, (now.head,)), after=now.head)
-    store.close()
+@pytest.mark.parametrize("acts", [WRITING, UPKEEP], ids=["writing", "upkeep"])
+def test_a_kill_at_every_system_call(tmp_path: Path, acts: tuple[str, ...]) -> None:
+    needs_strace()
+    every, start = dose("KILL_EVERY", short=60, long=1), seed()
+    found = ask("calls", tmp_path, start, acts, every=every)
+    assert all(found[f"in {act}"] for act in acts), f"SEED={start}: some act was never hit: {found}"
+    report(f"kill -9 at {_one_in(every)} of {', '.join(acts)}", _counts(found), start)
 
 
-def test_kills_at_random_moments(tmp_path: Path) -> None:
-    seed = int(os.environ.get("SEED", random.randrange(10**6)))
-    moments, total = random.Random(seed), 0
-    for i in range(KILLS):
-        child = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path / str(i)), "100000"], stdout=subprocess.PIPE)
-        assert child.stdout is not None
-        select.select([child.stdout], [], [], 60)  # it has begun
-        time.sleep(moments.random() * 0.15)  # a random moment is the point here
-        child.kill()
-        output, _ = child.communicate()
-        acks = acknowledged(output.decode())
-        total += len(output.splitlines())
-        assert acks, f"seed {seed}, kill {i}"
-        check(tmp_path / str(i), acks)
-    print(f"\n{KILLS} kills at random moments, {total} acknowledgements, 0 lost (SEED={seed})")
+def _one_in(every: int) -> str:
+    return "every system call" if every == 1 else f"one in {every} system calls"
 
 
-@pytest.mark.parametrize("syscall", ["pwrite64", "fdatasync", "ftruncate", "unlink", "write"])
-def test_a_kill_at_every_system_call(tmp_path: Path, syscall: str) -> None:
-    """From making the store (migration included) to the tenth append. strace counts per name, so one name at a time."""
-    strace, kills = needs_strace(), 0
-    step = 1 if KILLS > 100 else STEP[syscall]
-    for moment in range(1, 2000, step):
-        folder = tmp_path / str(moment)
-        trace = (strace, "-f", "-qq", "-o", os.devnull, "-e", f"trace={syscall}", "-e", f"inject={syscall}:signal=SIGKILL:when={moment}")
-        done = python(WRITER, folder, "12", prefix=trace, check=False)
-        check(folder, acknowledged(done.stdout))
-        if done.returncode == 0:
-            break
-        assert done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), done.stderr
-        kills += 1
-    else:
-        raise AssertionError("the writer never came to its end")
-    print(f"\n{kills} kills at {syscall}, 0 lost")
+def _counts(found: dict[str, int]) -> str:
+    return (
+        f"{found['kills']:,} kills after {found['acknowledged']:,} acknowledged steps, 0 lost, 0 chain breaks; "
+        f"{found['unknown']:,} times one more stood than was acknowledged, and the same events again settled it"
+    )
 
 
 def test_an_append_without_acknowledgement_is_settled_by_appending_it_again(tmp_path: Path) -> None:
