@@ -11,9 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from folders import old_store
 from scenes import add_colour
 
-from plait.event.kinds import ForkedFrom, MessageSaid, SessionOpened, Text
+from plait.event.kinds import MessageSaid, Text
 from plait.ids import LogId, Micros, derived
 from plait.runtime.write import DirectWriter
 from plait.session import GraphRows, Session, SessionRows
@@ -158,13 +159,7 @@ def almost_a_snapshot(stage: Stage) -> None:
 
 def an_old_store(stage: Stage) -> None:
     """Schema 1, with logs, a fork and blobs in it."""
-    store = stage.open(migrations=MIGRATIONS[:1])
-    log, fork = stage.source.fresh(), stage.source.fresh()
-    events = sealed([SessionOpened(title="old"), said("kept"), said("long " * 2000)], log)
-    store.begin(log, events)
-    store.begin(fork, sealed([ForkedFrom(log, 2)], fork, 3, (events[1].id,)), parent=log)
-    store.put_blob(noise(9000, "old"))
-    stage.close()
+    old_store(stage.folder, 1)
 
 
 def much_unused(stage: Stage) -> None:

@@ -9,7 +9,6 @@ import time
 
 from plait.store import MemoryStore, SqliteStore, Store, verify_store
 from plait.store.database import Database
-from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, run_threads, said, texts
 
@@ -91,10 +90,6 @@ def add_colour(db: Database) -> None:
     db.execute("CREATE TABLE palette (name TEXT) STRICT")
     for i in range(200):
         db.execute("INSERT INTO palette VALUES (?)", (f"{i} " * 50,))
-
-
-def migrate(folder: str) -> None:
-    SqliteStore(folder, source=Seeded(), migrations=(*MIGRATIONS, add_colour)).close()
 
 
 def fork_while_opening(folder: str) -> None:

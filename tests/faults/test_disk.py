@@ -32,7 +32,7 @@ from plait.store.database import Database
 from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, said, texts
-from support import RawSql, dose, needs_strace, python, report, seed
+from support import RawSql, dose, needs_strace, report, seed
 
 
 def opened(folder: Path, **options: object) -> SqliteStore:
@@ -126,12 +126,12 @@ def test_a_session_settles_an_unknown_outcome_by_itself(tmp_path: Path, monkeypa
     """The disk refused at the commit, and whether that stands nobody can know: the same events again, and it stands once."""
     session, commit, refusals = Session("before", store=tmp_path), Database.commit, iter([True])
 
-    def refuse_once(db: Database) -> None:
+    def refuse_once(db: Database, pieces: int) -> None:
         if not next(refusals, False):
-            commit(db)
+            commit(db, pieces)
             return
         if stands:
-            commit(db)
+            commit(db, pieces)
         raise OutcomeUnknown(db.path, "fdatasync failed")
 
     monkeypatch.setattr(Database, "commit", refuse_once)
@@ -296,43 +296,6 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path) -> None:
     assert texts(store, log) == ["kept"]
     assert "colour" not in str(RawSql(tmp_path / "store.db")("SELECT sql FROM sqlite_schema"))
     store.close()
-
-
-MIGRATE = """
-import sys
-sys.path.insert(0, sys.argv[2])
-import scenes
-scenes.migrate(sys.argv[1])
-"""
-
-
-@pytest.mark.parametrize("syscall", ["pwrite64", "fdatasync"])
-def test_a_kill_in_a_migration_leaves_the_old_schema_or_the_new(tmp_path: Path, syscall: str) -> None:
-    strace, seen = needs_strace(), set[int]()
-    base = tmp_path / "base"
-    store = opened(base)
-    log = begin(store, said("kept"))
-    store.close()
-    step = 1 if int(os.environ.get("KILLS", "0")) > 100 else 9 if syscall == "pwrite64" else 2
-    for moment in range(1, 300, step):
-        folder = tmp_path / str(moment)
-        shutil.copytree(base, folder)
-        inject = ("-e", f"trace={syscall}", "-e", f"inject={syscall}:signal=SIGKILL:when={moment}")
-        done = python(MIGRATE, folder, Path(__file__).parent, prefix=(strace, "-f", "-qq", "-o", os.devnull, *inject), check=False)
-        raw = RawSql(folder / "store.db")
-        ((version,),) = raw("PRAGMA user_version")
-        new = "colour" in str(raw("SELECT sql FROM sqlite_schema"))
-        assert (version == len(MIGRATIONS) + 1) == new
-        if new:
-            assert raw("SELECT count(*) FROM palette") == [(200,)]
-        raw.close()
-        seen.add(version)
-        store = opened(folder, migrations=(*MIGRATIONS, add_colour))  # and the next opening completes it
-        assert texts(store, log) == ["kept"]
-        store.close()
-        if done.returncode == 0:
-            break
-    assert seen == {len(MIGRATIONS), len(MIGRATIONS) + 1}
 
 
 # ── settings that must hold ──────────────────────────────────────────────────────────────────

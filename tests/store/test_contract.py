@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from folders import old_store
 
 from plait import open_store
 from plait.errors import StoreFailed, UnknownRows
@@ -16,7 +17,7 @@ from plait.store import MemoryStore, Projection, SqliteStore, Store, verify_stor
 from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded, StoreContract
 from plait.testing.store import Opened, Tally, begin, extend, said, texts
-from support import RawSql, old_store
+from support import RawSql
 
 
 class TestMemory(StoreContract):

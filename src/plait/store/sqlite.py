@@ -24,6 +24,7 @@ from plait.errors import (
     DiskFull,
     PlaitError,
     StoreCorrupt,
+    StoreFailed,
     UnknownBlob,
     UnknownEvent,
     UnknownLog,
@@ -539,26 +540,36 @@ class SqliteStore:
 def _make_folder(folder: Path) -> None:
     """Make the folder if need be, so that it survives a power cut and stays out of version control."""
     try:
+        if (folder / FILE).exists():
+            return
         ours = folder.name == ".plait" or not folder.is_dir()  # no .gitignore goes into somebody else's folder
-        new = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)  # what agents say and do is nobody else's business
         ignore = folder / ".gitignore"
-        if not ours or (ignore.exists() and ignore.stat().st_size):
-            return
-        ignore.write_text("*\n")
-        for made in (folder, *(each.parent for each in new)):
-            handle = os.open(made, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+        if ours and not (ignore.exists() and ignore.stat().st_size):
+            ignore.write_text("*\n")
+        _sync_folders(folder)
     except FileExistsError as error:
         raise BadAddress(str(folder), "there is a file of that name") from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(str(folder)) from error
+        if error.errno == errno.EIO:
+            raise StoreFailed(str(folder), str(error)) from error
         raise BadAddress(str(folder), error.strerror or str(error)) from error
+
+
+def _sync_folders(folder: Path) -> None:
+    """It and all above it: which of them are new, nobody knows any more after an attempt that was cut off."""
+    for each in (folder, *folder.parents):
+        try:
+            handle = os.open(each, os.O_RDONLY)
+        except PermissionError:
+            continue  # we may pass through it but not look into it, so we did not make it
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _check_gapless(log: LogId, seqs: list[int], first: int, last: int, reverse: bool) -> None:
