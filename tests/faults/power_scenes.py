@@ -1,0 +1,355 @@
+"""What goes on when the current fails: scenes over a file system that writes down what it is asked to do.
+
+Each scene runs in a process of its own, `python power_scenes.py OUTPUT SCENE:MODE …`, because the file system becomes
+SQLite's default there: the store opens its file as it always does. Writes are passed on, so that the program sees them; syncs are
+only written down, which is what makes this fast.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import apsw
+import msgspec
+from power import (
+    Acknowledged,
+    Asked,
+    Cut,
+    Disk,
+    FolderSynced,
+    Found,
+    Image,
+    Keeping,
+    Kept,
+    Named,
+    Put,
+    Removed,
+    Step,
+    Sweeping,
+    Synced,
+    Trace,
+    Written,
+    image_after,
+    lay_out,
+)
+
+from plait import Session
+from plait.event import Event
+from plait.ids import Digest, LogId
+from plait.runtime.write import DirectWriter
+from plait.session import GraphRows, SessionRows, file
+from plait.session.ports import bind_writer
+from plait.store import SqliteStore
+from plait.store.database import PRAGMAS, Migration
+from plait.store.schema import MIGRATIONS
+from plait.testing import Seeded
+from plait.testing.store import begin, extend, fork, run_threads, said
+
+# ── the file system ──────────────────────────────────────────────────────────────────────────
+
+
+class Recording:
+    """The trace of one folder, while it is made."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.names: dict[str, int] = {}
+        self.first = 0  # how many steps stand for what was there before
+        self.appends = 0
+        self.sync_s = 0.0  # how long the disk takes; threads only meet in one commit if it takes any time
+
+    def found(self, folder: Path, ids: list[str]) -> None:
+        """Begin with the files in a folder, and the events in them."""
+        for path in folder.iterdir():
+            number = self.names[path.name] = len(self.steps)
+            self.steps.append(Found(path.name, number, path.read_bytes()))
+        self.steps += [Asked(0, ids), Acknowledged(0, durable=True)] if ids else []
+        self.first = len(self.steps)
+
+    def opened(self, path: str) -> int:
+        name = os.path.basename(path)
+        if name not in self.names:
+            number = self.names[name] = len(self.steps)
+            self.steps.append(Named(name, number))
+        return self.names[name]
+
+    def removed(self, path: str) -> None:
+        name = os.path.basename(path)
+        self.names.pop(name, None)
+        self.steps.append(Removed(name))
+
+
+recordings: dict[str, Recording] = {}
+"""By the folder they are about."""
+
+
+class RecordedFile(apsw.VFSFile):
+    def __init__(self, name: Any, flags: list[int], recording: Recording, number: int) -> None:
+        super().__init__("unix", name, flags)
+        self._recording = recording
+        self._number = number
+        # As SQLite does on Unix: the first sync of a journal or log that it may have made syncs the folder, too.
+        journal = flags[0] & (apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL)
+        self._folder_too = bool(journal and flags[0] & apsw.SQLITE_OPEN_CREATE)
+
+    def xWrite(self, data: Any, offset: int) -> None:
+        self._recording.steps.append(Written(self._number, offset, bytes(data)))
+        super().xWrite(data, offset)  # pyright: ignore[reportUnknownMemberType]  apsw's stubs need types of Python 3.12
+
+    def xTruncate(self, newsize: int) -> None:
+        self._recording.steps.append(Cut(self._number, newsize))
+        super().xTruncate(newsize)
+
+    def xSync(self, flags: int) -> None:
+        self._recording.steps.append(Synced(self._number))
+        time.sleep(self._recording.sync_s)
+        if self._folder_too:
+            self._recording.steps.append(FolderSynced())
+            self._folder_too = False
+
+
+class RecordedFiles(apsw.VFS):
+    """SQLite's own file system for Unix, with a trace of what is asked of it, and chance from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__("recorded", "unix", makedefault=True)
+        self._chance = Random(seed)
+
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
+        path = str(name.filename() if isinstance(name, apsw.URIFilename) else name)  # a temporary file has no name
+        recording = recordings.get(os.path.dirname(path))
+        if recording is None:
+            return apsw.VFSFile("unix", name, flags)
+        return RecordedFile(name, flags, recording, recording.opened(path))
+
+    def xDelete(self, filename: str, syncdir: bool) -> None:
+        super().xDelete(filename, False)
+        recording = recordings.get(os.path.dirname(filename))
+        if recording is not None:
+            recording.removed(filename)
+            if syncdir:
+                recording.steps.append(FolderSynced())
+
+    def xRandomness(self, numbytes: int) -> bytes:
+        return self._chance.randbytes(numbytes)
+
+
+# ── the store ────────────────────────────────────────────────────────────────────────────────
+
+
+class Counted(Seeded):
+    """A source that never gives out the same id twice."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._count = 0
+
+    def fresh(self, *about: str | int) -> LogId:
+        self._count += 1
+        return super().fresh(*about, self._count)
+
+
+class WitnessedStore(SqliteStore):
+    """A store that puts on record what it was asked for and what it promised."""
+
+    def __init__(self, folder: Path, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+        self.recording = recordings[os.path.realpath(folder)]
+        super().__init__(folder, source=source, projections=(SessionRows(), GraphRows()), migrations=migrations)
+
+    def begin(
+        self, log: LogId, events: Sequence[Event], *, parent: LogId | None = None, blobs: Mapping[Digest, bytes] | None = None
+    ) -> Digest:
+        return self._witness(events, lambda: super(WitnessedStore, self).begin(log, events, parent=parent, blobs=blobs))
+
+    def append(self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None) -> Digest:
+        return self._witness(events, lambda: super(WitnessedStore, self).append(log, events, after=after, blobs=blobs))
+
+    def _witness(self, events: Sequence[Event], act: Callable[[], Digest]) -> Digest:
+        recording = self.recording
+        number = recording.appends = recording.appends + 1
+        recording.steps.append(Asked(number, [event.id for event in events]))
+        head = act()
+        recording.steps.append(Acknowledged(number, durable=True))
+        return head
+
+    def put_blob(self, content: bytes) -> Digest:
+        blob = super().put_blob(content)
+        self.recording.steps.append(Put(blob))
+        return blob
+
+    def sweep_blobs(self, *, before: int) -> int:
+        self.recording.steps.append(Sweeping())
+        return super().sweep_blobs(before=before)
+
+    def keep(self, log: LogId, seq: int, data: bytes) -> None:
+        self.recording.steps.append(Keeping(log, seq))
+        super().keep(log, seq, data)
+        self.recording.steps.append(Kept(log, seq, data))
+
+    def forget_kept(self, log: LogId | None = None) -> int:
+        self.recording.steps.append(Keeping(None, 0))
+        return super().forget_kept(log)
+
+
+source = Counted(0)
+chance = Random(0)
+
+
+# ── scenes: each leaves its store open ───────────────────────────────────────────────────────
+
+
+def appends(folder: Path) -> SqliteStore:
+    """A store is made; short and long events, alone and several at once, in two logs; checkpoints on the way."""
+    store = WitnessedStore(folder)
+    one, two = begin(store, said("one")), begin(store)
+    for i in range(12):
+        extend(store, one, said(f"{i}"))
+        extend(store, two, *[said(f"{i} of {place}") for place in range(1 + i % 4)])
+        if i % 4 == 1:
+            extend(store, one, said(f"{i} long " * 1500), said("and short"))
+    fork(store, two, 5)
+    return store
+
+
+def sessions(folder: Path) -> SqliteStore:
+    """A session is forked, merged and rewound; its rows are folded anew."""
+    store = WitnessedStore(folder)
+    bind_writer(DirectWriter(source, lambda address: store, lambda: store.address))
+    session = Session("Why does checkout fail?", title="cart bug", user="u-17", store=store.address)
+    session = session.say("Only with coupons.", file(b"log " * 3000, name="checkout.log")).fact("db", "postgres 15")
+    strict, lenient = session.fork("strict"), session.fork("lenient")
+    strict = strict.say("I would reject the coupon.", role="assistant").decide("verdict", "reject")
+    lenient = lenient.say("I would clamp the discount.", role="assistant").decide("verdict", "clamp")
+    merged = strict.merge(lenient, resolve={"verdict": "reject"})
+    store.rebuild("session")
+    back = merged.rewind(3, reason="wrong track").todo("write tests", key="tests")
+    back.successor("go on").say("I go on.")
+    back.pause().unpause().settle("tests", "done").close()
+    store.rebuild("graph")
+    return store
+
+
+def blobs(folder: Path) -> SqliteStore:
+    """Blobs that nothing points to are put and swept; snapshots are kept, replaced and forgotten."""
+    store, chance = WitnessedStore(folder), Random(1)
+    log = begin(store)
+    for i in range(6):
+        store.put_blob(chance.randbytes(1500 * i + 10))
+        extend(store, log, said(f"{i} " + chance.randbytes(1500 * i).hex()))
+        store.keep(log, 1 + i // 2, chance.randbytes(700 * i + 10))
+        if i == 3:
+            store.sweep_blobs(before=store.number)
+    store.forget_kept(log)
+    store.put_blob(b"the last one")
+    store.keep(log, 3, b"the last one")
+    return store
+
+
+def two_connections(folder: Path) -> SqliteStore:
+    """Two stores write the same file in turns; a reader holds the log open; one closes, both close, one comes back."""
+    one, two = WitnessedStore(folder), WitnessedStore(folder)
+    log = begin(one)
+    for i in range(6):
+        extend(one, log, said(f"{i} from one"))
+        extend(two, log, said(f"{i} from two"), said("and again"))
+    with one._connections.reading() as reader:  # pyright: ignore[reportPrivateUsage]
+        rows = reader.execute("SELECT number FROM event")
+        next(rows)  # a read has begun: the write-ahead log can be copied but not begun anew
+        for i in range(6):
+            extend(two, log, said(f"{i} while somebody reads " + "x" * 3000))
+        del rows
+    one.close()
+    extend(two, log, said("alone"))
+    two.close()
+    one = WitnessedStore(folder)
+    for i in range(4):
+        extend(one, log, said(f"{i} after reopening"))
+    return one
+
+
+def migration(folder: Path) -> SqliteStore:
+    """A store of the first schema is brought up to date."""
+    old = WitnessedStore(folder, migrations=MIGRATIONS[:1])
+    log = begin(old, said("old"))
+    for i in range(3):
+        extend(old, log, said(f"{i} " * 1200))
+    old.close()
+    new = WitnessedStore(folder)
+    extend(new, log, said("new"))
+    new.keep(log, 2, b"kept in the new table")
+    return new
+
+
+def threads(folder: Path) -> SqliteStore:
+    """Several write at once, so that one transaction holds the appends of many."""
+    store = WitnessedStore(folder)
+    logs = [begin(store) for _ in range(4)]
+    store.recording.sync_s = 0.001
+    run_threads([lambda log=log: [extend(store, log, *[said(f"{i}")] * (1 + i % 3)) for i in range(8)] for log in logs])
+    store.recording.sync_s = 0.0
+    return store
+
+
+def going_on(folder: Path) -> SqliteStore:
+    """What one power loss has left, torn writes and all, is opened and written to, until the next one."""
+    image = _left_by_a_crash()
+    with tempfile.TemporaryDirectory() as copy:
+        lay_out(image, Path(copy))
+        store = SqliteStore(copy, source=source)
+        there = [str(event.id) for _, event in store.feed()]
+        store.close()
+    lay_out(image, folder)
+    recordings[os.path.realpath(folder)].found(folder, there)
+    store = WitnessedStore(folder)
+    log = begin(store, said("again"))
+    for i in range(8):
+        extend(store, log, *[said(f"{i} again " * 50)] * (1 + i % 3))
+    return store
+
+
+def _left_by_a_crash() -> Image:
+    with tempfile.TemporaryDirectory() as folder:
+        trace, disk = record("appends", "full", Path(folder)), Disk()
+    for step in trace.steps[: chance.randint(len(trace.steps) // 3, len(trace.steps))]:
+        disk.take(step)
+    return image_after(disk, chance, chance.choice(["everything", "up to a torn write", "each sector"]))
+
+
+SCENES: dict[str, Callable[[Path], SqliteStore]] = {
+    scene.__name__: scene for scene in (appends, sessions, blobs, two_connections, migration, threads, going_on)
+}
+MODES = {"full": 2, "normal": 1, "off": 0}
+
+
+def record(scene: str, mode: str, folder: Path) -> Trace:
+    """Play a scene to its end, the closing of its store included."""
+    PRAGMAS["synchronous"], PRAGMAS["wal_autocheckpoint"] = MODES[mode], 40
+    recording = recordings[os.path.realpath(folder)] = Recording()
+    store = SCENES[scene](folder)
+    history = [str(event.id) for _, event in store.feed()]
+    store.close()
+    return Trace(recording.steps, history, recording.first)
+
+
+def main(output: str, seed: str, *wanted: str) -> None:
+    """Play these scenes, each given as SCENE:MODE, and write down their traces."""
+    chance.seed(int(seed))
+    files = RecordedFiles(int(seed))  # in force as long as it lives
+    traces: list[Trace] = []
+    for each in wanted:
+        with tempfile.TemporaryDirectory() as folder:
+            scene, mode = each.split(":")
+            traces.append(record(scene, mode, Path(folder)))
+    Path(output).write_bytes(msgspec.msgpack.encode(traces))
+    files.unregister()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
