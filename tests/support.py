@@ -13,6 +13,7 @@ from typing import Any
 
 import apsw
 import pytest
+import zstandard
 
 EXAMPLES: Counter[str] = Counter()
 """How many examples each law was tried on; printed at the end of the run."""
@@ -60,6 +61,13 @@ def python(code: str, *arguments: str | Path, prefix: tuple[str, ...] = (), chec
     """Run a piece of Python in a process of its own."""
     command = [*prefix, sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, check=check, capture_output=True, text=True, timeout=90)
+
+
+def old_store(folder: Path, schema: int) -> None:
+    """A store as the program of that schema wrote it: a root that says "kept" first, with a blob and a long body, and a fork at 3."""
+    folder.mkdir(parents=True, exist_ok=True)
+    packed = Path(__file__).parent / "store" / "old" / f"schema-{schema}.db.zst"
+    (folder / "store.db").write_bytes(zstandard.decompress(packed.read_bytes()))
 
 
 class RawSql:

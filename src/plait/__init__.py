@@ -8,6 +8,7 @@ from __future__ import annotations
 import os as _os
 from collections.abc import Sequence as _Sequence
 from pathlib import Path as _Path
+from typing import Literal as _Literal
 
 from plait.errors import PlaitError
 from plait.event import Event
@@ -27,15 +28,23 @@ from plait.store import opened as _opened
 __all__ = ["Budget", "Event", "PlaitError", "Session", "Store", "file", "image", "open_store"]
 
 
-def open_store(address: str | _Path | None = None, *, projections: _Sequence[_Projection] = ()) -> Store:
+def open_store(
+    address: str | _Path | None = None,
+    *,
+    projections: _Sequence[_Projection] = (),
+    durability: _Literal["full", "async"] | None = None,
+) -> Store:
     """Open a store, making it if need be: a folder, `sqlite:FOLDER`, `memory:` or `memory:NAME`.
 
     Without an address: PLAIT_STORE if set, else `.plait` in the nearest folder upward that has one, else here.
 
     A process has one store per address: asking again gives the same one, and `close()` closes it for everybody.
+
+    `durability="async"` is for sessions opened from now on that do not say otherwise: their commits are synced at boundaries
+    (docs/durability.md), not one by one.
     """
     place = _default_address() if address is None else str(address) if isinstance(address, _Path) else address
-    return _open_at(place, source=_Live(), projections=(*_PROJECTIONS, *projections))
+    return _open_at(place, source=_Live(), projections=(*_PROJECTIONS, *projections), durability=durability)
 
 
 def _default_address() -> str:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from plait import open_store
 from plait.errors import StoreFailed, UnknownRows
-from plait.event.kinds import ScratchSet
+from plait.event.kinds import File, MessageSaid, ScratchSet, Text
 from plait.store import MemoryStore, Projection, SqliteStore, Store, verify_store
 from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded, StoreContract
-from plait.testing.store import Opened, Tally, begin, extend, fork, said, texts
-from support import RawSql
+from plait.testing.store import Opened, Tally, begin, extend, said, texts
+from support import RawSql, old_store
 
 
 class TestMemory(StoreContract):
@@ -27,17 +28,23 @@ class TestMemory(StoreContract):
 
 
 class TestSqlite(StoreContract):
+    durability: Literal["full", "async"] = "full"
+
     @pytest.fixture
     def opened(self, tmp_path: Path) -> Iterator[Opened]:
         stores: list[Store] = []
 
         def open(*projections: Projection) -> Store:
-            stores.append(SqliteStore(tmp_path / "store", source=Seeded(), projections=projections))
+            stores.append(SqliteStore(tmp_path / "store", source=Seeded(), projections=projections, durability=self.durability))
             return stores[-1]
 
         yield open
         for store in stores:
             store.close()
+
+
+class TestSqliteAsync(TestSqlite):
+    durability = "async"
 
 
 def test_a_store_whose_file_was_removed_takes_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,20 +76,23 @@ def test_projections_can_join_an_open_store(tmp_path: Path) -> None:
         store.close()
 
 
-def test_a_store_of_schema_1_is_brought_up_to_date(tmp_path: Path) -> None:
-    old = SqliteStore(tmp_path, source=Seeded(), projections=(Tally(),), migrations=MIGRATIONS[:1])
-    log = begin(old, said("one"), ScratchSet("a", 1), said("long " * 2000))
-    child = fork(old, log, 2)
-    extend(old, child, said("mine"))
-    assert old.describe()["schema"] == 1
-    old.close()
+@pytest.mark.parametrize("schema", range(1, len(MIGRATIONS)))
+def test_a_store_of_an_old_schema_is_brought_up_to_date(tmp_path: Path, schema: int) -> None:
+    old_store(tmp_path, schema)
+    assert RawSql(tmp_path / "store.db")("PRAGMA user_version") == [(schema,)]
     store = SqliteStore(tmp_path, source=Seeded(), projections=(Tally(),))
     assert store.describe()["schema"] == len(MIGRATIONS)
     assert list(verify_store(store)) == []
-    assert texts(store, child) == ["one", "mine"]
-    assert [row["times"] for row in store.rows("tally", "count")] == [1]
-    store.keep(log, 3, b"state")
-    assert store.kept(log, 4) == (log, 3, b"state")
+    (_, child), (_, root) = store.logs()
+    said_there = [event.body.parts[0] for event in store.read(root.id) if isinstance(event.body, MessageSaid)]
+    assert [part.text[:9] for part in said_there if isinstance(part, Text)] == ["kept", "prose, an", "long long", "\u2028\0漢"]
+    assert [store.get_blob(part.blob)[:8] for part in said_there if isinstance(part, File)] == [b"a figure"]
+    assert texts(store, child.id)[2:] == ["on the branch"]
+    assert {child.durability, root.durability} == {"full"}
+    extend(store, root.id, said("and on"), said("prose, and more of it. " * 20))
+    store.keep(root.id, 4, b"state")
+    assert store.kept(root.id, 5) == (root.id, 4, b"state")
+    assert list(verify_store(store)) == []
     store.close()
 
 

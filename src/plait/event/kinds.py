@@ -185,6 +185,7 @@ class SessionOpened(Body, frozen=True):
     budget: Budget | None = None
     continues: Place | None = None  # the session this one succeeds or was detached from
     detached: bool = False  # whether the story up to there is its own too; if not, only what the events below say
+    durability: Literal["full", "async"] | None = None  # how its log and all forks of it are written; None: nobody said
 
 
 class ForkedFrom(Body, frozen=True):
@@ -605,3 +606,23 @@ class CheckpointSigned(Body, frozen=True):
 
 
 KINDS: tuple[type[Body], ...] = tuple(Body.__subclasses__())
+
+# In a log that is written `async`, these reach the disk at once, and all before them: what follows is out of our hands.
+BOUNDARIES = frozenset[type[Body]](
+    {
+        ModelAsked,
+        ToolRequested,
+        QuestionAsked,
+        ApprovalRequested,
+        ApprovalGranted,
+        ApprovalDenied,
+        HandedOff,
+        RunFinished,
+        RunFailed,
+        RunCancelled,
+        SessionPaused,
+        SessionClosed,
+        SessionArchived,
+        CheckpointSigned,
+    }
+)

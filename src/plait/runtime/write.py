@@ -10,7 +10,7 @@ from functools import cache
 
 from plait.errors import InvalidValue, OutcomeUnknown
 from plait.event import Event, seal
-from plait.event.kinds import Place
+from plait.event.kinds import BOUNDARIES, Place, SessionOpened
 from plait.ids import Digest, LogId, Source
 from plait.session.ports import Draft, Spot
 from plait.store import Store
@@ -45,7 +45,9 @@ class DirectWriter:
         about = ("fork", fork.log, fork.seq) if fork else ("session",)
         log = self._source.fresh(*about)
         events = self._seal(drafts, log, fork.seq + 1 if fork else 1, (fork.head,) if fork else (), None)
-        _settled(lambda: store.begin(log, events, parent=fork.log if fork else None, blobs=blobs))
+        opened = drafts[0].body
+        durability = opened.durability if isinstance(opened, SessionOpened) else None
+        _settled(lambda: store.begin(log, events, parent=fork.log if fork else None, blobs=blobs, durability=durability))
         return Spot(store.address, log, events[-1].seq, events[-1].id)
 
     def append(
@@ -53,7 +55,8 @@ class DirectWriter:
     ) -> Spot:
         store = self._open(spot.store)
         events = self._seal(drafts, spot.id, spot.place + 1, (spot.head, *merges), spot.run)
-        _settled(lambda: store.append(spot.id, events, after=spot.head, blobs=blobs))
+        flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
+        _settled(lambda: store.append(spot.id, events, after=spot.head, blobs=blobs, flush=flush))
         return Spot(spot.store, spot.id, events[-1].seq, events[-1].id, spot.run)
 
     def _seal(self, drafts: Sequence[Draft], log: LogId, seq: int, parents: tuple[Digest, ...], run: str | None) -> list[Event]:

@@ -17,7 +17,7 @@ from plait.session.fold import Folds
 from plait.session.graph import GraphRows
 from plait.session.rows import SessionRows
 from plait.session.state import FOLD, from_snapshot, state_digest
-from plait.store import Fault, Projection, Row, Scalar, Store, verify_log, verify_store
+from plait.store import Durability, Fault, Projection, Row, Scalar, Store, verify_log, verify_store
 
 _ALL = 2**31
 
@@ -31,6 +31,7 @@ def verify(store: Store, logs: Sequence[LogId] | None = None, *, state: bool = F
         yield fault
     try:
         yield from _settled(store, lambda: _verify_rows(store, SessionRows(), behind))
+        yield from _verify_durability(store, behind)
         if state and not found:  # folding what is broken only tells the same again
             if behind is None:
                 yield from _settled(store, lambda: _verify_rows(store, GraphRows(), None))
@@ -152,6 +153,24 @@ def _row_fault(name: str, row: Row, wanted: Row | None) -> Fault:
         place + 1 if isinstance(place, int) else 1,
         f"its {name} row says {column} is {row[column]!r}, its events say {wanted[column]!r}",
     )
+
+
+def _verify_durability(store: Store, logs: Sequence[LogId] | None) -> Iterator[Fault]:
+    """A log is written as its root says. Whoever edits the log's row could make commits less durable than they are said to be."""
+    said: dict[LogId, Durability | None] = {}
+    for log in logs if logs is not None else [LogId(str(row["log"])) for row in store.rows("session", "session", limit=_ALL)]:
+        try:
+            info = store.log(log)
+            said[log] = said[info.parent] if info.parent in said else _said_durability(store, log)
+        except PlaitError:
+            continue  # found already
+        if said[log] not in (None, info.durability):
+            yield Fault(log, info.place + 1, f"its row says it is written {info.durability}, its first event says {said[log]}")
+
+
+def _said_durability(store: Store, log: LogId) -> Durability | None:
+    opened = next(store.read(log, 1, 1)).body
+    return opened.durability if isinstance(opened, SessionOpened) else None
 
 
 # ── states ───────────────────────────────────────────────────────────────────────────────────

@@ -46,7 +46,7 @@ from plait.session.listing import list_rows
 from plait.session.ports import Spot, store_at, writer_of
 from plait.session.state import Gate, Pending, Ref, Spent, State
 from plait.session.views import Attachment, Change, Facts, Link, Message, Validation, message_of
-from plait.store import Store, canonical, exists
+from plait.store import Durability, Store, canonical, exists
 
 _MESSAGE_KINDS = frozenset({MessageSaid.__name__, ModelReplied.__name__})
 # What a verdict no longer speaks of, once it happened.
@@ -209,6 +209,13 @@ class Reading:
         return self._next(Spot(self.store, self.id, wanted, event.id, self.run), None)
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def durability(self) -> Durability:
+        """How its log is written: `full`, on disk at once; `async`, at the next boundary; `memory`, never."""
+        opened = next(self._store.read(self.id, 1, 1)).body
+        recorded = opened.durability if isinstance(opened, SessionOpened) else None
+        return recorded or self._store.log(self.id).durability
 
     @property
     def status(self) -> Status:

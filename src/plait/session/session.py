@@ -56,7 +56,7 @@ from plait.session.ports import Act, Draft, host, writer_of
 from plait.session.reading import Reading, address_of
 from plait.session.state import ABSENT, FactKind, Known, PendingKind, Ref, State, share_a_place, state_digest
 from plait.session.views import Message
-from plait.store import Store
+from plait.store import Durability, Store, check_durability
 
 Cause: TypeAlias = "Event | Session | Message | int | str"
 Because: TypeAlias = "Cause | Sequence[Cause]"  # events, places of this session, or sessions for their last event
@@ -80,21 +80,30 @@ class Session(Reading):
         project: str | None = None,
         tags: Mapping[str, str] | None = None,
         budget: Budget | None = None,
+        durability: Literal["full", "async"] | None = None,
         store: str | Path | Store | None = None,
         actor: str | None = None,
     ) -> None:
-        """Open a new session and say something in it. It is on disk when this returns."""
-        writer = writer_of(None)
+        """Open a new session and say something in it. It is on disk when this returns, unless it is to be written `async`."""
+        writer, address = writer_of(None), address_of(store)
+        check_durability(durability)
         for name, text in (("title", title), ("user", user or ""), ("project", project or "")):
             _check_name(name, text)
         who = actor or (_human(user) if user else writer.principal())
         _check_budget(budget)
-        opened = SessionOpened(title=title, user=user, project=project, tags=_check_tags(tags), budget=budget)
+        opened = SessionOpened(
+            title=title,
+            user=user,
+            project=project,
+            tags=_check_tags(tags),
+            budget=budget,
+            durability=_kept_as(durability, writer.store(address)),
+        )
         parts, blobs = pack(content, "content")
         drafts = [Draft(opened, _act(who))]
         if parts:
             drafts.append(Draft(MessageSaid("user", parts), _act(who)))
-        self._become(writer.begin(address_of(store), drafts, blobs=blobs), life=Life(), user=user or "")
+        self._become(writer.begin(address, drafts, blobs=blobs), life=Life(), user=user or "")
 
     # ── saying and knowing ───────────────────────────────────────────────────────────────────
 
@@ -302,6 +311,11 @@ class Session(Reading):
     def archive(self, *, reason: str = "", actor: str | None = None) -> Session:
         return self._append(SessionArchived(reason), "be archived", actor=actor)
 
+    def flush(self) -> Session:
+        """Bring everything that was appended so far to the disk: for a session that is written `async`. Appends nothing."""
+        self._store.flush()
+        return self
+
     # ── what others do for it ────────────────────────────────────────────────────────────────
 
     def use(self, tool: object, **arguments: Json) -> Session:
@@ -376,6 +390,7 @@ class Session(Reading):
             budget=budget or state.left,  # a change of session is no way to a new budget
             continues=Place(self.id, self.place, self.head),
             detached=detached,
+            durability=_kept_as(self.durability, self._store),
         )
 
     def _not_undone(self, to: int) -> tuple[Digest, ...]:
@@ -421,6 +436,13 @@ class Session(Reading):
 
 def _act(actor: str, causes: tuple[Digest, ...] = ()) -> Act:
     return Act(actor, _ORIGINS.get(actor.partition(":")[0], "program"), causes=causes)
+
+
+def _kept_as(durability: Durability | None, store: Store) -> Literal["full", "async"] | None:
+    """What a session records of how it is written: in memory there is nothing to record."""
+    if store.durability == "memory":
+        return None
+    return "async" if (durability or store.durability) == "async" else "full"
 
 
 def _human(user: str) -> str:

@@ -7,16 +7,18 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from plait.errors import BadAddress
 from plait.ids import Source
-from plait.store.base import BlobInfo, Log, Projection, Record, Row, Rows, Scalar, Store, Table
+from plait.store.base import BlobInfo, Durability, Log, Projection, Record, Row, Rows, Scalar, Store, Table, check_durability
 from plait.store.memory import MemoryStore
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.verify import Fault, verify_log, verify_store
 
 __all__ = [
     "BlobInfo",
+    "Durability",
     "Fault",
     "Log",
     "MemoryStore",
@@ -29,6 +31,7 @@ __all__ = [
     "Store",
     "Table",
     "canonical",
+    "check_durability",
     "exists",
     "locate",
     "open_at",
@@ -43,8 +46,11 @@ _lock = threading.RLock()
 _open: dict[str, Store] = {}
 
 
-def open_at(address: str, *, source: Source, projections: Sequence[Projection] = ()) -> Store:
+def open_at(
+    address: str, *, source: Source, projections: Sequence[Projection] = (), durability: Literal["full", "async"] | None = None
+) -> Store:
     """The store at an address. Opened once per process: a session holds the address, never the store."""
+    check_durability(durability)
     address = canonical(address)
     with _lock:
         store = _open.get(address)
@@ -54,6 +60,8 @@ def open_at(address: str, *, source: Source, projections: Sequence[Projection] =
             scheme, _, rest = address.partition(":")
             make = MemoryStore if scheme == "memory" else SqliteStore
             store = _open[address] = make(rest, source=source, projections=projections)
+        if durability is not None and isinstance(store, SqliteStore):
+            store.durability = durability  # for roots from now on; those that stand are written as they were
         return store
 
 

@@ -19,6 +19,9 @@ from plait.event import Event, parse_event
 from plait.event.kinds import ForkedFrom
 from plait.ids import Digest, LogId, parse_digest
 
+Durability = Literal["full", "async", "memory"]
+"""How a log is written: `full`, on disk when an append returns; `async`, at the next boundary; `memory`, never."""
+
 Scalar = str | int | float | bytes | None
 Row = dict[str, Scalar]
 
@@ -31,6 +34,7 @@ class Log(msgspec.Struct, frozen=True):
     place: int  # the last place inherited from the parent; 0 for a root
     head: Digest
     tip: int  # the seq of the head
+    durability: Durability = "full"
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -119,23 +123,43 @@ class Store(Protocol):
         """Made once with the store; its house log is `house_of(id)`."""
         ...
 
+    @property
+    def durability(self) -> Durability:
+        """How new roots are written unless `begin` says otherwise."""
+        ...
+
     # logs
 
     def begin(
-        self, log: LogId, events: Sequence[Event], *, parent: LogId | None = None, blobs: Mapping[Digest, bytes] | None = None
+        self,
+        log: LogId,
+        events: Sequence[Event],
+        *,
+        parent: LogId | None = None,
+        blobs: Mapping[Digest, bytes] | None = None,
+        durability: Literal["full", "async"] | None = None,
     ) -> Digest:
         """Begin a log with its first events and return the last one's id. With a parent it is a fork, after seq - 1 of its first event.
 
-        Beginning the very same log a second time changes nothing and succeeds.
+        A fork is written as its parent is. Beginning the very same log a second time changes nothing and succeeds.
         """
         ...
 
-    def append(self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None) -> Digest:
+    def append(
+        self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None, flush: bool = False
+    ) -> Digest:
         """Append after exactly this head and return the new one; on return the events are on disk.
+
+        In an `async` log they are on disk at the next boundary: `flush` makes this append one. Whatever is lost to a power
+        cut until then is the end of the store's history, in commit order, by whole appends; a killed process loses nothing.
 
         Raises `StaleHead`, and writes nothing, if the head is another. Appending the very same events a second time
         changes nothing and succeeds: that is how an unknown outcome is settled.
         """
+        ...
+
+    def flush(self) -> None:
+        """On return everything that was ever appended is on disk, by whichever process and in whichever log."""
         ...
 
     def log(self, log: LogId) -> Log: ...
@@ -292,6 +316,11 @@ def check_fork(first: Event, parent: LogId | None, point: Event | None) -> None:
     body = first.body
     if not isinstance(body, ForkedFrom) or (body.parent, body.place) != (parent, point.seq):
         raise InvalidValue("events", f"the first event does not say that it was forked from {parent}@{point.seq}", step)
+
+
+def check_durability(durability: object) -> None:
+    if durability not in ("full", "async", None):
+        raise InvalidValue("durability", f"{durability!r} is not one", "use 'full', or 'async' for commits that are synced at boundaries")
 
 
 def check_number(name: str, number: int) -> None:

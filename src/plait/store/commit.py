@@ -19,18 +19,19 @@ T = TypeVar("T")
 class Transaction(Protocol):
     """What a round is made of. `translate` turns the database's errors into ours."""
 
-    def begin(self) -> None: ...
-    def commit(self) -> None: ...
+    def begin(self, durable: bool) -> None: ...
+    def commit(self, pieces: int) -> None: ...
     def rollback(self) -> None: ...
     def changes(self) -> int: ...
     def translate(self, error: Exception) -> Exception: ...
 
 
 class _Ticket(Generic[T]):
-    __slots__ = ("batch", "done", "error", "gate", "lead", "result", "work")
+    __slots__ = ("batch", "done", "durable", "error", "gate", "lead", "result", "work")
 
-    def __init__(self, work: Callable[[], T]) -> None:
+    def __init__(self, work: Callable[[], T], durable: bool) -> None:
         self.work = work
+        self.durable = durable
         self.result: T | None = None
         self.error: Exception | None = None
         self.done = False
@@ -40,7 +41,9 @@ class _Ticket(Generic[T]):
 
 
 class GroupCommit:
-    """`submit(work)` runs the work in a transaction and returns when that is on disk.
+    """`submit(work)` runs the work in a transaction and returns when that is on disk; if it need not be durable, when it is committed.
+
+    A round is as durable as the most demanding piece in it.
 
     Work either succeeds or raises. A PlaitError raised before it changed anything refuses that piece alone; anything
     else undoes the round, and each piece then gets a round of its own, so that nobody fails for a neighbour's sake.
@@ -53,8 +56,8 @@ class GroupCommit:
         self._busy = False
         self._inside: set[int] = set()  # the threads that are in submit
 
-    def submit(self, work: Callable[[], T]) -> T:
-        ticket, thread = _Ticket(work), threading.get_ident()
+    def submit(self, work: Callable[[], T], durable: bool = True) -> T:
+        ticket, thread = _Ticket(work, durable), threading.get_ident()
         if thread in self._inside:  # it would wait for itself
             raise StoreReentered()
         try:
@@ -125,9 +128,9 @@ class GroupCommit:
         transaction = self._transaction
         try:
             try:
-                transaction.begin()
+                transaction.begin(ticket.durable)
                 ticket.error, ticket.result = None, ticket.work()
-                transaction.commit()
+                transaction.commit(1)
             except BaseException:
                 transaction.rollback()
                 raise
@@ -138,7 +141,7 @@ class GroupCommit:
     def _run_together(self, batch: list[_Ticket[Any]]) -> None:
         transaction = self._transaction
         try:
-            transaction.begin()
+            transaction.begin(any(ticket.durable for ticket in batch))
             for ticket in batch:
                 ticket.error, changes = None, transaction.changes()
                 try:
@@ -147,7 +150,7 @@ class GroupCommit:
                     if transaction.changes() != changes:
                         raise
                     ticket.error = refusal
-            transaction.commit()
+            transaction.commit(len(batch))
         except BaseException:
             transaction.rollback()
             raise

@@ -8,20 +8,21 @@ need them.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import apsw
 
-from plait.errors import StoreClosed, StoreFailed
+from plait.errors import PlaitError, StoreClosed, StoreFailed
 from plait.store.commit import GroupCommit
-from plait.store.database import Database
+from plait.store.database import UNSYNCED_S, Database
 
 T = TypeVar("T")
 
@@ -42,8 +43,15 @@ class _Handles:
         self.readers: list[Database] = []
 
     def close(self) -> None:
-        for db in (self.writer, *self.readers):
-            db.close()
+        """What is not on the disk yet is brought there first; whatever comes of that, all is closed."""
+        try:
+            if self.writer.unsynced:
+                self.writer.sync()
+        except apsw.Error as error:
+            raise self.writer.translate(error) from error
+        finally:
+            for db in (self.writer, *self.readers):
+                db.close()
 
 
 class Connections:
@@ -59,18 +67,50 @@ class Connections:
         self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
         self._users = 0
+        self._timer: threading.Timer | None = None  # for what was committed without an fsync
         self._frozen = False
         self._spoiled = False  # forked while in use: the library's memory of locks is wrong in this process
         self.closed = False
         _instances.add(self)
 
-    def write(self, work: Callable[[Database], T]) -> T:
+    def write(self, work: Callable[[Database], T], durable: bool = True) -> T:
         handles = self._enter()
         try:
             self._check_file()
-            return handles.group.submit(lambda: work(handles.writer))
+            result = handles.group.submit(lambda: work(handles.writer), durable)
+            if not durable and self._timer is None:
+                self._sync_soon()
+            return result
         finally:
             self._leave()
+
+    def sync(self) -> None:
+        """On return everything that was committed is on disk, whoever committed it."""
+        self.write(Database.touch)
+
+    def _sync_soon(self) -> None:
+        with self._lock:
+            if self._timer is None and not self.closed:
+                self._timer = threading.Timer(UNSYNCED_S, self._sync_late)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _sync_late(self) -> None:
+        """Nobody wrote for a while. If the disk refuses, whoever writes next hears of it; until then it is tried again."""
+        self._timer = None
+        try:
+            self._sync_if_needed()
+        except PlaitError:
+            self._sync_soon()
+
+    def _sync_if_needed(self) -> None:
+        handles = self._handles
+        if handles is not None and handles.writer.unsynced and not self.closed:
+            self.sync()
+
+    def sync_at_exit(self) -> None:
+        with suppress(PlaitError):
+            self._sync_if_needed()
 
     @contextmanager
     def reading(self) -> Generator[Database]:
@@ -111,6 +151,8 @@ class Connections:
             self.closed = True
             self._change.wait_for(lambda: self._users == 0, _CLOSE_WAIT_S)
             handles, self._handles = self._handles, None
+            if self._timer is not None:
+                self._timer.cancel()
             if handles is not None:
                 handles.close()
 
@@ -141,7 +183,8 @@ class Connections:
             self._frozen = True
             self._spoiled = not self._change.wait_for(lambda: self._users == 0, _FORK_WAIT_S)
             if not self._spoiled and self._handles is not None:
-                self._handles.close()
+                with suppress(PlaitError):  # the bytes are with the system; only a power cut could lose them now
+                    self._handles.close()
                 self._handles = None
 
     def thaw(self) -> None:
@@ -153,7 +196,7 @@ class Connections:
         """In the child: other threads are gone, and with them whatever they held."""
         self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
-        self._frozen, self._users = False, 0
+        self._frozen, self._users, self._timer = False, 0, None
         if self._spoiled and self._handles is not None:
             # Not even the end of the child may close these: that could delete the write-ahead log under the parent.
             for db in (self._handles.writer, *self._handles.readers):
@@ -182,4 +225,5 @@ def _each(act: Callable[[Connections], None]) -> Callable[[], None]:
 
 # Hooks before a fork run last in, first out: nobody may be opening a store before those who are in one are waited for.
 os.register_at_fork(before=_each(Connections.freeze), after_in_parent=_each(Connections.thaw), after_in_child=_each(Connections.start_over))
+atexit.register(_each(Connections.sync_at_exit))
 os.register_at_fork(before=opening.acquire, after_in_parent=opening.release, after_in_child=opening.release)

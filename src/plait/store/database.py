@@ -35,9 +35,15 @@ APPLICATION_ID = 0x506C6169  # "Plai": marks the file as ours
 BUSY_S = 60.0
 PAGE_SIZE = 4096
 
+# How far commits without an fsync of their own may run ahead of the disk: whichever comes first.
+UNSYNCED_MAX = 256
+UNSYNCED_S = 1.0
+
+_FULL, _NORMAL = 2, 1  # of synchronous
+
 # Set on every connection, and asserted. synchronous=FULL: an acknowledged commit has been fsynced.
 PRAGMAS: dict[str, int | str] = {
-    "synchronous": 2,
+    "synchronous": _FULL,
     "foreign_keys": 0,  # references are checked by verify, against the hashes; the write path does not pay for them
     "trusted_schema": 0,  # a hostile file's schema calls no function with effects
     "cell_size_check": 1,
@@ -70,6 +76,10 @@ class Database:
         self._db.set_busy_handler(self._wait)
         self._waiting_since = 0.0
         self._commits = 0
+        self._synchronous = _FULL
+        self.unsynced = 0  # pieces of work that were committed since the last fsync
+        self._unsynced_since = 0.0
+        self._changes_before = 0  # the transaction
         # For statements without rows on the path of an append: one cursor, used again, costs less than one each.
         self.run: Callable[..., Any] = self._db.cursor().execute
 
@@ -97,17 +107,53 @@ class Database:
 
     # a transaction, as GroupCommit wants it
 
-    def begin(self) -> None:
+    def begin(self, durable: bool = True) -> None:
+        """A transaction whose commit is fsynced, along with all before it, if it is to be durable or that is due anyway."""
         if self._db.in_transaction:  # somebody was interrupted even in their rollback
             self._db.execute("ROLLBACK")
+        wanted = _FULL if durable or self._sync_is_due() else _NORMAL
+        if wanted != self._synchronous:
+            self._synchronous = 0  # unknown, should the next line be interrupted
+            self.run(f"PRAGMA synchronous = {wanted}")
+            self._synchronous = self.get("PRAGMA synchronous")
+            if self._synchronous < wanted:
+                raise StoreUnsafe(self.path, "synchronous", wanted, self._synchronous)
         self.run("BEGIN IMMEDIATE")
+        self._changes_before = self._db.total_changes()
 
-    def commit(self) -> None:
+    def commit(self, pieces: int = 1) -> None:
         try:
             self.run("COMMIT")
-            self._commits += 1
         except apsw.IOError as error:
             raise OutcomeUnknown(self.path, str(error)) from error
+        self._commits += 1
+        if self._db.total_changes() == self._changes_before:
+            return  # nothing was written, so nothing was synced either
+        if self._synchronous == _FULL:
+            self.unsynced = 0
+        else:
+            self._unsynced_since = self._unsynced_since if self.unsynced else time.monotonic()
+            self.unsynced += pieces
+
+    def _sync_is_due(self) -> bool:
+        return self.unsynced >= UNSYNCED_MAX - 1 or (self.unsynced > 0 and time.monotonic() - self._unsynced_since > UNSYNCED_S)
+
+    def touch(self) -> None:
+        """Write something: SQLite syncs its log, with all that stands in it, at a commit that wrote, and only then.
+
+        It has to be a change. SQLite does not write a row that stays the same.
+        """
+        self.run("UPDATE store SET synced = synced + 1")
+
+    def sync(self) -> None:
+        """Bring what was committed without an fsync to the disk."""
+        self.begin()
+        try:
+            self.touch()
+            self.commit()
+        except BaseException:
+            self.rollback()
+            raise
 
     def others(self) -> int:
         """Changes whenever somebody else has written; asked inside a transaction. Forty times cheaper than the pragma for it.

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count, islice
-from typing import Any
+from typing import Any, Literal
 
 from plait.errors import (
     InvalidValue,
@@ -26,6 +26,7 @@ from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import blobs as packing
 from plait.store.base import (
     BlobInfo,
+    Durability,
     Lineage,
     Log,
     Projection,
@@ -34,6 +35,7 @@ from plait.store.base import (
     Scalar,
     Table,
     check_chain,
+    check_durability,
     check_fork,
     check_kinds,
     check_limit,
@@ -77,6 +79,7 @@ class MemoryStore:
 
     def __init__(self, name: str = "", *, source: Source, projections: Sequence[Projection] = ()) -> None:
         self.address = f"memory:{name}"
+        self.durability: Durability = "memory"
         self.id = source.fresh("store")
         self.lock = threading.RLock()
         self.closed = False
@@ -92,9 +95,16 @@ class MemoryStore:
     # ── logs ─────────────────────────────────────────────────────────────────────────────────
 
     def begin(
-        self, log: LogId, events: Sequence[Event], *, parent: LogId | None = None, blobs: Mapping[Digest, bytes] | None = None
+        self,
+        log: LogId,
+        events: Sequence[Event],
+        *,
+        parent: LogId | None = None,
+        blobs: Mapping[Digest, bytes] | None = None,
+        durability: Literal["full", "async"] | None = None,
     ) -> Digest:
         parse_log_id(log)
+        check_durability(durability)
         check_chain(log, events, first_parent(events), begins=True)
         first = events[0]
         place = first.seq - 1
@@ -111,7 +121,9 @@ class MemoryStore:
             self._logs[log] = known
             return events[-1].id
 
-    def append(self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None) -> Digest:
+    def append(
+        self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None, flush: bool = False
+    ) -> Digest:
         check_chain(log, events, parse_digest(after, "after"))
         with self._open():
             known = self._find(log)
@@ -123,6 +135,10 @@ class MemoryStore:
                 raise InvalidValue("seq", f"event {events[0].seq} does not follow place {known.tip}", "seal it at the next place")
             self._write(known, events, blobs)
             return events[-1].id
+
+    def flush(self) -> None:
+        with self._open():
+            pass  # there is no disk
 
     def log(self, log: LogId) -> Log:
         with self._open():
@@ -377,7 +393,7 @@ class MemoryStore:
 
 
 def _to_log(id: LogId, log: _MemoryLog) -> Log:
-    return Log(id, log.parent, log.place, log.head, log.tip)
+    return Log(id, log.parent, log.place, log.head, log.tip, "memory")
 
 
 _Tables = dict[str, dict[tuple[Scalar, ...], Row]]

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import apsw
 import msgspec
@@ -34,6 +34,7 @@ from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import blobs as packing
 from plait.store.base import (
     BlobInfo,
+    Durability,
     Lineage,
     Log,
     Projection,
@@ -43,6 +44,7 @@ from plait.store.base import (
     Segment,
     Table,
     check_chain,
+    check_durability,
     check_fork,
     check_kinds,
     check_limit,
@@ -78,7 +80,7 @@ FILE = "store.db"
 _PAGE = 512  # events fetched at a time
 # The ids come as one JSON text, so that the statement is the same for any number of them.
 _HEADS = (
-    "SELECT asked.value, p.id, l.place, l.head, l.tip FROM json_each(?) asked CROSS JOIN log l LEFT JOIN log p ON p.key = l.parent "
+    "SELECT asked.value, p.id, l.place, l.head, l.tip, l.lazy FROM json_each(?) asked CROSS JOIN log l LEFT JOIN log p ON p.key = l.parent "
     "WHERE substr(l.id, 11) = unhex(substr(asked.value, 25)) AND l.id = unhex(asked.value, '-')"
 )
 _CACHE_MAX = 10_000  # logs whose lineage is kept flat in memory
@@ -89,6 +91,7 @@ class _Known(NamedTuple):
 
     key: int
     lineage: Lineage
+    lazy: bool  # its commits need no fsync of their own
 
 
 class SqliteStore:
@@ -102,7 +105,10 @@ class SqliteStore:
         projections: Sequence[Projection] = (),
         migrations: Sequence[Migration] = MIGRATIONS,
         busy_s: float = BUSY_S,
+        durability: Literal["full", "async"] = "full",
     ) -> None:
+        check_durability(durability)
+        self.durability: Durability = durability
         self.folder = Path(os.path.realpath(folder))
         self.address = f"sqlite:{self.folder}"
         self.path = str(self.folder / FILE)
@@ -129,21 +135,34 @@ class SqliteStore:
     # ── logs ─────────────────────────────────────────────────────────────────────────────────
 
     def begin(
-        self, log: LogId, events: Sequence[Event], *, parent: LogId | None = None, blobs: Mapping[Digest, bytes] | None = None
+        self,
+        log: LogId,
+        events: Sequence[Event],
+        *,
+        parent: LogId | None = None,
+        blobs: Mapping[Digest, bytes] | None = None,
+        durability: Literal["full", "async"] | None = None,
     ) -> Digest:
         parse_log_id(log)
+        check_durability(durability)
         check_chain(log, events, first_parent(events), begins=True)
         fork, lineage = self._fork(events[0], parent)
+        lazy = self._find(parent).lazy if parent else (durability or self.durability) == "async"
         prepared = prepare(events, blobs)
-        key = self._connections.write(lambda db: self._work.begin(db, log, fork, prepared))
+        key = self._connections.write(lambda db: self._work.begin(db, log, fork, prepared, lazy), not lazy)
         if key is not None:
-            self._remember(log, _Known(key, extend_lineage(lineage, events[0].seq - 1, log)))
+            self._remember(log, _Known(key, extend_lineage(lineage, events[0].seq - 1, log), lazy))
         return events[-1].id
 
-    def append(self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None) -> Digest:
+    def append(
+        self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None, flush: bool = False
+    ) -> Digest:
         check_chain(log, events, parse_digest(after, "after"))
-        key, prepared = self._find(log).key, prepare(events, blobs)
-        return self._connections.write(lambda db: self._work.append(db, log, key, after, prepared))
+        known, prepared = self._find(log), prepare(events, blobs)
+        return self._connections.write(lambda db: self._work.append(db, log, known.key, after, prepared), flush or not known.lazy)
+
+    def flush(self) -> None:
+        self._connections.sync()
 
     def log(self, log: LogId) -> Log:
         with self._reader() as db:
@@ -159,7 +178,7 @@ class SqliteStore:
         check_number("before", 0 if before is None else before)
         with self._reader() as db:
             rows = db.rows(
-                "SELECT l.key, l.id, p.id, l.place, l.head, l.tip FROM log l LEFT JOIN log p ON p.key = l.parent "
+                "SELECT l.key, l.id, p.id, l.place, l.head, l.tip, l.lazy FROM log l LEFT JOIN log p ON p.key = l.parent "
                 "WHERE l.key < ? ORDER BY l.key DESC LIMIT ?",
                 (2**62 if before is None else before, limit),
             )
@@ -274,8 +293,8 @@ class SqliteStore:
 
     def keep(self, log: LogId, seq: int, data: bytes) -> None:
         packing.check_size(data, "data")
-        key, frame = self._find(log).key, packing.frame(data)
-        self._connections.write(lambda db: self._work.keep(db, log, key, seq, frame))
+        known, frame = self._find(log), packing.frame(data)
+        self._connections.write(lambda db: self._work.keep(db, log, known.key, seq, frame), not known.lazy)
 
     def kept(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
         check_place("upto", upto)
@@ -425,7 +444,9 @@ class SqliteStore:
         return Record(number, log, seq, name, short.to_bytes(8, "big", signed=True).hex(), header, salt, content, refs, apart)
 
     def _log(self, db: Database, log: LogId) -> Log:
-        row = db.row(f"SELECT p.id, l.place, l.head, l.tip FROM log l LEFT JOIN log p ON p.key = l.parent WHERE {BY_ID}", by_id(log))
+        row = db.row(
+            f"SELECT p.id, l.place, l.head, l.tip, l.lazy FROM log l LEFT JOIN log p ON p.key = l.parent WHERE {BY_ID}", by_id(log)
+        )
         if row is None:
             raise UnknownLog(log)
         return _to_log(log, *row)
@@ -436,7 +457,7 @@ class SqliteStore:
         if known is not None:
             return known
         parse_log_id(log)
-        trail: dict[LogId, tuple[int, int]] = {}
+        trail: dict[LogId, tuple[int, int, bool]] = {}
         lineage: Lineage = ()
         with self._reader() as db:
             id: LogId | None = log
@@ -444,16 +465,16 @@ class SqliteStore:
                 if (known := self._known.get(id)) is not None:
                     lineage = known.lineage
                     break
-                row = db.row(f"SELECT l.key, l.place, p.id FROM log l LEFT JOIN log p ON p.key = l.parent WHERE {BY_ID}", by_id(id))
+                row = db.row(f"SELECT l.key, l.place, l.lazy, p.id FROM log l LEFT JOIN log p ON p.key = l.parent WHERE {BY_ID}", by_id(id))
                 if row is None:
                     raise UnknownLog(log)
                 if id in trail:
                     raise StoreCorrupt(f"log {log}", "its lineage runs in a circle")
-                trail[id] = row[0], row[1]
-                id = None if row[2] is None else to_id(row[2])
-        for id, (key, place) in reversed(trail.items()):
+                trail[id] = row[0], row[1], bool(row[2])
+                id = None if row[3] is None else to_id(row[3])
+        for id, (key, place, lazy) in reversed(trail.items()):
             lineage = extend_lineage(lineage, place, id)
-            known = self._remember(id, _Known(key, lineage))
+            known = self._remember(id, _Known(key, lineage, lazy))
         assert known is not None
         return known
 
@@ -532,5 +553,5 @@ def _unframed(data: bytes) -> bytes | None:
         return None
 
 
-def _to_log(id: LogId, parent: bytes | None, place: int, head: bytes, tip: int) -> Log:
-    return Log(id, None if parent is None else to_id(parent), place, Digest(head.hex()), tip)
+def _to_log(id: LogId, parent: bytes | None, place: int, head: bytes, tip: int, lazy: int) -> Log:
+    return Log(id, None if parent is None else to_id(parent), place, Digest(head.hex()), tip, "async" if lazy else "full")

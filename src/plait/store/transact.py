@@ -121,20 +121,21 @@ class Transact:
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, db: Database, log: LogId, fork: Fork | None, prepared: Prepared) -> int | None:
+    def begin(self, db: Database, log: LogId, fork: Fork | None, prepared: Prepared, lazy: bool) -> int | None:
         """Returns the new log's key; None if exactly this log stands already."""
         first, last = prepared.first, prepared.last
         key = db.get(f"SELECT key FROM log l WHERE {BY_ID}", by_id(log))
         if key is not None:
             if _stands(db, key, last):
+                db.touch()  # it may have been committed without an fsync
                 return None
             raise LogExists(log)
         if fork is not None:
             check_fork(first, fork.parent, _event_at(db, fork.at, first.seq - 1))
         _check_refs(db, prepared)
         db.run(
-            "INSERT INTO log (id, parent, place, head, tip) VALUES (?, ?, ?, ?, ?)",
-            (to_bytes(log), fork and fork.key, first.seq - 1, bytes.fromhex(last.id), last.seq),
+            "INSERT INTO log (id, parent, place, head, tip, lazy) VALUES (?, ?, ?, ?, ?, ?)",
+            (to_bytes(log), fork and fork.key, first.seq - 1, bytes.fromhex(last.id), last.seq, lazy),
         )
         new: int = db.inserted()
         self._insert(db, new, prepared)
@@ -211,6 +212,7 @@ class Transact:
 
 def _not_advanced(db: Database, log: LogId, key: int, after: Digest, last: Event) -> Digest:
     if _stands(db, key, last):
+        db.touch()  # it may have been committed without an fsync
         return last.id
     head, tip = db.row("SELECT head, tip FROM log WHERE key = ?", (key,))
     if head.hex() == after:

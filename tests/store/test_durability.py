@@ -1,0 +1,206 @@
+"""`durability="async"`: commits without an fsync of their own, and the boundaries at which they get one."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait import Session, open_store
+from plait.errors import InvalidValue, StaleHead
+from plait.event.kinds import SessionOpened, ToolRequested
+from plait.ids import LogId
+from plait.session import verify
+from plait.session.ports import Act, Draft, writer_of
+from plait.store import SqliteStore, Store
+from plait.store import connections as connections_module
+from plait.store import database as database_module
+from plait.testing import Seeded
+from plait.testing.store import begin, extend, fork, new_log, said, sealed
+from support import RawSql, needs_strace, python
+
+
+def unsynced(store: Store) -> int:
+    """How many appends have been committed since the last fsync."""
+    connections: Any = vars(store)["_connections"]
+    return connections._handles.writer.unsynced
+
+
+def opened(folder: Path) -> SqliteStore:
+    return SqliteStore(folder, source=Seeded(), durability="async")
+
+
+def test_appends_gather_until_one_asks_for_the_disk(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    log = begin(store)
+    extend(store, log, said("a"), said("b"))
+    assert unsynced(store) == 2
+    now = store.log(log)
+    store.append(log, sealed([said("c")], log, now.tip + 1, (now.head,)), after=now.head, flush=True)
+    assert unsynced(store) == 0
+    extend(store, log, said("d"))
+    store.flush()
+    assert unsynced(store) == 0
+    store.close()
+
+
+def test_a_boundary_comes_by_count(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    log = begin(store)
+    seen = {unsynced(store)}
+    for i in range(3 * database_module.UNSYNCED_MAX):
+        extend(store, log, said(str(i)))
+        seen.add(unsynced(store))
+    assert max(seen) == database_module.UNSYNCED_MAX - 1 and 0 in seen
+    store.close()
+
+
+def test_a_boundary_comes_by_time_though_nobody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections_module, "UNSYNCED_S", 0.02)
+    store = opened(tmp_path)
+    log = begin(store)
+    for text in ("a", "b"):
+        extend(store, log, said(text))
+        assert unsynced(store)
+        deadline = time.monotonic() + 20
+        while unsynced(store):
+            assert time.monotonic() < deadline, "nobody synced"
+            time.sleep(0.005)
+    store.close()
+
+
+def test_a_full_log_beside_it_is_durable_at_once_and_takes_the_others_along(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    lazy, strict = begin(store), begin_full(store)
+    extend(store, lazy, said("a"))
+    assert unsynced(store) == 1
+    extend(store, strict, said("b"))
+    assert unsynced(store) == 0
+    assert store.log(lazy).durability == "async" and store.log(strict).durability == "full"
+    assert store.log(fork(store, lazy, 1)).durability == "async" and store.log(fork(store, strict, 1)).durability == "full"
+    store.close()
+
+
+def begin_full(store: Store) -> LogId:
+    log = new_log()
+    store.begin(log, sealed([SessionOpened()], log), durability="full")
+    return log
+
+
+def test_what_stood_already_is_synced_when_it_is_appended_again_as_a_boundary(tmp_path: Path) -> None:
+    """The first attempt was committed without an fsync: that the second finds it there does not make it durable."""
+    store = opened(tmp_path)
+    log = begin(store)
+    now = store.log(log)
+    events = sealed([said("x")], log, now.tip + 1, (now.head,))
+    store.append(log, events, after=now.head)
+    assert unsynced(store) == 2
+    store.append(log, events, after=now.head, flush=True)
+    assert unsynced(store) == 0
+    store.close()
+
+
+def test_a_refused_append_is_no_boundary(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    log = begin(store)
+    now = store.log(log)
+    extend(store, log, said("x"))
+    with pytest.raises(StaleHead):
+        store.append(log, sealed([said("late")], log, now.tip + 1, (now.head,), actor="human:b"), after=now.head, flush=True)
+    assert unsynced(store) == 2
+    store.close()
+
+
+# ── sessions ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_session_says_how_it_is_written_and_its_branches_are_written_likewise(tmp_path: Path) -> None:
+    store = open_store(tmp_path / ".plait")
+    full, lazy = Session("x", store=store), Session("x", store=store, durability="async")
+    assert full.durability == "full" and lazy.durability == "async"
+    assert lazy.fork("b").say("y").fork("c").durability == "async"
+    assert lazy.detach().durability == "async" and lazy.successor().durability == "async" and full.successor().durability == "full"
+    assert Session("x", store="memory:").durability == "memory"
+    assert list(verify(store, state=True)) == []
+    store.close()
+
+
+def test_a_store_opened_async_is_so_for_new_sessions_only(tmp_path: Path) -> None:
+    store = open_store(tmp_path / ".plait")
+    before = Session("x", store=store)
+    assert open_store(tmp_path / ".plait", durability="async") is store
+    after = Session("x", store=store)
+    assert before.durability == "full" and after.durability == "async"
+    after = after.say("y")
+    assert unsynced(store) == 2
+    before.say("y")
+    assert unsynced(store) == 0
+    assert after.flush() is after
+    store.close()
+    assert open_store(tmp_path / ".plait").durability == "full"
+    open_store(tmp_path / ".plait").close()
+
+
+def test_requests_approvals_and_the_end_are_boundaries(tmp_path: Path) -> None:
+    store = open_store(tmp_path / ".plait", durability="async")
+    session = Session("x", store=store)
+    assert unsynced(store) == 1
+    request = Draft(ToolRequested("pay", {"amount": 1}, "at_most_once"), Act("agent:a", "model", call="c-1"))
+    asked = writer_of(None).append(session.spot, [request])
+    assert unsynced(store) == 0
+    other = Session("y", store=store).say("z")
+    assert unsynced(store) == 2
+    other.close()
+    assert unsynced(store) == 0
+    assert asked.place == 3
+    store.close()
+
+
+@pytest.mark.parametrize("act", [lambda: Session("x", durability="fast"), lambda: open_store("memory:", durability="off")])  # type: ignore[arg-type]
+def test_another_word_is_refused(act: Any) -> None:
+    with pytest.raises(InvalidValue, match="async"):
+        act()
+
+
+def test_a_row_that_makes_a_log_less_durable_than_it_says_is_found(tmp_path: Path) -> None:
+    store = open_store(tmp_path / ".plait")
+    branch = Session("x", store=store).fork("b")
+    store.close()
+    raw = RawSql(tmp_path / ".plait" / "store.db")
+    raw("UPDATE log SET lazy = 1 WHERE parent IS NOT NULL")
+    raw.close()
+    store = open_store(tmp_path / ".plait")
+    (fault,) = verify(store)
+    assert fault.log == branch.id and "written async, its first event says full" in fault.what
+    store.close()
+
+
+# ── from outside ─────────────────────────────────────────────────────────────────────────────
+
+MANY = """
+import sys
+from plait import Session, open_store
+store = open_store(sys.argv[1], durability="async")
+session = Session("x", store=store)
+open(sys.argv[1] + "/begin", "w").close()
+for i in range(500):
+    session = session.say("y" * 900)
+open(sys.argv[1] + "/end", "w").close()
+if sys.argv[2] == "close":
+    store.close()
+print(session)
+"""
+
+
+@pytest.mark.parametrize("ending", ["close", "just end"])
+def test_few_fsyncs_and_one_at_the_end(tmp_path: Path, ending: str) -> None:
+    trace = tmp_path / "trace"
+    python(MANY, tmp_path / ".plait", ending, prefix=(needs_strace(), "-f", "-o", str(trace), "-e", "trace=fsync,fdatasync,openat"))
+    lines = trace.read_text().splitlines()
+    begun, ended = (next(i for i, line in enumerate(lines) if name in line and "O_CREAT" in line) for name in ("/begin", "/end"))
+    syncs = [i for i, line in enumerate(lines) if "sync(" in line]
+    during = sum(begun < i < ended for i in syncs)
+    assert during / 500 < 0.05, f"{during} fsyncs for 500 appends"
+    assert syncs[-1] > ended, "the end of the program left its last appends to chance"
