@@ -24,11 +24,11 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from plait.errors import PlaitError
-from plait.ids import Digest, LogId
+from plait.ids import Digest, LogId, derived
 from plait.session import GraphRows, SessionRows, verify
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, said
+from plait.testing.store import extend, said, sealed
 from support import RawSql
 
 SECTOR = 512
@@ -130,6 +130,7 @@ class Trace(msgspec.Struct, frozen=True):
     steps: list[Step]
     history: list[str]
     first: int = 0  # how many of the steps stand for what was there before
+    ahead: int = 0  # how many acknowledged appends may be lost where none is promised to be on disk: boundaries come by count
 
 
 # ── the disk ─────────────────────────────────────────────────────────────────────────────────
@@ -164,6 +165,14 @@ class Disk:
             _apply(step, True, self.names, self.files)
         settled = set(map(id, steps))
         self.pending = [step for step in self.pending if id(step) not in settled]
+
+    def names_now(self) -> dict[str, int]:
+        """The folder as programs see it."""
+        names = dict(self.names)
+        for step in self.pending:
+            if isinstance(step, Named | Removed):
+                _apply(step, True, names, {})
+        return names
 
     def image(self, fates: Sequence[Fate], blank: Callable[[int], bytes] | None = None) -> Image:
         """The folder after a crash. With `blank`, files have grown to their new length even where their bytes are lost."""
@@ -302,11 +311,12 @@ def image_after(disk: Disk, chance: Random, fate: str) -> Image:
 class Due:
     """What the store has promised, after some steps of a trace."""
 
-    def __init__(self, history: Sequence[str]) -> None:
-        self.history = history
-        self._places = {id: place for place, id in enumerate(history, 1)}
+    def __init__(self, trace: Trace) -> None:
+        self.history = trace.history
+        self._ahead = trace.ahead
+        self._places = {id: place for place, id in enumerate(trace.history, 1)}
         self._asked: dict[int, int] = {}
-        self._acknowledged = 0
+        self._acknowledged = [0]
         self.promised = 0  # events, from the first on
         self.ends = {0}  # where an append ends
         self.blobs: set[str] = set()
@@ -315,15 +325,15 @@ class Due:
     def take(self, step: Step) -> None:
         if isinstance(step, Asked):
             end = self._places[step.ids[-1]]
-            assert list(self.history[end - len(step.ids) : end]) == step.ids, "the events of one append stand together"
+            assert self.history[end - len(step.ids) : end] == step.ids, "the events of one append stand together"
             self._asked[step.number] = end
             self.ends.add(end)
         elif isinstance(step, Acknowledged):
-            self._acknowledged = max(self._acknowledged, self._asked[step.number])
-            if step.durable:
-                self.promised = max(self.promised, self._asked[step.number])
+            self._acknowledged.append(self._asked[step.number])
+            known = self._acknowledged if step.durable else self._acknowledged[: -self._ahead]
+            self.promised = max(self.promised, known[-1] if known else 0)
         elif isinstance(step, Boundary):
-            self.promised = self._acknowledged
+            self.promised = max(self._acknowledged)
         elif isinstance(step, Put):
             self.blobs.add(step.blob)
         elif isinstance(step, Sweeping):
@@ -369,7 +379,7 @@ def _check(folder: Path, due: Due) -> int:
 def _compare(there: Sequence[str], due: Due) -> None:
     if len(there) < due.promised:
         raise Lost(f"{due.promised} events were promised, {len(there)} are there")
-    if list(there) != list(due.history[: len(there)]):
+    if list(there) != due.history[: len(there)]:
         raise Lost("what is there is not how it began")
     if len(there) not in due.ends:
         raise Lost(f"an append is there by half: {len(there)} events, and appends end at {sorted(due.ends)}")
@@ -389,7 +399,8 @@ def _compare_the_rest(store: SqliteStore, due: Due) -> None:
 def _go_on(store: SqliteStore) -> None:
     for _, log in store.logs(limit=1):
         extend(store, log.id, said("after"))
-    begin(store, said("anew"), said("x" * 5000))
+    anew = derived("a log that no scene has begun")
+    store.begin(anew, sealed([said("anew"), said("x" * 5000)], anew))
 
 
 def _whole(store: SqliteStore) -> list[object]:
@@ -424,7 +435,7 @@ def _one_round(trace: Trace, images: int, chance: Random, seen: set[int], folder
     """One image for each step, or for some steps drawn by lot if so many are not wanted."""
     every = range(trace.first + 1, len(trace.steps) + 1)
     chosen = set(every if images >= len(every) else chance.sample(every, images))
-    disk, due = Disk(), Due(trace.history)
+    disk, due = Disk(), Due(trace)
     for number, step in enumerate(trace.steps, 1):
         disk.take(step)
         due.take(step)

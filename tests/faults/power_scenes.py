@@ -8,24 +8,26 @@ only written down, which is what makes this fast.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import apsw
 import msgspec
 from power import (
     Acknowledged,
     Asked,
+    Boundary,
     Cut,
     Disk,
     FolderSynced,
     Found,
-    Image,
     Keeping,
     Kept,
     Named,
@@ -46,11 +48,12 @@ from plait.ids import Digest, LogId
 from plait.runtime.write import DirectWriter
 from plait.session import GraphRows, SessionRows, file
 from plait.session.ports import bind_writer
-from plait.store import SqliteStore
-from plait.store.database import PRAGMAS, Migration
-from plait.store.schema import MIGRATIONS
+from plait.store import SqliteStore, connections, database
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, fork, run_threads, said
+from plait.testing.store import begin, extend, fork, run_threads, said, sealed
+from support import old_store
+
+UNSYNCED_MAX = 6  # small, so that it is met often
 
 # ── the file system ──────────────────────────────────────────────────────────────────────────
 
@@ -62,14 +65,20 @@ class Recording:
         self.steps: list[Step] = []
         self.names: dict[str, int] = {}
         self.first = 0  # how many steps stand for what was there before
-        self.appends = 0
+        self.ahead = UNSYNCED_MAX
+        self.sent: list[Callable[[SqliteStore], Digest]] = []  # appends, to be made again
         self.sync_s = 0.0  # how long the disk takes; threads only meet in one commit if it takes any time
 
-    def found(self, folder: Path, ids: list[str]) -> None:
+    def found(self, folder: Path) -> None:
         """Begin with the files in a folder, and the events in them."""
         for path in folder.iterdir():
             number = self.names[path.name] = len(self.steps)
             self.steps.append(Found(path.name, number, path.read_bytes()))
+        with tempfile.TemporaryDirectory() as copy:
+            shutil.copytree(folder, copy, dirs_exist_ok=True)
+            store = SqliteStore(copy, source=source)
+            ids = [str(event.id) for _, event in store.feed()]
+            store.close()
         self.steps += [Asked(0, ids), Acknowledged(0, durable=True)] if ids else []
         self.first = len(self.steps)
 
@@ -159,25 +168,47 @@ class Counted(Seeded):
 class WitnessedStore(SqliteStore):
     """A store that puts on record what it was asked for and what it promised."""
 
-    def __init__(self, folder: Path, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    def __init__(self, folder: Path) -> None:
         self.recording = recordings[os.path.realpath(folder)]
-        super().__init__(folder, source=source, projections=(SessionRows(), GraphRows()), migrations=migrations)
+        super().__init__(folder, source=source, projections=(SessionRows(), GraphRows()), durability=durability)
 
     def begin(
-        self, log: LogId, events: Sequence[Event], *, parent: LogId | None = None, blobs: Mapping[Digest, bytes] | None = None
+        self,
+        log: LogId,
+        events: Sequence[Event],
+        *,
+        parent: LogId | None = None,
+        blobs: Mapping[Digest, bytes] | None = None,
+        durability: Literal["full", "async"] | None = None,
     ) -> Digest:
-        return self._witness(events, lambda: super(WitnessedStore, self).begin(log, events, parent=parent, blobs=blobs))
+        return self._witness(events, lambda store: SqliteStore.begin(store, log, events, parent=parent, blobs=blobs, durability=durability))
 
-    def append(self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None) -> Digest:
-        return self._witness(events, lambda: super(WitnessedStore, self).append(log, events, after=after, blobs=blobs))
+    def append(
+        self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None, flush: bool = False
+    ) -> Digest:
+        return self._witness(events, lambda store: SqliteStore.append(store, log, events, after=after, blobs=blobs, flush=flush), flush)
 
-    def _witness(self, events: Sequence[Event], act: Callable[[], Digest]) -> Digest:
-        recording = self.recording
-        number = recording.appends = recording.appends + 1
+    def _witness(self, events: Sequence[Event], act: Callable[[SqliteStore], Digest], flush: bool = False) -> Digest:
+        recording, number = self.recording, len(self.recording.sent) + 1
+        recording.sent.append(act)
         recording.steps.append(Asked(number, [event.id for event in events]))
-        head = act()
-        recording.steps.append(Acknowledged(number, durable=True))
+        head = act(self)
+        recording.steps.append(Acknowledged(number, durable=flush or self.log(events[0].log).durability == "full"))
         return head
+
+    def send_again(self) -> None:
+        """The last append once more: nobody knows what became of it."""
+        recording = self.recording
+        head = recording.sent[-1](self)
+        recording.steps.append(Acknowledged(len(recording.sent), durable=self.log(self.event(head).log).durability == "full"))
+
+    def flush(self) -> None:
+        super().flush()
+        self.recording.steps.append(Boundary())
+
+    def close(self) -> None:
+        super().close()
+        self.recording.steps.append(Boundary())
 
     def put_blob(self, content: bytes) -> Digest:
         blob = super().put_blob(content)
@@ -191,7 +222,8 @@ class WitnessedStore(SqliteStore):
     def keep(self, log: LogId, seq: int, data: bytes) -> None:
         self.recording.steps.append(Keeping(log, seq))
         super().keep(log, seq, data)
-        self.recording.steps.append(Kept(log, seq, data))
+        if self.log(log).durability == "full":
+            self.recording.steps.append(Kept(log, seq, data))
 
     def forget_kept(self, log: LogId | None = None) -> int:
         self.recording.steps.append(Keeping(None, 0))
@@ -200,13 +232,14 @@ class WitnessedStore(SqliteStore):
 
 source = Counted(0)
 chance = Random(0)
+durability: Literal["full", "async"] = "full"
 
 
 # ── scenes: each leaves its store open ───────────────────────────────────────────────────────
 
 
 def appends(folder: Path) -> SqliteStore:
-    """A store is made; short and long events, alone and several at once, in two logs; checkpoints on the way."""
+    """A store is made; short and long events, alone and several at once, in two logs; checkpoints and boundaries on the way."""
     store = WitnessedStore(folder)
     one, two = begin(store, said("one")), begin(store)
     for i in range(12):
@@ -214,8 +247,55 @@ def appends(folder: Path) -> SqliteStore:
         extend(store, two, *[said(f"{i} of {place}") for place in range(1 + i % 4)])
         if i % 4 == 1:
             extend(store, one, said(f"{i} long " * 1500), said("and short"))
+        if i % 5 == 3:
+            store.flush()
+        if i == 6:
+            now = store.log(one)
+            store.append(one, sealed([said("now")], one, now.tip + 1, (now.head,)), after=now.head, flush=True)
     fork(store, two, 5)
     return store
+
+
+def durabilities(folder: Path) -> SqliteStore:
+    """Logs of both kinds in one store, and a store that opens it later and says nothing of the kind."""
+    store = WitnessedStore(folder)
+    lazy, strict = [begin_as(store, each) for each in ("async", "full")]
+    for i in range(5):
+        for _ in range(i):
+            extend(store, lazy, said(f"{i} lazily"), said("x" * 700 * i))
+        extend(store, strict, said(f"{i} at once"))
+    extend(store, fork(store, lazy, 2), said("on a branch"))
+    store.close()
+    store = WitnessedStore(folder)
+    for i in range(5):
+        extend(store, lazy, said(f"{i} later"))
+    return store
+
+
+def begin_as(store: SqliteStore, durability: Literal["full", "async"]) -> LogId:
+    log = source.fresh()
+    store.begin(log, sealed([said("first")], log), durability=durability)
+    return log
+
+
+def by_time(folder: Path) -> SqliteStore:
+    """Nobody writes for a while: what was written is brought to the disk all the same."""
+    store = WitnessedStore(folder)
+    log = begin(store)
+    for i in range(4):
+        extend(store, log, *[said(f"{i}")] * (1 + i))
+        deadline = time.monotonic() + 20
+        while unsynced(store):
+            assert time.monotonic() < deadline, "nobody synced"
+            time.sleep(0.002)
+        store.recording.steps.append(Boundary())
+    return store
+
+
+def unsynced(store: SqliteStore) -> int:
+    """How many appends the store takes to be not on disk yet."""
+    inside: Any = vars(store)["_connections"]
+    return inside._handles.writer.unsynced
 
 
 def sessions(folder: Path) -> SqliteStore:
@@ -255,6 +335,7 @@ def blobs(folder: Path) -> SqliteStore:
 def two_connections(folder: Path) -> SqliteStore:
     """Two stores write the same file in turns; a reader holds the log open; one closes, both close, one comes back."""
     one, two = WitnessedStore(folder), WitnessedStore(folder)
+    one.recording.ahead *= 2  # each counts its own
     log = begin(one)
     for i in range(6):
         extend(one, log, said(f"{i} from one"))
@@ -276,15 +357,13 @@ def two_connections(folder: Path) -> SqliteStore:
 
 def migration(folder: Path) -> SqliteStore:
     """A store of the first schema is brought up to date."""
-    old = WitnessedStore(folder, migrations=MIGRATIONS[:1])
-    log = begin(old, said("old"))
-    for i in range(3):
-        extend(old, log, said(f"{i} " * 1200))
-    old.close()
-    new = WitnessedStore(folder)
-    extend(new, log, said("new"))
-    new.keep(log, 2, b"kept in the new table")
-    return new
+    old_store(folder, 1)
+    recordings[os.path.realpath(folder)].found(folder)
+    store = WitnessedStore(folder)
+    log = store.logs()[-1][1].id
+    extend(store, log, said("new"), said("long " * 1200))
+    store.keep(log, 2, b"kept in the new table")
+    return store
 
 
 def threads(folder: Path) -> SqliteStore:
@@ -292,21 +371,25 @@ def threads(folder: Path) -> SqliteStore:
     store = WitnessedStore(folder)
     logs = [begin(store) for _ in range(4)]
     store.recording.sync_s = 0.001
+    store.recording.ahead += len(logs)  # all that meet in one commit
     run_threads([lambda log=log: [extend(store, log, *[said(f"{i}")] * (1 + i % 3)) for i in range(8)] for log in logs])
     store.recording.sync_s = 0.0
     return store
 
 
+@cache
+def _appended(durability: str) -> tuple[Trace, list[Callable[[SqliteStore], Digest]]]:
+    with tempfile.TemporaryDirectory() as folder:
+        return record("appends", Path(folder)), recordings[os.path.realpath(folder)].sent
+
+
 def going_on(folder: Path) -> SqliteStore:
     """What one power loss has left, torn writes and all, is opened and written to, until the next one."""
-    image = _left_by_a_crash()
-    with tempfile.TemporaryDirectory() as copy:
-        lay_out(image, Path(copy))
-        store = SqliteStore(copy, source=source)
-        there = [str(event.id) for _, event in store.feed()]
-        store.close()
-    lay_out(image, folder)
-    recordings[os.path.realpath(folder)].found(folder, there)
+    trace, disk = _appended(durability)[0], Disk()
+    for step in trace.steps[: chance.randint(len(trace.steps) // 3, len(trace.steps))]:
+        disk.take(step)
+    lay_out(image_after(disk, chance, chance.choice(["everything", "up to a torn write", "each sector"])), folder)
+    recordings[os.path.realpath(folder)].found(folder)
     store = WitnessedStore(folder)
     log = begin(store, said("again"))
     for i in range(8):
@@ -314,28 +397,58 @@ def going_on(folder: Path) -> SqliteStore:
     return store
 
 
-def _left_by_a_crash() -> Image:
-    with tempfile.TemporaryDirectory() as folder:
-        trace, disk = record("appends", "full", Path(folder)), Disk()
-    for step in trace.steps[: chance.randint(len(trace.steps) // 3, len(trace.steps))]:
+def killed(folder: Path) -> SqliteStore:
+    """A process is killed before its commit is synced; the next one sees it, and settles it by appending it again.
+
+    What the killed process wrote is with the system still, but not on disk: saying that it stands is not enough.
+    """
+    trace, sent = _appended(durability)
+    recording = recordings[os.path.realpath(folder)]
+    recording.steps, disk = trace.steps[: chance.choice(_before_syncs_of_appends(trace.steps))], Disk()
+    for step in recording.steps:
         disk.take(step)
-    return image_after(disk, chance, chance.choice(["everything", "up to a torn write", "each sector"]))
+    lay_out(disk.image([True] * len(disk.pending)), folder)
+    recording.names = disk.names_now()
+    recording.first = len(recording.steps)
+    recording.sent = sent[: sum(isinstance(step, Asked) for step in recording.steps)]
+    store = WitnessedStore(folder)
+    store.send_again()
+    for _, log in store.logs():
+        extend(store, log.id, said("after the kill"))
+    return store
 
 
-SCENES: dict[str, Callable[[Path], SqliteStore]] = {
-    scene.__name__: scene for scene in (appends, sessions, blobs, two_connections, migration, threads, going_on)
-}
-MODES = {"full": 2, "normal": 1, "off": 0}
+def _before_syncs_of_appends(steps: Sequence[Step]) -> list[int]:
+    asked, found = 0, list[int]()
+    for place, step in enumerate(steps):
+        asked += isinstance(step, Asked) - isinstance(step, Acknowledged)
+        if asked and isinstance(step, Synced):
+            found.append(place)
+    return found
 
 
-def record(scene: str, mode: str, folder: Path) -> Trace:
+_ALL = (appends, sessions, blobs, two_connections, migration, threads, going_on, killed, durabilities, by_time)
+SCENES: dict[str, Callable[[Path], SqliteStore]] = {scene.__name__: scene for scene in _ALL}
+
+
+def record(scene: str, folder: Path) -> Trace:
     """Play a scene to its end, the closing of its store included."""
-    PRAGMAS["synchronous"], PRAGMAS["wal_autocheckpoint"] = MODES[mode], 40
     recording = recordings[os.path.realpath(folder)] = Recording()
+    for module in (database, connections):
+        vars(module)["UNSYNCED_S"] = 0.02 if scene == "by_time" else 1000
     store = SCENES[scene](folder)
     history = [str(event.id) for _, event in store.feed()]
     store.close()
-    return Trace(recording.steps, history, recording.first)
+    return Trace(recording.steps, history, recording.first, recording.ahead)
+
+
+def set_mode(mode: str) -> None:
+    """`full` and `async` as the store has them; `normal` and `off` are less than it promises, by SQLite's names for them."""
+    global durability
+    durability = "async" if mode == "async" else "full"
+    database.PRAGMAS["synchronous"] = {"off": 0, "normal": 1}.get(mode, 2)
+    database.PRAGMAS["wal_autocheckpoint"] = 40
+    database.UNSYNCED_MAX = UNSYNCED_MAX
 
 
 def main(output: str, seed: str, *wanted: str) -> None:
@@ -346,7 +459,8 @@ def main(output: str, seed: str, *wanted: str) -> None:
     for each in wanted:
         with tempfile.TemporaryDirectory() as folder:
             scene, mode = each.split(":")
-            traces.append(record(scene, mode, Path(folder)))
+            set_mode(mode)
+            traces.append(record(scene, Path(folder)))
     Path(output).write_bytes(msgspec.msgpack.encode(traces))
     files.unregister()
 
