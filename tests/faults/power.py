@@ -329,9 +329,9 @@ class Due:
             self._asked[step.number] = end
             self.ends.add(end)
         elif isinstance(step, Acknowledged):
-            self._acknowledged.append(self._asked[step.number])
-            known = self._acknowledged if step.durable else self._acknowledged[: -self._ahead]
-            self.promised = max(self.promised, known[-1] if known else 0)
+            end = self._asked[step.number]
+            self._acknowledged += [end] if end not in self._acknowledged else []
+            self.promised = max([self.promised, *([end] if step.durable else self._acknowledged[: -self._ahead])])
         elif isinstance(step, Boundary):
             self.promised = max(self._acknowledged)
         elif isinstance(step, Put):

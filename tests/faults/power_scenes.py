@@ -51,7 +51,7 @@ from plait.session.ports import bind_writer
 from plait.store import SqliteStore, connections, database
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, fork, run_threads, said, sealed
-from support import old_store
+from support import RawSql, old_store
 
 UNSYNCED_MAX = 6  # small, so that it is met often
 
@@ -170,6 +170,7 @@ class WitnessedStore(SqliteStore):
 
     def __init__(self, folder: Path) -> None:
         self.recording = recordings[os.path.realpath(folder)]
+        self._last = 0  # the number of its last append
         super().__init__(folder, source=source, projections=(SessionRows(), GraphRows()), durability=durability)
 
     def begin(
@@ -194,6 +195,7 @@ class WitnessedStore(SqliteStore):
         recording.steps.append(Asked(number, [event.id for event in events]))
         head = act(self)
         recording.steps.append(Acknowledged(number, durable=flush or self.log(events[0].log).durability == "full"))
+        self._last = max(self._last, number)
         return head
 
     def send_again(self) -> None:
@@ -207,8 +209,10 @@ class WitnessedStore(SqliteStore):
         self.recording.steps.append(Boundary())
 
     def close(self) -> None:
+        """What this store has written is on disk then, and all before it."""
         super().close()
-        self.recording.steps.append(Boundary())
+        if self._last:
+            self.recording.steps.append(Acknowledged(self._last, durable=True))
 
     def put_blob(self, content: bytes) -> Digest:
         blob = super().put_blob(content)
@@ -400,7 +404,8 @@ def going_on(folder: Path) -> SqliteStore:
 def killed(folder: Path) -> SqliteStore:
     """A process is killed before its commit is synced; the next one sees it, and settles it by appending it again.
 
-    What the killed process wrote is with the system still, but not on disk: saying that it stands is not enough.
+    What the killed process wrote is with the system still, but not on disk: saying that it stands is not enough. A bystander has
+    the file open all the time; without one, opening it would bring everything to the disk.
     """
     trace, sent = _appended(durability)
     recording = recordings[os.path.realpath(folder)]
@@ -410,11 +415,15 @@ def killed(folder: Path) -> SqliteStore:
     lay_out(disk.image([True] * len(disk.pending)), folder)
     recording.names = disk.names_now()
     recording.first = len(recording.steps)
+    recording.ahead *= 2  # what the killed process left is not counted by the next one
     recording.sent = sent[: sum(isinstance(step, Asked) for step in recording.steps)]
+    bystander = RawSql(folder / "store.db")
+    bystander("SELECT count(*) FROM log")
     store = WitnessedStore(folder)
     store.send_again()
     for _, log in store.logs():
         extend(store, log.id, said("after the kill"))
+    bystander.close()
     return store
 
 
