@@ -1,8 +1,8 @@
 """What goes on when the current fails: scenes over a file system that writes down what it is asked to do.
 
-Each scene runs in a process of its own, `python power_scenes.py OUTPUT SCENE:MODE …`, because the file system becomes
-SQLite's default there: the store opens its file as it always does. Writes are passed on, so that the program sees them; syncs are
-only written down, which is what makes this fast.
+They run in a process of their own, `python power_scenes.py OUTPUT SEED SCENE:MODE …`, because the file system becomes
+SQLite's default there: the store opens its file as it always does. Writes are passed on, so that the program sees
+them; syncs are only written down, which is what makes this fast.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import apsw
 import msgspec
@@ -58,6 +59,10 @@ UNSYNCED_MAX = 6  # small, so that it is met often
 # ── the file system ──────────────────────────────────────────────────────────────────────────
 
 
+Send: TypeAlias = Callable[[SqliteStore], Digest]
+"""An append or a beginning, to be made once more."""
+
+
 class Recording:
     """The trace of one folder, while it is made."""
 
@@ -66,7 +71,8 @@ class Recording:
         self.names: dict[str, int] = {}
         self.first = 0  # how many steps stand for what was there before
         self.ahead = UNSYNCED_MAX
-        self.sent: list[Callable[[SqliteStore], Digest]] = []  # appends, to be made again
+        self.numbers = count(1)  # of appends
+        self.sent: dict[int, Send] = {}
         self.sync_s = 0.0  # how long the disk takes; threads only meet in one commit if it takes any time
 
     def found(self, folder: Path) -> None:
@@ -189,20 +195,19 @@ class WitnessedStore(SqliteStore):
     ) -> Digest:
         return self._witness(events, lambda store: SqliteStore.append(store, log, events, after=after, blobs=blobs, flush=flush), flush)
 
-    def _witness(self, events: Sequence[Event], act: Callable[[SqliteStore], Digest], flush: bool = False) -> Digest:
-        recording, number = self.recording, len(self.recording.sent) + 1
-        recording.sent.append(act)
+    def _witness(self, events: Sequence[Event], send: Send, flush: bool = False) -> Digest:
+        recording, number = self.recording, next(self.recording.numbers)
+        recording.sent[number] = send
         recording.steps.append(Asked(number, [event.id for event in events]))
-        head = act(self)
+        head = send(self)
         recording.steps.append(Acknowledged(number, durable=flush or self.log(events[0].log).durability == "full"))
         self._last = max(self._last, number)
         return head
 
-    def send_again(self) -> None:
-        """The last append once more: nobody knows what became of it."""
-        recording = self.recording
-        head = recording.sent[-1](self)
-        recording.steps.append(Acknowledged(len(recording.sent), durable=self.log(self.event(head).log).durability == "full"))
+    def send_again(self, number: int) -> None:
+        """An append once more: nobody knows what became of it."""
+        head = self.recording.sent[number](self)
+        self.recording.steps.append(Acknowledged(number, durable=self.log(self.event(head).log).durability == "full"))
 
     def flush(self) -> None:
         super().flush()
@@ -261,7 +266,7 @@ def appends(folder: Path) -> SqliteStore:
 
 
 def durabilities(folder: Path) -> SqliteStore:
-    """Logs of both kinds in one store, and a store that opens it later and says nothing of the kind."""
+    """Logs of both kinds in one store. They stay what they are when it is opened by somebody who says nothing of the kind."""
     store = WitnessedStore(folder)
     lazy, strict = [begin_as(store, each) for each in ("async", "full")]
     for i in range(5):
@@ -270,6 +275,7 @@ def durabilities(folder: Path) -> SqliteStore:
         extend(store, strict, said(f"{i} at once"))
     extend(store, fork(store, lazy, 2), said("on a branch"))
     store.close()
+    set_mode("full")
     store = WitnessedStore(folder)
     for i in range(5):
         extend(store, lazy, said(f"{i} later"))
@@ -382,7 +388,7 @@ def threads(folder: Path) -> SqliteStore:
 
 
 @cache
-def _appended(durability: str) -> tuple[Trace, list[Callable[[SqliteStore], Digest]]]:
+def _appended(durability: str) -> tuple[Trace, dict[int, Send]]:
     with tempfile.TemporaryDirectory() as folder:
         return record("appends", Path(folder)), recordings[os.path.realpath(folder)].sent
 
@@ -416,11 +422,12 @@ def killed(folder: Path) -> SqliteStore:
     recording.names = disk.names_now()
     recording.first = len(recording.steps)
     recording.ahead *= 2  # what the killed process left is not counted by the next one
-    recording.sent = sent[: sum(isinstance(step, Asked) for step in recording.steps)]
+    last = max(step.number for step in recording.steps if isinstance(step, Asked))
+    recording.sent, recording.numbers = sent, count(last + 1)
     bystander = RawSql(folder / "store.db")
     bystander("SELECT count(*) FROM log")
     store = WitnessedStore(folder)
-    store.send_again()
+    store.send_again(last)
     for _, log in store.logs():
         extend(store, log.id, said("after the kill"))
     bystander.close()
@@ -428,10 +435,14 @@ def killed(folder: Path) -> SqliteStore:
 
 
 def _before_syncs_of_appends(steps: Sequence[Step]) -> list[int]:
-    asked, found = 0, list[int]()
+    """After how many steps an append is under way and about to be synced."""
+    under_way, found = set[int](), list[int]()
     for place, step in enumerate(steps):
-        asked += isinstance(step, Asked) - isinstance(step, Acknowledged)
-        if asked and isinstance(step, Synced):
+        if isinstance(step, Asked):
+            under_way.add(step.number)
+        elif isinstance(step, Acknowledged):
+            under_way.discard(step.number)
+        elif isinstance(step, Synced) and under_way:
             found.append(place)
     return found
 

@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count
+from math import ceil
 from pathlib import Path
 from random import Random
 
@@ -48,7 +49,7 @@ SEED = seed()
 BOTH = ("appends", "sessions", "blobs", "two_connections", "migration", "threads", "going_on", "killed")
 SCENES = {"full": BOTH, "async": (*BOTH, "durabilities", "by_time")}
 PLAYS = [f"{scene}:{mode}" for mode, scenes in SCENES.items() for scene in scenes]
-SHARE = dose("CRASHES", short=126, long=5_000) // len(PLAYS)
+SHARE = ceil(dose("CRASHES", short=126, long=5_000) / len(PLAYS))
 
 
 @pytest.fixture(scope="module")
