@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeAlias
 
 import apsw
 import msgspec
+from folders import old_store
 from power import (
     Acknowledged,
     Asked,
@@ -52,7 +53,7 @@ from plait.session.ports import bind_writer
 from plait.store import SqliteStore, connections, database
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, fork, run_threads, said, sealed
-from support import RawSql, old_store
+from support import RawSql
 
 UNSYNCED_MAX = 6  # small, so that it is met often
 

@@ -99,18 +99,19 @@ class Connections:
         """Nobody wrote for a while. If the disk refuses, whoever writes next hears of it; until then it is tried again."""
         self._timer = None
         try:
-            self._sync_if_needed()
+            self.sync_if_needed()
         except PlaitError:
             self._sync_soon()
 
-    def _sync_if_needed(self) -> None:
+    def sync_if_needed(self) -> None:
+        """As `sync`, for what this process committed."""
         handles = self._handles
         if handles is not None and handles.writer.unsynced and not self.closed:
             self.sync()
 
     def sync_at_exit(self) -> None:
         with suppress(PlaitError):
-            self._sync_if_needed()
+            self.sync_if_needed()
 
     @contextmanager
     def reading(self) -> Generator[Database]:

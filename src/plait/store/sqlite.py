@@ -275,8 +275,10 @@ class SqliteStore:
         check_size(content)
         digest = digest_of(content)
         with self._reader() as db:
-            if db.get("SELECT refs FROM blob WHERE digest = ?", (bytes.fromhex(digest),)):
-                return digest
+            there = db.get("SELECT refs FROM blob WHERE digest = ?", (bytes.fromhex(digest),))
+        if there:
+            self._connections.sync_if_needed()  # an event of an async log may have brought it, a moment ago
+            return digest
         packed = {digest: pack_blob(content)}
         self._connections.write(lambda db: self._work.put_blobs(db, packed))
         return digest
