@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import click
@@ -147,8 +148,12 @@ class _Family(NamedTuple):
     def of(cls, session: Session, before: Session | None, wanted: Filter) -> _Family:
         store = store_of(session)
         logs = [store.log(log) for log in family(store, session.id)]
-        events = [event for log in logs for event in store.read(log.id, log.place + 1, log.tip)]
-        events.sort(key=lambda event: (event.header.time, event.seq), reverse=True)
+        numbered = [
+            (record.number, event)
+            for log in logs
+            for record, event in zip(store.records(log.id), store.read(log.id, log.place + 1, log.tip), strict=False)
+        ]
+        events = [event for _, event in sorted(numbered, key=itemgetter(0), reverse=True)]  # as committed: clocks may be wrong
         events.sort(key=lambda event: event.log != session.id)  # the session that was asked for is drawn first
         shown = {event.id for event in (_newest(session, before, wanted, False) if before else filter(wanted, events))}
         dots = _contract(order([Dot(event.id, event.header.parents, MARKS.get(event.kind, "●")) for event in events]), shown)
