@@ -15,6 +15,7 @@ import os
 import random
 import select
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -184,7 +185,10 @@ class Bench:
         if contestant.name in self.absent:
             raise Failed(self.absent[contestant.name])
         self._made += 1
-        worker = Worker(contestant, self.pythons[contestant.ours], self.folder / str(self._made), trace)
+        try:
+            worker = Worker(contestant, self.pythons[contestant.ours], self.folder / str(self._made), trace)
+        except OSError as error:
+            raise Failed(str(error)) from None
         try:
             self.about[contestant.name] = worker.ask("about")["value"]
         except Failed as why:
@@ -537,7 +541,7 @@ def _known(figure: Any, contestant: Contestant, bench: Bench) -> Any:
 def _imported(bench: Bench, contestant: Contestant) -> tuple[float, int]:
     home = bench.folder / "import home"
     home.mkdir(exist_ok=True)
-    code = f"{contestant.imports}\nimport os, sys\nprint(sum(os.times()[:2]), len(sys.modules))"
+    code = f"{contestant.imports}\nimport sys, time\nprint(time.process_time(), len(sys.modules))"
     command = [bench.pythons[contestant.ours], "-c", code]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment(home, False), timeout=120)
@@ -596,14 +600,13 @@ def reasons(lines: list[Line]) -> list[str]:
     return sorted(said)
 
 
-def run(bench: Bench, only: str | None) -> list[Line]:
-    lines: list[Line] = []
+def run(bench: Bench, only: str | None, lines: list[Line]) -> None:
+    """Into a list that is handed in, so that a run that is broken off can still tell what it knows."""
     for part in PARTS:
         if only in (None, part.__name__):
             start = time.perf_counter()
             lines += part(bench)
             print(f"{part.__name__}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
-    return lines
 
 
 def main() -> None:
@@ -615,21 +618,23 @@ def main() -> None:
     asked = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=RESULTS))
-    bench = Bench(scratch, asked.peers, asked.quick)
+    bench, lines = Bench(scratch, asked.peers, asked.quick), []
+    facts = machine(RESULTS, asked.date) | {"quick": asked.quick}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("broken off"))
     try:
-        lines = run(bench, asked.only)
+        run(bench, asked.only, lines)
     finally:
         bench.close()
         shutil.rmtree(scratch, ignore_errors=True)
-    facts = machine(RESULTS, asked.date) | {"quick": asked.quick}
-    report(lines, bench.about, facts)
+        report(lines, bench.about, facts)
     if asked.only is None:
         document = {"machine": facts, "contestants": bench.about, "absent": bench.absent, "rows": msgspec.to_builtins(lines)}
         (RESULTS / "peers.json").write_text(json.dumps(document, indent=2) + "\n")
 
 
 def report(lines: list[Line], about: dict[str, dict[str, str]], facts: dict[str, object]) -> None:
-    print_table(lines)
+    if lines:
+        print_table(lines)
     print("\nnone: it has no such operation. -: too slow to fill. The second figure is the ratio to raw in the same run.")
     for name, said in about.items():
         print(f"{name}: {said['version']}; {said['settings']}")
