@@ -491,6 +491,7 @@ def memory(bench: Bench) -> list[Line]:
 
 
 def _remembering(bench: Bench, contestant: Contestant, worker: Worker, length: int) -> Ask:
+    worker.ask("hold", texts=[])  # who has none says so before who is slow
     bench.check_length(contestant, length)
     name = worker.ask("hold", texts=bench.texts(length))["value"]
     return lambda: worker.ask("remember", session=name, texts=bench.texts(BURST))
