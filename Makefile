@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all check bench torture clean hooks
+.PHONY: demo test test-all check bench bench-peers torture clean hooks
 
 demo: .venv/ready            ## the main job, on the embedded default: no key, no service
 	$(BIN)/python examples/demo.py
@@ -23,6 +23,10 @@ check: .venv/ready           ## lint, format, types, layers
 bench: .venv/ready           ## the figures, each beside the raw limit of the same run
 	$(BIN)/python benchmarks/log.py
 	$(BIN)/python benchmarks/session.py
+	@echo "The log beside its peers (they are installed first): make bench-peers"
+
+bench-peers: .venv/ready .venv-peers/ready  ## the log beside its peers, each in a process of its own
+	$(BIN)/python benchmarks/peers.py
 
 torture: .venv/ready         ## the faults, at length; KILLS=10000 for more, SEED=n for the same again
 	TORTURE=1 HYPOTHESIS_PROFILE=torture $(BIN)/python -m pytest tests/laws tests/faults -n 2 -q
@@ -35,5 +39,10 @@ hooks: .venv/ready           ## run the checks before each commit
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
+.venv-peers/ready: benchmarks/guests/requirements.txt
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
 clean:
-	rm -rf .venv .pytest_cache .hypothesis .coverage build dist
+	rm -rf .venv .venv-peers .pytest_cache .hypothesis .coverage build dist

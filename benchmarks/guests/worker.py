@@ -1,0 +1,118 @@
+"""The contestant's side of the line: a process that does what it is asked, one JSON document per line, and times it.
+
+    {"do": "append", "session": "…", "text": "…"}   →   {"wall": 0.0011, "cpu": 0.0002, "value": null}
+
+Every contestant has an interpreter of its own, so that none pays for what another imports. Only the standard library is
+needed here, for the same reason. The clock runs around the one call, in the process that makes it: the pipe is not measured.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TIMED = ("append", "fork", "state", "page", "remember")
+SETTLE_SIZE = 12_000_000  # more than SQLite lets a write-ahead log grow before it starts over
+
+
+class Guest:
+    """What a contestant may be asked for. What it has no operation for it leaves out, and the table says so."""
+
+    settings = ""  # what it was run with, and what that promises
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    # ── not timed ──
+
+    def about(self) -> dict[str, str]:
+        return {"version": self.version(), "settings": self.settings}
+
+    def version(self) -> str:
+        raise NotImplementedError
+
+    def begin(self) -> str:
+        """A new, empty session; its name."""
+        raise NotImplementedError
+
+    def fill(self, session: str, texts: list[str]) -> None:
+        """As many appends as there are texts, one by one: whoever pays per append pays for a long session as its users do."""
+        for text in texts:
+            self.append(session, text)
+
+    def settle(self) -> None:
+        """Past the first checkpoint, as any store is after a while: until then each commit makes the log's file longer."""
+        self.append(self.begin(), base64.b64encode(random.Random(0).randbytes(SETTLE_SIZE * 3 // 4)).decode())
+
+    def parent(self, session: str) -> str:
+        """The session to fork, where that has to be one of another kind."""
+        return session
+
+    def crowd(self, count: int) -> None:
+        """Many sessions, to list a page of."""
+        raise NotImplementedError
+
+    def hold(self, texts: list[str]) -> str:
+        """A session in memory that already holds these."""
+        raise NotImplementedError
+
+    def branches(self, texts: list[str], count: int, text: str) -> int:
+        """Bytes of RAM of as many branches of one session, each of which has gone its own way by one message."""
+        raise NotImplementedError
+
+    # ── timed ──
+
+    def append(self, session: str, text: str) -> None:
+        """One message, as durable as it gets, when this returns."""
+        raise NotImplementedError
+
+    def fork(self, session: str, place: int) -> None:
+        """A branch after so many messages, which goes on without changing its parent."""
+        raise NotImplementedError
+
+    def state(self, session: str) -> int:
+        """Open the store anew and bring back every message; how many."""
+        raise NotImplementedError
+
+    def page(self) -> int:
+        """The newest hundred sessions; how many."""
+        raise NotImplementedError
+
+    def remember(self, session: str, texts: list[str]) -> None:
+        """A few messages one by one, in memory alone: a single one is over before a clock that was just woken has warmed up."""
+        raise NotImplementedError
+
+    def time(self, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """For a contestant whose work has to happen in another thread to override."""
+        return clocked(lambda: getattr(self, verb)(**asked))
+
+
+def clocked(operation: Callable[[], Any]) -> dict[str, Any]:
+    """CPU of the whole process: threads that help with the operation count."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    value = operation()
+    return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "value": value}
+
+
+def serve(make: Callable[[Path], Guest]) -> None:
+    """Answer until there are no more questions. The line is ours alone: whatever else is printed goes to the errors."""
+    line, sys.stdout = sys.stdout, sys.stderr
+    guest = make(Path(sys.argv[1]))
+    for asked in sys.stdin:
+        print(json.dumps(_answer(guest, json.loads(asked))), file=line, flush=True)
+
+
+def _answer(guest: Guest, asked: dict[str, Any]) -> dict[str, Any]:
+    verb = asked.pop("do")
+    try:
+        return guest.time(verb, asked) if verb in TIMED else {"value": getattr(guest, verb)(**asked)}
+    except NotImplementedError:
+        return {"none": True}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
