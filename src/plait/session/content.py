@@ -134,7 +134,10 @@ def _guess(name: str, wanted: str = "") -> str:
 
 def unpack(parts: Parts, get_blob: Callable[[Digest], bytes]) -> Parts:
     """The parts with texts and data filled in again; images and files stay references."""
-    return tuple([_unpack(part, get_blob) if part.blob else part for part in parts])
+    for part in parts:
+        if part.blob:
+            return tuple([_unpack(part, get_blob) if part.blob else part for part in parts])
+    return parts  # as most are
 
 
 def _unpack(part: Part, get_blob: Callable[[Digest], bytes]) -> Text | Reasoning | Image | File | Data:

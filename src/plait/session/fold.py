@@ -137,7 +137,9 @@ class Folds:
         for event in self._store.read(log, first, place, kinds=STATE_KINDS):
             while targets and targets[0] < event.seq:
                 self.remember(fold.state(targets.pop(0)))
-            yield from fold.take(event)
+            asked = fold.take(event)
+            if asked is not None:
+                yield from asked
             if event.kind == Merged.__name__:
                 self.remember(fold.state(event.seq))
         state = fold.state(place)
@@ -232,15 +234,13 @@ class _Fold:
         covers, bills = {**self._covers, self._log: place}, {**self._bills}
         return msgspec.structs.replace(self._state, log=self._log, place=place, story=story, covers=covers, bills=bills)
 
-    def take(self, event: Event) -> Generator[Ask, State, None]:
+    def take(self, event: Event) -> Folding | None:
+        """Fold one event; where other states are needed for that, what asks for them is returned."""
         kind = event.kind
         if kind in LIFE_KINDS:
             self._set(life=live_on(self._state.life, kind))
         handler = _HANDLERS.get(kind)
-        if handler is not None:
-            asked = handler(self, event, event.body)
-            if asked is not None:
-                yield from asked
+        return handler(self, event, event.body) if handler is not None else None
 
     # ── the session ──────────────────────────────────────────────────────────────────────────
 

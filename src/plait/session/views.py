@@ -22,11 +22,27 @@ class Message(msgspec.Struct, frozen=True):
     parts: Parts
     name: str
     branch: str | None  # the merged branch it came with; None: said on the session's own path
-    log: LogId
-    seq: int
-    id: Digest
-    time: Micros
-    actor: str
+    event: Event  # the one that said it
+
+    @property
+    def log(self) -> LogId:
+        return self.event.log
+
+    @property
+    def seq(self) -> int:
+        return self.event.seq
+
+    @property
+    def id(self) -> Digest:
+        return self.event.id
+
+    @property
+    def time(self) -> Micros:
+        return self.event.time
+
+    @property
+    def actor(self) -> str:
+        return self.event.actor
 
     @property
     def text(self) -> str:
@@ -35,10 +51,11 @@ class Message(msgspec.Struct, frozen=True):
 
 
 def message_of(event: Event, stretch: Stretch, get_blob: Callable[[Digest], bytes]) -> Message:
-    header, body = event.header, event.body
-    assert isinstance(body, (MessageSaid, ModelReplied))
-    role, name = (body.role, body.name) if isinstance(body, MessageSaid) else ("assistant", header.actor.partition(":")[2])
-    return Message(role, unpack(body.parts, get_blob), name, stretch.branch, header.log, header.seq, event.id, header.time, header.actor)
+    body = event.body
+    if isinstance(body, MessageSaid):
+        return Message(body.role, unpack(body.parts, get_blob), body.name, stretch.branch, event)
+    assert isinstance(body, ModelReplied)
+    return Message("assistant", unpack(body.parts, get_blob), event.actor.partition(":")[2], stretch.branch, event)
 
 
 class Facts(Mapping[str, Json]):

@@ -27,6 +27,9 @@ _INSERT = "INSERT INTO event (log, seq, kind, short, codec, salt, header, body) 
 _ADVANCE = "UPDATE log SET head = ?, tip = ? WHERE key = ? AND head = ? AND tip = ?"
 
 
+_PACKED = packing.HEADER_1 | packing.BODY_1  # how most events are kept
+
+
 class Fork(NamedTuple):
     """Where a new log comes from."""
 
@@ -261,16 +264,16 @@ def _refer(db: Database, number: int, ref: Digest) -> None:
 
 def to_event(row: Any, get_blob: Callable[[Digest], bytes]) -> Event:
     """An event from its COLUMNS. What has to be unpacked or fetched is, when somebody asks for it."""
-    codec = row[1]
-    return Event(packing.unpack_header(codec, row[3]), row[2], partial(content_of, codec, row[4], get_blob))
+    codec, body = row[1], row[4]
+    if codec == _PACKED and body is not None:
+        return Event(packing.unpack_header(codec, row[3]), row[2], partial(packing.unpack_body, body))
+    return Event(packing.unpack_header(codec, row[3]), row[2], partial(content_of, codec, body, get_blob))
 
 
 def content_of(codec: int, body: bytes | None, get_blob: Callable[[Digest], bytes]) -> bytes:
     if body is None:
         raise StoreCorrupt("an event", "its body is gone")
     kept = codec & ~packing.HEADER_1
-    if kept == packing.BODY_1:  # as most are
-        return packing.unpack(kept, body, packing.BODY_INLINE_MAX)
     if kept == packing.IN_BLOB:
         return get_blob(Digest(body.hex()))
     return packing.unpack(kept, body, packing.BODY_INLINE_MAX)
