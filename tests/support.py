@@ -65,7 +65,7 @@ def python(code: str, *arguments: str | Path, prefix: tuple[str, ...] = (), chec
 
 
 def _plain_body(codec: int, body: bytes) -> bytes:
-    return packing.unpack(codec & 7, body)
+    return packing.unpack_body(body) if codec & 7 == packing.BODY_1 else packing.unpack(codec & 7, body)
 
 
 class RawSql:

@@ -134,13 +134,12 @@ def _header(codec: int, header: bytes) -> object:
 
 
 def _body(codec: int, body: bytes | None) -> object:
-    return _content(codec & ~_PACKED_HEADER, body)
+    kept = codec & ~_PACKED_HEADER
+    return _unpacked(_BODIES, kept, body) if kept == 3 and body is not None else _content(kept, body)
 
 
 def _content(codec: int, data: bytes | None) -> object:
-    if codec not in (1, 3) or data is None:
-        return codec, data
-    return _unpacked(_BLOBS if codec == 1 else _BODIES, codec, data)
+    return _unpacked(_BLOBS, codec, data) if codec == 1 and data is not None else (codec, data)
 
 
 def _unpacked(unpacker: zstandard.ZstdDecompressor, codec: int, data: bytes) -> object:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,8 +21,9 @@ from folders import quick_folder
 from mutations import ANCHOR_MUTATIONS, ROW_MUTATIONS, Aim, Image, Meaning, Scene, build, meaning, mutate_file, mutate_log
 
 from plait.errors import CommitmentBroken, InvalidInput, NotAStore, PlaitError, SchemaTooNew, StoreCorrupt, StoreFailed, UnknownBlob
-from plait.ids import Digest
+from plait.ids import Digest, LogId
 from plait.session import GraphRows, SessionRows, verify
+from plait.session.fold import state_at
 from plait.store import Fault, SqliteStore
 from plait.testing import Seeded
 from support import RawSql, dose, report, seed
@@ -65,6 +68,7 @@ def judge(image: Image | None, folder: Path, blobs: list[Digest]) -> list[Fault]
     except CORRUPT as error:
         return error
     try:
+        _look_around(store)
         found = list(verify(store, state=True))
         for digest in blobs if not found else ():
             store.get_blob(digest)
@@ -73,6 +77,23 @@ def judge(image: Image | None, folder: Path, blobs: list[Digest]) -> list[Fault]
         return error
     finally:
         store.close()
+
+
+def _look_around(store: SqliteStore) -> None:
+    """Whoever just reads a damaged store gets an answer or a typed error, never one of Python's."""
+    asks: list[Callable[[], object]] = [lambda: list(store.feed()), lambda: store.match("0"), lambda: store.number]
+    asks += [lambda: store.rows("session", "session"), lambda: store.rows("session", "tag")]
+    logs: list[LogId] = []
+    with suppress(PlaitError):
+        logs = [log.id for _, log in store.logs()]
+    for log in logs:
+        asks += [partial(store.log, log), partial(store.heads, [log]), partial(store.all_kept, log), partial(store.kept, log, 100)]
+        asks.append(lambda log=log: [event.body for event in store.read(log)])
+        asks.append(lambda log=log: state_at(store, log, store.log(log).tip))
+        asks.append(lambda log=log: list(verify(store, [log], state=True)))
+    for ask in asks:
+        with suppress(PlaitError):
+            ask()
 
 
 def after(path: Path) -> Meaning | str:

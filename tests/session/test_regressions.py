@@ -15,6 +15,7 @@ from plait.event import Body
 from plait.event.kinds import Merged, Place, Placement, PlacementChanged, ToolRequested
 from plait.ids import Digest
 from plait.session import verify
+from plait.session.fold import Folds, state_at
 from plait.session.ports import Act, Draft, writer_of
 from support import RawSql
 
@@ -193,3 +194,15 @@ def _used(path: Path) -> int:
     sql("PRAGMA wal_checkpoint(TRUNCATE)")
     sql.close()
     return path.stat().st_size
+
+
+def test_a_branch_below_its_parents_own_fork_knows_nothing_of_what_came_after_it(sqlite: Store) -> None:
+    """Its lineage ends at 2, whatever was merged at 3 into the log that its parent was forked from at 5."""
+    root = Session("first", store=sqlite)
+    late = root.merge(root.fork("a").fact("k", 1)).say("on").fork("late")
+    below = late.at(2).fork("below").scratch("x", 1)
+    folds = Folds(sqlite, cached=False)
+    folds.state(late.id, late.place)  # meets the merge on its way
+    assert folds.state(below.id, below.place) == state_at(sqlite, below.id, below.place, cached=False)
+    assert below.merge(late).close().facts["k"] == 1
+    assert list(verify(sqlite, state=True)) == []

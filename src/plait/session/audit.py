@@ -17,7 +17,7 @@ from plait.session.fold import Folds
 from plait.session.graph import GraphRows
 from plait.session.rows import SessionRows
 from plait.session.state import FOLD, from_snapshot, state_digest
-from plait.store import Durability, Fault, Projection, Row, Scalar, Store, verify_log, verify_store
+from plait.store import Durability, Fault, Projection, Row, Scalar, Store, ancestry, verify_log, verify_store
 
 _ALL = 2**31
 
@@ -141,10 +141,10 @@ def _events_of(store: Store, logs: Sequence[LogId], kinds: frozenset[str]) -> It
     line: dict[LogId, None] = {}
     for log in logs:
         ancestors: list[LogId] = []
-        above: LogId | None = log
-        while above is not None and above not in line:
-            ancestors.append(above)
-            above = store.log(above).parent
+        for info in ancestry(store, log):
+            if info.id in line:
+                break
+            ancestors.append(info.id)
         line |= dict.fromkeys(reversed(ancestors))
     for log in line:
         for record in store.records(log):

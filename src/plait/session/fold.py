@@ -159,11 +159,16 @@ class Folds:
         return found
 
     def _forks(self, log: LogId) -> Iterator[Ask]:
-        """The places on the way from a log up to its root: where each was forked."""
+        """The logs on the way from a log up to its root, each with the last place that the log took along from there."""
         parent, place = self._origin(log)
+        seen = {log}
         while parent is not None:
+            if parent in seen:
+                raise StoreCorrupt(f"log {log}", "its lineage runs in a circle")
+            seen.add(parent)
             yield parent, place
-            parent, place = self._origin(parent)
+            parent, above = self._origin(parent)
+            place = min(place, above)  # a branch may have been forked below its parent's own fork
 
     def _nearest(self, log: LogId, place: int, near: State | None) -> State | None:
         best = near if near is not None and near.place <= place else None
@@ -181,10 +186,10 @@ class Folds:
 
     def _holder(self, log: LogId, place: int) -> Ask:
         """The log on a lineage that holds the event at a place."""
-        parent, fork = self._origin(log)
-        while parent is not None and place <= fork:
+        for parent, upto in self._forks(log):
+            if place > upto:
+                break
             log = parent
-            parent, fork = self._origin(log)
         return log, place
 
     def _origin(self, log: LogId) -> tuple[LogId | None, int]:

@@ -33,7 +33,7 @@ from plait.ids import Digest, LogId, Micros, short
 from plait.session.listing import session_row
 from plait.session.saying import saying
 from plait.session.state import Stretch
-from plait.store import Rows, Store, Table
+from plait.store import Rows, Store, Table, ancestry
 
 _KEY = 32  # hex digits of an id that are kept in the index
 
@@ -413,9 +413,8 @@ def family(store: Store, log: LogId) -> list[LogId]:
 
 
 def _oldest(store: Store, log: LogId) -> LogId:
-    while (parent := store.log(log).parent) is not None:
-        log = parent
-    return log
+    *_, root = ancestry(store, log)
+    return root.id
 
 
 def _plain(value: object) -> str | int | None:

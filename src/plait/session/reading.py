@@ -46,7 +46,7 @@ from plait.session.listing import list_rows
 from plait.session.ports import Spot, store_at, writer_of
 from plait.session.state import Gate, Pending, Ref, Spent, State
 from plait.session.views import Attachment, Change, Facts, Link, Message, Validation, message_of
-from plait.store import Durability, Store, canonical, exists
+from plait.store import Durability, Store, ancestry, canonical, exists
 
 _MESSAGE_KINDS = frozenset({MessageSaid.__name__, ModelReplied.__name__})
 # What a verdict no longer speaks of, once it happened.
@@ -213,10 +213,7 @@ class Reading:
     @property
     def durability(self) -> Durability:
         """How its log is written: `full`, on disk at once; `async`, at the next boundary; `memory`, never."""
-        first = next(self._store.read(self.id, 1, 1, kinds={SessionOpened.__name__}), None)
-        opened = first and first.body
-        recorded = opened.durability if isinstance(opened, SessionOpened) else None
-        return recorded or self._store.log(self.id).durability
+        return self._opening.durability or self._store.log(self.id).durability
 
     @property
     def status(self) -> Status:
@@ -374,16 +371,14 @@ class Reading:
     @property
     def lineage(self) -> tuple[Self, ...]:
         """From the root to here: each ancestor at the place it was forked."""
-        found, log, place, head = list[Self](), self.id, self.place, self.head
-        while True:
-            info = self._store.log(log)
-            if place > info.place or info.parent is None:
-                found.append(type(self).of(Spot(self.store, log, place, head)))
-                if info.parent is None:
-                    return tuple(reversed(found))
-                first = next(self._store.read(log, info.place + 1, info.place + 1))
-                place, head = info.place, first.header.parents[0]
-            log = info.parent
+        found, place, head = list[Self](), self.place, self.head
+        for info in ancestry(self._store, self.id):
+            if place > info.place:
+                found.append(type(self).of(Spot(self.store, info.id, place, head)))
+                if info.parent is not None:
+                    first = next(self._store.read(info.id, info.place + 1, info.place + 1))
+                    place, head = info.place, first.header.parents[0]
+        return tuple(reversed(found))
 
     @property
     def parent(self) -> Self | None:
@@ -472,6 +467,13 @@ class Reading:
     def _title(self) -> str:
         name = self._state.label or self._state.title
         return f"{name} {self.short}@{self.place}" if name else f"{self.short}@{self.place}"
+
+    @property
+    def _opening(self) -> SessionOpened:
+        """What its lineage began with; a log that was not begun as a session says nothing."""
+        first = next(self._store.read(self.id, 1, 1, kinds={SessionOpened.__name__}), None)
+        opened = first.body if first is not None else None
+        return opened if isinstance(opened, SessionOpened) else SessionOpened()
 
     def _living(self) -> Life:
         if self._life is None:

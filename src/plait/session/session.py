@@ -361,7 +361,7 @@ class Session(Reading):
     def _principal(self) -> str:
         """Who acts unless somebody else is named: the session's user, else whoever runs the program."""
         if self._user is None:
-            object.__setattr__(self, "_user", self._state.user or "")
+            object.__setattr__(self, "_user", self._opening.user or "")
         return _human(self._user) if self._user else writer_of(self.run).principal()
 
     def _causes(self, because: Because) -> tuple[Digest, ...]:

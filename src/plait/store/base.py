@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from plait.errors import InvalidValue, UnknownKind
+from plait.errors import InvalidValue, StoreCorrupt, UnknownKind
 from plait.event import Event, parse_event
 from plait.event.kinds import ForkedFrom
 from plait.ids import Digest, LogId, parse_digest
@@ -368,6 +368,19 @@ def check_own(log: LogId, seq: int, place: int, tip: int) -> None:
     """The place is one of the log's own: neither inherited nor still to come."""
     if type(seq) is not int or not place < seq <= tip:
         raise InvalidValue("seq", f"{seq!r} is not a place of {log} itself, whose own are {place + 1} to {tip}")
+
+
+def ancestry(store: Store, log: LogId) -> Iterator[Log]:
+    """A log and those it was forked from, up to its root."""
+    seen: set[LogId] = set()
+    above: LogId | None = log
+    while above is not None:
+        if above in seen:
+            raise StoreCorrupt(f"log {log}", "its lineage runs in a circle")
+        seen.add(above)
+        info = store.log(above)
+        yield info
+        above = info.parent
 
 
 class Segment(msgspec.Struct, frozen=True):

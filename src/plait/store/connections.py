@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import apsw
 
-from plait.errors import PlaitError, StoreClosed, StoreFailed
+from plait.errors import PlaitError, StoreClosed, StoreCorrupt, StoreFailed
 from plait.store.commit import GroupCommit
 from plait.store.database import UNSYNCED_S, Database
 
@@ -55,7 +55,10 @@ class _Handles:
 
 
 class Connections:
-    """`write(work)` runs work on the writer inside a group commit; `reading()` lends a reader."""
+    """`write(work)` runs work on the writer inside a group commit; `reading()` lends a reader.
+
+    What was read is made sense of while the reader is lent: a value that makes none is then an error of the store's.
+    """
 
     def __init__(self, address: str, path: str, connect: Callable[[], Database]) -> None:
         self._address = address
@@ -122,6 +125,10 @@ class Connections:
                 yield db
             except (apsw.Error, UnicodeDecodeError) as error:
                 raise db.translate(error) from error
+            except PlaitError:
+                raise
+            except (AttributeError, TypeError, ValueError, OverflowError) as error:  # a damaged page can give any value anywhere
+                raise StoreCorrupt(self._path, f"a row holds something else than it should: {error}") from error
             finally:
                 if handles is self._handles and len(handles.readers) < _READERS_MAX:
                     handles.readers.append(db)

@@ -83,11 +83,9 @@ def pack_header(header: bytes) -> bytes:
 
 
 def unpack(codec: int, data: bytes, size_max: int = BLOB_SIZE_MAX) -> bytes:
-    """A blob's or a body's content again. A frame that claims more than `size_max` is refused before memory is given to it."""
+    """Content again, if no dictionary was used. A frame that claims more than `size_max` is refused before memory is given to it."""
     if codec == PLAIN:
         return data
-    if codec == BODY_1:
-        return unpack_body(data)
     if codec == ZSTD:
         return _unpacked(_codec.unpack, data, size_max)
     raise StoreCorrupt("packed bytes", f"unknown codec {codec}")
@@ -98,7 +96,7 @@ def unpack_body(data: bytes) -> bytes:
     try:
         if 0 <= _frame_size(data) <= BODY_INLINE_MAX:
             return _codec.unpack_body(data)
-    except (zstandard.ZstdError, MemoryError) as error:
+    except (zstandard.ZstdError, MemoryError, TypeError) as error:
         raise StoreCorrupt("packed bytes", str(error)) from error
     raise StoreCorrupt("packed bytes", f"a frame claims {_frame_size(data):,} bytes")
 
@@ -110,7 +108,7 @@ def unpack_header(codec: int, data: bytes) -> bytes:
     try:
         if 0 <= _frame_size(data) <= _HEADER_SIZE_MAX:
             return _codec.unpack_header(data)
-    except (zstandard.ZstdError, MemoryError) as error:
+    except (zstandard.ZstdError, MemoryError, TypeError) as error:
         raise StoreCorrupt("packed bytes", str(error)) from error
     raise StoreCorrupt("packed bytes", f"a frame claims {_frame_size(data):,} bytes")
 
@@ -126,5 +124,5 @@ def _unpacked(convert: _Convert, data: bytes, size_max: int) -> bytes:
         if not 0 <= size <= size_max:
             raise StoreCorrupt("packed bytes", f"a frame claims {size:,} bytes")
         return convert(data)
-    except (zstandard.ZstdError, MemoryError) as error:
+    except (zstandard.ZstdError, MemoryError, TypeError) as error:
         raise StoreCorrupt("packed bytes", str(error)) from error

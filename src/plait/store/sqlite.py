@@ -189,7 +189,7 @@ class SqliteStore:
                 "WHERE l.key < ? ORDER BY l.key DESC LIMIT ?",
                 (2**62 if before is None else before, limit),
             )
-        return [(row[0], _to_log(to_id(row[1]), *row[2:])) for row in rows]
+            return [(row[0], _to_log(to_id(row[1]), *row[2:])) for row in rows]
 
     def match(self, text: str, limit: int = 20) -> list[LogId]:
         check_prefix(text)
@@ -201,7 +201,7 @@ class SqliteStore:
             if len(digits) <= 12:
                 sql = "SELECT id FROM log WHERE substr(id, 11) BETWEEN ? AND ? ORDER BY substr(id, 11) LIMIT ?"
                 found += db.rows(sql, (*_span(digits, 6), limit))
-        return list(dict.fromkeys(to_id(id) for (id,) in found))[:limit]
+            return list(dict.fromkeys(to_id(id) for (id,) in found))[:limit]
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
 
@@ -218,10 +218,9 @@ class SqliteStore:
 
     def event(self, id: Digest) -> Event:
         with self._reader() as db:
-            rows = db.rows(f"SELECT {COLUMNS} FROM event WHERE short = ?", (short_of(parse_digest(id)),))
-        for row in rows:
-            if (event := to_event(row, self.get_blob)).id == id:
-                return event
+            for row in db.rows(f"SELECT {COLUMNS} FROM event WHERE short = ?", (short_of(parse_digest(id)),)):
+                if (event := to_event(row, self.get_blob)).id == id:
+                    return event
         raise UnknownEvent(id)
 
     def feed(
@@ -237,8 +236,8 @@ class SqliteStore:
         while left > 0:
             with self._reader() as db:
                 rows = db.rows(sql, (after, before, *codes, min(left, _PAGE)))
-            for row in rows:
-                yield row[5], to_event(row, self.get_blob)
+                events = [(row[5], to_event(row, self.get_blob)) for row in rows]
+            yield from events
             if len(rows) < min(left, _PAGE):
                 return
             after, before = (after, rows[-1][5]) if reverse else (rows[-1][5], before)
@@ -263,8 +262,8 @@ class SqliteStore:
             with self._reader() as db:
                 rows = db.rows(sql, (key, *after, _PAGE))
                 refs = self._attached(db, [row[5] for row in rows])
-            for row in rows:
-                yield self._to_record(log, row, refs.get(row[5], ()))
+                records = [self._to_record(log, row, refs.get(row[5], ())) for row in rows]
+            yield from records
             if len(rows) < _PAGE:
                 return
             after = rows[-1][0], rows[-1][6], rows[-1][5]
@@ -432,10 +431,10 @@ class SqliteStore:
             while first <= last:
                 with self._reader() as db:
                     rows = db.rows(sql, (key, first, last, *codes, _PAGE))
-                if kinds is None:
-                    _check_gapless(segment.log, [row[0] for row in rows], first, last, reverse)
-                for row in rows:
-                    yield to_event(row, self.get_blob)
+                    if kinds is None:
+                        _check_gapless(segment.log, [row[0] for row in rows], first, last, reverse)
+                    events = [to_event(row, self.get_blob) for row in rows]
+                yield from events
                 if len(rows) < _PAGE:
                     break
                 first, last = (first, rows[-1][0] - 1) if reverse else (rows[-1][0] + 1, last)

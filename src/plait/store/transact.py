@@ -274,6 +274,8 @@ def content_of(codec: int, body: bytes | None, get_blob: Callable[[Digest], byte
     if body is None:
         raise StoreCorrupt("an event", "its body is gone")
     kept = codec & ~packing.HEADER_1
+    if kept == packing.BODY_1:
+        return packing.unpack_body(body)
     if kept == packing.IN_BLOB:
         return get_blob(Digest(body.hex()))
     return packing.unpack(kept, body, packing.BODY_INLINE_MAX)
