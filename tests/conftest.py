@@ -14,7 +14,7 @@ from support import EXAMPLES, FINDINGS
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=_slow)
 settings.register_profile("ci", parent=settings.get_profile("default"), max_examples=100, derandomize=True, print_blob=True)
-settings.register_profile("torture", parent=settings.get_profile("default"), max_examples=600)
+settings.register_profile("torture", parent=settings.get_profile("default"), max_examples=300)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}

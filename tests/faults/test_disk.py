@@ -105,7 +105,7 @@ def test_a_disk_that_fails_anywhere_is_a_typed_error_and_no_loss(tmp_path: Path,
     `DISK_EVERY` says how many of the calls, errors and durations are taken (1: all of them).
     """
     needs_strace()
-    every, start = dose("DISK_EVERY", short=250, long=4), seed()
+    every, start = dose("DISK_EVERY", short=250, long=16), seed()
     found = ask("errors", tmp_path, start, acts, every=every)
     assert all(found[f"in {act}"] for act in acts), f"SEED={start}: some act was never hit: {found}"
     report(f"disk failing in {', '.join(acts)}, one in {every}", _counts(found), start)

@@ -50,7 +50,7 @@ SEED = seed()
 BOTH = ("killed", "migration", "going_on", "two_connections", "threads", "blobs", "sessions", "appends")
 SCENES = {"full": BOTH, "async": ("by_time", "durabilities", *BOTH)}
 PLAYS = [f"{scene}:{mode}" for mode, scenes in SCENES.items() for scene in scenes]
-SHARE = ceil(dose("CRASHES", short=108, long=5_000) / len(PLAYS))
+SHARE = ceil(dose("CRASHES", short=108, long=3_000) / len(PLAYS))
 
 
 @pytest.fixture(scope="module")

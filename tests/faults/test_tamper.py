@@ -133,7 +133,7 @@ def test_edited_rows_are_found_and_named(original: Original, folder: Path) -> No
     """MUTATIONS=5000: so many, half of them here."""
     chance, start = random.Random(), seed()
     outcomes: Counter[str] = Counter()
-    for i in range(dose("MUTATIONS", short=60, long=6000) // 2):
+    for i in range(dose("MUTATIONS", short=60, long=3000) // 2):
         chance.seed(f"{start}/{i}")
         sql = RawSql(original.image.put(folder))
         sql("PRAGMA synchronous = OFF")
@@ -157,7 +157,7 @@ def test_edited_rows_are_found_and_named(original: Original, folder: Path) -> No
 def test_edited_files_are_found(original: Original, folder: Path) -> None:
     chance, start = random.Random(), seed()
     outcomes: Counter[str] = Counter()
-    for i in range(dose("MUTATIONS", short=60, long=6000) // 3):
+    for i in range(dose("MUTATIONS", short=60, long=3000) // 3):
         chance.seed(f"{start}/{i}")
         how, image = mutate_file(original.image, original.old, chance)
         found = judge(image, folder / "judged", original.blobs)
@@ -176,7 +176,7 @@ def test_an_edited_write_ahead_log_is_found_or_ends_at_a_commit(original: Origin
     chance, start = random.Random(), seed()
     outcomes: Counter[str] = Counter()
     commits = [after(image.put(folder / "commits")) for image in (original.image, *original.logged)]
-    for i in range(dose("MUTATIONS", short=60, long=6000) // 6):
+    for i in range(dose("MUTATIONS", short=60, long=3000) // 6):
         chance.seed(f"{start}/{i}")
         how, image = mutate_log(original.logged[-1], original.logged[0], chance)
         found = judge(image, folder / "judged", original.blobs)
@@ -198,7 +198,7 @@ def test_a_consistent_lie_is_found_only_against_an_anchor(original: Original, fo
     A signed checkpoint kept elsewhere will tell; until there is one, verify says nothing, and this test says so.
     """
     chance, start = random.Random(), seed()
-    lies = dose("MUTATIONS", short=60, long=6000) // 20
+    lies = dose("MUTATIONS", short=60, long=3000) // 20
     for i in range(lies):
         chance.seed(f"{start}/{i}")
         sql = RawSql(original.image.put(folder))
