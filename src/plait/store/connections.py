@@ -94,9 +94,11 @@ class Connections:
     def _sync_soon(self) -> None:
         with self._lock:
             if self._timer is None and not self.closed:
-                self._timer = threading.Timer(UNSYNCED_S, self._sync_late)
-                self._timer.daemon = True
-                self._timer.start()
+                timer = threading.Timer(UNSYNCED_S, self._sync_late)
+                timer.daemon = True
+                with suppress(RuntimeError):  # no more threads, or the program is ending: then boundaries come by count, and at the end
+                    timer.start()
+                    self._timer = timer
 
     def _sync_late(self) -> None:
         """Nobody wrote for a while. If the disk refuses, whoever writes next hears of it; until then it is tried again."""

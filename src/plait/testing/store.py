@@ -738,6 +738,32 @@ class StoreContract:
         assert len(failed) == 20
         assert store.log(bad).tip == 1
 
+    # durability
+
+    def test_a_log_is_written_one_way_and_its_forks_likewise(self, opened: Opened) -> None:
+        store = opened()
+        for wanted in ("full", "async"):
+            log = new_log()
+            store.begin(log, sealed([SessionOpened()], log), durability=wanted)
+            child = fork(store, log, 1)
+            found = {store.log(each).durability for each in (log, child)} | {store.heads([log])[log].durability}
+            assert found == ({wanted} if self.durable else {"memory"})
+        assert {log.durability for _, log in store.logs()} == ({"full", "async"} if self.durable else {"memory"})
+        log = new_log()
+        with refused(InvalidValue, store):
+            store.begin(log, sealed([SessionOpened()], log), durability="fast")  # type: ignore[arg-type]  # pyright: ignore
+
+    def test_what_is_not_yet_durable_is_there_all_the_same(self, opened: Opened) -> None:
+        store, log = opened(), new_log()
+        store.begin(log, sealed([SessionOpened()], log), durability="async")
+        now = store.log(log)
+        head = store.append(log, sealed([said("a")], log, 2, (now.head,)), after=now.head)
+        store.append(log, sealed([said("b")], log, 3, (head,)), after=head, flush=True)
+        store.flush()
+        assert texts(store, log) == ["a", "b"] and verify(store) == [] and store.check() == []
+        if self.durable:
+            assert texts(opened(), log) == ["a", "b"]
+
     # the end
 
     def test_a_closed_store_says_so(self, opened: Opened) -> None:
