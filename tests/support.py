@@ -31,12 +31,14 @@ FINDINGS: list[str] = []
 def dose(name: str, short: int, long: int) -> int:
     """How much of something: what the environment asks for, else much in a torture run, else as much as a test run allows."""
     asked = os.environ.get(name)
+    assert not asked or asked.isdecimal(), f"{name}={asked} is not a number"
     return int(asked) if asked else long if os.environ.get("TORTURE") else short
 
 
 def seed() -> int:
     """Where chance begins: SEED reproduces a run."""
     asked = os.environ.get("SEED")
+    assert not asked or asked.isdecimal(), f"SEED={asked} is not a number"
     return int(asked) if asked else random.randrange(10**6)
 
 

@@ -14,7 +14,7 @@ import pytest
 from rich.cells import cell_len
 from shell import Shell, on_a_terminal, process, shell
 
-from plait import Budget
+from plait import Budget, open_store
 from plait.event.kinds import ModelReplied, Price, Text, Usage
 from plait.runtime import write
 from plait.session.ports import Act, Draft, writer_of
@@ -701,3 +701,12 @@ def test_how_a_session_is_written_can_be_chosen_and_seen(shell: Shell) -> None:
     assert "durability  async" in shell("show", session)
     assert "durability" not in shell("show", shell.new("y"))
     assert "'fast' is not one of" in shell.error(2, "new", "x", "--durability", "fast")
+
+
+def test_a_file_that_cannot_be_looked_through_is_unverified_too(shell: Shell) -> None:
+    shell.new("x " * 2000)
+    open_store(shell.address).close()
+    path = Path(shell.address.partition(":")[2]) / "store.db"
+    path.write_bytes(path.read_bytes()[:50_000])
+    result = shell.run("verify")
+    assert result.exit_code == 6 and "the store" in result.output

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plait import Session, open_store
-from plait.errors import InvalidValue, StaleHead
+from plait.errors import DiskFull, InvalidValue, StaleHead
 from plait.event.kinds import SessionOpened, ToolRequested
 from plait.ids import LogId
 from plait.session import verify
@@ -204,3 +204,22 @@ def test_few_fsyncs_and_one_at_the_end(tmp_path: Path, ending: str) -> None:
     during = sum(begun < i < ended for i in syncs)
     assert during / 500 < 0.05, f"{during} fsyncs for 500 appends"
     assert syncs[-1] > ended, "the end of the program left its last appends to chance"
+
+
+def test_a_flush_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk nothing can be appended, but what was is brought there."""
+    store = opened(tmp_path)
+    extend(store, begin(store), said("x"))
+    synced: list[str] = []
+
+    def full(db: Any) -> None:
+        raise DiskFull(db.path)
+
+    monkeypatch.setattr(database_module.Database, "touch", full)
+    monkeypatch.setattr(connections_module, "_sync_file", synced.append)
+    store.flush()
+    assert synced == [f"{tmp_path}/store.db-wal"]
+    monkeypatch.undo()
+    connections_module._sync_file(f"{tmp_path}/store.db-wal")  # pyright: ignore[reportPrivateUsage]
+    connections_module._sync_file(f"{tmp_path}/nothing")  # pyright: ignore[reportPrivateUsage]
+    store.close()

@@ -11,6 +11,7 @@ from plait.cli.common import Given, listing, pairs, store_of
 from plait.cli.documents import fault_document, listed_document, print_json, print_jsonl, show_document
 from plait.cli.exits import UNVERIFIED
 from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, counted
+from plait.errors import StoreCorrupt
 from plait.event.kinds import Budget, MessageSaid
 from plait.ids import LogId, short
 from plait.session import Facts, Message, Session, verify
@@ -277,10 +278,14 @@ def verify_command(context: click.Context, given: Given, session: str | None, st
 
     Without S the whole store is checked; with S, all that it is made of, merged branches too. The exit code is 6 if something is wrong.
     """
-    store = store_at(given.store)
-    logs = None if session is None else logs_behind(store, [given.open(session).id])
-    sessions, events = _extent(store, logs)
-    faults = list(verify(store, logs, state=state))
+    sessions = events = 0
+    try:
+        store = store_at(given.store)
+        logs = None if session is None else logs_behind(store, [given.open(session).id])
+        sessions, events = _extent(store, logs)
+        faults = list(verify(store, logs, state=state))
+    except StoreCorrupt as error:  # so badly that it cannot even be looked through
+        faults = [Fault(None, 0, str(error))]
     if given.form == "jsonl":
         print_jsonl(map(fault_document, faults))
     elif given.form == "json":
@@ -305,6 +310,10 @@ def _print_faults(extent: str, faults: Sequence[Fault]) -> None:
         out.line(f"{extent}: nothing is wrong")
         return
     for fault in faults:
-        out.line(Cell(f"{short(fault.log)}@{fault.seq}" if fault.log else "the store", BAD), "  ", fault.what)
+        where = f"{short(fault.log)}@{fault.seq}" if fault.log else "the store"
+        first, *more = out.wrapped(fault.what, out.width - len(where) - 2, 20)
+        out.line(Cell(where, BAD), "  ", first)
+        for line in more:
+            out.line(" " * (len(where) + 2), line)
     out.line(f"{extent}: {counted(len(faults), 'fault')}")
     out.hint("Keep a copy of the store, and restore it from a backup. Each session is named at its first broken event.")

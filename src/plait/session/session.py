@@ -313,7 +313,10 @@ class Session(Reading):
         return self._append(SessionArchived(reason), "be archived", actor=actor)
 
     def flush(self) -> Session:
-        """Bring everything that was appended so far to the disk: for a session that is written `async`. Appends nothing."""
+        """Bring everything that was appended so far to the disk, in all sessions of the store. Appends nothing.
+
+        Only sessions that are written `async` need it.
+        """
         self._store.flush()
         return self
 

@@ -324,7 +324,8 @@ def check_fork(first: Event, parent: LogId | None, point: Event | None) -> None:
 
 def check_durability(durability: object) -> None:
     if durability not in ("full", "async", None):
-        raise InvalidValue("durability", f"{durability!r} is not one", "use 'full', or 'async' for commits that are synced at boundaries")
+        step = "use 'full', or 'async' for commits that are synced at boundaries"
+        raise InvalidValue("durability", f"a session cannot be written {durability!r}", step)
 
 
 def check_number(name: str, number: int) -> None:

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import apsw
 
-from plait.errors import PlaitError, StoreClosed, StoreCorrupt, StoreFailed
+from plait.errors import DiskFull, PlaitError, StoreClosed, StoreCorrupt, StoreFailed
 from plait.store.commit import GroupCommit
 from plait.store.database import UNSYNCED_S, Database
 
@@ -89,7 +89,10 @@ class Connections:
 
     def sync(self) -> None:
         """On return everything that was committed is on disk, whoever committed it."""
-        self.write(Database.touch)
+        try:
+            self.write(Database.touch)
+        except DiskFull:  # not even that has room; what is there already needs none
+            _sync_file(f"{self._path}-wal")
 
     def _sync_soon(self) -> None:
         with self._lock:
@@ -215,6 +218,19 @@ class Connections:
             for db in (self._handles.writer, *self._handles.readers):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(db.connection))
             self._handles = None
+
+
+def _sync_file(path: str) -> None:
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return  # all of it is in the database, and synced
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        raise StoreFailed(path, str(error)) from error
+    finally:
+        os.close(handle)
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -85,7 +85,7 @@ def pack_header(header: bytes) -> bytes:
 def unpack(codec: int, data: bytes, size_max: int = BLOB_SIZE_MAX) -> bytes:
     """Content again, if no dictionary was used. A frame that claims more than `size_max` is refused before memory is given to it."""
     if codec == PLAIN:
-        return data
+        return _plain(data)
     if codec == ZSTD:
         return _unpacked(_codec.unpack, data, size_max)
     raise StoreCorrupt("packed bytes", f"unknown codec {codec}")
@@ -104,13 +104,19 @@ def unpack_body(data: bytes) -> bytes:
 def unpack_header(codec: int, data: bytes) -> bytes:
     """A header again, by the codec of its event."""
     if not codec & HEADER_1:
-        return data
+        return _plain(data)
     try:
         if 0 <= _frame_size(data) <= _HEADER_SIZE_MAX:
             return _codec.unpack_header(data)
     except (zstandard.ZstdError, MemoryError, TypeError) as error:
         raise StoreCorrupt("packed bytes", str(error)) from error
     raise StoreCorrupt("packed bytes", f"a frame claims {_frame_size(data):,} bytes")
+
+
+def _plain(data: object) -> bytes:
+    if not isinstance(data, bytes):  # a damaged page can give anything
+        raise StoreCorrupt("packed bytes", f"a {type(data).__name__} stands there")
+    return data
 
 
 def frame(content: bytes) -> bytes:

@@ -543,7 +543,8 @@ def _make_folder(folder: Path) -> None:
     try:
         if (folder / FILE).exists():
             return
-        ours = folder.name == ".plait" or not folder.is_dir()  # no .gitignore goes into somebody else's folder
+        # No .gitignore goes into somebody else's folder; one that was cut off in the making is ours.
+        ours = folder.name == ".plait" or not folder.is_dir() or [each.name for each in folder.iterdir()] == [".gitignore"]
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)  # what agents say and do is nobody else's business
         ignore = folder / ".gitignore"

@@ -126,6 +126,8 @@ def _verify(store: Store, log: Log, census: _Census) -> Iterator[Fault]:
         yield Fault(log.id, seq, str(error))
         for record in records:  # the census goes on
             census.count(record)
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        yield Fault(log.id, seq, f"a record holds something else than it should: {error}")
 
 
 def _fork_point(store: Store, log: Log) -> Digest | None:
