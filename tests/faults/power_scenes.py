@@ -46,6 +46,7 @@ from power import (
 
 from plait import Session
 from plait.event import Event
+from plait.event.kinds import SessionOpened
 from plait.ids import Digest, LogId
 from plait.runtime.write import DirectWriter
 from plait.session import GraphRows, SessionRows, file
@@ -187,9 +188,8 @@ class WitnessedStore(SqliteStore):
         *,
         parent: LogId | None = None,
         blobs: Mapping[Digest, bytes] | None = None,
-        durability: Literal["full", "async"] | None = None,
     ) -> Digest:
-        return self._witness(events, lambda store: SqliteStore.begin(store, log, events, parent=parent, blobs=blobs, durability=durability))
+        return self._witness(events, lambda store: SqliteStore.begin(store, log, events, parent=parent, blobs=blobs))
 
     def append(
         self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None, flush: bool = False
@@ -285,7 +285,7 @@ def durabilities(folder: Path) -> SqliteStore:
 
 def begin_as(store: SqliteStore, durability: Literal["full", "async"]) -> LogId:
     log = source.fresh()
-    store.begin(log, sealed([said("first")], log), durability=durability)
+    store.begin(log, sealed([SessionOpened(durability=durability), said("first")], log))
     return log
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,34 @@ from typing import Any
 import pytest
 
 from plait import Session, open_store
-from plait.errors import DiskFull, InvalidValue, StaleHead
-from plait.event.kinds import SessionOpened, ToolRequested
-from plait.ids import LogId
+from plait.errors import DiskFull, InvalidValue, StaleHead, StoreFailed
+from plait.event import Body
+from plait.event.kinds import (
+    BOUNDARIES,
+    ApprovalDenied,
+    ApprovalGranted,
+    ApprovalRequested,
+    CheckpointSigned,
+    Failure,
+    HandedOff,
+    ModelAsked,
+    QuestionAsked,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    SessionArchived,
+    SessionClosed,
+    SessionOpened,
+    SessionPaused,
+    ToolRequested,
+)
+from plait.ids import Digest, LogId
 from plait.session import verify
 from plait.session.ports import Act, Draft, writer_of
 from plait.store import SqliteStore, Store
 from plait.store import connections as connections_module
 from plait.store import database as database_module
+from plait.store.commit import GroupCommit
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, fork, new_log, said, sealed
 from support import RawSql, needs_strace, python
@@ -85,7 +106,7 @@ def test_a_full_log_beside_it_is_durable_at_once_and_takes_the_others_along(tmp_
 
 def begin_full(store: Store) -> LogId:
     log = new_log()
-    store.begin(log, sealed([SessionOpened()], log), durability="full")
+    store.begin(log, sealed([SessionOpened()], log))
     return log
 
 
@@ -223,3 +244,193 @@ def test_a_flush_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     connections_module._sync_file(f"{tmp_path}/store.db-wal")  # pyright: ignore[reportPrivateUsage]
     connections_module._sync_file(f"{tmp_path}/nothing")  # pyright: ignore[reportPrivateUsage]
     store.close()
+
+
+# ── what could go wrong with boundaries ──────────────────────────────────────────────────────
+
+
+def writer(store: Store) -> Any:
+    connections: Any = vars(store)["_connections"]
+    return connections._handles.writer
+
+
+def test_a_round_is_as_durable_as_its_most_demanding_piece() -> None:
+    class Noted:
+        def __init__(self) -> None:
+            self.rounds: list[bool] = []
+
+        def begin(self, durable: bool) -> None:
+            self.rounds.append(durable)
+
+        def commit(self, pieces: int) -> None: ...
+        def rollback(self) -> None: ...
+        def translate(self, error: Exception) -> Exception:
+            return error
+
+        def changes(self) -> int:
+            return 0
+
+    noted, first, go = Noted(), threading.Event(), threading.Event()
+    group = GroupCommit(noted)
+
+    def lead() -> None:
+        first.set()
+        go.wait(20)
+
+    leader = threading.Thread(target=lambda: group.submit(lead, False))
+    leader.start()
+    first.wait(20)
+    followers = [threading.Thread(target=group.submit, args=(lambda: None, durable)) for durable in (False, True, False)]
+    for i, follower in enumerate(followers):
+        follower.start()
+        deadline = time.monotonic() + 20
+        while len(vars(group)["_queue"]) < i + 2 and time.monotonic() < deadline:
+            time.sleep(0.001)
+    go.set()
+    for thread in (leader, *followers):
+        thread.join(20)
+    assert noted.rounds == [False, True]
+
+
+def test_a_commit_that_wrote_nothing_is_no_boundary(tmp_path: Path) -> None:
+    """SQLite takes the same bytes kept again for a change, and writes none."""
+    store = opened(tmp_path)
+    full = begin_full(store)
+    store.keep(full, 1, b"kept")
+    for i in range(10):
+        extend(store, begin(store), said(str(i)))
+    before = unsynced(store)
+    assert before == 20
+    store.keep(full, 1, b"kept")
+    assert unsynced(store) == before
+    store.close()
+
+
+def test_a_switch_that_was_interrupted_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C between the setting and the note of it: the next durable commit must not believe the note."""
+    store = opened(tmp_path)
+    log, full = begin(store), begin_full(store)
+    db, real = writer(store), writer(store).run
+
+    def interrupted(sql: str, *values: Any) -> Any:
+        result = real(sql, *values)
+        if sql.startswith("PRAGMA synchronous = 1"):
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(db, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        extend(store, log, said("x"))
+    monkeypatch.undo()
+    extend(store, full, said("y"))
+    assert db.get("PRAGMA synchronous") == 2
+    store.close()
+
+
+def test_closing_brings_it_to_the_disk(tmp_path: Path) -> None:
+    store, bystander = opened(tmp_path), opened(tmp_path)  # with whom the file stays open, SQLite syncs nothing by itself
+    log = begin(store)
+    begin(bystander)
+    bystander.flush()
+    before = RawSql(tmp_path / "store.db")("SELECT synced FROM store")[0][0]
+    extend(store, log, said("x"))
+    store.close()
+    assert RawSql(tmp_path / "store.db")("SELECT synced FROM store")[0][0] == before + 1
+    bystander.close()
+
+
+def test_a_blob_that_stands_already_is_on_disk_when_it_was_put(tmp_path: Path) -> None:
+    store, other = opened(tmp_path), opened(tmp_path)
+    log = begin(other)
+    extend(other, log, said("long " * 2000))
+    content = next(store.read(log, 2, 2)).content
+    before = RawSql(tmp_path / "store.db")("SELECT synced FROM store")[0][0]
+    store.put_blob(content)  # it was brought by another's append, which is not synced yet
+    assert RawSql(tmp_path / "store.db")("SELECT synced FROM store")[0][0] == before + 1
+    store.close()
+    other.close()
+
+
+def test_after_a_failed_fsync_everything_is_written_anew(tmp_path: Path) -> None:
+    """The system takes what it could not write for written: a second fsync that succeeds says nothing about it."""
+    store = opened(tmp_path)
+    extend(store, begin(store), said("x"))
+    writer(store).doubt()
+    assert (tmp_path / "store.db-wal").stat().st_size > 0
+    store.flush()
+    assert (tmp_path / "store.db-wal").stat().st_size == 0 and unsynced(store) == 0
+    extend(store, begin(store), said("y"))
+    store.flush()
+    assert (tmp_path / "store.db-wal").stat().st_size > 0, "once is enough"
+    store.close()
+
+
+def test_what_a_fork_could_not_sync_stays_owed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(tmp_path)
+    extend(store, begin(store), said("x"))
+    connections: Any = vars(store)["_connections"]
+
+    def refuse(db: Any) -> None:
+        raise StoreFailed(db.path, "fdatasync failed")
+
+    monkeypatch.setattr(database_module.Database, "sync", refuse)
+    connections.freeze()
+    monkeypatch.undo()
+    connections.thaw()
+    assert store.number == 2 and unsynced(store) == 2
+    store.flush()
+    assert unsynced(store) == 0
+    store.close()
+
+
+@pytest.mark.parametrize("kind", sorted(kind.__name__ for kind in BOUNDARIES))
+def test_every_kind_that_is_said_to_be_one_is_a_boundary(tmp_path: Path, kind: str) -> None:
+    digest = Digest("0" * 64)
+    bodies: dict[str, Body] = {
+        "ModelAsked": ModelAsked("m", digest),
+        "ToolRequested": ToolRequested("pay", {}, "at_most_once"),
+        "QuestionAsked": QuestionAsked("?"),
+        "ApprovalRequested": ApprovalRequested(digest, {"tool": "pay"}),
+        "ApprovalGranted": ApprovalGranted(digest),
+        "ApprovalDenied": ApprovalDenied(digest, "no"),
+        "HandedOff": HandedOff("judge"),
+        "RunFinished": RunFinished(),
+        "RunFailed": RunFailed(Failure("E", "x")),
+        "RunCancelled": RunCancelled("x"),
+        "SessionPaused": SessionPaused(),
+        "SessionClosed": SessionClosed(),
+        "SessionArchived": SessionArchived(),
+        "CheckpointSigned": CheckpointSigned(1, digest, "k", "s"),
+    }
+    store = open_store(tmp_path / ".plait", durability="async")
+    session = Session("x", store=store)
+    assert unsynced(store) == 1
+    writer_of(None).append(session.spot, [Draft(bodies[kind], Act("agent:a", "model", call="c-1"))])
+    assert unsynced(store) == 0
+    store.close()
+
+
+CHILD = """
+import multiprocessing, os, sys
+from plait import Session, open_store
+def work(folder):
+    session = Session("x", store=open_store(folder, durability="async"))
+    for i in range(5):
+        session = session.say("y")
+    open(folder + "/said", "w").close()
+if __name__ == "__main__":
+    bystander = open_store(sys.argv[1])
+    child = multiprocessing.get_context("fork").Process(target=work, args=(sys.argv[1],))
+    child.start()
+    child.join()
+    open(sys.argv[1] + "/joined", "w").close()
+    os._exit(0)
+"""
+
+
+def test_a_child_that_ends_without_atexit_brings_it_to_the_disk(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    python(CHILD, tmp_path / ".plait", prefix=(needs_strace(), "-f", "-o", str(trace), "-e", "trace=fdatasync,openat"))
+    lines = trace.read_text().splitlines()
+    said, joined = (next(i for i, line in enumerate(lines) if name in line and "O_CREAT" in line) for name in ("/said", "/joined"))
+    assert any("fdatasync(" in line for line in lines[said:joined]), "nobody synced"

@@ -10,7 +10,7 @@ from functools import cache
 
 from plait.errors import InvalidValue, OutcomeUnknown
 from plait.event import Event, seal
-from plait.event.kinds import BOUNDARIES, Place, SessionOpened
+from plait.event.kinds import BOUNDARIES, Place
 from plait.ids import Digest, LogId, Source
 from plait.session.ports import Draft, Spot
 from plait.store import Store
@@ -45,9 +45,7 @@ class DirectWriter:
         about = ("fork", fork.log, fork.seq) if fork else ("session",)
         log = self._source.fresh(*about)
         events = self._seal(drafts, log, fork.seq + 1 if fork else 1, (fork.head,) if fork else (), None)
-        opened = drafts[0].body
-        durability = opened.durability if isinstance(opened, SessionOpened) else None
-        _settled(lambda: store.begin(log, events, parent=fork.log if fork else None, blobs=blobs, durability=durability))
+        _settled(lambda: store.begin(log, events, parent=fork.log if fork else None, blobs=blobs))
         return Spot(store.address, log, events[-1].seq, events[-1].id)
 
     def append(

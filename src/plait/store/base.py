@@ -16,7 +16,7 @@ import msgspec
 
 from plait.errors import InvalidValue, StoreCorrupt, UnknownKind
 from plait.event import Event, parse_event
-from plait.event.kinds import ForkedFrom
+from plait.event.kinds import ForkedFrom, SessionOpened
 from plait.ids import Digest, LogId, parse_digest
 
 Durability = Literal["full", "async", "memory"]
@@ -125,7 +125,7 @@ class Store(Protocol):
 
     @property
     def durability(self) -> Durability:
-        """How new roots are written unless `begin` says otherwise."""
+        """How sessions that do not say it themselves are to be written from now on."""
         ...
 
     # logs
@@ -137,11 +137,11 @@ class Store(Protocol):
         *,
         parent: LogId | None = None,
         blobs: Mapping[Digest, bytes] | None = None,
-        durability: Literal["full", "async"] | None = None,
     ) -> Digest:
         """Begin a log with its first events and return the last one's id. With a parent it is a fork, after seq - 1 of its first event.
 
-        A fork is written as its parent is. Beginning the very same log a second time changes nothing and succeeds.
+        It is written as its first event says (`SessionOpened.durability`; full if it says nothing), a fork as its parent is.
+        Beginning the very same log a second time changes nothing and succeeds.
         """
         ...
 
@@ -328,13 +328,21 @@ def check_durability(durability: object) -> None:
         raise InvalidValue("durability", f"a session cannot be written {durability!r}", step)
 
 
+def is_async(first: Event) -> bool:
+    """Whether a root that begins with this event is to be written without an fsync for every append."""
+    if first.kind != SessionOpened.__name__:
+        return False
+    body = first.body
+    return isinstance(body, SessionOpened) and body.durability == "async"
+
+
 def check_number(name: str, number: int) -> None:
     if type(number) is not int or not 0 <= number < 2**63:
         raise InvalidValue(name, f"{number!r} is not a commit number or ordinal")
 
 
 def check_limit(limit: int | None) -> None:
-    if limit is not None and (type(limit) is not int or limit < 0):
+    if limit is not None and (type(limit) is not int or not 0 <= limit < 2**63):
         raise InvalidValue("limit", f"{limit!r} is not a count", "pass a number from 0")
 
 

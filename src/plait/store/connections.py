@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import sys
 import threading
 import time
 import weakref
@@ -71,6 +72,8 @@ class Connections:
         self._change = threading.Condition(self._lock)
         self._users = 0
         self._timer: threading.Timer | None = None  # for what was committed without an fsync
+        self._owed = 0  # what a connection that is gone could not bring to the disk
+        self._will_end = False  # whether the end of this process is known to bring us to the disk
         self._frozen = False
         self._spoiled = False  # forked while in use: the library's memory of locks is wrong in this process
         self.closed = False
@@ -95,6 +98,8 @@ class Connections:
             _sync_file(f"{self._path}-wal")
 
     def _sync_soon(self) -> None:
+        if not self._will_end:
+            self._sync_at_the_end_of_a_child()
         with self._lock:
             if self._timer is None and not self.closed:
                 timer = threading.Timer(UNSYNCED_S, self._sync_late)
@@ -102,6 +107,13 @@ class Connections:
                 with suppress(RuntimeError):  # no more threads, or the program is ending: then boundaries come by count, and at the end
                     timer.start()
                     self._timer = timer
+
+    def _sync_at_the_end_of_a_child(self) -> None:
+        """A process of `multiprocessing` ends without `atexit`, but it has something like it of its own."""
+        self._will_end = True
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            util.Finalize(self, Connections.sync_at_exit, args=(self,), exitpriority=10)
 
     def _sync_late(self) -> None:
         """Nobody wrote for a while. If the disk refuses, whoever writes next hears of it; until then it is tried again."""
@@ -114,7 +126,8 @@ class Connections:
     def sync_if_needed(self) -> None:
         """As `sync`, for what this process committed."""
         handles = self._handles
-        if handles is not None and handles.writer.unsynced and not self.closed:
+        owed = handles.writer.unsynced if handles is not None else self._owed
+        if owed and not self.closed:
             self.sync()
 
     def sync_at_exit(self) -> None:
@@ -182,6 +195,10 @@ class Connections:
                 raise StoreFailed(self._address, "this process was forked in the middle of a write; open stores after forking")
             if self._handles is None:
                 self._handles = _Handles(self._connect())
+                if self._owed:
+                    self._handles.writer.owe(self._owed)
+                    self._handles.writer.doubt()
+                    self._owed = 0
             self._users += 1
             return self._handles
 
@@ -199,20 +216,26 @@ class Connections:
             self._frozen = True
             self._spoiled = not self._change.wait_for(lambda: self._users == 0, _FORK_WAIT_S)
             if not self._spoiled and self._handles is not None:
-                with suppress(PlaitError):  # the bytes are with the system; only a power cut could lose them now
+                owed = self._handles.writer.unsynced
+                try:
                     self._handles.close()
+                except PlaitError:  # the bytes are with the system; the next connection tries again
+                    self._owed = owed
                 self._handles = None
 
     def thaw(self) -> None:
         with self._lock:
             self._frozen = self._spoiled = False
             self._change.notify_all()
+            if self._owed:
+                self._sync_soon()
 
     def start_over(self) -> None:
         """In the child: other threads are gone, and with them whatever they held."""
         self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
         self._frozen, self._users, self._timer = False, 0, None
+        self._owed, self._will_end = 0, False  # that is the parent's
         if self._spoiled and self._handles is not None:
             # Not even the end of the child may close these: that could delete the write-ahead log under the parent.
             for db in (self._handles.writer, *self._handles.readers):

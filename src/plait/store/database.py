@@ -79,7 +79,8 @@ class Database:
         self._synchronous = _FULL
         self.unsynced = 0  # pieces of work that were committed since the last fsync
         self._unsynced_since = 0.0
-        self._changes_before = 0  # the transaction
+        self._written = 0  # pages, before the transaction
+        self._doubtful = False  # an fsync failed while others than its own commit relied on it
         # For statements without rows on the path of an append: one cursor, used again, costs less than one each.
         self.run: Callable[..., Any] = self._db.cursor().execute
 
@@ -118,22 +119,45 @@ class Database:
             self._synchronous = self.get("PRAGMA synchronous")
             if self._synchronous < wanted:
                 raise StoreUnsafe(self.path, "synchronous", wanted, self._synchronous)
+        if self.unsynced:
+            self._written = self._pages_written()
         self.run("BEGIN IMMEDIATE")
-        self._changes_before = self._db.total_changes()
 
     def commit(self, pieces: int = 1) -> None:
         try:
             self.run("COMMIT")
         except apsw.IOError as error:
+            self._doubtful |= self.unsynced > 0
             raise OutcomeUnknown(self.path, str(error)) from error
         self._commits += 1
-        if self._db.total_changes() == self._changes_before:
-            return  # nothing was written, so nothing was synced either
-        if self._synchronous == _FULL:
+        if self._synchronous != _FULL:
+            self.owe(pieces)
+        elif self.unsynced and self._pages_written() != self._written:  # SQLite syncs at a commit that wrote pages, and only then
+            if self._doubtful:
+                self._write_anew()
             self.unsynced = 0
-        else:
-            self._unsynced_since = self._unsynced_since if self.unsynced else time.monotonic()
-            self.unsynced += pieces
+
+    def owe(self, pieces: int) -> None:
+        """So many pieces of work were committed without an fsync."""
+        self._unsynced_since = self._unsynced_since if self.unsynced else time.monotonic()
+        self.unsynced += pieces
+
+    def doubt(self) -> None:
+        """An fsync has failed: what was committed without one needs more than the next."""
+        self._doubtful = True
+
+    def _pages_written(self) -> int:
+        return self._db.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0]
+
+    def _write_anew(self) -> None:
+        """After a failed fsync the system takes what it could not write for written, and the next one says nothing about it.
+
+        So all that stands in the log is copied into the database, and that is synced. If it cannot be, nobody knows.
+        """
+        busy, pages, copied = self.row("PRAGMA wal_checkpoint(TRUNCATE)")
+        if busy or pages != copied:
+            raise OutcomeUnknown(self.path, "an fsync had failed before, and somebody reads, so it cannot be made good now")
+        self._doubtful = False
 
     def _sync_is_due(self) -> bool:
         return self.unsynced >= UNSYNCED_MAX - 1 or (self.unsynced > 0 and time.monotonic() - self._unsynced_since > UNSYNCED_S)

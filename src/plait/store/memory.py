@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count, islice
-from typing import Any, Literal
+from typing import Any
 
 from plait.errors import (
     InvalidValue,
@@ -34,7 +34,6 @@ from plait.store.base import (
     Scalar,
     Table,
     check_chain,
-    check_durability,
     check_fork,
     check_kinds,
     check_limit,
@@ -101,10 +100,8 @@ class MemoryStore:
         *,
         parent: LogId | None = None,
         blobs: Mapping[Digest, bytes] | None = None,
-        durability: Literal["full", "async"] | None = None,
     ) -> Digest:
         parse_log_id(log)
-        check_durability(durability)
         check_chain(log, events, first_parent(events), begins=True)
         first = events[0]
         place = first.seq - 1
@@ -158,6 +155,7 @@ class MemoryStore:
 
     def match(self, text: str, limit: int = 20) -> list[LogId]:
         check_prefix(text)
+        check_limit(limit)
         digits = text.replace("-", "").lower()
         if not digits:
             return []

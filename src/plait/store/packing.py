@@ -24,6 +24,7 @@ HEADER_1 = 8  # added to that if the header is packed
 
 BLOB_SIZE_MAX = 1_000_000_000  # SQLite's own limit for one value
 BODY_INLINE_MAX = 4096
+SNAPSHOT_SIZE_MAX = 64 * 1024 * 1024  # a cache need not be larger, and a hostile one may not
 _HEADER_SIZE_MAX = 1024 * 1024
 _PACK_MIN = 128  # below, a zstd frame without a dictionary saves nothing
 

@@ -89,6 +89,7 @@ def _lazy_logs(db: Database) -> None:
     # 1: its commits need no fsync of their own. From this number on events may also be packed whole (see transact.py).
     # store.synced counts the commits that were made for the sake of their fsync alone.
     db.execute("ALTER TABLE log ADD COLUMN lazy INTEGER NOT NULL DEFAULT 0")
+    db.execute("CREATE INDEX log_lazy ON log (key) WHERE lazy = 1")
     db.execute("ALTER TABLE store ADD COLUMN synced INTEGER NOT NULL DEFAULT 0")
 
 

@@ -56,6 +56,7 @@ from plait.store.base import (
     cut,
     extend_lineage,
     first_parent,
+    is_async,
 )
 from plait.store.blobs import check_size, digest_of
 from plait.store.connections import Connections, opening
@@ -148,13 +149,11 @@ class SqliteStore:
         *,
         parent: LogId | None = None,
         blobs: Mapping[Digest, bytes] | None = None,
-        durability: Literal["full", "async"] | None = None,
     ) -> Digest:
         parse_log_id(log)
-        check_durability(durability)
         check_chain(log, events, first_parent(events), begins=True)
         fork, lineage = self._fork(events[0], parent)
-        lazy = self._find(parent).lazy if parent else (durability or self.durability) == "async"
+        lazy = self._find(parent).lazy if parent else is_async(events[0])
         prepared = prepare(events, blobs)
         key = self._connections.write(lambda db: self._work.begin(db, log, fork, prepared, lazy), not lazy)
         if key is not None:
@@ -193,6 +192,7 @@ class SqliteStore:
 
     def match(self, text: str, limit: int = 20) -> list[LogId]:
         check_prefix(text)
+        check_limit(limit)
         digits = text.replace("-", "").lower()
         if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
             return []
@@ -212,7 +212,7 @@ class SqliteStore:
         check_kinds(kinds, self._work.codes)
         known = self._find(log)
         with self._reader() as db:
-            tip: int = db.get("SELECT tip FROM log WHERE key = ?", (known.key,))
+            tip = self._log(db, log).tip
         segments = cut(known.lineage, max(first, 1), tip if last is None else min(last, tip))
         return self._read(list(reversed(segments)) if reverse else segments, kinds, reverse)
 
@@ -275,8 +275,10 @@ class SqliteStore:
         digest = digest_of(content)
         with self._reader() as db:
             there = db.get("SELECT refs FROM blob WHERE digest = ?", (bytes.fromhex(digest),))
+            any_async = db.get("SELECT 1 FROM log WHERE lazy = 1 LIMIT 1")
         if there:
-            self._connections.sync_if_needed()  # an event of an async log may have brought it, a moment ago
+            if any_async:
+                self.flush()  # an event of an async log may have brought it, a moment ago, in whichever process
             return digest
         packed = {digest: pack_blob(content)}
         self._connections.write(lambda db: self._work.put_blobs(db, packed))
@@ -339,6 +341,7 @@ class SqliteStore:
         sql, values = scan(projection, self._shape(projection, table), where or {}, order, descending, before)
         with self._reader() as db:
             version, stale = db.row("SELECT version, stale FROM projection WHERE name = ?", (projection,)) or (0, 1)
+            version = int(version)
         if version > self._projections[projection].version:
             raise UnknownRows(projection, "a newer version of that projection keeps them", "Use that version to read them")
         if stale:
@@ -350,7 +353,7 @@ class SqliteStore:
     def attach(self, projections: Sequence[Projection]) -> None:
         self._reload_kinds()
         with self._reader() as db:
-            there = {name: (version, stale) for name, version, stale in db.rows("SELECT name, version, stale FROM projection")}
+            there = {name: (int(version), stale) for name, version, stale in db.rows("SELECT name, version, stale FROM projection")}
         for projection in projections:
             check_names(projection)
             version, stale = there.get(projection.name, (0, 1))
@@ -461,6 +464,7 @@ class SqliteStore:
 
     def _to_record(self, log: LogId, row: Any, refs: tuple[Digest, ...]) -> Record:
         seq, codec, salt, header, body, number, kind, short = row
+        salt = salt if isinstance(salt, bytes) else b""
         try:
             raw = packing.unpack_header(codec, header)
         except PlaitError:
@@ -500,6 +504,7 @@ class SqliteStore:
                     raise UnknownLog(log)
                 if id in trail:
                     raise StoreCorrupt(f"log {log}", "its lineage runs in a circle")
+                _check_types(id, row[:2], (int, int))
                 trail[id] = row[0], row[1], bool(row[2])
                 id = None if row[3] is None else to_id(row[3])
         for id, (key, place, lazy) in reversed(trail.items()):
@@ -589,10 +594,17 @@ def _span(digits: str, size: int) -> tuple[bytes, bytes]:
 
 def _unframed(data: bytes) -> bytes | None:
     try:
-        return packing.unpack(packing.ZSTD, data)
+        return packing.unpack(packing.ZSTD, data, packing.SNAPSHOT_SIZE_MAX)
     except StoreCorrupt:
         return None
 
 
 def _to_log(id: LogId, parent: bytes | None, place: int, head: bytes, tip: int, lazy: int) -> Log:
+    _check_types(id, (place, head, tip), (int, bytes, int))
     return Log(id, None if parent is None else to_id(parent), place, Digest(head.hex()), tip, "async" if lazy else "full")
+
+
+def _check_types(log: LogId, values: Sequence[object], types: Sequence[type]) -> None:
+    """The tables allow nothing else, but a damaged page can give anything."""
+    if not all(isinstance(value, type) for value, type in zip(values, types, strict=True)):
+        raise StoreCorrupt(f"log {log}", "its row holds something else than it should")

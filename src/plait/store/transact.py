@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from plait.errors import InvalidValue, LogExists, StaleHead, StoreCorrupt, UnknownBlob, UnknownEvent
+from plait.errors import InvalidValue, LogExists, StaleHead, StoreCorrupt, UnknownBlob, UnknownEvent, UnknownLog
 from plait.event import KINDS, Event
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import packing
@@ -194,7 +194,10 @@ class Transact:
     # ── snapshots ────────────────────────────────────────────────────────────────────────────
 
     def keep(self, db: Database, log: LogId, key: int, seq: int, frame: bytes) -> None:
-        check_own(log, seq, *db.row("SELECT place, tip FROM log WHERE key = ?", (key,)))
+        row = db.row("SELECT place, tip FROM log WHERE key = ?", (key,))
+        if row is None:
+            raise UnknownLog(log)  # somebody removed it under us
+        check_own(log, seq, *row)
         db.execute(
             "INSERT INTO snapshot (log, seq, data) VALUES (?, ?, ?) ON CONFLICT (log, seq) DO UPDATE SET data = excluded.data",
             (key, seq, frame),
@@ -223,7 +226,10 @@ def _not_advanced(db: Database, log: LogId, key: int, after: Digest, last: Event
     if _stands(db, key, last):
         db.touch()  # it may have been committed without an fsync
         return last.id
-    head, tip = db.row("SELECT head, tip FROM log WHERE key = ?", (key,))
+    row = db.row("SELECT head, tip FROM log WHERE key = ?", (key,))
+    if row is None:
+        raise UnknownLog(log)  # somebody removed it under us
+    head, tip = row
     if head.hex() == after:
         raise InvalidValue("seq", f"event {last.seq} does not follow place {tip}", "seal it at the next place")
     raise StaleHead(log, after, head.hex(), tip)
