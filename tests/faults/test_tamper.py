@@ -210,3 +210,41 @@ def test_a_consistent_lie_is_found_only_against_an_anchor(original: Original, fo
         assert judge(None, folder, []) == [], f"SEED={start}, mutation {i}: {aim} is found now; count it among those"
     assert judge(original.old, folder, []) == []
     report("tamper, consistent lies", f"{lies + 1:,} found only against an anchor", start)
+
+
+# ── values that no table allows ──────────────────────────────────────────────────────────────
+
+
+def test_values_of_another_type_are_typed_errors(original: Original, folder: Path) -> None:
+    """A damaged page can give NULL for a number or a text for bytes, whatever the table says. Opening, reading and verifying say so."""
+    tried = 0
+    for table in ("log", "event", "blob", "projection", "store", "snapshot", "kind"):
+        sql = RawSql(original.image.put(folder))
+        columns = [name for _, name, *_ in sql(f"PRAGMA table_info({table})")]
+        sql.close()
+        for column in columns:
+            for odd in (None, "odd", 1.5, b"odd"):
+                sql = RawSql(original.image.put(folder))
+                if _force(sql, table, column, odd):
+                    tried += 1
+                    judge(None, folder, [])
+                sql.close()
+    assert tried > 50
+    report("tamper, values of another type", f"{tried:,} columns, 0 errors that are not ours")
+
+
+def _force(sql: RawSql, table: str, column: str, odd: object) -> bool:
+    """Put a value into all rows of a table that is not so strict for a moment. Whether SQLite let us."""
+    ((strict,),) = sql("SELECT sql FROM sqlite_schema WHERE name = ?", (table,))
+    lax = strict.replace(" STRICT", "").replace(", WITHOUT ROWID", " WITHOUT ROWID").replace("NOT NULL", "")
+    try:
+        sql("PRAGMA writable_schema = 1")
+        sql("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (lax, table))
+        sql("PRAGMA writable_schema = RESET")
+        sql(f"UPDATE {table} SET {column} = ?", (odd,))
+        sql("PRAGMA writable_schema = 1")
+        sql("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (strict, table))
+        sql("PRAGMA writable_schema = RESET")
+    except apsw.Error:
+        return False  # a key, or unique
+    return True
