@@ -212,19 +212,20 @@ def _memory_row(what: str, took: dict[str, Timing]) -> Row:
 
 
 def fsyncs(bench: Bench) -> list[Row]:
-    """Calls of fsync and fdatasync of a whole process that opens a store and appends, counted from outside."""
+    """Calls of fsync and fdatasync of a process that appends, counted from outside, less those of one that only opens and closes."""
     if shutil.which("strace") is None:
         return [Row("fsyncs per append", "skipped: strace is not installed")]
     rows: list[Row] = []
     raw = _count_syncs(bench.folder / "syncs raw", 0, bench.some(500))
+    opening, raw_opening = _count_syncs(bench.folder / "syncs opening", 1, 0), _count_syncs(bench.folder / "syncs raw opening", 0, 0)
     for threads, each, target in ((1, bench.some(500), "1"), (16, bench.some(200), "< 0.2")):
         calls = _count_syncs(bench.folder / f"syncs {threads}", threads, each)
-        if calls is None or raw is None:
+        if calls is None or raw is None or opening is None or raw_opening is None:
             return [Row("fsyncs per append", "skipped: strace may not trace here")]
-        total = threads * each
+        calls, total = calls - opening, threads * each
         facts: dict[str, object] = {"calls": calls, "appends": total, "raw_calls": raw, "raw_inserts": bench.some(500)}
         what = f"fsyncs per append, {threads} thread{'s' * (threads > 1)} x {each}"
-        mine, theirs = calls / total, raw / bench.some(500)
+        mine, theirs = calls / total, (raw - raw_opening) / bench.some(500)
         rows.append(Row(what, f"{mine:.3f}", f"{theirs:.3f} (1 thread)", f"{mine / theirs:.2f}x", target, facts))
     return rows
 

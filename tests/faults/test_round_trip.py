@@ -352,6 +352,8 @@ def test_what_cannot_come_back_is_refused_before_a_byte_is_written(quiet: Sessio
             raise AssertionError(f"{verb} of {name}: {type(error).__name__} is not one of ours") from error
         else:
             raise AssertionError(f"{verb} of {name} was taken: {after.events[-1].content[:200]!r}")
+    refused = sum((verb, name) not in FINE for name in HOSTILE)
+    report(f"hostile values, {verb}", f"{refused} refused, nothing written")
 
 
 def everything(session: Session) -> tuple[Any, ...]:

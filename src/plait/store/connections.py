@@ -113,7 +113,7 @@ class Connections:
         self._will_end = True
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
-            util.Finalize(self, Connections.sync_at_exit, args=(self,), exitpriority=10)
+            util.Finalize(None, _sync_at_exit, args=(weakref.ref(self),), exitpriority=10)
 
     def _sync_late(self) -> None:
         """Nobody wrote for a while. If the disk refuses, whoever writes next hears of it; until then it is tried again."""
@@ -241,6 +241,12 @@ class Connections:
             for db in (self._handles.writer, *self._handles.readers):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(db.connection))
             self._handles = None
+
+
+def _sync_at_exit(reference: weakref.ref[Connections]) -> None:
+    connections = reference()
+    if connections is not None:
+        connections.sync_at_exit()
 
 
 def _sync_file(path: str) -> None:
