@@ -70,30 +70,40 @@ _decode_header = msgspec.json.Decoder(Header).decode
 class Event:
     """One immutable fact.
 
-    Header and id are worked out when first asked for, so that reading a long log costs little. The body is decoded
-    anew at each access: whoever edits what they were handed edits their own copy, never the past.
+    Header and id are worked out when first asked for, so that reading a long log costs little: what is said can be read
+    without who said it. The body is decoded anew at each access: whoever edits what they were handed edits their own copy,
+    never the past.
     """
 
-    __slots__ = ("_content", "_header", "_id", "_refs", "checked", "raw", "salt")
+    __slots__ = ("_content", "_header", "_id", "_kind", "_raw", "_refs", "checked", "salt")
 
     def __init__(
         self,
-        raw: bytes,
+        raw: bytes | Callable[[], bytes],
         salt: bytes,
         content: bytes | Callable[[], bytes],
         *,
+        kind: str | None = None,
         header: Header | None = None,
         id: Digest | None = None,
         refs: tuple[Digest, ...] | None = None,
         checked: bool = False,
     ) -> None:
-        self.raw = raw  # the header's bytes, as hashed
+        self._raw = raw
         self.salt = salt
+        self._kind = kind  # as whoever kept it says; None: as its header says
         self._content = content
         self._header = header
         self._id = id
         self._refs = refs
         self.checked = checked  # whether it was sealed here or parsed strictly; a store checks the others before it writes
+
+    @property
+    def raw(self) -> bytes:
+        """The header's bytes, as hashed."""
+        if not isinstance(self._raw, bytes):
+            self._raw = self._raw()
+        return self._raw
 
     @property
     def id(self) -> Digest:
@@ -109,7 +119,7 @@ class Event:
 
     @property
     def kind(self) -> str:
-        return self.header.kind
+        return self._kind or self.header.kind
 
     @property
     def log(self) -> LogId:
@@ -136,7 +146,7 @@ class Event:
 
     @property
     def body(self) -> Body:
-        return VOCABULARY.decode(self.header.kind, self.content)
+        return VOCABULARY.decode(self.kind, self.content)
 
     @property
     def refs(self) -> tuple[Digest, ...]:

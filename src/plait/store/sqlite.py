@@ -427,7 +427,8 @@ class SqliteStore:
         only, codes = only_kinds(kinds, self._work.codes)
         order = "DESC" if reverse else "ASC"
         sql = (
-            f"SELECT {COLUMNS} FROM event INDEXED BY event_place WHERE log = ? AND seq BETWEEN ? AND ? {only} ORDER BY seq {order} LIMIT ?"
+            f"SELECT {COLUMNS}, kind FROM event INDEXED BY event_place "
+            f"WHERE log = ? AND seq BETWEEN ? AND ? {only} ORDER BY seq {order} LIMIT ?"
         )
         for segment in segments:
             key, first, last = self._find(segment.log).key, segment.first, segment.last
@@ -436,7 +437,7 @@ class SqliteStore:
                     rows = db.rows(sql, (key, first, last, *codes, _PAGE))
                     if kinds is None:
                         _check_gapless(segment.log, [row[0] for row in rows], first, last, reverse)
-                    events = [to_event(row, self.get_blob) for row in rows]
+                    events = [to_event(row, self.get_blob, self._names.get(row[5])) for row in rows]
                 yield from events
                 if len(rows) < _PAGE:
                     break

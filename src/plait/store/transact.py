@@ -268,12 +268,14 @@ def _refer(db: Database, number: int, ref: Digest) -> None:
 # ── from rows to values ──────────────────────────────────────────────────────────────────────
 
 
-def to_event(row: Any, get_blob: Callable[[Digest], bytes]) -> Event:
+def to_event(row: Any, get_blob: Callable[[Digest], bytes], kind: str | None = None) -> Event:
     """An event from its COLUMNS. What has to be unpacked or fetched is, when somebody asks for it."""
     codec, body = row[1], row[4]
+    if type(codec) is not int:  # a damaged page can give anything
+        raise StoreCorrupt("an event", f"its codec is {codec!r}")
     if codec == _PACKED and body is not None:
-        return Event(packing.unpack_header(codec, row[3]), row[2], partial(packing.unpack_body, body))
-    return Event(packing.unpack_header(codec, row[3]), row[2], partial(content_of, codec, body, get_blob))
+        return Event(partial(packing.unpack_header, codec, row[3]), row[2], partial(packing.unpack_body, body), kind=kind)
+    return Event(partial(packing.unpack_header, codec, row[3]), row[2], partial(content_of, codec, body, get_blob), kind=kind)
 
 
 def content_of(codec: int, body: bytes | None, get_blob: Callable[[Digest], bytes]) -> bytes:
