@@ -7,7 +7,6 @@ compare-and-set of the log's head and one insert; the fsync is shared with whoev
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -20,11 +19,8 @@ import apsw
 import msgspec
 
 from plait.errors import (
-    BadAddress,
-    DiskFull,
     PlaitError,
     StoreCorrupt,
-    StoreFailed,
     UnknownBlob,
     UnknownEvent,
     UnknownLog,
@@ -61,6 +57,7 @@ from plait.store.base import (
 from plait.store.blobs import check_size, digest_of
 from plait.store.connections import Connections, opening
 from plait.store.database import BUSY_S, PRAGMAS, Database, Migration, check_tables, connect, migrate
+from plait.store.folder import make_folder
 from plait.store.rows import check_names, scan
 from plait.store.schema import MIGRATIONS
 from plait.store.transact import (
@@ -120,7 +117,7 @@ class SqliteStore:
         self.folder = Path(os.path.realpath(folder))
         self.address = f"sqlite:{self.folder}"
         self.path = str(self.folder / FILE)
-        _make_folder(self.folder)
+        make_folder(self.folder, FILE)
         with opening:
             first = connect(self.path, create=True, busy_s=busy_s)
             try:
@@ -542,42 +539,6 @@ class SqliteStore:
 
 
 # ── small conversions ────────────────────────────────────────────────────────────────────────
-
-
-def _make_folder(folder: Path) -> None:
-    """Make the folder if need be, so that it survives a power cut and stays out of version control."""
-    try:
-        if (folder / FILE).exists():
-            return
-        # No .gitignore goes into somebody else's folder; one that was cut off in the making is ours.
-        ours = folder.name == ".plait" or not folder.is_dir() or [each.name for each in folder.iterdir()] == [".gitignore"]
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)  # what agents say and do is nobody else's business
-        ignore = folder / ".gitignore"
-        if ours and not (ignore.exists() and ignore.stat().st_size):
-            ignore.write_text("*\n")
-        _sync_folders(folder)
-    except FileExistsError as error:
-        raise BadAddress(str(folder), "there is a file of that name") from error
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(str(folder)) from error
-        if error.errno == errno.EIO:
-            raise StoreFailed(str(folder), str(error)) from error
-        raise BadAddress(str(folder), error.strerror or str(error)) from error
-
-
-def _sync_folders(folder: Path) -> None:
-    """It and all above it: which of them are new, nobody knows any more after an attempt that was cut off."""
-    for each in (folder, *folder.parents):
-        try:
-            handle = os.open(each, os.O_RDONLY)
-        except PermissionError:
-            continue  # we may pass through it but not look into it, so we did not make it
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _check_gapless(log: LogId, seqs: list[int], first: int, last: int, reverse: bool) -> None:
