@@ -328,3 +328,15 @@ def test_errors_tell_what_they_are() -> None:
         assert str(error).endswith(".")
         assert "/x" in str(error)
     assert "same events again" in str(OutcomeUnknown("/x", "why"))
+
+
+def test_a_schema_that_is_not_text_any_more_is_a_typed_error(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    begin(store)
+    store.close()
+    path = tmp_path / "store.db"
+    data = path.read_bytes()
+    at = data.index(b"CREATE TABLE projection") + 20
+    path.write_bytes(data[:at] + b"\xa0" + data[at + 1 :])
+    with pytest.raises((StoreCorrupt, NotAStore)):
+        opened(tmp_path)

@@ -237,7 +237,7 @@ def connect(path: str, *, create: bool = False, busy_s: float = BUSY_S) -> Datab
     try:
         _refuse_foreign(db)
         _configure(db)
-    except apsw.Error as error:
+    except (apsw.Error, UnicodeDecodeError) as error:
         translated = db.translate(error)
         db.close()
         raise translated from error
@@ -392,7 +392,7 @@ def inspect(path: str | None, *, known: int, still: bool = False, busy_s: float 
         if not still:
             _try_lock(uri, busy_s)
         return found
-    except apsw.Error as error:
+    except (apsw.Error, UnicodeDecodeError) as error:
         raise db.translate(error) from error
     finally:
         db.close()

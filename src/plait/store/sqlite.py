@@ -123,7 +123,7 @@ class SqliteStore:
             try:
                 migrate(first, migrations)
                 check_tables(first, tuple(migrations))
-            except apsw.Error as error:
+            except (apsw.Error, UnicodeDecodeError) as error:
                 raise first.translate(error) from error
             finally:
                 first.close()
