@@ -240,6 +240,9 @@ def test_a_flush_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(connections_module, "_sync_file", synced.append)
     store.flush()
     assert synced == [f"{tmp_path}/store.db-wal"]
+    writer(store).doubt()  # after a failed fsync another one says nothing
+    with pytest.raises(DiskFull):
+        store.flush()
     monkeypatch.undo()
     connections_module._sync_file(f"{tmp_path}/store.db-wal")  # pyright: ignore[reportPrivateUsage]
     connections_module._sync_file(f"{tmp_path}/nothing")  # pyright: ignore[reportPrivateUsage]

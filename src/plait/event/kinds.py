@@ -185,7 +185,7 @@ class SessionOpened(Body, frozen=True):
     budget: Budget | None = None
     continues: Place | None = None  # the session this one succeeds or was detached from
     detached: bool = False  # whether the story up to there is its own too; if not, only what the events below say
-    durability: Literal["full", "async"] | None = None  # how its log and all forks of it are written; None: nobody said
+    durability: Literal["full", "async"] | None = None  # how its log and all forks of it are written; None: full
 
 
 class ForkedFrom(Body, frozen=True):

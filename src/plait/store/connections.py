@@ -95,6 +95,8 @@ class Connections:
         try:
             self.write(Database.touch)
         except DiskFull:  # not even that has room; what is there already needs none
+            if self._handles is not None and self._handles.writer.doubtful:
+                raise  # an fsync has failed before: another one would say nothing
             _sync_file(f"{self._path}-wal")
 
     def _sync_soon(self) -> None:

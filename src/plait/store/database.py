@@ -80,7 +80,7 @@ class Database:
         self.unsynced = 0  # pieces of work that were committed since the last fsync
         self._unsynced_since = 0.0
         self._written = 0  # pages, before the transaction
-        self._doubtful = False  # an fsync failed while others than its own commit relied on it
+        self.doubtful = False  # an fsync failed while others than its own commit relied on it
         # For statements without rows on the path of an append: one cursor, used again, costs less than one each.
         self.run: Callable[..., Any] = self._db.cursor().execute
 
@@ -127,13 +127,13 @@ class Database:
         try:
             self.run("COMMIT")
         except apsw.IOError as error:
-            self._doubtful |= self.unsynced > 0
+            self.doubtful |= self.unsynced > 0
             raise OutcomeUnknown(self.path, str(error)) from error
         self._commits += 1
         if self._synchronous != _FULL:
             self.owe(pieces)
         elif self.unsynced and self._pages_written() != self._written:  # SQLite syncs at a commit that wrote pages, and only then
-            if self._doubtful:
+            if self.doubtful:
                 self._write_anew()
             self.unsynced = 0
 
@@ -144,7 +144,7 @@ class Database:
 
     def doubt(self) -> None:
         """An fsync has failed: what was committed without one needs more than the next."""
-        self._doubtful = True
+        self.doubtful = True
 
     def _pages_written(self) -> int:
         return self._db.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0]
@@ -157,7 +157,7 @@ class Database:
         busy, pages, copied = self.row("PRAGMA wal_checkpoint(TRUNCATE)")
         if busy or pages != copied:
             raise OutcomeUnknown(self.path, "an fsync had failed before, and somebody reads, so it cannot be made good now")
-        self._doubtful = False
+        self.doubtful = False
 
     def _sync_is_due(self) -> bool:
         return self.unsynced >= UNSYNCED_MAX - 1 or (self.unsynced > 0 and time.monotonic() - self._unsynced_since > UNSYNCED_S)
