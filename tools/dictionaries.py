@@ -49,7 +49,7 @@ def a_body(draw: random.Random, said: str) -> Body:
     usage = k.Usage(draw.randrange(9000), draw.randrange(900), draw.randrange(500))
     path = f"src/{word}.py"
     trees = k.Trees(digest, Digest(digest[::-1]), (path,))
-    asked = (k.ToolCall(call, draw.choice(("shell", "read_file", "edit_file", "search")), {"path": path, "command": f"grep -n {word}"}),)
+    asked = (k.Action(call, draw.choice(("shell", "read_file", "edit_file", "search")), {"path": path, "command": f"grep -n {word}"}),)
     return draw.choice(
         [
             k.MessageSaid("user", parts),

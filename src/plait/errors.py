@@ -21,7 +21,21 @@
     │   ├── UnknownKey           no fact, pending work or text of that name
     │   ├── UnknownRevision      nothing is called that
     │   ├── AmbiguousRevision    several things are called that
-    │   └── NoHost               nothing is bound here that can run tools or place files
+    │   ├── NoHost               nothing is bound here that can run tools or place files
+    │   ├── RunOpen              a run of it is open, and has not ended
+    │   └── NotASession          a workflow was given, or gave, something else
+    ├── SetupError               something is missing or wrong before anything runs
+    │   ├── BadTool              a function that cannot be a tool
+    │   ├── NoModel              no model was named, or none is called that
+    │   ├── MissingExtra         an optional package is not installed
+    │   ├── MissingKey           a credential is not set
+    │   └── ToolChanged          a server's tool is not the one that was accepted
+    ├── EffectError              something was tried, and is on record
+    │   ├── ToolFailed           a tool that the program used
+    │   ├── ModelFailed          the model did not answer, after every attempt
+    │   ├── ResultInvalid        the model's answer does not have the type that was asked for
+    │   ├── ChoiceInvalid        the model chose what is not there
+    │   └── BranchFailed         a branch of a Parallel
     └── StoreError
         ├── NoStore              there is no store yet, and looking does not make one
         ├── BadAddress           no store can be opened at such an address
@@ -240,6 +254,25 @@ class NoHost(SessionError):
         super().__init__(f"nothing is bound that could {verb} for a session. Bind a Host with plait.session.ports.bind_host().")
 
 
+class RunOpen(SessionError):
+    """A run of this session began and has not ended: it is going on somewhere, or its process died. Nothing was written."""
+
+    def __init__(self, session: str, run: str) -> None:
+        self.session, self.run = session, run
+        super().__init__(
+            f"session {session} has an open run, {run}. Nothing was written; wait for it, or go on without it in a fork: session.fork()."
+        )
+
+
+class NotASession(SessionError):
+    """`forward` takes a session and gives one back."""
+
+    def __init__(self, what: str, found: object) -> None:
+        self.what, self.found = what, type(found).__name__
+        hint = " Did you forget `return session`?" if found is None else ""
+        super().__init__(f"{what} a {self.found}, not a Session.{hint} Pass a Session, and return the one that came last.")
+
+
 def _brief(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:59] + "…"
@@ -401,3 +434,109 @@ class UnknownRows(StoreError):
     def __init__(self, name: str, why: str = "no projection of that name is attached", step: str = "") -> None:
         self.name, self.why = name, why
         super().__init__(f"no rows {name!r}: {why}. {step or 'Check the name, or hand the projection to open_store'}.")
+
+
+# ── setting up ───────────────────────────────────────────────────────────────────────────────
+
+
+class SetupError(PlaitError):
+    """Something is missing or wrong before anything runs; nothing was written."""
+
+
+class BadTool(SetupError):
+    """A function that cannot be a tool."""
+
+    def __init__(self, tool: str, why: str, step: str) -> None:
+        self.tool, self.why, self.step = tool, why, step
+        super().__init__(f"{tool} cannot be a tool: {why}. {step[:1].upper()}{step[1:]}.")
+
+
+class NoModel(SetupError):
+    """No model was named, or none is called that."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(
+            f"{why}. Pass model= to the Agent, call workflow.to(model=…), or set PLAIT_MODEL: "
+            "'openai:gpt-5', 'anthropic:claude-sonnet-4-5', 'local', 'http://host:port/v1', or ScriptedModel([…])."
+        )
+
+
+class MissingExtra(SetupError):
+    """An optional package is not installed."""
+
+    def __init__(self, what: str, extra: str, why: str = "") -> None:
+        self.what, self.extra = what, extra
+        super().__init__(f"{what} needs a package that is not installed{f' ({why})' if why else ''}: pip install 'plait[{extra}]'")
+
+
+class MissingKey(SetupError):
+    """A credential is not set."""
+
+    def __init__(self, what: str, variable: str) -> None:
+        self.what, self.variable = what, variable
+        super().__init__(f"{what} needs a key. Set the environment variable {variable}, or pass the model object with api_key=.")
+
+
+class ToolChanged(SetupError):
+    """A server's tool is not the one that was accepted: it is disabled until somebody accepts the new one."""
+
+    def __init__(self, server: str, tool: str, accepted: str, found: str) -> None:
+        self.server, self.tool, self.accepted, self.found = server, tool, accepted, found
+        super().__init__(
+            f"the tool {tool!r} of {server} has changed since it was accepted (was {accepted[:12]}…, is {found[:12]}…), so it is disabled. "
+            f"Look at it, then call accept({tool!r}) on the server."
+        )
+
+
+# ── effects ──────────────────────────────────────────────────────────────────────────────────
+
+
+class EffectError(PlaitError):
+    """Something was tried and failed. It is on record, and `session` is the value after it."""
+
+    session: Any = None  # None: not known
+
+
+class ToolFailed(EffectError):
+    """A tool that the program used failed."""
+
+    def __init__(self, tool: str, kind: str, message: str, session: Any = None) -> None:
+        self.tool, self.kind, self.message, self.session = tool, kind, message, session
+        super().__init__(f"{tool} failed: {kind}: {message}. It is recorded; go on from error.session.")
+
+
+class ModelFailed(EffectError):
+    """The model did not answer, after every attempt that made sense."""
+
+    def __init__(self, model: str, kind: str, message: str, attempts: int, session: Any = None) -> None:
+        self.model, self.kind, self.message, self.attempts, self.session = model, kind, message, attempts, session
+        tried = "once" if attempts == 1 else f"{attempts} times"
+        super().__init__(f"{model} did not answer, asked {tried}: {kind}: {message}. It is recorded; go on from error.session.")
+
+
+class ResultInvalid(EffectError):
+    """The model's answer does not have the type that was asked for, also after it was told why."""
+
+    def __init__(self, agent: str, type: str, why: str, session: Any = None) -> None:
+        self.agent, self.type, self.why, self.session = agent, type, why, session
+        super().__init__(f"{agent} was to return {type}: {why}. The answers are recorded; ask for less, or go on from error.session.")
+
+
+class ChoiceInvalid(EffectError):
+    """The model chose what is not there, also after it was told what is."""
+
+    def __init__(self, selector: str, answer: str, candidates: tuple[str, ...], session: Any = None) -> None:
+        self.selector, self.answer, self.candidates, self.session = selector, answer, candidates, session
+        super().__init__(
+            f"{selector} was to choose one of {', '.join(candidates)}, and answered {_brief(answer)}. "
+            "The answers are recorded; describe the candidates better, choose by a rule, or go on from error.session."
+        )
+
+
+class BranchFailed(EffectError):
+    """A branch of a Parallel failed, so the others were stopped. `__cause__` is its error; `branches` holds every branch as it stands."""
+
+    def __init__(self, branch: str, why: str, session: Any = None, branches: dict[str, Any] | None = None) -> None:
+        self.branch, self.why, self.session, self.branches = branch, why, session, branches or {}
+        super().__init__(f"branch {branch!r} failed: {why}. Nothing was merged; the branches are in error.branches.")

@@ -97,13 +97,14 @@ def _refs(parts: Parts) -> tuple[Digest, ...]:
     return tuple([part.blob for part in parts if part.blob])
 
 
-class ToolCall(Value, frozen=True):
-    """One call a reply asks for. `call` names its bracket: every event of the effect carries it in the header."""
+class Action(Value, frozen=True):
+    """One tool call that a reply asks for. `call` names its bracket: every event of the effect carries it in the header."""
 
     call: str
     tool: str
-    arguments: Json
+    arguments: Json  # an object; a text if the model's own text was no JSON object, kept as it came
     reason: str = ""
+    ref: str = ""  # what the provider calls it
 
 
 class Usage(Value, frozen=True):
@@ -285,6 +286,10 @@ class CallStarted(Body, frozen=True):
     path: str
     purpose: Purpose | None = None
     agent: str | None = None
+    setup: Digest | None = None  # what an agent asks its model with, besides the story: instruction, tools, view, parameters
+
+    def refs(self) -> tuple[Digest, ...]:
+        return (self.setup,) if self.setup else ()
 
 
 class CallFinished(Body, frozen=True):
@@ -303,7 +308,7 @@ class ModelReplied(Body, frozen=True):
     parts: Parts
     usage: Usage
     stop: str
-    calls: tuple[ToolCall, ...] = ()
+    calls: tuple[Action, ...] = ()
     model: str = ""
     price: Price | None = None  # None: no price is known for this model
     latency_us: DurationMicros = 0
@@ -316,7 +321,8 @@ class ModelFailed(Body, frozen=True):
     failure: Failure
     attempt: int = 1
     usage: Usage | None = None
-    partial: str = ""
+    partial: str = ""  # what had come of the answer
+    price: Price | None = None
     latency_us: DurationMicros = 0
 
 
@@ -328,6 +334,7 @@ class ToolRequested(Body, frozen=True):
     reason: str = ""
     policy: Digest | None = None
     attempt: int = 1
+    path: str = ""  # of the call that asked for it: review/critics/style
 
 
 class ToolReturned(Body, frozen=True):
@@ -348,6 +355,7 @@ class ToolFailed(Body, frozen=True):
     exit_code: int | None = None
     trees: Trees | None = None
     placement: Placement | None = None
+    delta: Json = None
     attempt: int = 1
     duration_us: DurationMicros = 0
 

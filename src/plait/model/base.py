@@ -1,0 +1,177 @@
+"""Who answers: one small protocol.
+
+A model is asked with a `Request` (instruction, tools, turns) and gives a `Reply`, or raises a `Fault` that says whether asking
+again may help. It knows nothing of sessions' logs, retries or prices: the runtime records each attempt, waits, and asks again.
+Adapters turn SDK retries off, import their SDK when they are constructed, and let nothing else escape than `Fault`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal, Protocol, runtime_checkable
+
+import msgspec
+
+from plait.event import Json
+from plait.event.kinds import Parts, Price, Usage
+from plait.ids import Digest
+from plait.session import Session
+
+# end: it had its say · calls: it asks for tools · length: cut at the limit · refusal: it declined · anything else is as the provider says
+Stop = str
+Choice = Literal["auto", "none", "any"]
+
+
+class ToolCall:
+    """A call that a model asks for: `ToolCall("word_count", text="to be")`."""
+
+    __slots__ = ("arguments", "reason", "ref", "tool")
+
+    def __init__(self, tool: str, /, **arguments: Json) -> None:
+        self.tool = tool
+        self.arguments: Mapping[str, Json] | str = arguments  # a text: what the model wrote is no JSON object, and stands here as it came
+        self.reason = ""
+        self.ref = ""  # what the provider calls it
+
+    @classmethod
+    def of(cls, tool: str, arguments: Mapping[str, Json] | str, *, ref: str = "", reason: str = "") -> ToolCall:
+        """As an adapter makes it; a text is parsed strictly by the runtime, not here."""
+        call = cls(tool)
+        call.arguments, call.ref, call.reason = arguments, ref, reason
+        return call
+
+    def __repr__(self) -> str:
+        return f"ToolCall({self.tool!r}, {self.arguments!r})"
+
+
+class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool as a model is told of it."""
+
+    name: str
+    description: str
+    schema: Json  # JSON schema of an object
+
+
+# ── turns: the conversation as one agent sees it ─────────────────────────────────────────────
+
+
+class Said(msgspec.Struct, frozen=True, tag="said"):
+    """Somebody else spoke: the user, another agent, the program. Its role is user; who it was is in the text already."""
+
+    parts: Parts  # text, image, file, data; filled in, never reasoning
+
+
+class Answered(msgspec.Struct, frozen=True, tag="answered"):
+    """What this agent itself replied: reasoning verbatim, text, calls."""
+
+    parts: Parts
+    calls: tuple[Call, ...] = ()
+
+
+class Call(msgspec.Struct, frozen=True):
+    id: str  # ours: [a-z0-9_]{1,40}, the same in call and result; providers are sent this one, never their own
+    tool: str
+    arguments: Json
+
+
+class Returned(msgspec.Struct, frozen=True, tag="returned"):
+    """What came of the calls of the turn before, one result per call, in their order."""
+
+    results: tuple[Result, ...]
+
+
+class Result(msgspec.Struct, frozen=True):
+    call: str
+    tool: str
+    parts: Parts  # bounded: what is left out is said in it
+    failed: bool = False
+
+
+Turn = Said | Answered | Returned
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is asked. The same up to a turn means the same bytes up to that turn: adapters render each turn by itself."""
+
+    instruction: str
+    tools: tuple[Spec, ...]  # sorted by name
+    turns: Sequence[Turn]  # the last one is never `Answered`
+    session: Session  # to read from, as it is when asked
+    blob: Callable[[Digest], bytes]  # the bytes of an image or a file
+    parameters: Mapping[str, Json] = {}  # temperature, top_p, tokens_max, stop, …; those unknown to an adapter go to the provider as they are
+    output: Json = None  # JSON schema of an object the reply must be; None: free text
+    choice: Choice = "auto"  # whether tools may be called: as it likes, not at all, or at least one must be
+    served: int = 0  # answers and failures this agent has had of its model in this run, on the path
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What came back, whole."""
+
+    parts: Parts  # reasoning and text, in order
+    calls: tuple[ToolCall, ...] = ()
+    stop: Stop = "end"
+    usage: Usage = Usage()
+    model: str = ""  # as the provider says; "": as asked
+    price: Price | None = None  # None: not known
+
+
+class Fault(Exception):
+    """No answer. `kind` is one word: RateLimited, Overloaded, ServerError, Timeout, ConnectionLost, StreamCut, EmptyReply,
+    ContextOverflow, BadRequest, AuthFailed, NotFound, …"""
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *,
+        retryable: bool = False,
+        retry_after_s: float | None = None,  # None: the provider did not say
+        partial: str = "",  # the text that had come
+        usage: Usage | None = None,  # None: not known
+        price: Price | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind, self.message, self.retryable, self.retry_after_s = kind, message, retryable, retry_after_s
+        self.partial, self.usage, self.price = partial, usage, price
+
+
+# ── streaming ────────────────────────────────────────────────────────────────────────────────
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    """A piece of the answer's text."""
+
+    text: str
+    agent: str = ""  # filled in by the runtime: the call path of who speaks
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True):
+    text: str
+    agent: str = ""
+
+
+class ToolDelta(msgspec.Struct, frozen=True):
+    """A piece of a call: the first one of a call has its name and no arguments."""
+
+    index: int  # which call of this reply, from 0
+    tool: str
+    arguments: str = ""
+    agent: str = ""
+
+
+Delta = TextDelta | ReasoningDelta | ToolDelta
+OnDelta = Callable[[Delta], None]
+
+
+@runtime_checkable
+class Model(Protocol):
+    """`ask` may be a plain function, which is called in a worker thread, or a coroutine function, which runs on Plait's own loop."""
+
+    @property
+    def name(self) -> str:
+        """As recorded: openai:gpt-5."""
+        ...
+
+    def ask(self, request: Request, on_delta: OnDelta | None) -> Reply | Awaitable[Reply]:
+        """Answer, or raise Fault. With `on_delta`, stream, and tell each piece as it comes."""
+        ...

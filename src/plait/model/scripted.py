@@ -1,0 +1,84 @@
+"""A model that reads from a script: for tests and demos, with no key, no network and no chance.
+
+It keeps no counter. Which item is served follows from what is recorded: as many answers and failures as this agent has had of its
+model in this run, on the path. So a fork, a rewind or another process goes on where the story is, not where an object was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from plait.errors import InvalidValue
+from plait.event.kinds import Text, Usage
+from plait.model.base import Answered, Fault, OnDelta, Reply, Request, Returned, Said, TextDelta, ToolCall, ToolDelta
+from plait.model.prices import FREE
+from plait.session import Session
+from plait.session.content import text_of
+
+Item = str | ToolCall | Sequence[ToolCall] | Reply | BaseException
+Script = Sequence[Item] | Callable[[Session], Item]
+
+
+class ScriptedModel:
+    """Serves a list, item by item, or what a function of the session returns.
+
+    An item is a text (a final answer), a `ToolCall`, a list of those (parallel calls of one reply), a whole `Reply`, or an exception to
+    raise (`Fault("RateLimited", "slow down", retryable=True)` is retried as a real one would be). The list begins anew with each run.
+    """
+
+    def __init__(self, script: Script, *, name: str = "scripted") -> None:
+        if isinstance(script, str) or not (callable(script) or isinstance(script, Sequence)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue("script", f"a {type(script).__name__} is not a script", "pass a list of answers, or a function of the session")
+        self._script: Script = script if callable(script) else tuple(script)
+        self.name = name
+
+    def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
+        reply = self._reply(self._item(request), request)
+        if on_delta is not None:
+            _stream(reply, on_delta)
+        return reply
+
+    def _item(self, request: Request) -> Item:
+        if callable(self._script):
+            return self._script(request.session)
+        if request.served >= len(self._script):
+            said = f"the script has {len(self._script)} items, and item {request.served + 1} was asked for"
+            raise Fault("ScriptExhausted", f"{said}; write more, or pass a function of the session")
+        return self._script[request.served]
+
+    def _reply(self, item: Item, request: Request) -> Reply:
+        if isinstance(item, BaseException):
+            raise item
+        if isinstance(item, Reply):
+            return item
+        calls = (item,) if isinstance(item, ToolCall) else () if isinstance(item, str) else tuple(item)
+        if not all(isinstance(call, ToolCall) for call in calls):  # pyright: ignore[reportUnnecessaryIsInstance]  scripts without types exist
+            raise InvalidValue("script", f"{item!r} is not an answer", "write a text, a ToolCall, a list of those, or an exception")
+        parts = (Text(item),) if isinstance(item, str) else ()
+        said = len(item) if isinstance(item, str) else sum(len(str(call.arguments)) for call in calls)
+        usage = Usage(_size(request), max(1, said // 4))
+        return Reply(parts, calls, "calls" if calls else "end", usage, self.name, FREE)
+
+    def __repr__(self) -> str:
+        return f"ScriptedModel({'a function' if callable(self._script) else f'{len(self._script)} items'})"
+
+
+def _size(request: Request) -> int:
+    """Tokens as a rule of thumb has them: four characters each. Of the last turns only: a script reads no more."""
+    turn = request.turns[-1] if request.turns else None
+    if isinstance(turn, Said):
+        size = len(text_of(turn.parts))
+    elif isinstance(turn, Returned):
+        size = sum(len(text_of(result.parts)) for result in turn.results)
+    else:
+        assert not isinstance(turn, Answered)
+        size = 0
+    return max(1, (len(request.instruction) + size) // 4)
+
+
+def _stream(reply: Reply, on_delta: OnDelta) -> None:
+    for word in text_of(reply.parts).split(" ") if reply.parts else ():
+        on_delta(TextDelta(word + " "))
+    for index, call in enumerate(reply.calls):
+        on_delta(ToolDelta(index, call.tool))
+        on_delta(ToolDelta(index, call.tool, str(call.arguments)))
