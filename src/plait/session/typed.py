@@ -1,0 +1,99 @@
+"""Values of the program's own types: their JSON schema, their JSON, and back.
+
+Builtins, Literal, Enum, dataclass, TypedDict, NamedTuple, datetime and msgspec structs are msgspec's own ground. Pydantic models are
+asked by name of method, so that pydantic is never imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from plait.event import Json
+
+
+def schema_of(type_: Any) -> dict[str, Any]:
+    """The JSON schema of a type, by itself: what it refers to stands in its own $defs."""
+    return _flat(msgspec.json.schema(type_, schema_hook=_schema_hook))
+
+
+def to_type(value: Json, type_: Any) -> Any:
+    """A JSON value as this type; raises ValueError that says what is wrong, and where."""
+    try:
+        return msgspec.convert(value, type_, dec_hook=_dec_hook, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+
+
+def to_json(value: Any) -> Json:
+    """A value as plain JSON data; raises TypeError for what has none."""
+    return msgspec.to_builtins(value, enc_hook=_enc_hook, str_keys=True)
+
+
+def name_of(type_: Any) -> str:
+    return getattr(type_, "__name__", None) or str(type_)
+
+
+def _is_pydantic(type_: Any) -> bool:
+    return hasattr(type_, "model_json_schema") and hasattr(type_, "model_validate")
+
+
+def _schema_hook(type_: Any) -> dict[str, Any]:
+    if _is_pydantic(type_):
+        return type_.model_json_schema(ref_template="#/$defs/{model}")
+    raise NotImplementedError(f"{name_of(type_)} has no JSON schema")
+
+
+def _dec_hook(type_: Any, value: Any) -> Any:
+    if isinstance(type_, type) and isinstance(value, type_):
+        return value
+    if _is_pydantic(type_):
+        return type_.model_validate(value)  # its error is a ValueError, which msgspec passes on with the place
+    raise NotImplementedError(f"{name_of(type_)} cannot be made from JSON")
+
+
+def _enc_hook(value: Any) -> Any:
+    if hasattr(type(value), "model_dump"):
+        return value.model_dump(mode="json")
+    raise TypeError(f"a {type(value).__name__} is not JSON data")
+
+
+def _flat(schema: dict[str, Any]) -> dict[str, Any]:
+    """One root, one $defs: those of nested schemas are moved up, and a root that only refers is replaced by what it refers to."""
+    found: dict[str, Any] = {}
+    root = cast("dict[str, Any]", _hoist(schema, found))
+    while set(root) == {"$ref"}:
+        root = dict(found[root["$ref"].rpartition("/")[2]])
+    wanted = _reachable(root, found)
+    return {**root, "$defs": wanted} if wanted else root
+
+
+def _hoist(node: Any, found: dict[str, Any]) -> Any:
+    if isinstance(node, Mapping):
+        fields = cast("Mapping[str, Any]", node)
+        for name, definition in fields.get("$defs", {}).items():
+            found.setdefault(name, _hoist(definition, found))
+        return {key: _hoist(value, found) for key, value in fields.items() if key != "$defs"}
+    if isinstance(node, list):
+        return [_hoist(item, found) for item in cast("list[Any]", node)]
+    return node
+
+
+def _reachable(root: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """The definitions that are used, sorted, so that a schema has one spelling."""
+    names, queue = set[str](), [root]
+    while queue:
+        node: Any = queue.pop()
+        if isinstance(node, Mapping):
+            fields = cast("Mapping[str, Any]", node)
+            ref = fields.get("$ref")
+            name = ref.rpartition("/")[2] if isinstance(ref, str) else None
+            if name in definitions and name not in names:
+                names.add(name)
+                queue.append(definitions[name])
+            queue.extend(fields.values())
+        elif isinstance(node, Sequence) and not isinstance(node, str):
+            queue.extend(cast("Sequence[Any]", node))
+    return {name: definitions[name] for name in sorted(names)}

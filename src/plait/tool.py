@@ -1,0 +1,268 @@
+"""Tools: plain functions that a model, or the program, may call.
+
+`@tool` reads name, description and JSON schema off the signature and the docstring. The function stays what it was and can still be
+called as one; only `session.use(…)` and an agent's calls are recorded. The effect class says what may be done about a call whose
+outcome nobody knows; unless told otherwise, a call may have happened and is never blindly repeated.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast, get_args, overload
+
+import msgspec
+
+from plait.errors import BadTool
+from plait.event import Json
+from plait.event.kinds import EffectClass
+from plait.ids import digest
+from plait.session.typed import schema_of, to_json, to_type
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
+_SECTION = re.compile(r"^\s*(Args|Arguments|Parameters):\s*$")
+_HEADING = re.compile(r"^\s*[A-Z][A-Za-z ]*:\s*$")
+_ITEM = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.+)$")
+_FIELD = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.+)$")
+_REPEATABLE = ("pure", "workspace", "idempotent")
+SESSION = "session"  # the parameter that is filled with the session, to read, and that no model is told of
+
+
+class WrongArguments(ValueError):
+    """What a model passed does not fit the signature."""
+
+
+class Tool(Generic[P, R]):
+    """A typed function with an effect class."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str,
+        description: str,
+        schema: Mapping[str, Json],
+        effect: EffectClass = "at_most_once",
+        convert: Callable[[Mapping[str, Json]], dict[str, Any]] | None = None,  # None: arguments are passed on as they are
+        takes_session: bool = False,
+        observe: Callable[..., Any] | None = None,  # its value before and after a call is recorded as the state delta
+        attempts: int = 1,
+        origin: str = "",  # where it comes from, if not from this program: mcp:git
+        version: str | None = None,
+    ) -> None:
+        self.function = function
+        self.name, self.description, self.schema = name, description, schema
+        self.effect: EffectClass = effect
+        self.takes_session, self.observe, self.attempts, self.origin = takes_session, observe, attempts, origin
+        self.version = version or digest(b"plait/tool/1", msgspec.json.encode([name, description, schema], order="deterministic"))[:16]
+        self._convert = convert
+        self.__doc__ = function.__doc__
+        self.__name__ = name
+        _check(self)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The function itself: nothing is recorded."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+    def arguments(self, given: Json) -> dict[str, Any]:
+        """What to call the function with, converted to its types; raises WrongArguments in words a model can act on."""
+        if not isinstance(given, Mapping):
+            raise WrongArguments(f"the arguments are not a JSON object: {str(given)[:200]!r}")
+        if self._convert is None:
+            return dict(given)
+        try:
+            return self._convert(given)
+        except (ValueError, TypeError) as error:
+            raise WrongArguments(str(error)) from error
+
+    def observed(self, arguments: Mapping[str, Any]) -> Json:
+        """What the observer sees: it is called with those of the arguments that it names."""
+        assert self.observe is not None
+        wanted = inspect.signature(self.observe).parameters
+        return to_json(self.observe(**{name: value for name, value in arguments.items() if name in wanted}))
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name} ({self.effect})>"
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: EffectClass = "at_most_once",
+    observe: Callable[..., Any] | None = None,
+    attempts: int = 1,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: EffectClass = "at_most_once",
+    observe: Callable[..., Any] | None = None,
+    attempts: int = 1,
+) -> Any:
+    """Make a function a tool. `attempts` above 1, for what may be repeated, runs it again when it raises."""
+    around = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]  types may be defined beside the function
+    if function is not None:
+        return _made(function, around, name, description, effect, observe, attempts)
+    return lambda found: _made(found, around, name, description, effect, observe, attempts)  # pyright: ignore[reportUnknownLambdaType,reportUnknownVariableType]
+
+
+def as_tool(source: Any) -> Tool[..., Any]:
+    """A tool as it is; a plain function as one with the defaults."""
+    if isinstance(source, Tool):
+        return cast("Tool[..., Any]", source)
+    if inspect.isfunction(source) or inspect.ismethod(source):
+        return _made(source, {}, None, None, "at_most_once", None, 1)
+    raise BadTool(_called(source), f"a {type(source).__name__} is neither a tool nor a function", "decorate a function with @tool")
+
+
+def _made(
+    function: Callable[..., Any],
+    around: Mapping[str, Any],
+    name: str | None,
+    description: str | None,
+    effect: EffectClass,
+    observe: Callable[..., Any] | None,
+    attempts: int,
+) -> Tool[..., Any]:
+    if not callable(function):
+        raise BadTool(_called(function), "it is not a function", "decorate a function with @tool")
+    called = name or _called(function)
+    doc = inspect.getdoc(function) or ""
+    fields, takes_session = _fields(called, function, around, _described(doc))
+    try:
+        shape = msgspec.defstruct(called, fields, forbid_unknown_fields=True)
+        schema = schema_of(shape)
+    except (TypeError, NotImplementedError, ValueError) as error:
+        raise BadTool(called, str(error).partition("\n")[0], "give it parameters of types that JSON can carry") from error
+    schema.pop("title", None)
+
+    def convert(given: Mapping[str, Json]) -> dict[str, Any]:
+        made = to_type(given, shape)
+        # What has a default and was not given is left to the function: its default may be anything.
+        return {field: getattr(made, field) for field in shape.__struct_fields__ if field in given}
+
+    return Tool(
+        function,
+        name=called,
+        description=description if description is not None else _summary(doc),
+        schema=schema,
+        effect=effect,
+        convert=convert,
+        takes_session=takes_session,
+        observe=observe,
+        attempts=attempts,
+    )
+
+
+def _fields(
+    name: str, function: Callable[..., Any], around: Mapping[str, Any], described: Mapping[str, str]
+) -> tuple[list[Any], bool]:
+    """The parameters as fields of a struct, and whether it takes the session."""
+    try:
+        hints = typing.get_type_hints(function, localns=dict(around), include_extras=True)
+        parameters = inspect.signature(function).parameters.values()
+    except (NameError, TypeError, ValueError, SyntaxError) as error:
+        raise BadTool(name, str(error), "annotate it with types that are defined where it is") from error
+    fields: list[Any] = []
+    for parameter in parameters:
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise BadTool(name, f"the parameter {parameter.name!r} has no name that a model could use", "use plain named parameters")
+        if parameter.name == SESSION:
+            continue
+        hint = _told(hints.get(parameter.name, Any), described.get(parameter.name))
+        required = parameter.default is parameter.empty
+        fields.append((parameter.name, hint) if required else (parameter.name, hint, _default(parameter.default)))
+    return sorted(fields, key=len), any(parameter.name == SESSION for parameter in parameters)
+
+
+def _default(value: Any) -> Any:
+    """A default that can stand in the schema; otherwise the model is only told that it may leave the argument out."""
+    try:
+        plain = to_json(value)
+        msgspec.json.encode(plain)
+    except (TypeError, ValueError, RecursionError):
+        return msgspec.field(default=msgspec.UNSET)
+    return msgspec.field(default_factory=lambda: value) if isinstance(plain, (list, dict)) else value
+
+
+def _told(hint: Any, description: str | None) -> Any:
+    """The hint with its description: a text in Annotated, else what the docstring says."""
+    if typing.get_origin(hint) is Annotated:
+        base, *notes = get_args(hint)
+        texts = [note for note in notes if isinstance(note, str)]
+        others = [note for note in notes if isinstance(note, msgspec.Meta)]
+        metas = [*others, *(msgspec.Meta(description=text) for text in texts[:1])]
+        return Annotated[(base, *metas)] if metas else base  # pyright: ignore[reportInvalidTypeForm,reportUnknownVariableType]
+    return Annotated[hint, msgspec.Meta(description=description)] if description else hint
+
+
+def _summary(doc: str) -> str:
+    """The docstring without what it says of single arguments, which stands with them."""
+    lines: list[str] = []
+    skipping = False
+    for line in doc.splitlines():
+        if _SECTION.match(line):
+            skipping = True
+        elif skipping and _HEADING.match(line) and not line.startswith(" "):
+            skipping = False
+        if not skipping and not _FIELD.match(line):
+            lines.append(line)
+    return "\n".join(lines).strip()
+
+
+def _described(doc: str) -> dict[str, str]:
+    """What a docstring says of single arguments: an `Args:` section, or `:param name:` lines."""
+    found: dict[str, str] = {}
+    inside = False
+    for line in doc.splitlines():
+        if _SECTION.match(line):
+            inside = True
+        elif inside and line.strip() and not line.startswith(" "):
+            inside = False
+        if item := _FIELD.match(line) or (_ITEM.match(line) if inside else None):
+            found[item[1]] = item[2].strip()
+    return found
+
+
+def _called(source: object) -> str:
+    return getattr(source, "__name__", None) or type(source).__name__
+
+
+def _check(tool: Tool[..., Any]) -> None:
+    if not _NAME.match(tool.name):
+        raise BadTool(tool.name, "providers take names of 1 to 64 letters, digits, _ and - only", "pass name=")
+    if tool.effect not in get_args(EffectClass):
+        raise BadTool(tool.name, f"{tool.effect!r} is not an effect class", f"use one of {', '.join(get_args(EffectClass))}")
+    if tool.attempts < 1 or (tool.attempts > 1 and tool.effect not in _REPEATABLE):
+        raise BadTool(tool.name, f"a call of class {tool.effect} is made once", f"say effect= one of {', '.join(_REPEATABLE)}, or attempts=1")
+
+
+def difference(before: Json, after: Json) -> Json:
+    """How an observed state changed: by key where it has keys, whole otherwise; None: it did not."""
+    if before == after:
+        return None
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        keys = [*before, *(key for key in after if key not in before)]
+        return {key: _sides(before, after, key) for key in keys if (key in before) != (key in after) or before.get(key) != after.get(key)}
+    return {"before": before, "after": after}
+
+
+def _sides(before: Mapping[str, Json], after: Mapping[str, Json], key: str) -> Json:
+    return {name: side[key] for name, side in (("before", before), ("after", after)) if key in side}
