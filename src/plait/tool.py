@@ -171,9 +171,7 @@ def _made(
     )
 
 
-def _fields(
-    name: str, function: Callable[..., Any], around: Mapping[str, Any], described: Mapping[str, str]
-) -> tuple[list[Any], bool]:
+def _fields(name: str, function: Callable[..., Any], around: Mapping[str, Any], described: Mapping[str, str]) -> tuple[list[Any], bool]:
     """The parameters as fields of a struct, and whether it takes the session."""
     try:
         hints = typing.get_type_hints(function, localns=dict(around), include_extras=True)
@@ -251,7 +249,9 @@ def _check(tool: Tool[..., Any]) -> None:
     if tool.effect not in get_args(EffectClass):
         raise BadTool(tool.name, f"{tool.effect!r} is not an effect class", f"use one of {', '.join(get_args(EffectClass))}")
     if tool.attempts < 1 or (tool.attempts > 1 and tool.effect not in _REPEATABLE):
-        raise BadTool(tool.name, f"a call of class {tool.effect} is made once", f"say effect= one of {', '.join(_REPEATABLE)}, or attempts=1")
+        raise BadTool(
+            tool.name, f"a call of class {tool.effect} is made once", f"say effect= one of {', '.join(_REPEATABLE)}, or attempts=1"
+        )
 
 
 def difference(before: Json, after: Json) -> Json:

@@ -28,7 +28,9 @@ class ScriptedModel:
 
     def __init__(self, script: Script, *, name: str = "scripted") -> None:
         if isinstance(script, str) or not (callable(script) or isinstance(script, Sequence)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue("script", f"a {type(script).__name__} is not a script", "pass a list of answers, or a function of the session")
+            raise InvalidValue(
+                "script", f"a {type(script).__name__} is not a script", "pass a list of answers, or a function of the session"
+            )
         self._script: Script = script if callable(script) else tuple(script)
         self.name = name
 
