@@ -11,8 +11,8 @@ import inspect
 import re
 import sys
 import typing
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast, get_args, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, overload, runtime_checkable
 
 import msgspec
 
@@ -95,6 +95,15 @@ class Tool(Generic[P, R]):
         return f"<tool {self.name} ({self.effect})>"
 
 
+@runtime_checkable
+class ToolSource(Protocol):
+    """Something that has tools: a server."""
+
+    @property
+    def name(self) -> str: ...
+    def tools(self) -> Sequence[Tool[..., Any]]: ...
+
+
 @overload
 def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
@@ -120,7 +129,11 @@ def tool(
     around = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]  types may be defined beside the function
     if function is not None:
         return _made(function, around, name, description, effect, observe, attempts)
-    return lambda found: _made(found, around, name, description, effect, observe, attempts)  # pyright: ignore[reportUnknownLambdaType,reportUnknownVariableType]
+
+    def decorate(found: Callable[..., Any]) -> Tool[..., Any]:
+        return _made(found, around, name, description, effect, observe, attempts)
+
+    return decorate
 
 
 def as_tool(source: Any) -> Tool[..., Any]:

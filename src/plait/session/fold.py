@@ -93,6 +93,11 @@ def keep_snapshot(store: Store, state: State, head: Digest) -> None:
         store.keep(state.log, state.place, data)
 
 
+def advanced(store: Store, state: State, by: int) -> State:
+    """The state after so many more events of the same log that fold nothing."""
+    return _Fold(store, state.log, state).state(state.place + by) if by else state
+
+
 class Folds:
     """The folds of one question, which share the states they met, each under the log that holds its place."""
 

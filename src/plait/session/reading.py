@@ -29,6 +29,7 @@ from plait.event.kinds import (
     Placement,
     PlacementChanged,
     SessionOpened,
+    StateDigest,
     ToolFailed,
     ToolResolved,
     ToolReturned,
@@ -40,12 +41,12 @@ from plait.session import revision
 from plait.session.content import unpack, value_of
 from plait.session.diff import Diff, compare
 from plait.session.events import Events, along
-from plait.session.fold import state_at
+from plait.session.fold import advanced, state_at
 from plait.session.graph import Graph, Trace, graph, influence, why
 from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, live_on
 from plait.session.listing import list_rows
 from plait.session.ports import Spot, store_at, writer_of
-from plait.session.state import Gate, Pending, Ref, Spent, State, Stretch
+from plait.session.state import Gate, Pending, Ref, Spent, State, Stretch, state_digest
 from plait.session.typed import name_of, to_type
 from plait.session.views import EFFECT_KINDS, Attachment, Change, Cost, Effect, Facts, Link, Message, Validation, effects_of, message_of
 from plait.store import Durability, Store, ancestry, canonical, exists
@@ -283,7 +284,8 @@ class Reading:
     def messages(self) -> builtins.list[Message]:
         """The transcript: its own path, and one named block per merged branch."""
         store = self._store
-        return [message_of(event, stretch, store.get_blob) for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS)]
+        found = (message_of(event, stretch, store.get_blob) for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS))
+        return [message for message in found if message is not None]
 
     @property
     def result(self) -> Any:
@@ -292,7 +294,7 @@ class Reading:
         for _, event in along(store, self._state.story.path, _RESULT_KINDS, reverse=True):
             body = event.body
             assert isinstance(body, (ToolReturned, ToolResolved, ModelReplied))
-            if not isinstance(body, ModelReplied) or any(isinstance(part, Data) for part in body.parts):
+            if not isinstance(body, ModelReplied) or (not body.aside and any(isinstance(part, Data) for part in body.parts)):
                 return value_of(unpack(body.parts, store.get_blob))
         return None
 
@@ -320,7 +322,8 @@ class Reading:
         """What was said last."""
         store = self._store
         for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS, reverse=True):
-            return message_of(event, stretch, store.get_blob).text
+            if (message := message_of(event, stretch, store.get_blob)) is not None:
+                return message.text
         return ""
 
     @property
@@ -520,11 +523,15 @@ class Reading:
         assert self._life is not None
         return self._life
 
+    def digest(self, ahead: int = 0) -> StateDigest:
+        """The digest of its state, or of what that is after so many more events that fold nothing."""
+        return state_digest(advanced(self._store, self._state, ahead))
+
     def later(self, spot: Spot, *kinds: str) -> Self:
         """The value at a later spot of the same log, reached by events of these kinds: what is known of this one is handed on."""
         life = self._life
-        for kind in kinds if life is not None else ():
-            life = live_on(life, kind)
+        for kind in kinds:
+            life = live_on(life, kind) if life is not None else None
         return self._next(spot, life)
 
     def _next(self, spot: Spot, life: Life | None) -> Self:
@@ -562,7 +569,8 @@ class Reading:
         if len(about) == 64 and all(digit in "0123456789abcdef" for digit in about):
             return [store.event(Digest(about))], f"event {about[:12]}"
         for stretch, event in along(store, state.story.path, _MESSAGE_KINDS, reverse=True):
-            if about and about in message_of(event, stretch, store.get_blob).text:
+            message = message_of(event, stretch, store.get_blob)
+            if about and message is not None and about in message.text:
                 return [event], f"the text {about!r}"
         raise UnknownKey(self.short, "fact, pending work, verdict or message", about, tuple(state.story.facts))
 

@@ -51,11 +51,14 @@ class Message(msgspec.Struct, frozen=True):
         return text_of(self.parts)
 
 
-def message_of(event: Event, stretch: Stretch, get_blob: Callable[[Digest], bytes]) -> Message:
+def message_of(event: Event, stretch: Stretch, get_blob: Callable[[Digest], bytes]) -> Message | None:
+    """The message an event is; None: it was said aside, and is none."""
     body = event.body
+    assert isinstance(body, (MessageSaid, ModelReplied))
+    if body.aside:
+        return None
     if isinstance(body, MessageSaid):
         return Message(body.role, unpack(body.parts, get_blob), body.name, stretch.branch, event)
-    assert isinstance(body, ModelReplied)
     return Message("assistant", unpack(body.parts, get_blob), event.actor.partition(":")[2], stretch.branch, event)
 
 
