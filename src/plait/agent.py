@@ -56,7 +56,9 @@ class Agent(Workflow):
         self.instruction, self.model, self.name, self.description = instruction, model, name, description
         self.view, self.steps_max, self.retry = View.of(view), steps_max, retry or Retry()
         self.parameters = dict(parameters or {})
-        self._purpose, self._type = purpose, returns
+        self._type = returns
+        if purpose is not None:
+            self.purpose = purpose
         self._schema = _answer_schema(returns) if returns is not None else None
         self._sources: tuple[ToolSource | Tool[..., Any], ...] = tuple(
             [source if isinstance(source, ToolSource) else as_tool(source) for source in tools]
@@ -109,9 +111,6 @@ class Agent(Workflow):
     def _own_name(self) -> str:
         """Agents are told apart by what they are told to do: one must not take another's words for its own."""
         return f"{super()._own_name()}-{digest(b'plait/agent/1', self.instruction.encode('utf-8', 'surrogatepass'))[:4]}"
-
-    def _why(self) -> Purpose | None:
-        return self._purpose if self._purpose is not None else super()._why()
 
     def _calling(self, session: object, forward: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Calling:
         model_of(self.model, self._called(session))  # what is missing is said before anything is written

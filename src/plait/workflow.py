@@ -12,7 +12,7 @@ import inspect
 import queue
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import cache, wraps
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from plait.errors import BranchFailed, EffectError, InvalidValue, NotASession
 from plait.event import Event
@@ -91,7 +91,7 @@ def _named(name: str, value: Any) -> Iterator[tuple[str, Nested]]:
 class Workflow(Nested):
     """Write `forward(self, session)`, plain or async, and return the session that came last."""
 
-    purpose: ClassVar[Purpose | None] = None  # plan, act, validate, reflect, route; or pass purpose= where it is called
+    purpose: Purpose | None = None  # plan, act, validate, reflect, route; or pass purpose= where it is called
     name: str | None = None  # what it is called where it is nobody's attribute; None: its class, in lower case
 
     def forward(self, session: Session) -> Session:
@@ -133,10 +133,7 @@ class Workflow(Nested):
     def _calling(self, session: object, forward: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Calling:
         cls = type(self)
         path = f"{cls.__module__}:{cls.__qualname__}"
-        return Calling(self, forward, self._called(session), path, _revision(cls), self._why(), arguments=arguments_of(args, kwargs))
-
-    def _why(self) -> Purpose | None:
-        return self.purpose
+        return Calling(self, forward, self._called(session), path, _revision(cls), self.purpose, arguments=arguments_of(args, kwargs))
 
     def _act(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         result = forward(self, session, *args, **kwargs)

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from plait.model.base import Fault, Reply
 from plait.runtime import loop
-from plait.runtime.answer import CallModel, Done, Job, Launch, Next, Pause, Wait, failure_of, run_async_tool, run_tool
+from plait.runtime.answer import CallModel, Done, Job, Launch, Next, Pause, Wait, run_async_tool, run_tool
 from plait.runtime.run import run_of
 
 T = TypeVar("T")
@@ -188,18 +188,18 @@ class AsyncWaiter:
             raise
 
     async def wait(self, op: Wait) -> Any:
+        if type(self._blocking) is not Blocking:  # a simulation: it decides itself what happens when
+            return await self.aside(lambda: self._blocking.wait(op))
         if isinstance(op, CallModel):
             return await self._ask(op)
         if isinstance(op, Launch):
             return AsyncBatch(op.lanes, self._run)
         if isinstance(op, Next):
             return await op.batch.next()
-        if isinstance(self._blocking, Blocking):
-            return await asyncio.sleep(op.seconds)
-        return self._blocking.wait(op)
+        return await asyncio.sleep(op.seconds)
 
     async def _ask(self, op: CallModel) -> tuple[Reply | Fault, int]:
-        if not isinstance(self._blocking, Blocking) or not inspect.iscoroutinefunction(op.model.ask):
+        if not inspect.iscoroutinefunction(op.model.ask):
             return await asyncio.wrap_future(loop.spawn(lambda: self._blocking.wait(op)))
         started = clock()
         future: Future[Any] = loop.start(_awaited(cast("Awaitable[Any]", op.model.ask(op.request, op.on_delta))))
@@ -212,10 +212,9 @@ class AsyncWaiter:
         return outcome, clock() - started
 
     async def _run(self, job: Job) -> Done:
-        if job.tool.is_async and isinstance(self._blocking, Blocking):
+        if job.tool.is_async:
             return await run_async_tool(job, clock)
-        batch = self._blocking.wait(Launch([[job]]))
-        return await asyncio.wrap_future(loop.spawn(batch.next))
+        return await asyncio.wrap_future(loop.spawn(lambda: run_tool(job, clock)))
 
 
 class AsyncBatch:
@@ -236,7 +235,6 @@ class AsyncBatch:
         return done
 
     def add(self, lane: list[Job]) -> None:
-        self._again = lane
         loop_ = self._tasks[0].get_loop()
         loop_.call_soon_threadsafe(lambda: self._tasks.append(asyncio.ensure_future(self._work(lane), loop=loop_)))
 
@@ -250,5 +248,3 @@ class AsyncBatch:
                 self._done.put_nowait(error)
                 return
 
-
-__all__ = ["AsyncWaiter", "Batch", "Blocking", "Waiter", "adrive", "ask_model", "drive", "failure_of"]
