@@ -13,8 +13,9 @@ from email.utils import formatdate
 from hashlib import sha256
 from pathlib import Path
 from time import time
-from typing import Any, cast
+from typing import Any, Literal, cast
 
+import msgspec
 import pytest
 from aimock import AIMock
 from wire import Answer, Wire, sse, whole
@@ -587,13 +588,35 @@ def test_structured_output(wire: Wire, streamed: bool) -> None:
     assert "minimum" not in config["format"]["schema"]["properties"]["score"]  # refused by the API, so it is in the description
 
 
-@pytest.mark.parametrize("field", [{"type": "object", "additionalProperties": {"type": "integer"}}, {"type": "object"}, {}])
+NODE: dict[str, Any] = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}}}
+
+
+@pytest.mark.parametrize(
+    "field", [{"type": "object", "additionalProperties": {"type": "integer"}}, {"type": "object"}, {}, {"$ref": "#/$defs/Node"}]
+)
 def test_a_schema_that_the_api_cannot_say_is_told_in_words(wire: Wire, field: Json) -> None:
-    schema = {"type": "object", "properties": {"counts": field}, "required": ["counts"]}
+    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": field}, "required": ["b"], "$defs": {"Node": NODE}}
     body = sent(wire, request(output=schema))
     assert "output_config" not in body
     assert json.loads(body["system"][1]["text"].partition("\n")[2]) == schema
     assert marks(body) == ["/messages/0/content/0", "/system/1"]
+
+
+class Point(msgspec.Struct):
+    x: int
+    label: str | None = None
+
+
+class Line(msgspec.Struct):
+    start: Point
+    points: list[Point]
+    colour: Literal["red", "blue"] = "red"
+
+
+def test_schemas_as_msgspec_writes_them_can_be_said(wire: Wire) -> None:
+    schema = sent(wire, request(output=msgspec.json.schema(Line)))["output_config"]["format"]["schema"]
+    assert schema["$defs"]["Point"]["additionalProperties"] is False
+    assert schema["$defs"]["Line"]["properties"]["points"]["items"] == {"$ref": "#/$defs/Point"}
 
 
 # ── faults ───────────────────────────────────────────────────────────────────────────────────
@@ -841,6 +864,9 @@ def test_a_part_that_cannot_be_read_is_a_fault(wire: Wire) -> None:
     with pytest.raises(Fault, match="memory: was closed") as caught:
         ask(wire.url, Request("", (), [image], cast("Session", None), closed))
     assert (caught.value.kind, caught.value.retryable, len(wire.requests)) == ("BadRequest", False, 0)
+    with pytest.raises(Fault) as caught:
+        ask(wire.url, request(parameters={"tokens_max": "many"}))
+    assert (caught.value.kind, len(wire.requests)) == ("BadRequest", 0)
 
 
 # ── running ──────────────────────────────────────────────────────────────────────────────────

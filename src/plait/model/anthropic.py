@@ -95,11 +95,10 @@ class AnthropicModel:
     async def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
         try:
             options = _options(request, self._model, self._tokens_max)
-        except PlaitError as error:
-            raise Fault("BadRequest", str(error)) from error
-        if on_delta is None and options["max_tokens"] <= WHOLE_MAX:
-            return await self._whole(options)
-        return await self._streamed(options, on_delta)
+            whole = on_delta is None and options["max_tokens"] <= WHOLE_MAX
+        except (PlaitError, TypeError, ValueError) as error:  # a blob that cannot be read, a parameter of a strange type
+            raise Fault("BadRequest", f"{type(error).__name__}: {error}") from error
+        return await (self._whole(options) if whole else self._streamed(options, on_delta))
 
     async def close(self) -> None:
         """Close the connections of the running loop. Asking again opens new ones."""
@@ -221,24 +220,29 @@ def _add_system_and_output(options: Block, request: Request) -> None:
 
 
 def _closed_schema(schema: Json) -> Block | None:
-    """As the API wants it; None: it cannot say it, since it knows no objects with keys of their own, and no value of any type."""
-    plain = msgspec.json.decode(msgspec.json.encode(schema))
-    if _has_open_object(plain):
+    """As the API wants it; None: it cannot say it."""
+    plain = msgspec.json.decode(msgspec.json.encode(schema), type=dict[str, Any])
+    if not _is_closed(plain, plain.get("$defs", {})):
         return None
     try:
         return anthropic.transform_schema(plain)
-    except (ValueError, TypeError, AttributeError, AssertionError):
+    except (ValueError, TypeError, AttributeError, AssertionError):  # such as a value of any type
         return None
 
 
-def _has_open_object(schema: Any) -> bool:
+def _is_closed(schema: Any, definitions: Mapping[str, Any], inside: frozenset[str] = frozenset()) -> bool:
+    """Whether every object in it names its fields, and none contains itself: the API knows no other."""
     if isinstance(schema, list):
-        return any(map(_has_open_object, cast("list[Any]", schema)))
+        return all(_is_closed(item, definitions, inside) for item in cast("list[Any]", schema))
     if not isinstance(schema, dict):
-        return False
+        return True
     found = cast("dict[str, Any]", schema)
-    is_open = "properties" not in found or isinstance(found.get("additionalProperties"), dict)
-    return (found.get("type") == "object" and is_open) or any(map(_has_open_object, found.values()))
+    if isinstance(name := found.get("$ref"), str):
+        name = name.rpartition("/")[2]
+        return name not in inside and _is_closed(definitions.get(name), definitions, inside | {name})
+    if found.get("type") == "object" and ("properties" not in found or isinstance(found.get("additionalProperties"), dict)):
+        return False
+    return all(_is_closed(item, definitions, inside) for key, item in found.items() if key != "$defs")
 
 
 def _tools(specs: Sequence[Spec]) -> list[Block]:
