@@ -29,7 +29,16 @@ def to_type(value: Json, type_: Any) -> Any:
 
 def to_json(value: Any) -> Json:
     """A value as plain JSON data; raises TypeError for what has none."""
-    return msgspec.to_builtins(value, enc_hook=_enc_hook, str_keys=True)
+    return _lists(msgspec.to_builtins(value, enc_hook=_enc_hook, str_keys=True))
+
+
+def _lists(value: Any) -> Any:
+    """Without tuples, which JSON does not know."""
+    if isinstance(value, (list, tuple)):
+        return [_lists(item) for item in cast("Sequence[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _lists(item) for key, item in cast("dict[str, Any]", value).items()}
+    return value
 
 
 def name_of(type_: Any) -> str:
@@ -43,13 +52,13 @@ def _is_pydantic(type_: Any) -> bool:
 def _schema_hook(type_: Any) -> dict[str, Any]:
     if _is_pydantic(type_):
         return type_.model_json_schema(ref_template="#/$defs/{model}")
-    raise NotImplementedError(f"{name_of(type_)} has no JSON schema")
+    raise TypeError(f"{name_of(type_)} has no JSON schema")
 
 
 def _dec_hook(type_: Any, value: Any) -> Any:
     if _is_pydantic(type_):
         return type_.model_validate(value)  # its error is a ValueError, which msgspec passes on with the place
-    raise NotImplementedError(f"{name_of(type_)} cannot be made from JSON")
+    raise TypeError(f"{name_of(type_)} cannot be made from JSON")
 
 
 def _enc_hook(value: Any) -> Any:

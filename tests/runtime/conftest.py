@@ -1,0 +1,20 @@
+"""Every test of the runtime has a store of its own, on disk or in memory, as it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plait import open_store
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Where sessions of this test live: on disk."""
+    address = str(tmp_path / ".plait")
+    monkeypatch.setenv("PLAIT_STORE", address)
+    monkeypatch.delenv("PLAIT_MODEL", raising=False)
+    yield address
+    open_store(address).close()
