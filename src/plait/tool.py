@@ -66,7 +66,7 @@ class Tool(Generic[P, R]):
         self.__name__ = name
         _check(self)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """The function itself: nothing is recorded."""
         return self.function(*args, **kwargs)
 

@@ -298,7 +298,9 @@ def test_an_answer_of_another_type_is_told_why_and_asked_again() -> None:
     assert kinds(caught.value.session)[-1] == "RunFailed"
 
 
-@pytest.mark.parametrize(("type_", "answer", "result"), [(int, '{"answer": 4}', 4), (list[str], '["a"]', ["a"]), (Literal["a", "b"], '"b"', "b")])
+@pytest.mark.parametrize(
+    ("type_", "answer", "result"), [(int, '{"answer": 4}', 4), (list[str], '["a"]', ["a"]), (Literal["a", "b"], '"b"', "b")]
+)
 def test_types_that_are_no_objects(type_: Any, answer: str, result: Any) -> None:
     spy = Spy(answer)
     session = Agent("x", model=spy, returns=type_)(Session("go"))

@@ -205,7 +205,7 @@ def test_a_failing_tool_is_on_record_and_raises() -> None:
         ([], []),
         (Point(1, 2), {"x": 1, "y": 2}),
         (Item("s"), {"sku": "s", "amount": 1}),
-        ({1, 1}, [1]),
+        ({1}, [1]),
         (Colour.RED, "red"),
         ((1, "a"), [1, "a"]),
         ({1: "a"}, {"1": "a"}),

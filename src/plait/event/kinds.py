@@ -337,6 +337,7 @@ class ToolRequested(Body, frozen=True):
     policy: Digest | None = None
     attempt: int = 1
     path: str = ""  # of the call that asked for it: review/critics/style
+    source: str = ""  # where the tool comes from, if not from the program itself: mcp:git
 
 
 class ToolReturned(Body, frozen=True):

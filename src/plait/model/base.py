@@ -103,7 +103,7 @@ class Request(msgspec.Struct, frozen=True):
     ] = {}  # temperature, top_p, tokens_max, stop, …; those unknown to an adapter go to the provider as they are
     output: Json = None  # JSON schema of an object the reply must be; None: free text
     choice: Choice = "auto"  # whether tools may be called: as it likes, not at all, or at least one must be
-    served: int = 0  # answers and failures this agent has had of its model in this run, on the path
+    outcomes: Sequence[str] = ()  # what this agent has had of its model in this run, on the path: "" for a reply, "Kind: why" for a failure
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """A model that reads from a script: for tests and demos, with no key, no network and no chance.
 
-It keeps no counter. Which item is served follows from what is recorded: as many answers and failures as this agent has had of its
-model in this run, on the path. So a fork, a rewind or another process goes on where the story is, not where an object was.
+It keeps no counter. Which item is served follows from what is recorded: the answers this agent has had of its model in this run, on
+the path. So a fork, a rewind or another process goes on where the story is, not where an object was.
 """
 
 from __future__ import annotations
@@ -44,10 +44,22 @@ class ScriptedModel:
     def _item(self, request: Request) -> Item:
         if callable(self._script):
             return self._script(request.session)
-        if request.served >= len(self._script):
-            said = f"the script has {len(self._script)} items, and item {request.served + 1} was asked for"
+        at = self._at(request.outcomes)
+        if at >= len(self._script):
+            said = f"the script has {len(self._script)} items, and item {at + 1} was asked for"
             raise Fault("ScriptExhausted", f"{said}; write more, or pass a function of the session")
-        return self._script[request.served]
+        return self._script[at]
+
+    def _at(self, outcomes: Sequence[str]) -> int:
+        """Which item is next. A failure that the script itself did not raise (a simulated one, say) has used none up."""
+        assert not callable(self._script)
+        if not any(outcomes):
+            return len(outcomes)
+        at = 0
+        for outcome in outcomes:
+            item = self._script[at] if at < len(self._script) else None
+            at += 1 if not outcome or _is(item, outcome) else 0
+        return at
 
     def _reply(self, item: Item, request: Request) -> Reply:
         if isinstance(item, BaseException):
@@ -64,6 +76,15 @@ class ScriptedModel:
 
     def __repr__(self) -> str:
         return f"ScriptedModel({'a function' if callable(self._script) else f'{len(self._script)} items'})"
+
+
+def _is(item: Item | None, outcome: str) -> bool:
+    """Whether an item came to this: an exception as it was raised, or an answer that could not be used."""
+    if isinstance(item, Fault):
+        return outcome == f"{item.kind}: {item.message}"
+    if isinstance(item, BaseException):
+        return outcome == f"{type(item).__name__}: {str(item) or type(item).__name__}"
+    return outcome.partition(":")[0] in ("EmptyReply", "MalformedReply")
 
 
 def _size(request: Request) -> int:

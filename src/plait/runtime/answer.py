@@ -22,6 +22,7 @@ from plait.event.strict import parse
 from plait.ids import Digest, digest
 from plait.model.base import Delta, Fault, Model, OnDelta, Reply, Request, ToolCall
 from plait.runtime.effects import Answer, AskModel, Effect, Retry, Turning, UseTools
+from plait.runtime.prompt import told_failure
 from plait.runtime.run import Run, call_id, record, run_of
 from plait.session import Session
 from plait.session.content import Loose, pack, text_of
@@ -133,12 +134,12 @@ def _ask(effect: AskModel, run: Run | None) -> Answering:
     setup, causes = prompt.setup, prompt.causes[-8:]
     call = call_id(run_id, session.id, session.place + 1, "ask")
     store = store_at(session.store)
-    attempt, served = 1, prompt.served
+    attempt, outcomes = 1, prompt.outcomes
     while True:
         asked = k.ModelAsked(model.name, chain, {**setup.parameters} or None, attempt)
         session, (event,) = record(session, [Draft(asked, Act(effect.actor, "program", call=call, causes=causes))])
         request = Request(
-            setup.instruction, setup.tools, turns, session, store.get_blob, setup.parameters, setup.output, effect.choice, served
+            setup.instruction, setup.tools, turns, session, store.get_blob, setup.parameters, setup.output, effect.choice, outcomes
         )
         outcome, latency_us = yield CallModel(model, request, _deltas(run, effect.path), call, attempt)
         if run is not None:
@@ -155,7 +156,7 @@ def _ask(effect: AskModel, run: Run | None) -> Answering:
         if wait_s is None:
             raise ModelFailed(model.name, outcome.kind, outcome.message, attempt, session)
         yield Pause(wait_s, session)
-        causes, attempt, served = (), attempt + 1, served + 1
+        causes, attempt, outcomes = (), attempt + 1, [*outcomes, told_failure(outcome.kind, _clean(outcome.message))]
 
 
 def _deltas(run: Run | None, path: str) -> OnDelta | None:
@@ -225,7 +226,13 @@ def _request(effect: AskModel, action: Action, at: int, *, truncated: bool) -> l
     tool = effect.tools.get(action.tool)
     act = Act(effect.actor, "model", call=action.call, causes=(0,))
     body = k.ToolRequested(
-        action.tool, action.arguments, tool.effect if tool else "pure", tool.version if tool else "", action.reason, path=effect.path
+        action.tool,
+        action.arguments,
+        tool.effect if tool else "pure",
+        tool.version if tool else "",
+        action.reason,
+        path=effect.path,
+        source=tool.origin if tool else "",
     )
     why = _refusal(effect.tools, tool, action, truncated)
     refused = [Draft(k.ToolFailed(why), act._replace(origin="program", causes=(at,)))] if why else []
@@ -287,7 +294,7 @@ def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], a
     if run is not None:
         run.check(session.id)
     call = call_id(session.run if run else None, session.id, session.place + 1, "use")
-    body = k.ToolRequested(tool.name, plain, tool.effect, tool.version, path=path)
+    body = k.ToolRequested(tool.name, plain, tool.effect, tool.version, path=path, source=tool.origin)
     session, _ = record(session, [Draft(body, Act(actor, "program", call=call))])
     jobs = {0: Job(0, tool, _bound(tool, arguments, session), call, plain)}
     session, outcomes = yield from _run_jobs(session, jobs, actor, path)
@@ -326,7 +333,8 @@ def _run_jobs(session: Session, jobs: dict[int, Job], actor: str, path: str) -> 
         again = done.failure is not None and job.attempt < job.tool.attempts
         if again:
             job = jobs[done.number] = job._replace(attempt=job.attempt + 1)
-            body = k.ToolRequested(job.tool.name, job.given, job.tool.effect, job.tool.version, attempt=job.attempt, path=path)
+            tool = job.tool
+            body = k.ToolRequested(tool.name, job.given, tool.effect, tool.version, attempt=job.attempt, path=path, source=tool.origin)
             drafts.append(Draft(body, Act(actor, "program", call=job.call, causes=(0,))))
         session, events = record(session, drafts, blobs)
         outcomes[done.number] = events[0]

@@ -247,4 +247,3 @@ class AsyncBatch:
             except BaseException as error:
                 self._done.put_nowait(error)
                 return
-

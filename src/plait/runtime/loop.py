@@ -69,6 +69,8 @@ def spawn(work: Callable[[], T], name: str = "plait-worker") -> Future[T]:
     context = copy_context()
 
     def target() -> None:
+        if not future.set_running_or_notify_cancel():  # from here on nobody can cancel it: what runs is waited for
+            return
         try:
             future.set_result(context.run(work))
         except BaseException as error:

@@ -143,7 +143,7 @@ class Prompt:
         self._digest = self._root
         self._slots: dict[str, tuple[int, int]] = {}  # an own call: the turn of its result and which one
         self._calls: dict[str, tuple[str, Json]] = {}  # a call of somebody else: its tool and arguments
-        self.served = 0
+        self.outcomes: list[str] = []  # replies and failures of its own in this run
         self.causes: tuple[Digest, ...] = ()  # what the next ask answers
 
     def catch_up(self, session: Session) -> None:
@@ -197,7 +197,8 @@ class Prompt:
         branch = stretch.branch if stretch else None
         kind, own = event.kind, branch is None and event.actor == self._actor
         if own and kind in ("ModelReplied", "ModelFailed") and event.header.run == self._run:
-            self.served += 1
+            body = event.body
+            self.outcomes.append("" if not isinstance(body, k.ModelFailed) else told_failure(body.failure.kind, body.failure.message))
         if kind in ("ModelFailed", "Rewound", "Merged") or not self._wanted(event, own):
             return
         if kind == "MessageSaid":
@@ -301,6 +302,10 @@ _HANDLERS: dict[str, Callable[..., None]] = {
 }
 
 _LEFT: Parts = (k.Text("(not run in this branch)"),)
+
+
+def told_failure(kind: str, message: str) -> str:
+    return f"{kind}: {message}"
 
 
 def _said(text: str) -> Said:

@@ -148,7 +148,8 @@ def history(session: Session) -> list[str]:
     Merged branches come before the merge. Ids are told by when they are first met: they differ, what they stand for does not.
     """
     met: dict[str, str] = {}
-    return [_IDS.sub(lambda id: met.setdefault(id[0], f"#{len(met)}"), _told(event)) for event in _every(session, set())]
+    told = (_IDS.sub(lambda id: met.setdefault(id[0], f"#{len(met)}"), _told(event)) for event in _every(session, set()))
+    return [_encode(msgspec.json.decode(text)).decode() for text in told]  # keys in the order of their new names
 
 
 def _every(session: Session, seen: set[str]) -> list[Event]:
@@ -165,4 +166,4 @@ def _every(session: Session, seen: set[str]) -> list[Event]:
 def _told(event: Event) -> str:
     header = event.header
     about = [header.log, header.seq, event.id, header.actor, header.behalf, header.origin, header.run, header.call, list(header.causes)]
-    return f"{event.kind} {_encode(about).decode()} {_encode(without_measured(event.body)).decode()}"
+    return _encode([event.kind, about, without_measured(event.body)]).decode()
