@@ -49,7 +49,7 @@ class MCPServer:
         timeout_s: float = 60,
         pins: Path | str | None = None,
     ) -> None:
-        if importlib.util.find_spec("mcp") is None:
+        if not _is_installed():
             raise MissingExtra("MCPServer", "mcp")
         if timeout_s <= 0:
             raise InvalidValue("timeout_s", f"{timeout_s} is not a time to wait", "pass seconds above 0")
@@ -287,6 +287,15 @@ class _Held:
     def let_go(self) -> None:
         if self.connection is not None and self._pid == os.getpid():
             loop.call_soon(self.connection.stop)
+
+
+def _is_installed() -> bool:
+    """Without loading it, which takes a second. A mere folder of that name has no origin."""
+    try:
+        spec = importlib.util.find_spec("mcp")
+    except ValueError:
+        return False
+    return spec is not None and spec.origin is not None
 
 
 def _called(command: str, args: tuple[str, ...]) -> str:
