@@ -333,6 +333,57 @@ def test_a_server_killed_in_a_call_is_connected_anew_at_the_next(tmp_path: Path)
     assert len(small.pids()) == 3 and small.alive() == []
 
 
+NOISY = (
+    PLUS
+    + """
+def write():
+    while True:
+        sys.stderr.write("x" * 60000)
+threading.Thread(target=write, daemon=True).start()
+print("Welcome to the server!", flush=True)
+"""
+)
+
+
+def test_a_noisy_server_is_no_trouble(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with started(Plain(tmp_path, NOISY)) as server:
+        assert [call(by_name(server)["add"], a=n, b=1) for n in range(3)] == ["1", "2", "3"]
+        connection = server._held.connection  # pyright: ignore[reportPrivateUsage]
+        assert connection and 0 < len(connection.stderr) <= 2000
+    assert capfd.readouterr().err == ""
+
+
+def test_many_who_come_at_once_share_one_connection(tmp_path: Path) -> None:
+    small = Plain(tmp_path, PLUS)
+    with started(small) as server:
+        threads = [threading.Thread(target=server.tools) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(small.pids()) == 1 and len(server.tools()) == 1
+
+
+def test_close_does_not_wait_for_a_greeting() -> None:
+    server = MCPServer.stdio("sleep", "60", timeout_s=60)
+    said: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            server.tools()
+        except errors.ServerError as error:
+            said.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for _ in until("it is on its way"):
+        if server._held.connection is not None:  # pyright: ignore[reportPrivateUsage]
+            break
+    server.close()
+    asking.join(20)
+    assert len(said) == 1 and "it was closed" in str(said[0])
+
+
 def test_what_cannot_start_is_said() -> None:
     with pytest.raises(errors.ServerUnreachable, match="no program is called 'no-such-program'"):
         MCPServer.stdio("no-such-program").tools()
@@ -392,6 +443,8 @@ def test_a_stubborn_child_is_ended_by_close(tmp_path: Path) -> None:
 
 
 FORK = """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # later Pythons advise against it where threads are
 child = os.fork()
 if child == 0:
     assert asyncio.run(add(a=3, b=4)) == "7"

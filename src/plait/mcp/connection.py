@@ -6,6 +6,7 @@ It lives in one task: what anyio opens in a task must be closed by the same one.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 import shutil
@@ -230,11 +231,13 @@ class Connection:
                     self.stale = True
 
     def overhear(self, reader: int) -> None:
-        """Keep the end of what the server writes on stderr."""
+        """Keep the end of what the server writes on stderr. A bit at a time: it may write without end."""
         with suppress(BlockingIOError):
-            while data := os.read(reader, 65536):
+            for _ in range(4):
+                if not (data := os.read(reader, 65536)):
+                    asyncio.get_running_loop().remove_reader(reader)  # at its end a pipe is always readable
+                    return
                 self._stderr = (self._stderr + data)[-4 * STDERR_MAX :]
-            asyncio.get_running_loop().remove_reader(reader)  # at its end a pipe is always readable
 
 
 class _Watched:
@@ -271,6 +274,8 @@ def _sdk() -> type[Client]:
         from mcp import Client
     except ImportError as error:  # an older SDK
         raise MissingExtra("MCPServer", "mcp", str(error)) from error
+    # A server that prints where it should not is logged, with a traceback per line, for those who set up logging.
+    logging.getLogger("mcp").addHandler(logging.NullHandler())
     return Client
 
 
