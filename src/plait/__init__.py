@@ -10,22 +10,50 @@ from collections.abc import Sequence as _Sequence
 from pathlib import Path as _Path
 from typing import Literal as _Literal
 
+from plait.agent import Agent
 from plait.errors import PlaitError
 from plait.event import Event
 from plait.event.kinds import Budget
+from plait.model.base import ToolCall
+from plait.model.scripted import ScriptedModel
+from plait.runtime.host import LocalHost as _LocalHost
 from plait.runtime.live import Live as _Live
+from plait.runtime.prompt import View
 from plait.runtime.write import DirectWriter as _DirectWriter
+from plait.selector import Choice, Selector
 from plait.session import GraphRows as _GraphRows
 from plait.session import Session, file, image
 from plait.session import SessionRows as _SessionRows
+from plait.session.ports import bind_host as _bind_host
 from plait.session.ports import bind_writer as _bind_writer
 from plait.store import Projection as _Projection
 from plait.store import Store
 from plait.store import locate as _locate
 from plait.store import open_at as _open_at
 from plait.store import opened as _opened
+from plait.tool import tool
+from plait.workflow import Parallel, Sequential, Workflow
 
-__all__ = ["Budget", "Event", "PlaitError", "Session", "Store", "file", "image", "open_store"]
+__all__ = [
+    "Agent",
+    "Budget",
+    "Choice",
+    "Event",
+    "Parallel",
+    "PlaitError",
+    "ScriptedModel",
+    "Selector",
+    "Sequential",
+    "Session",
+    "Store",
+    "ToolCall",
+    "View",
+    "Workflow",
+    "file",
+    "image",
+    "open_store",
+    "tool",
+]
 
 
 def open_store(
@@ -53,6 +81,7 @@ def _default_address() -> str:
 
 _PROJECTIONS = (_SessionRows(), _GraphRows())
 _bind_writer(_DirectWriter(_Live(), lambda address: _opened(address) or open_store(address), _default_address))
+_bind_host(_LocalHost())
 
 
 def __getattr__(name: str) -> str:

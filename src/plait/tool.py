@@ -11,8 +11,8 @@ import inspect
 import re
 import sys
 import typing
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast, get_args, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, overload, runtime_checkable
 
 import msgspec
 
@@ -95,6 +95,15 @@ class Tool(Generic[P, R]):
         return f"<tool {self.name} ({self.effect})>"
 
 
+@runtime_checkable
+class ToolSource(Protocol):
+    """Something that has tools: a server."""
+
+    @property
+    def name(self) -> str: ...
+    def tools(self) -> Sequence[Tool[..., Any]]: ...
+
+
 @overload
 def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
@@ -120,7 +129,11 @@ def tool(
     around = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]  types may be defined beside the function
     if function is not None:
         return _made(function, around, name, description, effect, observe, attempts)
-    return lambda found: _made(found, around, name, description, effect, observe, attempts)  # pyright: ignore[reportUnknownLambdaType,reportUnknownVariableType]
+
+    def decorate(found: Callable[..., Any]) -> Tool[..., Any]:
+        return _made(found, around, name, description, effect, observe, attempts)
+
+    return decorate
 
 
 def as_tool(source: Any) -> Tool[..., Any]:
@@ -171,9 +184,7 @@ def _made(
     )
 
 
-def _fields(
-    name: str, function: Callable[..., Any], around: Mapping[str, Any], described: Mapping[str, str]
-) -> tuple[list[Any], bool]:
+def _fields(name: str, function: Callable[..., Any], around: Mapping[str, Any], described: Mapping[str, str]) -> tuple[list[Any], bool]:
     """The parameters as fields of a struct, and whether it takes the session."""
     try:
         hints = typing.get_type_hints(function, localns=dict(around), include_extras=True)
@@ -251,7 +262,9 @@ def _check(tool: Tool[..., Any]) -> None:
     if tool.effect not in get_args(EffectClass):
         raise BadTool(tool.name, f"{tool.effect!r} is not an effect class", f"use one of {', '.join(get_args(EffectClass))}")
     if tool.attempts < 1 or (tool.attempts > 1 and tool.effect not in _REPEATABLE):
-        raise BadTool(tool.name, f"a call of class {tool.effect} is made once", f"say effect= one of {', '.join(_REPEATABLE)}, or attempts=1")
+        raise BadTool(
+            tool.name, f"a call of class {tool.effect} is made once", f"say effect= one of {', '.join(_REPEATABLE)}, or attempts=1"
+        )
 
 
 def difference(before: Json, after: Json) -> Json:

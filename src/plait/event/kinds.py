@@ -243,6 +243,7 @@ class MessageSaid(Body, frozen=True):
     role: Literal["user", "system", "assistant"]
     parts: Parts
     name: str = ""
+    aside: bool = False  # between a selector and its model: not part of the conversation
 
     def refs(self) -> tuple[Digest, ...]:
         return _refs(self.parts)
@@ -312,6 +313,7 @@ class ModelReplied(Body, frozen=True):
     model: str = ""
     price: Price | None = None  # None: no price is known for this model
     latency_us: DurationMicros = 0
+    aside: bool = False  # a selector's: not part of the conversation
 
     def refs(self) -> tuple[Digest, ...]:
         return _refs(self.parts)

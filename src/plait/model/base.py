@@ -98,7 +98,9 @@ class Request(msgspec.Struct, frozen=True):
     turns: Sequence[Turn]  # the last one is never `Answered`
     session: Session  # to read from, as it is when asked
     blob: Callable[[Digest], bytes]  # the bytes of an image or a file
-    parameters: Mapping[str, Json] = {}  # temperature, top_p, tokens_max, stop, …; those unknown to an adapter go to the provider as they are
+    parameters: Mapping[
+        str, Json
+    ] = {}  # temperature, top_p, tokens_max, stop, …; those unknown to an adapter go to the provider as they are
     output: Json = None  # JSON schema of an object the reply must be; None: free text
     choice: Choice = "auto"  # whether tools may be called: as it likes, not at all, or at least one must be
     served: int = 0  # answers and failures this agent has had of its model in this run, on the path

@@ -6,6 +6,7 @@ model in this run, on the path. So a fork, a rewind or another process goes on w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from plait.errors import InvalidValue
@@ -28,7 +29,9 @@ class ScriptedModel:
 
     def __init__(self, script: Script, *, name: str = "scripted") -> None:
         if isinstance(script, str) or not (callable(script) or isinstance(script, Sequence)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue("script", f"a {type(script).__name__} is not a script", "pass a list of answers, or a function of the session")
+            raise InvalidValue(
+                "script", f"a {type(script).__name__} is not a script", "pass a list of answers, or a function of the session"
+            )
         self._script: Script = script if callable(script) else tuple(script)
         self.name = name
 
@@ -77,8 +80,8 @@ def _size(request: Request) -> int:
 
 
 def _stream(reply: Reply, on_delta: OnDelta) -> None:
-    for word in text_of(reply.parts).split(" ") if reply.parts else ():
-        on_delta(TextDelta(word + " "))
+    for word in re.findall(r"\s*\S+\s*\Z|\s*\S+|\s+", text_of(reply.parts)):
+        on_delta(TextDelta(word))
     for index, call in enumerate(reply.calls):
         on_delta(ToolDelta(index, call.tool))
         on_delta(ToolDelta(index, call.tool, str(call.arguments)))

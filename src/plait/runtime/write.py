@@ -24,12 +24,21 @@ class DirectWriter:
     def __init__(self, source: Source, store: Callable[[str], Store], address: Callable[[], str]) -> None:
         self._source = source
         self._open = store
+        self._sources: dict[str, Source] = {}
         self.address = address
 
     def store(self, address: str) -> Store:
         return self._open(address)
 
-    def principal(self) -> str:
+    def source(self, address: str) -> Source:
+        """Where time, ids and salt for this store come from."""
+        return self._sources.get(address, self._source)
+
+    def bind_source(self, address: str, source: Source) -> None:
+        """From now on this source is asked for what goes to this store: a simulation's own clock and chance."""
+        self._sources[address] = source
+
+    def principal(self, log: LogId | None = None) -> str:
         """PLAIT_ACTOR, else the person who is logged in."""
         given = os.environ.get("PLAIT_ACTOR")
         if given is not None:
@@ -41,42 +50,80 @@ class DirectWriter:
     def begin(
         self, address: str, drafts: Sequence[Draft], *, fork: Place | None = None, blobs: Mapping[Digest, bytes] | None = None
     ) -> Spot:
-        store = self._open(address)
         about = ("fork", fork.log, fork.seq) if fork else ("session",)
-        log = self._source.fresh(*about)
-        events = self._seal(drafts, log, fork.seq + 1 if fork else 1, (fork.head,) if fork else (), None)
-        _settled(lambda: store.begin(log, events, parent=fork.log if fork else None, blobs=blobs))
-        return Spot(store.address, log, events[-1].seq, events[-1].id)
+        store = self._open(address)
+        log = self.source(store.address).fresh(*about)
+        return self.start(store, log, drafts, fork=fork, blobs=blobs)[0]
 
     def append(
         self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
     ) -> Spot:
+        return self.write(spot, drafts, merges=merges, blobs=blobs)[0]
+
+    def start(
+        self,
+        store: Store,
+        log: LogId,
+        drafts: Sequence[Draft],
+        *,
+        fork: Place | None = None,
+        blobs: Mapping[Digest, bytes] | None = None,
+        run: str | None = None,
+    ) -> tuple[Spot, list[Event]]:
+        """Begin a log under this id."""
+        source = self.source(store.address)
+        events = _seal(source, drafts, log, fork.seq + 1 if fork else 1, (fork.head,) if fork else (), run)
+        _settled(lambda: store.begin(log, events, parent=fork.log if fork else None, blobs=blobs))
+        return Spot(store.address, log, events[-1].seq, events[-1].id, run), events
+
+    def write(
+        self,
+        spot: Spot,
+        drafts: Sequence[Draft],
+        *,
+        merges: tuple[Digest, ...] = (),
+        merging: int = 0,
+        blobs: Mapping[Digest, bytes] | None = None,
+    ) -> tuple[Spot, list[Event]]:
+        """Append, and return the events as they were written. `merging` is the draft whose further parents `merges` are."""
         store = self._open(spot.store)
-        events = self._seal(drafts, spot.id, spot.place + 1, (spot.head, *merges), spot.run)
+        source = self.source(spot.store)
+        events = _seal(source, drafts, spot.id, spot.place + 1, (spot.head,), spot.run, merges, merging)
         flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
         _settled(lambda: store.append(spot.id, events, after=spot.head, blobs=blobs, flush=flush))
-        return Spot(spot.store, spot.id, events[-1].seq, events[-1].id, spot.run)
+        return Spot(spot.store, spot.id, events[-1].seq, events[-1].id, spot.run), events
 
-    def _seal(self, drafts: Sequence[Draft], log: LogId, seq: int, parents: tuple[Digest, ...], run: str | None) -> list[Event]:
-        events: list[Event] = []
-        for place, (body, act) in enumerate(drafts, seq):
-            event = seal(
-                body,
-                log=log,
-                seq=place,
-                parents=parents,
-                time=self._source.now(log, place),
-                salt=self._source.salt(log, place),
-                actor=act.actor,
-                origin=act.origin,
-                behalf=act.behalf,
-                run=run,
-                call=act.call,
-                causes=act.causes,
-            )
-            events.append(event)
-            parents = (event.id,)
-        return events
+
+def _seal(
+    source: Source,
+    drafts: Sequence[Draft],
+    log: LogId,
+    seq: int,
+    parents: tuple[Digest, ...],
+    run: str | None,
+    merges: tuple[Digest, ...] = (),
+    merging: int = 0,
+) -> list[Event]:
+    events: list[Event] = []
+    for index, (body, act) in enumerate(drafts):
+        place = seq + index
+        event = seal(
+            body,
+            log=log,
+            seq=place,
+            parents=(*parents, *merges) if merges and index == merging else parents,
+            time=source.now(log, place),
+            salt=source.salt(log, place),
+            actor=act.actor,
+            origin=act.origin,
+            behalf=act.behalf,
+            run=run,
+            call=act.call,
+            causes=tuple([events[cause].id if isinstance(cause, int) else cause for cause in act.causes]) if act.causes else (),
+        )
+        events.append(event)
+        parents = (event.id,)
+    return events
 
 
 @cache

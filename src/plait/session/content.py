@@ -10,7 +10,7 @@ import mimetypes
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -151,6 +151,12 @@ def _unpack(part: Part, get_blob: Callable[[Digest], bytes]) -> Text | Reasoning
     except UnknownBlob:
         pass  # erased: what it was is still known
     return cast("Text", part)
+
+
+def value_of(parts: Parts) -> Any:
+    """What a tool gave back, as the program sees it: data as data, a text as a text, several parts as a list; None: nothing."""
+    values = [part.value if isinstance(part, Data) else part.text if isinstance(part, Text) else part for part in parts]
+    return None if not values else values[0] if len(values) == 1 else values
 
 
 def text_of(parts: Parts) -> str:

@@ -105,8 +105,8 @@ def _messages(store: Store, left: State, right: State) -> Messages:
         for stretch, event in along(store, one.story.path, _MESSAGES):
             if Ref(event.log, event.seq, event.id) in known:
                 common += 1
-            else:
-                found.append(message_of(event, stretch, store.get_blob))
+            elif (message := message_of(event, stretch, store.get_blob)) is not None:
+                found.append(message)
         sides.append(found)
     return Messages(common, tuple(sides[0]), tuple(sides[1]))
 

@@ -29,6 +29,7 @@ from plait.event.kinds import (
     PendingAdded,
     PendingSettled,
     PlacementChanged,
+    Price,
     Rewound,
     RunBranched,
     RunCancelled,
@@ -90,6 +91,11 @@ def keep_snapshot(store: Store, state: State, head: Digest) -> None:
     last = store.kept(state.log, state.place)
     if len(data) <= SNAPSHOT_BYTES_MAX * (state.place - (last[1] if last else 0)):
         store.keep(state.log, state.place, data)
+
+
+def advanced(store: Store, state: State, by: int) -> State:
+    """The state after so many more events of the same log that fold nothing."""
+    return _Fold(store, state.log, state).state(state.place + by) if by else state
 
 
 class Folds:
@@ -375,9 +381,9 @@ class _Fold:
         if event.header.call in self._state.calls:
             self._set(calls={call: seq for call, seq in self._state.calls.items() if call != event.header.call})
         if isinstance(body, ModelReplied):
-            self._spend(body.usage, cost=body.price.cost_usd_nano if body.price else 0, unpriced=0 if body.price else 1)
+            self._pay(body.usage, body.price)
         elif isinstance(body, ModelFailed) and body.usage is not None:
-            self._spend(body.usage)
+            self._pay(body.usage, body.price)
         trees = getattr(body, "trees", None)
         if trees is not None:
             self._story = msgspec.structs.replace(self._story, tree=Tree(trees.after, _ref(event)))
@@ -389,6 +395,9 @@ class _Fold:
         self._set(run=None, calls={})
 
     # ── helpers ──────────────────────────────────────────────────────────────────────────────
+
+    def _pay(self, usage: Usage, price: Price | None) -> None:
+        self._spend(usage, cost=price.cost_usd_nano if price else 0, unpriced=0 if price else 1)
 
     def _spend(self, usage: Usage | None = None, *, cost: int = 0, unpriced: int = 0, model_calls: int = 0, tool_calls: int = 0) -> None:
         """Note what an event adds to the bill. It is added up when somebody asks: structs are dear, numbers are not."""

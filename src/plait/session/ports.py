@@ -36,7 +36,7 @@ class Act(NamedTuple):
     origin: str = "program"
     behalf: str | None = None
     call: str | None = None
-    causes: tuple[Digest, ...] = ()
+    causes: tuple[Digest | int, ...] = ()  # a number is a draft of the same append, counted from 0: it has no id yet
 
 
 class Draft(NamedTuple):
@@ -57,8 +57,8 @@ class Writer(Protocol):
         """Where the store is if nobody names one."""
         ...
 
-    def principal(self) -> str:
-        """Who acts when nobody is named."""
+    def principal(self, log: LogId | None = None) -> str:
+        """Who acts when nobody is named: a person, or in a run the workflow that has this log in hand."""
         ...
 
     def begin(
@@ -85,6 +85,7 @@ class Host(Protocol):
     """Who runs tools, places files and publishes them for a session; each returns where the session then stands."""
 
     def use(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Spot: ...
+    async def ause(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Spot: ...
     def place(self, session: Value, backend: str, where: str | None, options: Mapping[str, Json]) -> Spot: ...
     def publish(self, session: Value) -> Spot: ...
 
@@ -100,6 +101,11 @@ def bind_writer(writer: Writer, run: str | None = None) -> None:
 
 def unbind_writer(run: str) -> None:
     _writers.pop(run, None)
+
+
+def is_bound(run: str | None) -> bool:
+    """Whether this run has a writer in this process: whether it is going on here."""
+    return run is not None and run in _writers
 
 
 def bind_host(host: Host) -> None:

@@ -8,9 +8,9 @@ cost little more than one. The verbs, which append, are in `session.py`.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ from plait.errors import InvalidValue, NoStore, UnknownKey
 from plait.event import Event, Json
 from plait.event.kinds import (
     Budget,
+    Data,
     EvidenceAttached,
     FactRecorded,
     FactRetracted,
@@ -28,6 +29,7 @@ from plait.event.kinds import (
     Placement,
     PlacementChanged,
     SessionOpened,
+    StateDigest,
     ToolFailed,
     ToolResolved,
     ToolReturned,
@@ -36,18 +38,22 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId, Micros, short
 from plait.session import revision
-from plait.session.content import unpack
+from plait.session.content import unpack, value_of
 from plait.session.diff import Diff, compare
 from plait.session.events import Events, along
-from plait.session.fold import state_at
+from plait.session.fold import advanced, state_at
 from plait.session.graph import Graph, Trace, graph, influence, why
 from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, live_on
 from plait.session.listing import list_rows
 from plait.session.ports import Spot, store_at, writer_of
-from plait.session.state import Gate, Pending, Ref, Spent, State
-from plait.session.views import Attachment, Change, Facts, Link, Message, Validation, message_of
+from plait.session.state import Gate, Pending, Ref, Spent, State, Stretch, state_digest
+from plait.session.typed import name_of, to_type
+from plait.session.views import EFFECT_KINDS, Attachment, Change, Cost, Effect, Facts, Link, Message, Validation, effects_of, message_of
 from plait.store import Durability, Store, ancestry, canonical, exists
 
+T = TypeVar("T")
+
+_RESULT_KINDS = frozenset({ToolReturned.__name__, ToolResolved.__name__, ModelReplied.__name__})
 _MESSAGE_KINDS = frozenset({MessageSaid.__name__, ModelReplied.__name__})
 # What a verdict no longer speaks of, once it happened.
 _MATERIAL = frozenset(
@@ -270,18 +276,54 @@ class Reading:
         own = tuple(stretch for stretch in self._state.story.path if not stretch.via)
         return [event for _, event in along(self._store, own)]
 
+    def walk(self, kinds: Collection[str] | None = None) -> Iterator[tuple[Stretch, Event]]:
+        """Its path and those of merged branches, event by event, each with the stretch it came on."""
+        return along(self._store, self._state.story.path, kinds)
+
     @property
     def messages(self) -> builtins.list[Message]:
         """The transcript: its own path, and one named block per merged branch."""
         store = self._store
-        return [message_of(event, stretch, store.get_blob) for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS)]
+        found = (message_of(event, stretch, store.get_blob) for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS))
+        return [message for message in found if message is not None]
+
+    @property
+    def result(self) -> Any:
+        """What the last tool returned, or an agent that returns a type: plain data, as recorded. None: nothing yet, or nothing."""
+        store = self._store
+        for _, event in along(store, self._state.story.path, _RESULT_KINDS, reverse=True):
+            body = event.body
+            assert isinstance(body, (ToolReturned, ToolResolved, ModelReplied))
+            if not isinstance(body, ModelReplied) or (not body.aside and any(isinstance(part, Data) for part in body.parts)):
+                return value_of(unpack(body.parts, store.get_blob))
+        return None
+
+    def result_as(self, type_: Callable[..., T]) -> T:
+        """The result as a type of the program's own."""
+        try:
+            return to_type(self.result, type_)
+        except ValueError as error:
+            raise InvalidValue(
+                "result", f"it is not a {name_of(type_)}: {error}", "ask for the type it has, or look at session.result"
+            ) from error
+
+    @property
+    def effects(self) -> builtins.list[Effect]:
+        """Every tool call on its path and those of merged branches, with what came of it: the evidence."""
+        return effects_of(along(self._store, self._state.story.path, EFFECT_KINDS), self._store.get_blob)
+
+    @property
+    def open_run(self) -> str | None:
+        """The run that began on this log and has not ended. None: there is none."""
+        return self._state.run
 
     @property
     def text(self) -> str:
         """What was said last."""
         store = self._store
         for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS, reverse=True):
-            return message_of(event, stretch, store.get_blob).text
+            if (message := message_of(event, stretch, store.get_blob)) is not None:
+                return message.text
         return ""
 
     @property
@@ -317,9 +359,9 @@ class Reading:
         return self._state.spent
 
     @property
-    def cost(self) -> float:
-        """What is known to have been spent, in US dollars."""
-        return self._state.spent.cost_usd_nano / 1e9
+    def cost(self) -> Cost:
+        """What was spent, in US dollars, as far as prices are known; not a number if none is."""
+        return Cost.of(self._state.spent)
 
     @property
     def budget(self) -> Budget | None:
@@ -481,6 +523,17 @@ class Reading:
         assert self._life is not None
         return self._life
 
+    def digest(self, ahead: int = 0) -> StateDigest:
+        """The digest of its state, or of what that is after so many more events that fold nothing."""
+        return state_digest(advanced(self._store, self._state, ahead))
+
+    def later(self, spot: Spot, *kinds: str) -> Self:
+        """The value at a later spot of the same log, reached by events of these kinds: what is known of this one is handed on."""
+        life = self._life
+        for kind in kinds:
+            life = live_on(life, kind) if life is not None else None
+        return self._next(spot, life)
+
     def _next(self, spot: Spot, life: Life | None) -> Self:
         """A value of the same lineage: earlier, later, or a branch from here."""
         near = self._near
@@ -516,7 +569,8 @@ class Reading:
         if len(about) == 64 and all(digit in "0123456789abcdef" for digit in about):
             return [store.event(Digest(about))], f"event {about[:12]}"
         for stretch, event in along(store, state.story.path, _MESSAGE_KINDS, reverse=True):
-            if about and about in message_of(event, stretch, store.get_blob).text:
+            message = message_of(event, stretch, store.get_blob)
+            if about and message is not None and about in message.text:
                 return [event], f"the text {about!r}"
         raise UnknownKey(self.short, "fact, pending work, verdict or message", about, tuple(state.story.facts))
 

@@ -37,7 +37,8 @@ def _said(body: k.MessageSaid) -> str:
 
 
 def _text(parts: k.Parts) -> str:
-    return text_of(tuple(part for part in parts if not isinstance(part, k.Text) or part.text)) or "(long text)"
+    said = text_of(tuple(part for part in parts if not isinstance(part, (k.Text, k.Data)) or not part.blob or getattr(part, "text", "")))
+    return said or ("(long text)" if any(part.blob for part in parts) else "")
 
 
 _VERBS = {"fact": "fact", "decision": "decided", "finding": "found"}
@@ -75,7 +76,17 @@ _SAYINGS: dict[str, Callable[[Any], str]] = {
     "Rewound": _rewound,
     "Merged": _merged,
     "MessageSaid": _said,
-    "ModelReplied": lambda b: f"reply: {_text(b.parts)}" + (f" → {', '.join(c.tool for c in b.calls)}" if b.calls else ""),
+    "ModelReplied": lambda b: " → ".join(filter(None, [f"reply: {_text(b.parts)}".strip(), ", ".join(c.tool for c in b.calls)])),
+    "ModelAsked": lambda b: f"asked {b.model}" + (f", attempt {b.attempt}" if b.attempt > 1 else ""),
+    "ModelFailed": lambda b: f"no answer: {b.failure.kind}: {b.failure.message}",
+    "RunStarted": lambda b: f"run started: {b.workflow.rpartition(':')[2]}",
+    "RunFinished": lambda b: "run finished",
+    "RunFailed": lambda b: f"run failed: {b.failure.kind}: {b.failure.message}",
+    "RunCancelled": lambda b: f"run cancelled{_because(b.reason)}",
+    "CallStarted": lambda b: f"{b.path} started" + (f" to {b.purpose}" if b.purpose else ""),
+    "CallFinished": lambda b: "failed: " + b.failure.message if b.failure else "finished",
+    "HandedOff": lambda b: f"handed off to {b.to}{_because(b.reason)}",
+    "RouteSelected": lambda b: f"chose {b.choice} of {', '.join(b.candidates)}{_because(b.reason)}",
     "FactRecorded": _fact,
     "FactRetracted": lambda b: f"retracted {b.key}{_because(b.reason)}",
     "PendingAdded": lambda b: f"{'to do' if b.kind == 'step' else b.kind}: {b.what}",

@@ -52,7 +52,7 @@ from plait.session.events import along
 from plait.session.fold import SNAPSHOT_EVERY, keep_snapshot, state_at
 from plait.session.life import Life, check_may, live_on
 from plait.session.merge import WORKSPACE, combine
-from plait.session.ports import Act, Draft, host, writer_of
+from plait.session.ports import Act, Draft, host, is_bound, writer_of
 from plait.session.reading import Reading, address_of
 from plait.session.state import ABSENT, FactKind, Known, PendingKind, Ref, State, share_a_place, state_digest
 from plait.session.views import Message
@@ -323,8 +323,12 @@ class Session(Reading):
     # ── what others do for it ────────────────────────────────────────────────────────────────
 
     def use(self, tool: object, **arguments: Json) -> Session:
-        """Run a tool as the program's own act."""
+        """Run a tool as the program's own act; `session.result` is what it returned."""
         return self._next(host("use a tool").use(self, tool, arguments), None)
+
+    async def ause(self, tool: object, **arguments: Json) -> Session:
+        """The same, for whoever has an event loop."""
+        return self._next(await host("use a tool").ause(self, tool, arguments), None)
 
     def to(self, backend: str, where: str | Path | None = None, **options: Json) -> Session:
         """Place it: where its tools run, on which files."""
@@ -362,7 +366,9 @@ class Session(Reading):
         return self._append(FactRecorded(_check_key(key), value, kind, review_by), "take facts", actor=actor, because=because)
 
     def _principal(self) -> str:
-        """Who acts unless somebody else is named: the session's user, else whoever runs the program."""
+        """Who acts unless somebody else is named: in a run its workflow, else the session's user, else whoever runs the program."""
+        if is_bound(self.run):
+            return writer_of(self.run).principal(self.id)
         if self._user is None:
             object.__setattr__(self, "_user", self._opening.user or "")
         return _human(self._user) if self._user else writer_of(self.run).principal()

@@ -47,16 +47,15 @@ def _schema_hook(type_: Any) -> dict[str, Any]:
 
 
 def _dec_hook(type_: Any, value: Any) -> Any:
-    if isinstance(type_, type) and isinstance(value, type_):
-        return value
     if _is_pydantic(type_):
         return type_.model_validate(value)  # its error is a ValueError, which msgspec passes on with the place
     raise NotImplementedError(f"{name_of(type_)} cannot be made from JSON")
 
 
 def _enc_hook(value: Any) -> Any:
-    if hasattr(type(value), "model_dump"):
-        return value.model_dump(mode="json")
+    dump = getattr(value, "model_dump", None)
+    if dump is not None and not isinstance(value, type):
+        return dump(mode="json")
     raise TypeError(f"a {type(value).__name__} is not JSON data")
 
 
@@ -89,7 +88,7 @@ def _reachable(root: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(node, Mapping):
             fields = cast("Mapping[str, Any]", node)
             ref = fields.get("$ref")
-            name = ref.rpartition("/")[2] if isinstance(ref, str) else None
+            name = ref.rpartition("/")[2] if isinstance(ref, str) else ""
             if name in definitions and name not in names:
                 names.add(name)
                 queue.append(definitions[name])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import isnan, nan
+from typing import Any, Literal
 
 import msgspec
 
 from plait.event import Event, Json
-from plait.event.kinds import MessageSaid, ModelReplied, Parts
+from plait.event.kinds import EffectClass, Failure, MessageSaid, ModelReplied, Parts, ToolFailed, ToolRequested, ToolResolved, ToolReturned
 from plait.ids import Digest, LogId, Micros
-from plait.session.content import text_of, unpack
+from plait.session.content import text_of, unpack, value_of
 from plait.session.life import Status
-from plait.session.state import Fact, FactKind, Stretch
+from plait.session.state import Fact, FactKind, Spent, Stretch
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -50,11 +51,14 @@ class Message(msgspec.Struct, frozen=True):
         return text_of(self.parts)
 
 
-def message_of(event: Event, stretch: Stretch, get_blob: Callable[[Digest], bytes]) -> Message:
+def message_of(event: Event, stretch: Stretch, get_blob: Callable[[Digest], bytes]) -> Message | None:
+    """The message an event is; None: it was said aside, and is none."""
     body = event.body
+    assert isinstance(body, (MessageSaid, ModelReplied))
+    if body.aside:
+        return None
     if isinstance(body, MessageSaid):
         return Message(body.role, unpack(body.parts, get_blob), body.name, stretch.branch, event)
-    assert isinstance(body, ModelReplied)
     return Message("assistant", unpack(body.parts, get_blob), event.actor.partition(":")[2], stretch.branch, event)
 
 
@@ -94,6 +98,74 @@ class Change(msgspec.Struct, frozen=True):
     time: Micros
     actor: str
     reason: str = ""
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """One tool call: who asked for what, and what came of it."""
+
+    tool: str
+    arguments: Json
+    effect: EffectClass
+    actor: str
+    path: str  # of the call that asked for it; "": outside of any
+    call: str
+    request: Event
+    outcome: Event | None = None  # None: not known
+    parts: Parts = ()
+    failure: Failure | None = None
+    delta: Json = None  # how what was observed changed
+    attempts: int = 1
+    duration_us: int = 0
+
+    @property
+    def result(self) -> Any:
+        return value_of(self.parts)
+
+
+EFFECT_KINDS = frozenset(kind.__name__ for kind in (ToolRequested, ToolReturned, ToolFailed, ToolResolved))
+
+
+def effects_of(events: Iterable[tuple[Stretch, Event]], get_blob: Callable[[Digest], bytes]) -> list[Effect]:
+    found: dict[tuple[LogId, str | None], Effect] = {}
+    for _, event in events:
+        body, key = event.body, (event.log, event.header.call)
+        if isinstance(body, ToolRequested):
+            made = Effect(body.tool, body.arguments, body.effect, event.actor, body.path, event.header.call or "", event)
+            found[key] = msgspec.structs.replace(made, attempts=body.attempt)
+        elif (before := found.get(key)) is not None:
+            found[key] = _settled(before, event, body, get_blob)
+    return list(found.values())
+
+
+def _settled(before: Effect, event: Event, body: Any, get_blob: Callable[[Digest], bytes]) -> Effect:
+    return msgspec.structs.replace(
+        before,
+        outcome=event,
+        parts=unpack(getattr(body, "parts", ()), get_blob),
+        failure=getattr(body, "failure", None),
+        delta=getattr(body, "delta", None),
+        duration_us=getattr(body, "duration_us", 0),
+    )
+
+
+class Cost(float):
+    """US dollars. Where some replies have no known price it says so; where none has one, it is not a number."""
+
+    unpriced: int  # replies whose price nobody knows
+
+    @classmethod
+    def of(cls, spent: Spent) -> Cost:
+        cost = cls(nan if spent.unpriced and not spent.cost_usd_nano else spent.cost_usd_nano / 1e9)
+        cost.unpriced = spent.unpriced
+        return cost
+
+    def __str__(self) -> str:
+        if not self.unpriced:
+            return float.__repr__(self)
+        replies = "1 reply" if self.unpriced == 1 else f"{self.unpriced} replies"
+        return f"unknown ({replies} without a known price)" if isnan(self) else f"{float(self)!r} and {replies} without a known price"
+
+    __repr__ = __str__
 
 
 class Validation(msgspec.Struct, frozen=True):

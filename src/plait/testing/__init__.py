@@ -1,6 +1,7 @@
-"""For tests, ours and yours: the contract a store has to keep, and a source of time, ids and salt made from a seed."""
+"""For tests, ours and yours: the contract a store has to keep, worlds made from a seed, and histories that can be compared."""
 
 from plait.testing.seeded import Seeded
+from plait.testing.simulation import Simulation, history
 from plait.testing.store import StoreContract
 
-__all__ = ["Seeded", "StoreContract"]
+__all__ = ["Seeded", "Simulation", "StoreContract", "history"]

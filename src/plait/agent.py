@@ -1,0 +1,201 @@
+"""Agents: an instruction, a model, tools and a view, as one reusable layer.
+
+The turn is a generator that yields effects and knows neither threads nor event loops nor vendors. It asks, runs what the reply asks
+for, and asks again, until a reply asks for nothing. When it has asked as often as it may, it is told so and answers with what it has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self
+
+from plait.errors import InvalidValue, NoModel, ResultInvalid
+from plait.event import Json
+from plait.event.kinds import Purpose
+from plait.ids import digest
+from plait.model import find
+from plait.model.base import Model, Spec
+from plait.runtime.answer import WRAPPED, play
+from plait.runtime.call import Calling
+from plait.runtime.drive import AsyncWaiter, adrive, drive
+from plait.runtime.effects import AskModel, Retry, Tell, Turning, UseTools
+from plait.runtime.prompt import Prompt, Setup, View
+from plait.runtime.run import principal_of, run_of
+from plait.session import Session
+from plait.session.typed import name_of, schema_of, to_type
+from plait.tool import Tool, ToolSource, as_tool
+from plait.workflow import Workflow
+
+STEPS_MAX = 32
+LIMIT = "You have used all your steps. Answer now with what you have, without calling tools."
+
+
+class Agent(Workflow):
+    """`Agent("Answer briefly.", model="openai:gpt-5", tools=[word_count])`."""
+
+    def __init__(
+        self,
+        instruction: str,
+        *,
+        model: str | Model | None = None,  # None: PLAIT_MODEL, looked up when it is called
+        tools: Iterable[Any] = (),  # tools, plain functions, and servers that have tools
+        name: str | None = None,
+        description: str | None = None,  # for a Selector; None: the first line of the instruction
+        view: View | str | int | None = None,  # None: the whole path
+        returns: Any = None,  # a type the answer must have; None: free text
+        steps_max: int = STEPS_MAX,
+        purpose: Purpose | None = None,
+        parameters: Mapping[str, Json] | None = None,  # temperature, tokens_max, …
+        retry: Retry | None = None,
+    ) -> None:
+        if not isinstance(instruction, str) or not instruction.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue("instruction", "it says nothing", "tell the agent what to do")
+        if isinstance(steps_max, bool) or not isinstance(steps_max, int) or steps_max < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue("steps_max", f"{steps_max!r} is not a number of steps", "pass a number from 1")
+        self.instruction, self.model, self.name, self.description = instruction, model, name, description
+        self.view, self.steps_max, self.retry = View.of(view), steps_max, retry or Retry()
+        self.parameters = dict(parameters or {})
+        self._type = returns
+        if purpose is not None:
+            self.purpose = purpose
+        self._schema = _answer_schema(returns) if returns is not None else None
+        self._sources: tuple[ToolSource | Tool[..., Any], ...] = tuple(
+            [source if isinstance(source, ToolSource) else as_tool(source) for source in tools]
+        )
+        _by_name([source for source in self._sources if not isinstance(source, ToolSource)])
+
+    # ── what it is ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def tools(self) -> dict[str, Tool[..., Any]]:
+        """By name. A server is asked for its tools now."""
+        return _by_name([tool for source in self._sources for tool in (source.tools() if isinstance(source, ToolSource) else [source])])
+
+    def returns(self, type_: Any) -> Self:
+        """The same agent, whose answer must have this type: `session.result` is the data, `session.result_as(type)` the value."""
+        made = self._copy()
+        made._type, made._schema = type_, _answer_schema(type_)
+        return made
+
+    def _copy(self) -> Self:
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+
+    def describe(self) -> str:
+        return self.description or super().describe().replace(Agent.__doc__ or "", "") or self.instruction.strip().partition("\n")[0]
+
+    def _rebind(self, model: str | Model) -> None:
+        self.model = model
+
+    def _brief(self) -> str:
+        text = self.instruction if len(self.instruction) <= 60 else self.instruction[:59] + "…"
+        model = self.model if isinstance(self.model, str) else getattr(self.model, "name", None)
+        names = [source.name for source in self._sources]
+        more = [f"model={model}" if model else "", f"tools=[{', '.join(names)}]" if names else ""]
+        return ", ".join([repr(text), *filter(None, [*more, f"returns={name_of(self._type)}" if self._type is not None else ""])])
+
+    # ── what it does ─────────────────────────────────────────────────────────────────────────
+
+    def forward(self, session: Session) -> Session:
+        run = run_of(session)
+        assert run is not None
+        return drive(play(self._turn(session)), run.io)
+
+    async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        run = run_of(session)
+        assert run is not None
+        return await adrive(play(self._turn(session)), AsyncWaiter(run.io))
+
+    def _own_name(self) -> str:
+        """Agents are told apart by what they are told to do: one must not take another's words for its own."""
+        return f"{super()._own_name()}-{digest(b'plait/agent/1', self.instruction.encode('utf-8', 'surrogatepass'))[:4]}"
+
+    def _calling(self, session: object, forward: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Calling:
+        model_of(self.model, self._called(session))  # what is missing is said before anything is written
+        setup = self._setup(self.tools)
+        return super()._calling(session, forward, args, kwargs)._replace(agent=self._called(session), setup=setup.encode())
+
+    def _setup(self, tools: Mapping[str, Tool[..., Any]]) -> Setup:
+        specs = tuple([Spec(tool.name, tool.description, tool.schema) for _, tool in sorted(tools.items())])
+        return Setup(self.instruction, specs, self.parameters, self._schema, self.view)
+
+    def _turn(self, session: Session) -> Turning[Session]:
+        run = run_of(session)
+        assert run is not None
+        path = run.frames(session.id)[-1].path
+        actor, tools, model = f"agent:{principal_of(path)}", self.tools, model_of(self.model, path)
+        ask = AskModel(session, Prompt(self._setup(tools), actor, run.id), model, actor, path, tools, retry=self.retry)
+        return turn(ask, self.steps_max, self._check if self._type is not None else None)
+
+    def _check(self, value: Any) -> str | None:
+        """Why an answer does not have the type; None: it has."""
+        try:
+            to_type(value, self._type)
+        except (ValueError, TypeError) as error:
+            return str(error)
+        return None
+
+
+def turn(ask: AskModel, steps_max: int, check: Callable[[Any], str | None] | None = None) -> Turning[Session]:
+    """Ask and act until there is an answer. `check` says why an answer will not do."""
+    session, misses = ask.session, 0
+    for step in range(steps_max + 1):
+        last = step == steps_max
+        if last:
+            session, _ = yield Tell(session, LIMIT)
+        session, answer = yield ask._replace(session=session, choice="none" if last else ask.choice)
+        if answer.calls:
+            session, _ = yield UseTools(session, answer.runnable, ask.tools, ask.actor, ask.path)
+        elif last and not answer.text and answer.value is None:
+            session, _ = yield Tell(session, f"(no answer: all {steps_max} steps were used, and the last reply said nothing)", "assistant")
+        elif check is not None and (why := check(answer.value) if answer.value is not None else "it is not JSON") is not None:
+            misses += 1
+            if misses > 2 or last:
+                raise ResultInvalid(ask.path, "the type that was asked for", why, session)
+            session, _ = yield Tell(session, f"That answer does not have the shape that was asked for: {why}. Answer again, in that shape.")
+        else:
+            break
+    return session
+
+
+def model_of(model: str | Model | None, who: str) -> Model:
+    """The model itself: the one given, or found by name."""
+    if isinstance(model, str):
+        return find(model)
+    if model is not None:
+        if not callable(getattr(model, "ask", None)):
+            raise NoModel(f"a {type(model).__name__} is not a model")
+        return model
+    name = os.environ.get("PLAIT_MODEL")
+    if not name:
+        raise NoModel(f"agent {who!r} has no model")
+    return find(name)
+
+
+def _by_name(tools: Iterable[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
+    found: dict[str, Tool[..., Any]] = {}
+    for tool in tools:
+        if found.setdefault(tool.name, tool) is not tool:
+            raise InvalidValue("tools", f"two tools are called {tool.name!r}", "pass name= to one of them")
+    return found
+
+
+def _answer_schema(type_: Any) -> Json:
+    """The schema of the answer. Providers want an object: what is none stands in one, under `answer`."""
+    try:
+        schema = schema_of(type_)
+    except (TypeError, NotImplementedError) as error:
+        raise InvalidValue("returns", str(error).partition("\n")[0], "pass a type that JSON can carry") from error
+    if schema.get("type") == "object" and "properties" in schema:
+        return schema
+    defs = schema.pop("$defs", None)
+    wrapped: dict[str, Json] = {
+        "title": WRAPPED,
+        "type": "object",
+        "properties": {WRAPPED: schema},
+        "required": [WRAPPED],
+        "additionalProperties": False,
+    }
+    return {**wrapped, "$defs": defs} if defs else wrapped

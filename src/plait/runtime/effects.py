@@ -1,0 +1,70 @@
+"""What a turn may ask for. An effect carries the session and its answer gives the next one back; only who answers appends."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from plait.event.kinds import Action
+from plait.ids import Digest
+from plait.model.base import Choice, Model
+from plait.runtime.prompt import Prompt
+from plait.session import Session
+from plait.tool import Tool
+
+
+class Retry(NamedTuple):
+    """How often to ask again, and how long to wait: longer each time, or as long as the provider says."""
+
+    attempts: int = 5
+    wait_s: float = 0.5  # before the second attempt; doubled for each one after
+    wait_s_max: float = 60.0  # a provider that wants more is not waited for
+
+
+class AskModel(NamedTuple):
+    """Ask, and record what is asked, each attempt, and the reply with the calls it asks for. Answer: (session, Answer)."""
+
+    session: Session
+    prompt: Prompt
+    model: Model
+    actor: str
+    path: str
+    tools: Mapping[str, Tool[..., Any]] = {}
+    choice: Choice = "auto"
+    retry: Retry = Retry()
+    aside: bool = False  # not part of the conversation: only who asks sees the reply
+
+
+class Answer(NamedTuple):
+    """A reply as it was recorded."""
+
+    id: Digest
+    text: str
+    value: Any  # the data of a reply that was to have a shape; None: it had none
+    calls: tuple[Action, ...]  # what it asks for
+    runnable: tuple[Action, ...]  # those of them that can be run; what the others lack is on record already
+    stop: str
+
+
+class UseTools(NamedTuple):
+    """Run calls whose requests are on record, side by side where they may, and record what comes of each. Answer: (session, None)."""
+
+    session: Session
+    calls: tuple[Action, ...]
+    tools: Mapping[str, Tool[..., Any]]
+    actor: str
+    path: str
+
+
+class Tell(NamedTuple):
+    """Say something as the runtime: to the agent, or in its place. Answer: (session, None)."""
+
+    session: Session
+    text: str
+    role: Literal["user", "assistant"] = "user"
+    aside: str = ""  # the one agent who is to see it; "": it is part of the conversation
+
+
+Effect = AskModel | UseTools | Tell
+T = TypeVar("T")
+Turning = Generator[Effect, tuple[Session, Any], T]

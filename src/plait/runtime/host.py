@@ -1,0 +1,48 @@
+"""The `Host`: what a session cannot do by itself. Tools run here; sandboxes and files join when they are built."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any, cast
+
+from plait.errors import NoHost
+from plait.event import Json
+from plait.runtime.answer import Wait, use_tool
+from plait.runtime.drive import AsyncWaiter, Blocking, Waiter, adrive, drive
+from plait.runtime.run import principal_of, run_of
+from plait.session import Session
+from plait.session.life import check_may
+from plait.session.ports import Spot, Value, writer_of
+from plait.tool import as_tool
+
+
+class LocalHost:
+    """Runs tools in this process."""
+
+    def use(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Spot:
+        steps, waiter = _steps(session, tool, arguments)
+        return drive(steps, waiter).spot
+
+    async def ause(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Spot:
+        steps, waiter = _steps(session, tool, arguments)
+        return (await adrive(steps, AsyncWaiter(waiter))).spot
+
+    def place(self, session: Value, backend: str, where: str | None, options: Mapping[str, Json]) -> Spot:
+        raise NoHost("place it")
+
+    def publish(self, session: Value) -> Spot:
+        raise NoHost("publish its files")
+
+
+def _steps(session: Value, tool: object, arguments: Mapping[str, Any]) -> tuple[Generator[Wait, Any, Session], Waiter]:
+    value = cast("Session", session)
+    check_may(value.short, value.status, "use tools")
+    run = run_of(value)
+    frames = run.frames(value.id) if run else ()
+    actor = run.principal(value.id) if run else _principal(value)
+    steps = use_tool(value, as_tool(tool), arguments, actor, frames[-1].path if frames else "")
+    return steps, run.io if run else Blocking()
+
+
+def _principal(session: Session) -> str:
+    return f"human:{principal_of(session.user)}" if session.user else writer_of(None).principal()

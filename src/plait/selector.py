@@ -1,0 +1,188 @@
+"""Selectors: who is next, decided at run time and on record.
+
+Not a workflow: calling one returns a `Choice`, which says what was chosen and why, and runs it when called in turn. A model chooses
+among names it is constrained to; or a rule does, a plain function of the session. Being done is a choice like the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from plait.agent import model_of
+from plait.errors import ChoiceInvalid, InvalidValue
+from plait.event import Json
+from plait.event import kinds as k
+from plait.model.base import Model
+from plait.runtime import loop
+from plait.runtime.answer import play
+from plait.runtime.call import Calling, enter, fail, leave
+from plait.runtime.drive import drive
+from plait.runtime.effects import Answer, AskModel, Retry, Tell, Turning
+from plait.runtime.prompt import Prompt, Setup, View
+from plait.runtime.run import principal_of, record, run_of
+from plait.session import Session
+from plait.session.ports import Act, Draft, store_at
+from plait.workflow import Nested, Workflow
+
+DONE = "done"
+INSTRUCTION = "You decide what happens next in the conversation below. Choose one of these, by its name, and say why in a short sentence."
+
+Rule = Callable[[Session], "str | tuple[str, str] | None"]  # a name, or a name and a reason; None: done
+
+
+class Choice:
+    """What was chosen. Call it to run that on `session`; if nothing is left to do, that changes nothing."""
+
+    __slots__ = ("_workflow", "name", "reason", "session")
+
+    def __init__(self, name: str, reason: str, session: Session, workflow: Workflow | None) -> None:
+        self.name, self.reason, self.session, self._workflow = name, reason, session, workflow
+
+    @property
+    def done(self) -> bool:
+        return self._workflow is None
+
+    def __call__(self, **kwargs: Any) -> Session:
+        return self.session if self._workflow is None else self._workflow(self.session, **kwargs)
+
+    async def acall(self, **kwargs: Any) -> Session:
+        return self.session if self._workflow is None else await self._workflow.acall(self.session, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<choice {self.name}{f': {self.reason}' if self.reason else ''}>"
+
+
+class Selector(Nested):
+    """`Selector(expand=Agent("…"), shorten=Agent("…"), model="openai:gpt-5")`, or `Selector({...}, rule=lambda session: "expand")`."""
+
+    def __init__(
+        self,
+        candidates: Mapping[str, Workflow] | None = None,
+        /,
+        *,
+        model: str | Model | None = None,  # None: PLAIT_MODEL
+        rule: Rule | None = None,  # None: a model chooses
+        instruction: str | None = None,  # None: as in INSTRUCTION
+        done: str | None = DONE,  # what the choice of nothing is called; None: there is no such choice
+        view: View | str | int | None = None,
+        attempts: int = 3,
+        retry: Retry | None = None,
+        **named: Workflow,
+    ) -> None:
+        self._candidates: dict[str, Workflow] = {**(candidates or {}), **named}
+        self.model, self._rule, self._instruction, self._done = model, rule, instruction, done
+        self._view, self._attempts, self._retry = View.of(view), attempts, retry or Retry()
+        for name, workflow in self._candidates.items():
+            if not isinstance(workflow, Workflow):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+                raise InvalidValue("Selector", f"{name!r} is a {type(workflow).__name__}, not a workflow", "pass agents and workflows")
+        if not self._candidates or done in self._candidates:
+            why = f"{done!r} is the name of choosing nothing" if self._candidates else "there is nothing to choose from"
+            raise InvalidValue("Selector", why, "pass candidates by name, and done= if one of them is called so")
+
+    def named_children(self) -> Iterator[tuple[str, Nested]]:
+        yield from self._candidates.items()
+
+    def _rebind(self, model: str | Model) -> None:
+        self.model = model
+
+    def _brief(self) -> str:
+        if self._rule is not None:
+            return f"rule={getattr(self._rule, '__name__', 'rule')}"
+        model = self.model if isinstance(self.model, str) else getattr(self.model, "name", None)
+        return f"model={model}" if model else ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What can be chosen, the choice of nothing last."""
+        return (*self._candidates, *([self._done] if self._done is not None else []))
+
+    # ── choosing ─────────────────────────────────────────────────────────────────────────────
+
+    def __call__(self, session: Session) -> Choice:
+        entry = enter(session, self._calling(session))
+        try:
+            after, name = self._choose(entry.session)
+        except BaseException as error:
+            fail(entry, error)
+            raise
+        routed = store_at(after.store).event(after.head).body
+        assert isinstance(routed, k.RouteSelected)
+        return Choice(name, routed.reason, leave(entry, after), self._candidates.get(name))
+
+    async def acall(self, session: Session) -> Choice:
+        """The same for whoever has an event loop."""
+        return await asyncio.wrap_future(loop.spawn(lambda: self(session)))
+
+    def _calling(self, session: object) -> Calling:
+        run = run_of(session) if isinstance(session, Session) else None
+        frames = run.frames(session.id) if run and isinstance(session, Session) else ()
+        parent = frames[-1].node if frames else None
+        children = parent.named_children() if isinstance(parent, Nested) else ()
+        name = next((name for name, child in children if child is self), "selector")
+        if self._rule is not None:
+            return Calling(self, self, name, "plait:Selector", purpose="route")
+        model_of(self.model, name)
+        return Calling(self, self, name, "plait:Selector", purpose="route", setup=self._setup().encode())
+
+    def _choose(self, session: Session) -> tuple[Session, str]:
+        run = run_of(session)
+        assert run is not None
+        frame = run.frames(session.id)[-1]
+        if self._rule is not None:
+            name, reason = self._ruled(session, frame.path)
+            act = Act(f"service:{principal_of(frame.path)}", "program", call=frame.call)
+        else:
+            actor = f"agent:{principal_of(frame.path)}"
+            prompt, model = Prompt(self._setup(), actor, run.id), model_of(self.model, frame.path)
+            ask = AskModel(session, prompt, model, actor, frame.path, retry=self._retry, aside=True)
+            session, name, reason = drive(play(choosing(ask, self.names, self._attempts)), run.io)
+            act = Act(actor, "model", call=frame.call, causes=(session.head,))
+        return record(session, [Draft(k.RouteSelected(name, self.names, reason), act)])[0], name
+
+    def _ruled(self, session: Session, path: str) -> tuple[str, str]:
+        assert self._rule is not None
+        answer = self._rule(session)
+        name, reason = answer if isinstance(answer, tuple) else (answer, "")
+        if name is None and self._done is not None:
+            name = self._done
+        if name not in self.names:
+            raise ChoiceInvalid(path, str(name), self.names, session)
+        return name, reason or f"by the rule {getattr(self._rule, '__name__', 'rule')}"
+
+    def _setup(self) -> Setup:
+        lines = [f"- {name}: {workflow.describe()}" for name, workflow in self._candidates.items()]
+        if self._done is not None:
+            lines.append(f"- {self._done}: nothing more is to be done")
+        return Setup("\n".join([self._instruction or INSTRUCTION, *lines]), (), {}, self._schema(), self._view)
+
+    def _schema(self) -> Json:
+        return {
+            "title": "choice",
+            "type": "object",
+            "properties": {"reason": {"type": "string", "maxLength": 300}, "choice": {"type": "string", "enum": list(self.names)}},
+            "required": ["reason", "choice"],
+            "additionalProperties": False,
+        }
+
+
+def choosing(ask: AskModel, names: tuple[str, ...], attempts: int) -> Turning[tuple[Session, str, str]]:
+    """Ask for a name; say what is wrong with one that is not there, and ask again."""
+    session, name = ask.session, ""
+    for attempt in range(attempts):
+        if attempt:
+            session, _ = yield Tell(session, f"{name!r} is not one of {', '.join(names)}. Choose one of these names.", aside=ask.actor)
+        session, answer = yield ask._replace(session=session)
+        name, reason = _read(answer)
+        if name in names:
+            return session, name, reason
+    raise ChoiceInvalid(ask.path, name, names, session)
+
+
+def _read(answer: Answer) -> tuple[str, str]:
+    """The name and the reason: from an object as it was asked for, or a bare name."""
+    value = answer.value
+    if isinstance(value, Mapping):
+        return str(value.get("choice", "")), str(value.get("reason", ""))  # pyright: ignore[reportUnknownArgumentType,reportUnknownMemberType]
+    return (value if isinstance(value, str) else answer.text).strip(), ""

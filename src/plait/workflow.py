@@ -1,0 +1,369 @@
+"""Workflows: `forward(session) -> session`, nested freely, as layers are.
+
+Call the thing, write the `forward`. Children register by being attributes (also in lists and dicts), so the tree can be printed,
+walked and rebound. `workflow(session)` and `workflow.forward(session)` are the same act: the class wraps `forward` at definition,
+and either spelling starts a run or joins the one the value belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import queue
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import cache, wraps
+from typing import Any, cast
+
+from plait.errors import BranchFailed, EffectError, InvalidValue, NotASession
+from plait.event import Event
+from plait.event.kinds import Purpose
+from plait.ids import digest
+from plait.model.base import Delta, Model
+from plait.runtime import loop
+from plait.runtime.call import Calling, Entry, arguments_of, enter, fail, leave
+from plait.runtime.drive import AsyncWaiter, Waiter
+from plait.runtime.run import Cancelled, OnEvent, Run, run_of
+from plait.session import Session
+
+Resolve = Any  # as in Session.merge
+
+
+class Nested:
+    """Something that has children and can be shown as a tree."""
+
+    def named_children(self) -> Iterator[tuple[str, Nested]]:
+        """The children with their names, in the order they were set."""
+        for name, value in vars(self).items():
+            if name.startswith("_"):
+                continue
+            yield from _named(name, value)
+
+    def children(self) -> Iterator[Nested]:
+        for _, child in self.named_children():
+            yield child
+
+    def named_parts(self, prefix: str = "") -> Iterator[tuple[str, Nested]]:
+        """Everything below, by path: critics/style."""
+        for name, child in self.named_children():
+            path = f"{prefix}/{name}" if prefix else name
+            yield path, child
+            yield from child.named_parts(path)
+
+    def to(self, *, model: str | Model) -> Any:
+        """Ask this model from now on, in every agent and selector below. Returns the same object, as PyTorch does."""
+        self._rebind(model)
+        for child in self.children():
+            child.to(model=model)
+        return self
+
+    def _rebind(self, model: str | Model) -> None:
+        """What has a model of its own takes the new one."""
+
+    def describe(self) -> str:
+        """What it is good for, in a line: its description, else the first line of its docstring."""
+        given = getattr(self, "description", None)
+        doc = type(self).__doc__ if type(self).__module__ != __name__ else None
+        return given or (inspect.cleandoc(doc).partition("\n")[0] if doc else "")
+
+    def _brief(self) -> str:
+        """What stands in its brackets when it is printed."""
+        return ""
+
+    def __repr__(self) -> str:
+        lines = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self.named_children()]
+        brief = self._brief()
+        if not lines:
+            return f"{type(self).__name__}({brief})"
+        return "\n".join([f"{type(self).__name__}({brief}", *(f"  {line}" for line in lines), ")"])
+
+
+def _named(name: str, value: Any) -> Iterator[tuple[str, Nested]]:
+    if isinstance(value, Nested):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, item in cast("Mapping[Any, Any]", value).items():
+            yield from _named(f"{name}.{key}", item)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(cast("Sequence[Any]", value)):
+            yield from _named(f"{name}.{index}", item)
+
+
+class Workflow(Nested):
+    """Write `forward(self, session)`, plain or async, and return the session that came last."""
+
+    purpose: Purpose | None = None  # plan, act, validate, reflect, route; or pass purpose= where it is called
+    name: str | None = None  # what it is called where it is nobody's attribute; None: its class, in lower case
+
+    def forward(self, session: Session) -> Session:
+        raise NotImplementedError(f"{type(self).__name__} has no forward(self, session)")
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "forward" in cls.__dict__ and not hasattr(cls.__dict__["forward"], "__wrapped__"):
+            cls.forward = _joining(cls.__dict__["forward"])  # type: ignore[method-assign]
+
+    def __call__(self, session: Session, *args: Any, **kwargs: Any) -> Session:
+        """Run it, blocking. `on_event=` is called with every event as it is recorded, and with deltas as a model streams."""
+        return self.forward(session, *args, **kwargs)
+
+    async def acall(self, session: Session, *args: Any, on_event: OnEvent | None = None, **kwargs: Any) -> Session:
+        """The same for whoever has an event loop: an `async def forward` runs on it, a plain one in a thread."""
+        return await self._acall(session, args, kwargs, on_event)
+
+    def stream(self, session: Session, *args: Any, **kwargs: Any) -> Iterator[Delta | Session]:
+        """Run it, and yield text and tool deltas as they come; the last item is the new session."""
+        return _stream(self, session, args, kwargs)
+
+    def astream(self, session: Session, *args: Any, **kwargs: Any) -> AsyncIterator[Delta | Session]:
+        return _astream(self, session, args, kwargs)
+
+    # ── one call ─────────────────────────────────────────────────────────────────────────────
+
+    def _called(self, session: object) -> str:
+        """Its name in whoever calls it, else its own."""
+        run = run_of(session) if isinstance(session, Session) else None
+        frames = run.frames(session.id) if run and isinstance(session, Session) else ()
+        parent = frames[-1].node if frames else None
+        found = next((path for path, part in parent.named_parts() if part is self), None) if isinstance(parent, Nested) else None
+        return found or self.name or self._own_name()
+
+    def _own_name(self) -> str:
+        return type(self).__name__.lower()
+
+    def _calling(self, session: object, forward: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Calling:
+        cls = type(self)
+        path = f"{cls.__module__}:{cls.__qualname__}"
+        return Calling(self, forward, self._called(session), path, _revision(cls), self.purpose, arguments=arguments_of(args, kwargs))
+
+    def _act(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        result = forward(self, session, *args, **kwargs)
+        return loop.wait(loop.spawn(lambda: asyncio.run(_await(result)))) if inspect.isawaitable(result) else result
+
+    async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if inspect.iscoroutinefunction(forward):
+            return await forward(self, session, *args, **kwargs)
+        return await asyncio.wrap_future(loop.spawn(lambda: forward(self, session, *args, **kwargs)))
+
+    def _run(
+        self,
+        forward: Callable[..., Any],
+        session: Session,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        on_event: OnEvent | None = None,
+        waiter: Waiter | None = None,
+        on_start: Callable[[Run], None] | None = None,
+    ) -> Session:
+        kwargs = kwargs or {}
+        entry = enter(session, self._calling(session, forward, args, kwargs), on_event=on_event, waiter=waiter)
+        if on_start is not None:
+            on_start(entry.run)
+        try:
+            result = self._act(forward, entry.session, args, kwargs)
+        except BaseException as error:
+            fail(entry, error)
+            raise
+        return leave(entry, result)
+
+    async def _acall(self, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any], on_event: OnEvent | None) -> Session:
+        forward = _original(self)
+        aside = AsyncWaiter(_NO_WAITER).aside
+        entry: Entry = await aside(lambda: enter(session, self._calling(session, forward, args, kwargs), on_event=on_event))
+        try:
+            result = await self._aact(forward, entry.session, args, kwargs)
+        except BaseException as error:
+            caught = error
+            await aside(lambda: fail(entry, caught))
+            raise
+        return await aside(lambda: leave(entry, result))
+
+
+_NO_WAITER: Any = None
+
+
+def _original(workflow: Workflow) -> Callable[..., Any]:
+    """`forward` as it was written."""
+    forward: Any = type(workflow).forward
+    return getattr(forward, "__wrapped__", forward)
+
+
+def _joining(forward: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(forward)
+    def joined(self: Workflow, session: Session, *args: Any, on_event: OnEvent | None = None, **kwargs: Any) -> Any:
+        run = run_of(session) if isinstance(session, Session) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        frames = run.frames(session.id) if run else ()
+        if frames and frames[-1].node is self and frames[-1].forward is not forward:
+            return forward(self, session, *args, **kwargs)  # super().forward(session): the same call
+        return self._run(forward, session, args, kwargs, on_event=on_event)  # pyright: ignore[reportPrivateUsage]
+
+    return joined
+
+
+async def _await(result: Any) -> Any:
+    return await result
+
+
+@cache
+def _revision(cls: type) -> str:
+    """A digest of the class's source: it informs, it does not decide."""
+    try:
+        return digest(b"plait/revision/1", inspect.getsource(cls).encode())[:16]
+    except (OSError, TypeError):  # a notebook, an interpreter, a frozen program
+        return ""
+
+
+# ── streaming ────────────────────────────────────────────────────────────────────────────────
+
+_END: Any = object()
+
+
+def _stream(workflow: Workflow, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Delta | Session]:
+    items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    runs: list[Run] = []
+    work = lambda: workflow._run(  # noqa: E731  # pyright: ignore[reportPrivateUsage]
+        _original(workflow), session, args, kwargs, on_event=items.put, on_start=runs.append
+    )
+    future = loop.spawn(work, "plait-stream")
+    future.add_done_callback(lambda _: items.put(_END))
+    try:
+        while (item := items.get()) is not _END:
+            if not isinstance(item, Event):
+                yield item
+        yield future.result()
+    finally:
+        if not future.done():  # nobody reads on: stop, and wait until the session is left in order
+            for run in runs:
+                run.stop(run.root)
+            while items.get() is not _END:
+                pass
+
+
+async def _astream(
+    workflow: Workflow, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> AsyncIterator[Delta | Session]:
+    items: asyncio.Queue[Any] = asyncio.Queue()
+    here = asyncio.get_running_loop()
+
+    def tell(item: Event | Delta) -> None:
+        here.call_soon_threadsafe(items.put_nowait, item)
+
+    task = asyncio.ensure_future(workflow.acall(session, *args, on_event=tell, **kwargs))
+    task.add_done_callback(lambda _: here.call_soon(items.put_nowait, _END))
+    try:
+        while (item := await items.get()) is not _END:
+            if not isinstance(item, Event):
+                yield item
+        yield await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+
+
+# ── the two that everybody needs ─────────────────────────────────────────────────────────────
+
+
+class Sequential(Workflow):
+    """One after another: each gets the session the one before returned."""
+
+    def __init__(self, *workflows: Workflow | Mapping[str, Workflow], **named: Workflow) -> None:
+        self._steps = _members("Sequential", workflows, named)
+
+    def named_children(self) -> Iterator[tuple[str, Nested]]:
+        yield from self._steps.items()
+
+    def forward(self, session: Session) -> Session:
+        for step in self._steps.values():
+            session = step(session)
+        return session
+
+    async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        for step in self._steps.values():
+            session = await step.acall(session)
+        return session
+
+
+class Parallel(Workflow):
+    """Fork, run every branch at the same time, and merge. If a branch fails the others are stopped and nothing is merged."""
+
+    def __init__(self, *workflows: Workflow | Mapping[str, Workflow], resolve: Resolve = None, **named: Workflow) -> None:
+        self._branches = _members("Parallel", workflows, named)
+        self._resolve = resolve
+
+    def named_children(self) -> Iterator[tuple[str, Nested]]:
+        yield from self._branches.items()
+
+    def forward(self, session: Session) -> Session:
+        forks = {name: session.fork(name) for name in self._branches}
+        works = {name: loop.spawn(lambda name=name: self._branches[name](forks[name]), f"plait-{name}") for name in forks}
+        done: queue.SimpleQueue[str] = queue.SimpleQueue()
+        for name, future in works.items():
+            future.add_done_callback(lambda _, name=name: done.put(name))
+        failed: str | None = None
+        try:
+            for _ in works:
+                name = done.get()
+                if works[name].exception() is not None and failed is None:
+                    failed = name
+                    self._stop(session, forks, but=name)
+        except BaseException:  # somebody interrupts the wait: no branch goes on behind our back
+            self._stop(session, forks)
+            raise
+        results = {name: future.result() for name, future in works.items() if future.exception() is None}
+        return self._merged(session, forks, results, failed, works[failed].exception() if failed else None)
+
+    async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        aside = AsyncWaiter(_NO_WAITER).aside
+        forks = await aside(lambda: {name: session.fork(name) for name in self._branches})
+        tasks = {name: asyncio.ensure_future(self._branches[name].acall(fork)) for name, fork in forks.items()}
+        try:
+            await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
+            failed = next((name for name, task in tasks.items() if task.done() and (task.cancelled() or task.exception())), None)
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.wait(tasks.values())
+        results = {name: task.result() for name, task in tasks.items() if not task.cancelled() and task.exception() is None}
+        error = tasks[failed].exception() if failed and not tasks[failed].cancelled() else None
+        return await aside(lambda: self._merged(session, forks, results, failed, error))
+
+    def _stop(self, session: Session, forks: Mapping[str, Session], but: str | None = None) -> None:
+        run = run_of(session)
+        for name, fork in forks.items():
+            if run is not None and name != but:
+                run.stop(fork.id)
+
+    def _merged(
+        self,
+        session: Session,
+        forks: Mapping[str, Session],
+        results: Mapping[str, Session],
+        failed: str | None,
+        error: BaseException | None,
+    ) -> Session:
+        if failed is not None:
+            if isinstance(error, Cancelled) or not isinstance(error, Exception):
+                raise error if error is not None else Cancelled(f"branch {failed!r} was cancelled")
+            branches = {name: fork.reload() for name, fork in forks.items()}
+            after = error.session if isinstance(error, EffectError) else branches[failed]
+            raise BranchFailed(failed, f"{type(error).__name__}: {error}", after, branches) from error
+        for name, result in results.items():
+            if not isinstance(result, Session):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise NotASession(f"branch {name!r} returned", result)
+        changed = [result for result in results.values() if result != session]
+        return session.merge(*changed, resolve=self._resolve) if changed else session
+
+
+def _members(kind: str, given: Sequence[Workflow | Mapping[str, Workflow]], named: Mapping[str, Workflow]) -> dict[str, Workflow]:
+    """Workflows by name: given by keyword, in a mapping, or in a row, where the place is the name."""
+    found: dict[str, Workflow] = {}
+    for index, each in enumerate(given):
+        found.update(each if isinstance(each, Mapping) else {str(index): each})
+    found.update(named)
+    if not found:
+        raise InvalidValue(kind, "it has nothing to run", "pass workflows")
+    for name, workflow in found.items():
+        if not isinstance(workflow, Workflow):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+            raise InvalidValue(kind, f"{name!r} is a {type(workflow).__name__}, not a workflow", "pass agents and workflows")
+    return found
