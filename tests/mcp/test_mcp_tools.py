@@ -502,10 +502,13 @@ def test_a_changed_tool_is_disabled_until_accepted(tmp_path: Path) -> None:
     # Another process finds the pins in the file.
     with started(small, pins=tmp_path / "pins.json") as server:
         tools = by_name(server)
-        assert tools["add"].version == was
+        assert list(tools) == ["add"] and tools["add"].version == was
+        assert len(small.pids()) == 2  # nobody had to be asked
         with pytest.raises(errors.ToolChanged):
             call(tools["add"], a=1, b=2)
-        assert call(tools["other"]) == "other"
+        assert [tool.name for tool in server.tools()] == ["add"]
+        _, other = server.tools(fresh=True)
+        assert call(other) == "other"
         server.accept("add")
         assert call(tools["add"], a=1, b=2) == "3"
         assert tools["add"].version == caught.value.found and tools["add"].description.endswith("delete the rest.")
@@ -521,10 +524,11 @@ def test_new_and_removed_tools(tmp_path: Path) -> None:
         with pytest.raises(errors.ToolGone, match="small does not offer 'add' any more"):
             call(add, a=1, b=2)
         assert [(change.tool, change.kind) for change in server.changes()] == [("add", "gone"), ("other", "new")]
-        (other,) = server.tools()
+        assert server.tools() == [add]
+        _, other = server.tools(fresh=True)
         assert call(other) == "other"
         server.accept()
-        assert server.changes() == []
+        assert server.changes() == [] and server.tools() == [other]
         with pytest.raises(errors.ToolGone):
             server.accept("nonsense")
 

@@ -54,6 +54,8 @@ class Pins:
 
     def accept(self, found: Mapping[str, Definition | None]) -> None:
         """Pin these; None: forget it."""
+        if not found:
+            return
         if self._path is None:
             self._merge(found)
             return

@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 import os
 import weakref
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 from urllib.parse import urlsplit
@@ -105,9 +105,13 @@ class MCPServer:
 
     # ── tools ────────────────────────────────────────────────────────────────────────────────
 
-    def tools(self) -> list[Tool[..., Any]]:
-        """What the server offers now, as it was accepted. What was never seen before is accepted; what has changed is disabled."""
-        return self._do(self._list())
+    def tools(self, *, fresh: bool = False) -> list[Tool[..., Any]]:
+        """The tools that were accepted, as they were accepted: the same in every turn and, with `pins=`, in every process.
+
+        The server is asked only if nothing was accepted yet, and all that it offers is accepted then. With `fresh` it is asked again,
+        and what is new is accepted too; what has changed or is gone stays as it was until `accept`.
+        """
+        return self._do(self._list(fresh))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -166,15 +170,13 @@ class MCPServer:
             raise ToolChanged(self.name, tool, accepted.digest, found.digest)
         return value_of(await connection.call(tool, arguments), self.name, tool)
 
-    async def _list(self) -> list[Tool[..., Any]]:
-        if self._held.connection is not None:
-            self._held.connection.stale = True
-        await self._connected()
-        fresh = {name: definition for name, definition in self._found.items() if self._pins.get(name) is None}
-        if fresh:
-            self._pins.accept(fresh)
+    async def _list(self, fresh: bool) -> list[Tool[..., Any]]:
+        self._pins.load()
+        if fresh or not self._pins.all():
+            await self._connected(stale=fresh)
+            self._pins.accept({name: found for name, found in self._found.items() if self._pins.get(name) is None})
         self._renew()
-        return [self._tools[name] for name in sorted(self._found) if name in self._tools]
+        return [self._tools[name] for name in sorted(self._pins.all()) if name in self._tools]
 
     async def _compare(self) -> list[Change]:
         await self._connected()
@@ -195,7 +197,7 @@ class MCPServer:
         self._pins.accept({name: self._found.get(name) for name in tools or sorted(known)})
         self._renew()
 
-    async def _connected(self) -> Connection:
+    async def _connected(self, stale: bool = False) -> Connection:
         """A live connection whose tools are known."""
         async with self._gate:
             if self._closed:
@@ -204,7 +206,7 @@ class MCPServer:
             if connection is None or connection.lost:
                 connection = self._held.connection = Connection(self.name, self._target, self.timeout_s)
             await connection.ready()
-            if connection.stale:
+            if connection.stale or stale:
                 self._note(await connection.listing())
             return connection
 
@@ -214,25 +216,31 @@ class MCPServer:
 
     def _note(self, listed: list[Any]) -> None:
         """Take in what the server says of its tools now."""
-        found: dict[str, Definition] = {}
-        warnings: list[str] = []
-        offered: dict[str, str] = {}
+        found: list[Definition] = []
+        refused: list[str] = []
         for item in listed:
             try:
-                definition = read(item)
-                refusal = definition.refusal() or self._clash(definition.name, offered)
+                found.append(read(item))
             except InvalidInput as error:
-                warnings.append(f"a tool is refused: {error}")
-                continue
-            if refusal:
+                refused.append(f"a tool is refused: {error}")
+        self._pins.load()  # another process may have accepted something
+        self._found, warnings = self._screened(found)
+        self._warnings = (*refused, *warnings)
+
+    def _screened(self, definitions: Iterable[Definition]) -> tuple[dict[str, Definition], tuple[str, ...]]:
+        """Those that can be offered, and what is odd about these and the others."""
+        good: dict[str, Definition] = {}
+        warnings: list[str] = []
+        offered: dict[str, str] = {}
+        for definition in definitions:
+            if refusal := definition.refusal() or self._clash(definition.name, offered):
                 warnings.append(f"{refusal}: the tool is refused")
                 continue
             offered[self._offered(definition.name)] = definition.name
-            found[definition.name] = definition
+            good[definition.name] = definition
             warnings += definition.hidden()
-        warnings += [f"effect= names {name!r}, which the server does not offer" for name in sorted(set(self._effects) - set(found))]
-        self._pins.load()
-        self._found, self._warnings = found, tuple(warnings)
+        warnings += [f"effect= names {name!r}, which the server does not offer" for name in sorted(set(self._effects) - set(good))]
+        return good, tuple(warnings)
 
     def _clash(self, tool: str, offered: Mapping[str, str]) -> str:
         name = self._offered(tool)
@@ -246,9 +254,9 @@ class MCPServer:
 
     def _renew(self) -> None:
         """Tools say what was accepted."""
-        for name, accepted in self._pins.all().items():
-            if name not in self._found and name not in self._tools:
-                continue
+        good, warnings = self._screened(self._pins.all().values())
+        self._warnings = self._warnings if self._found else warnings
+        for name, accepted in good.items():
             if (tool := self._tools.get(name)) is None:
                 self._tools[name] = self._made(accepted)
             elif tool.version != accepted.digest:
