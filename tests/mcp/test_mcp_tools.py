@@ -22,7 +22,8 @@ pytest.importorskip("mcp.client.stdio", reason="the extra [mcp] is not installed
 from servers import Plain, Small, is_alive, until
 
 from guests import guest
-from plait import errors
+from plait import Agent, ScriptedModel, Session, ToolCall, errors
+from plait.event import kinds
 from plait.mcp import MCPServer
 from plait.session.content import Loose
 from plait.tool import Tool
@@ -41,6 +42,18 @@ def add(a, b):
     """Add two numbers."""
     return a + b
 '''
+
+
+DYING = (
+    PLUS
+    + '''
+@tool
+def die():
+    """Die."""
+    print("x" * 9000 + "the last word", file=sys.stderr, flush=True)
+    os._exit(1)
+'''
+)
 
 
 def call(tool: Tool[..., Any], **arguments: Any) -> Any:
@@ -109,6 +122,23 @@ def test_the_time_server_over_http(port: int) -> None:
             assert tools["convert_time"].origin == f"mcp:127.0.0.1:{port}"
             with pytest.raises(errors.CallFailed, match="Invalid timezone"):
                 call(tools["get_current_time"], timezone="Nowhere/Else")
+
+
+# ── in an agent ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_agent_uses_a_server(tmp_path: Path) -> None:
+    with started(Plain(tmp_path, DYING)) as server:
+        model = ScriptedModel([ToolCall("add", a=1, b=2), ToolCall("die"), ToolCall("add", a=3, b=4), "done"])
+        session = Agent("Calculate.", model=model, tools=[server])(Session("go", store="memory:mcp"))
+        asked = [event.body for event in session.events if isinstance(event.body, kinds.ToolRequested)]
+        versions = {tool.name: tool.version for tool in server.tools()}
+        assert [(body.tool, body.version) for body in asked] == [(name, versions[name]) for name in ("add", "die", "add")]
+        outcomes = [event.body for event in session.events if isinstance(event.body, (kinds.ToolReturned, kinds.ToolFailed))]
+        first, lost, last = outcomes
+        assert isinstance(first, kinds.ToolReturned) and first.parts == (kinds.Text("3"),)
+        assert isinstance(lost, kinds.ToolFailed) and lost.failure.kind == "ServerLost" and "the last word" in lost.failure.message
+        assert isinstance(last, kinds.ToolReturned) and last.parts == (kinds.Text("7"),)
 
 
 # ── HTTP, with the SDK's own server ──────────────────────────────────────────────────────────
@@ -298,18 +328,6 @@ def test_construction_starts_nothing(tmp_path: Path) -> None:
     assert small.pids() == [] and threading.active_count() == before
     with pytest.raises(errors.ServerClosed):
         server.tools()
-
-
-DYING = (
-    PLUS
-    + '''
-@tool
-def die():
-    """Die."""
-    print("x" * 9000 + "the last word", file=sys.stderr, flush=True)
-    os._exit(1)
-'''
-)
 
 
 def test_a_server_killed_in_a_call_is_connected_anew_at_the_next(tmp_path: Path) -> None:
