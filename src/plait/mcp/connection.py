@@ -1,0 +1,297 @@
+"""One connection to a server, from its start to its end.
+
+It lives in one task: what anyio opens in a task must be closed by the same one. Calls are tasks of their own beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import shutil
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from plait.errors import CallFailed, MissingExtra, ServerLost, ServerSilent, ServerUnreachable
+from plait.event import Json
+from plait.mcp import loop
+
+if TYPE_CHECKING:
+    from anyio import CancelScope
+    from mcp import Client
+    from mcp.types import CallToolResult, Tool
+
+STDERR_MAX = 2000  # characters kept of what a server wrote last
+_PAGES_MAX = 100
+_INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TMPDIR", "TMP", "TEMP", "TZ")
+_GONE = ("Connection closed", "SSE stream")  # how the SDK words that nobody is there any more
+
+
+class Target(Protocol):
+    """Where a server is, and how to get there."""
+
+    def transport(self, connection: Connection) -> AbstractAsyncContextManager[Any]: ...
+
+
+class Stdio:
+    """A child process, spoken to through its pipes."""
+
+    def __init__(self, command: str, args: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> None:
+        self.command, self.args, self.env, self.cwd = command, args, env, cwd
+
+    @asynccontextmanager
+    async def transport(self, connection: Connection) -> AsyncGenerator[Any]:
+        from mcp.client.stdio import StdioServerParameters, stdio_client
+
+        env = {**_environment(), **self.env}
+        if os.sep not in self.command and shutil.which(self.command, path=env.get("PATH")) is None:
+            raise FileNotFoundError(f"no program is called {self.command!r}")
+        command, *args = [*_tied(), self.command, *self.args]
+        parameters = StdioServerParameters(command=command, args=args, env=env, cwd=self.cwd)
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        running = asyncio.get_running_loop()
+        running.add_reader(reader, connection.overhear, reader)
+        try:
+            with os.fdopen(writer, "w") as stderr:
+                async with stdio_client(parameters, stderr) as (read, write):
+                    stderr.close()  # the child has its own end
+                    yield _Watched(read, connection), write
+        finally:
+            running.remove_reader(reader)
+            connection.overhear(reader)
+            os.close(reader)
+
+
+class Http:
+    """A server elsewhere, spoken to by streamable HTTP."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+        self.url, self.headers, self.timeout_s = url, headers, timeout_s
+
+    @asynccontextmanager
+    async def transport(self, connection: Connection) -> AsyncGenerator[Any]:
+        import httpx2
+        from mcp.client.streamable_http import streamable_http_client
+
+        # A stream may be silent for long; how long a call may take is counted by the call.
+        timeout = httpx2.Timeout(min(self.timeout_s, 30), read=max(self.timeout_s, 300))
+        async with httpx2.AsyncClient(headers=dict(self.headers), timeout=timeout) as http:
+            async with streamable_http_client(self.url, http_client=http) as (read, write):
+                yield _Watched(read, connection), write
+
+
+class Connection:
+    """Made, used and closed on the loop."""
+
+    def __init__(self, server: str, target: Target, timeout_s: float) -> None:
+        self._server, self._target, self._timeout_s = server, target, timeout_s
+        self.stale = True  # the tools are to be listed (again) before the next call
+        self.lost = False
+        self._why = "it closed the connection"
+        self._stderr = b""
+        self._client: Client | None = None  # None: not connected yet
+        self._scope: CancelScope | None = None  # None: not begun yet
+        self._stopped = asyncio.Event()
+        running = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = running.create_future()
+        self._ready.add_done_callback(lambda ready: ready.exception())  # whoever waited may be gone
+        self._task = running.create_task(self._live())
+        loop.at_end(self.close)
+
+    async def ready(self) -> None:
+        """Come back when the server has greeted, or raise ServerUnreachable."""
+        try:
+            await asyncio.shield(self._ready)
+        except asyncio.CancelledError:
+            self.stop()
+            raise
+
+    @property
+    def stderr(self) -> str:
+        """What the server wrote last on its stderr."""
+        return self._stderr.decode(errors="replace").strip()[-STDERR_MAX:]
+
+    def stop(self) -> None:
+        """Begin to close."""
+        self.hung_up()
+        if self._scope and not self._ready.done():  # still on the way: nobody is there to take leave of
+            self._scope.cancel()
+
+    def hung_up(self) -> None:
+        """The other side is gone."""
+        self.lost = True
+        self._stopped.set()
+
+    async def close(self) -> None:
+        """Close, and come back when the process is gone."""
+        self.stop()
+        await asyncio.wait([self._task])
+
+    async def listing(self) -> list[Tool]:
+        """All tools that it offers now."""
+        self.stale = False  # before asking: a change while we read asks again
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._pages()
+        except TimeoutError:
+            why = f"it did not list its tools within {self._timeout_s:g} s"
+        except Exception as error:
+            why = f"it did not list its tools: {_reason(error)}"
+        self.stale = True
+        raise ServerUnreachable(self._server, why, self.stderr)
+
+    async def _pages(self) -> list[Tool]:
+        assert self._client is not None
+        tools: list[Tool] = []
+        cursor: str | None = None
+        for _ in range(_PAGES_MAX):
+            page = await self._client.list_tools(cursor=cursor, cache_mode="bypass")
+            tools += page.tools
+            cursor = page.next_cursor
+            if cursor is None:
+                return tools
+        raise ValueError(f"there is no end after {_PAGES_MAX} pages")
+
+    async def call(self, tool: str, arguments: Mapping[str, Json]) -> CallToolResult:
+        """Call once. Whoever catches ServerLost or ServerSilent does not know what came of it."""
+        import anyio
+
+        assert self._client is not None
+        session = self._client.session  # not the client itself: that one may list anew and send again, past the pins
+        try:
+            with anyio.move_on_after(self._timeout_s):
+                return await session.call_tool(tool, dict(arguments))
+        except Exception as error:
+            # Also when the answer breaks the tool's own output schema, or asks for what we do not give (a sample, a form).
+            self.stale = True  # it may be another tool than we think
+            if self.lost or str(error).startswith(_GONE):
+                raise await self._post_mortem(tool) from error
+            if str(error) == "Session terminated":
+                self.stop()
+            raise CallFailed(self._server, tool, _reason(error)) from error
+        raise ServerSilent(self._server, tool, self._timeout_s, self.stderr)
+
+    async def _post_mortem(self, tool: str) -> ServerLost:
+        """Wait for the end, so that its last words are in."""
+        await self.close()
+        return ServerLost(self._server, tool, self._why, self.stderr)
+
+    # ── the one task ─────────────────────────────────────────────────────────────────────────
+
+    async def _live(self) -> None:
+        import anyio
+
+        with anyio.CancelScope(deadline=anyio.current_time() + self._timeout_s) as self._scope:
+            if self._stopped.is_set():
+                self._scope.cancel()
+            try:
+                await self._greet_and_stay(self._scope)
+            except Exception as error:
+                self._fail(_reason(error), error)
+        if not self._ready.done():
+            self._fail("it was closed" if self._stopped.is_set() else f"it did not greet within {self._timeout_s:g} s")
+        self.hung_up()
+        loop.not_at_end(self.close)
+
+    async def _greet_and_stay(self, scope: CancelScope) -> None:
+        # The time limit is on the scope around all: one around the greeting would be left before those opened within it.
+        async with _sdk()(self._target.transport(self), message_handler=self._notified, cache=None) as client:
+            scope.deadline = math.inf
+            self._client = client
+            self._ready.set_result(None)
+            listener = asyncio.create_task(self._listen(client))
+            try:
+                await self._stopped.wait()
+            finally:
+                listener.cancel()
+
+    def _fail(self, why: str, error: Exception | None = None) -> None:
+        self._why = why
+        if not self._ready.done():
+            failure = error if isinstance(error, MissingExtra) else ServerUnreachable(self._server, why, self.stderr)
+            failure.__cause__ = None if error is failure else error
+            self._ready.set_exception(failure)
+
+    async def _notified(self, message: object) -> None:
+        from mcp.types import ToolListChangedNotification
+
+        if isinstance(message, ToolListChangedNotification):
+            self.stale = True
+
+    async def _listen(self, client: Client) -> None:
+        """Servers of 2026 tell of changes only those who ask."""
+        with suppress(Exception):  # those before, and those who do not tell; changes are seen after a reconnect then
+            async with client.listen(tools_list_changed=True) as changes:
+                async for _ in changes:
+                    self.stale = True
+
+    def overhear(self, reader: int) -> None:
+        """Keep the end of what the server writes on stderr. A bit at a time: it may write without end."""
+        with suppress(BlockingIOError):
+            for _ in range(4):
+                if not (data := os.read(reader, 65536)):
+                    asyncio.get_running_loop().remove_reader(reader)  # at its end a pipe is always readable
+                    return
+                self._stderr = (self._stderr + data)[-4 * STDERR_MAX :]
+
+
+class _Watched:
+    """A stream of messages that tells when it has ended: a server that dies while nobody calls is not noticed otherwise."""
+
+    def __init__(self, stream: Any, connection: Connection) -> None:
+        self._stream, self._connection = stream, connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __aiter__(self) -> _Watched:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except StopAsyncIteration:
+            self._connection.hung_up()
+            raise
+
+    async def __aenter__(self) -> _Watched:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._stream.__aexit__(kind, error, traceback)
+
+
+def _sdk() -> type[Client]:
+    try:
+        from mcp import Client
+    except ImportError as error:  # an older SDK
+        raise MissingExtra("MCPServer", "mcp", str(error)) from error
+    # A server that prints where it should not is logged, with a traceback per line, for those who set up logging.
+    logging.getLogger("mcp").addHandler(logging.NullHandler())
+    return Client
+
+
+def _environment() -> dict[str, str]:
+    """What a child needs to run at all; keys and tokens in our environment are not its business."""
+    return {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
+
+
+def _tied() -> list[str]:
+    """A prefix that ends the child with us, however we end. Most servers end when their stdin does; this is for the others."""
+    setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
+    return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
+
+
+def _reason(error: BaseException) -> str:
+    """The first real error in a group, in one line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return " ".join(str(error).split())[:500] or type(error).__name__

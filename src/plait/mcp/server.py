@@ -1,0 +1,320 @@
+"""MCPServer: tools of one server, pinned."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import weakref
+from collections.abc import Coroutine, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+from urllib.parse import urlsplit
+
+import msgspec
+
+from plait.errors import InvalidInput, InvalidValue, MissingExtra, ServerClosed, ToolChanged, ToolGone
+from plait.event import Json
+from plait.event.kinds import EffectClass
+from plait.mcp import loop
+from plait.mcp.connection import Connection, Http, Stdio, Target
+from plait.mcp.content import Value, value_of
+from plait.mcp.definition import Definition, read
+from plait.mcp.pins import Pins
+from plait.tool import Tool
+
+T = TypeVar("T")
+_OFFERED_MAX = 64  # characters of a name that providers take
+
+
+class Change(msgspec.Struct, frozen=True):
+    """How a tool differs from what was accepted."""
+
+    tool: str
+    kind: Literal["new", "changed", "gone"]
+    accepted: Definition | None  # None: it is new
+    found: Definition | None  # None: it is gone
+
+
+class MCPServer:
+    """A source of tools. It connects when first needed, again after it was lost, and closes at the latest when the program ends."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        name: str,
+        prefix: str = "",
+        effect: EffectClass | Mapping[str, EffectClass] = "at_most_once",
+        timeout_s: float = 60,
+        pins: Path | str | None = None,
+    ) -> None:
+        if not _is_installed():
+            raise MissingExtra("MCPServer", "mcp")
+        if timeout_s <= 0:
+            raise InvalidValue("timeout_s", f"{timeout_s} is not a time to wait", "pass seconds above 0")
+        self.name, self.prefix, self.timeout_s = name, prefix, timeout_s
+        self._target = target
+        self._effects: Mapping[str, EffectClass] = {} if isinstance(effect, str) else dict(effect)
+        self._effect: EffectClass = effect if isinstance(effect, str) else "at_most_once"
+        _check_effects({self._effect, *self._effects.values()})
+        self._pins = Pins(name, Path(pins) if pins is not None else None)
+        self._found: dict[str, Definition] = {}
+        self._warnings: tuple[str, ...] = ()
+        self._tools: dict[str, Tool[..., Any]] = {}  # by the server's name; the same objects for good, so that an agent's tools follow
+        self._closed = False
+        self._begin()
+
+    @classmethod
+    def stdio(
+        cls,
+        command: str | Path,
+        *args: str | Path,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        name: str | None = None,
+        prefix: str = "",
+        effect: EffectClass | Mapping[str, EffectClass] = "at_most_once",
+        timeout_s: float = 60,
+        pins: Path | str | None = None,
+    ) -> MCPServer:
+        """A server that is started as a child process. Of our environment it gets PATH, HOME, LANG and the like, and `env`."""
+        words = tuple(map(str, args))
+        target = Stdio(str(command), words, dict(env or {}), str(cwd) if cwd is not None else None)
+        return cls(target, name=name or _called(str(command), words), prefix=prefix, effect=effect, timeout_s=timeout_s, pins=pins)
+
+    @classmethod
+    def http(
+        cls,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        name: str | None = None,
+        prefix: str = "",
+        effect: EffectClass | Mapping[str, EffectClass] = "at_most_once",
+        timeout_s: float = 60,
+        pins: Path | str | None = None,
+    ) -> MCPServer:
+        """A server that speaks streamable HTTP."""
+        where = urlsplit(url)
+        if where.scheme not in ("http", "https") or not where.hostname:
+            raise InvalidValue("url", "it is not the address of an HTTP server", "pass http://host:port/path")
+        host = where.hostname if where.port is None else f"{where.hostname}:{where.port}"  # nothing that may be a secret
+        target = Http(url, dict(headers or {}), timeout_s)
+        return cls(target, name=name or host, prefix=prefix, effect=effect, timeout_s=timeout_s, pins=pins)
+
+    # ── tools ────────────────────────────────────────────────────────────────────────────────
+
+    def tools(self, *, fresh: bool = False) -> list[Tool[..., Any]]:
+        """The tools that were accepted, as they were accepted: the same in every turn and, with `pins=`, in every process.
+
+        The server is asked only if nothing was accepted yet, and all that it offers is accepted then. With `fresh` it is asked again,
+        and what is new is accepted too; what has changed or is gone stays as it was until `accept`.
+        """
+        return self._do(self._list(fresh))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd about the tools as they were last listed: hidden characters, refused names."""
+        return self._warnings
+
+    def changes(self) -> list[Change]:
+        """How the server's tools differ from those that were accepted."""
+        return self._do(self._compare())
+
+    def accept(self, *tools: str) -> None:
+        """Take these tools as they are now, or all."""
+        self._do(self._accept(tools))
+
+    def close(self) -> None:
+        """Close the connection and end the process; the server is not used after it."""
+        self._closed = True
+        if self._used and self._pid == os.getpid():
+            loop.wait(self._disconnect())
+
+    def __enter__(self) -> MCPServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "connected" if self._held.open() else "not connected"
+        return f"<MCPServer {self.name}: {len(self._tools)} tools, {state}>"
+
+    # ── on the loop ──────────────────────────────────────────────────────────────────────────
+
+    def _begin(self) -> None:
+        """Without a connection, in this process."""
+        self._pid = os.getpid()
+        self._used = False
+        self._gate = asyncio.Lock()
+        self._held = _Held()
+        weakref.finalize(self, self._held.let_go).atexit = False  # at exit the loop closes what is open
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        self._mind_forks()
+        return loop.wait(work)
+
+    def _mind_forks(self) -> None:
+        if self._pid != os.getpid():
+            self._begin()
+        self._used = True
+
+    async def _call(self, tool: str, arguments: Mapping[str, Json]) -> Value:
+        connection = await self._connected()
+        accepted, found = self._pins.get(tool), self._found.get(tool)
+        if accepted is None or found is None:
+            raise ToolGone(self.name, tool)
+        if accepted.digest != found.digest:
+            raise ToolChanged(self.name, tool, accepted.digest, found.digest)
+        return value_of(await connection.call(tool, arguments), self.name, tool)
+
+    async def _list(self, fresh: bool) -> list[Tool[..., Any]]:
+        self._pins.load()
+        if fresh or not self._pins.all():
+            await self._connected(stale=fresh)
+            self._pins.accept({name: found for name, found in self._found.items() if self._pins.get(name) is None})
+        self._renew()
+        return [self._tools[name] for name in sorted(self._pins.all()) if name in self._tools]
+
+    async def _compare(self) -> list[Change]:
+        await self._connected()
+        changes: list[Change] = []
+        for name in sorted({*self._found, *self._pins.all()}):
+            accepted, found = self._pins.get(name), self._found.get(name)
+            if accepted is None or found is None:
+                changes.append(Change(name, "new" if accepted is None else "gone", accepted, found))
+            elif accepted.digest != found.digest:
+                changes.append(Change(name, "changed", accepted, found))
+        return changes
+
+    async def _accept(self, tools: tuple[str, ...]) -> None:
+        await self._connected()
+        known = {*self._found, *self._pins.all()}
+        if unknown := set(tools) - known:
+            raise ToolGone(self.name, min(unknown))
+        self._pins.accept({name: self._found.get(name) for name in tools or sorted(known)})
+        self._renew()
+
+    async def _connected(self, stale: bool = False) -> Connection:
+        """A live connection whose tools are known."""
+        async with self._gate:
+            if self._closed:
+                raise ServerClosed(self.name)
+            connection = self._held.connection
+            if connection is None or connection.lost:
+                connection = self._held.connection = Connection(self.name, self._target, self.timeout_s)
+            await connection.ready()
+            if connection.stale or stale:
+                self._note(await connection.listing())
+            return connection
+
+    async def _disconnect(self) -> None:
+        if self._held.connection is not None:  # without the gate: whoever waits there for a greeting is told
+            await self._held.connection.close()
+
+    def _note(self, listed: list[Any]) -> None:
+        """Take in what the server says of its tools now."""
+        found: list[Definition] = []
+        refused: list[str] = []
+        for item in listed:
+            try:
+                found.append(read(item))
+            except InvalidInput as error:
+                refused.append(f"a tool is refused: {error}")
+        self._pins.load()  # another process may have accepted something
+        self._found, warnings = self._screened(found)
+        self._warnings = (*refused, *warnings)
+
+    def _screened(self, definitions: Iterable[Definition]) -> tuple[dict[str, Definition], tuple[str, ...]]:
+        """Those that can be offered, and what is odd about these and the others."""
+        good: dict[str, Definition] = {}
+        warnings: list[str] = []
+        offered: dict[str, str] = {}
+        for definition in definitions:
+            if refusal := definition.refusal() or self._clash(definition.name, offered):
+                warnings.append(f"{refusal}: the tool is refused")
+                continue
+            offered[self._offered(definition.name)] = definition.name
+            good[definition.name] = definition
+            warnings += definition.hidden()
+        warnings += [f"effect= names {name!r}, which the server does not offer" for name in sorted(set(self._effects) - set(good))]
+        return good, tuple(warnings)
+
+    def _clash(self, tool: str, offered: Mapping[str, str]) -> str:
+        name = self._offered(tool)
+        if name in offered:
+            return f"name of {tool}: {offered[name]!r} is offered as {name!r} already"
+        return f"name of {tool}: with its prefix it is longer than {_OFFERED_MAX}" if len(name) > _OFFERED_MAX else ""
+
+    def _offered(self, tool: str) -> str:
+        """The name a model is told; providers take no dots."""
+        return f"{self.prefix}_{tool}".replace(".", "_") if self.prefix else tool.replace(".", "_")
+
+    def _renew(self) -> None:
+        """Tools say what was accepted."""
+        good, warnings = self._screened(self._pins.all().values())
+        self._warnings = self._warnings if self._found else warnings
+        for name, accepted in good.items():
+            if (tool := self._tools.get(name)) is None:
+                self._tools[name] = self._made(accepted)
+            elif tool.version != accepted.digest:
+                tool.description, tool.schema, tool.version = accepted.shown_description, accepted.shown_schema, accepted.digest
+
+    def _made(self, accepted: Definition) -> Tool[..., Any]:
+        tool = accepted.name
+
+        async def call(**arguments: Json) -> Value:
+            self._mind_forks()
+            return await asyncio.wrap_future(loop.submit(self._call(tool, arguments)))
+
+        call.__doc__ = accepted.shown_description
+        return Tool(
+            call,
+            name=self._offered(tool),
+            description=accepted.shown_description,
+            schema=accepted.shown_schema,
+            effect=self._effects.get(tool, self._effect),
+            origin=f"mcp:{self.name}",
+            version=accepted.digest,
+        )
+
+
+class _Held:
+    """The connection, apart from the server object: when that one is collected, this one is let go."""
+
+    connection: Connection | None = None
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+
+    def open(self) -> bool:
+        return self.connection is not None and not self.connection.lost and self._pid == os.getpid()
+
+    def let_go(self) -> None:
+        if self.connection is not None and self._pid == os.getpid():
+            loop.call_soon(self.connection.stop)
+
+
+def _is_installed() -> bool:
+    """Without loading it, which takes a second. A mere folder of that name has no origin."""
+    try:
+        spec = importlib.util.find_spec("mcp")
+    except ValueError:
+        return False
+    return spec is not None and spec.origin is not None
+
+
+def _called(command: str, args: tuple[str, ...]) -> str:
+    """`python -m mcp_server_git` is mcp_server_git, `python server.py` is server, anything else its own name."""
+    program = Path(command).name
+    first, second = (*args, "", "")[:2]
+    if program.startswith("python") and first:
+        return second or program if first == "-m" else Path(first).stem or program
+    return program
+
+
+def _check_effects(effects: set[EffectClass]) -> None:
+    if unknown := effects - set(get_args(EffectClass)):
+        raise InvalidValue("effect", f"{min(unknown)!r} is not an effect class", f"use one of {', '.join(get_args(EffectClass))}")
