@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -24,11 +25,13 @@ from plait.event import Json
 from plait.event.kinds import Usage
 from plait.model.base import Fault
 
-EXIT_S_MAX = 60  # how long the end of the program waits for an answer that is being read: a full context takes half of that
+BATCH_TOKENS = 256  # of a prompt that are read at once; only in between can it be stopped
+EXIT_S_MAX = 30  # how long the end of the program waits for that
 _SOCKET_PATH_MAX = 60  # an address has room for about a hundred characters, our own part included
 _FAULTS = {"exceed_context_size_error": "ContextOverflow", "invalid_request_error": "BadRequest", "not_supported_error": "BadRequest"}
+_STREAMED: Mapping[str, Json] = {"stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
 
-OnText = Callable[[str], bool]  # the text so far grew by this; True: enough
+OnText = Callable[[str], bool]  # a piece of text; True: enough
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -51,18 +54,23 @@ class Engine:
     @contextmanager
     def held(self) -> Generator[Callable[[Mapping[str, Json], OnText], Written]]:
         with self._lock:
+            if self._closing:
+                raise Fault("StreamCut", "the program is ending", retryable=True)
             if self._server is None:
                 self._server = _load(self.path, self.context_tokens)
             yield self._write
 
     def _write(self, body: Mapping[str, Json], on_text: OnText) -> Written:
         """Ask, and tell each piece of text as it comes."""
-        ear = _Ear(lambda text: on_text(text) or self._closing)
+        ear = _Ear(lambda text: self._closing or (bool(text) and on_text(text)))
         try:
-            self._server.handle_chat_completions({**body, "stream": True, "stream_options": {"include_usage": True}}, ear)
+            self._server.handle_chat_completions({**body, **_STREAMED}, ear)
         except (ValueError, RuntimeError) as error:
             raise Fault("BadRequest", f"llama.cpp refused: {error}") from error
-        return ear.written()
+        written = ear.written()
+        if self._closing:
+            raise Fault("StreamCut", "the program is ending", retryable=True, partial=written.text)
+        return written
 
     def close(self) -> None:
         """At the end of the program: its threads must be gone before the interpreter is."""
@@ -71,13 +79,13 @@ class Engine:
             self._server = None
             self._lock.release()
 
-    def forget(self) -> None:
-        """In a forked child: the threads were not copied, so the server is neither of use nor can it be taken down."""
-        if self._server is not None:
-            ctypes.pythonapi.Py_IncRef(
-                ctypes.py_object(self._server)
-            )  # never freed, or freeing it would wait for threads that are not there
+    def forget(self) -> bool:
+        """In a forked child. Threads are not copied, so the server is of no use, and freeing it would wait for them forever."""
+        loaded = self._server is not None
+        if loaded:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._server))
         self._server, self._lock = None, Lock()
+        return loaded
 
 
 class _Ear:
@@ -104,12 +112,12 @@ class _Ear:
             return True
         if usage := piece.get("usage"):
             self._usage = Usage(usage["prompt_tokens"], usage["completion_tokens"], usage["prompt_tokens_details"]["cached_tokens"])
+        text = ""
         for choice in piece.get("choices", ()):
             self._cut = self._cut or choice.get("finish_reason") == "length"
-            if text := choice.get("delta", {}).get("content"):
-                self._pieces.append(text)
-                return self._on_text(text)
-        return False
+            text += choice["delta"].get("content") or ""
+        self._pieces.append(text)
+        return self._on_text(text)
 
     def written(self) -> Written:
         text = "".join(self._pieces)
@@ -127,14 +135,20 @@ class _Ear:
 def _load(path: Path, context_tokens: int) -> Any:
     try:
         native = import_module("xllamacpp")
-        with tempfile.TemporaryDirectory(prefix="plait-", dir=_short_folder()) as folder:
+        with _folder() as folder:
             return native.Server(_settings(native, path, context_tokens, f"{folder}/llama.sock"))
     except (ImportError, AttributeError, RuntimeError, ValueError, OSError) as error:
         raise Fault("BadModel", f"{path.name} could not be loaded by llama.cpp: {error}") from error
 
 
-def _short_folder() -> str | None:
-    return None if len(tempfile.gettempdir()) <= _SOCKET_PATH_MAX else "/tmp"
+@contextmanager
+def _folder() -> Generator[str]:
+    """A folder for the socket, while it loads."""
+    folder = tempfile.mkdtemp(prefix="plait-", dir=None if len(tempfile.gettempdir()) <= _SOCKET_PATH_MAX else "/tmp")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _settings(native: Any, path: Path, context_tokens: int, socket: str) -> Any:
@@ -142,6 +156,7 @@ def _settings(native: Any, path: Path, context_tokens: int, socket: str) -> Any:
     settings.model.path = str(path)
     settings.n_ctx = context_tokens
     settings.n_parallel = 1
+    settings.n_batch = settings.n_ubatch = BATCH_TOKENS
     settings.n_gpu_layers = 0
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = settings.n_threads_http = 1
     settings.hostnames = [socket]
@@ -157,6 +172,7 @@ def _settings(native: Any, path: Path, context_tokens: int, socket: str) -> Any:
 
 _engines: dict[tuple[Path, int], Engine] = {}
 _lock = Lock()
+_forked = False  # whether this process was forked from one that had a model loaded
 
 
 def engine(path: Path, context_tokens: int) -> Engine:
@@ -167,14 +183,25 @@ def engine(path: Path, context_tokens: int) -> Engine:
 
 def _close() -> None:
     for one in _engines.values():
-        one.close()
+        one.forget() if _forked else one.close()
 
 
 def _after_fork() -> None:
-    global _lock
+    global _lock, _forked
     _lock = Lock()
-    for one in _engines.values():
-        one.forget()
+    if any([one.forget() for one in _engines.values()]) and not _forked:
+        _forked = True
+        _leave_at_once()
+
+
+def _leave_at_once() -> None:
+    """The native library cleans up after threads that this process never had, at its very end, and dies of it. So that end is left out.
+
+    Python itself has ended properly by then: this is the last thing that C does.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "on_exit"):
+        libc.on_exit(libc._exit, None)
 
 
 atexit.register(_close)

@@ -104,18 +104,17 @@ class _Asking:
         if len(names) == 1:
             return request.tools[0]
         schema: Json = {"type": "object", "properties": {"tool": {"enum": names}}, "required": ["tool"], "additionalProperties": False}
-        written = self._ask([*self._messages, _menu(request)], grammar(schema), max(map(len, names)) + 20)
+        written = self._ask(_examples(request), grammar(schema), max(map(len, names)) + 20)
         chosen = _object(written.text).get("tool")
         if not isinstance(chosen, str):
             raise Fault("ContextOverflow", "there was no room left in the context to choose a tool in", partial=written.text)
         return tools.get(chosen)
 
     def _call(self, tool: Spec) -> Reply:
-        # The lead is what a call looks like when the model reads it again as its own.
-        lead = _call_text(tool.name, None)
+        lead = f'{{"tool":{_json(tool.name)},"arguments":'
         self._tell(ToolDelta(0, tool.name))
         written = self._constrained(
-            [*self._messages, _menu(self._request)], tool.schema, lead, lambda text: self._tell(ToolDelta(0, tool.name, text))
+            [*self._messages, _order(tool)], tool.schema, lead, lambda text: self._tell(ToolDelta(0, tool.name, text))
         )
         arguments: Mapping[str, Json] | str = written.text if written.cut else _object(written.text)
         return self._done((), (ToolCall.of(tool.name, arguments),), "length" if written.cut else "calls")
@@ -204,8 +203,9 @@ def _turn(turn: Turn, request: Request) -> list[Message]:
     if isinstance(turn, Said):
         return [_message("user", _text(turn.parts, request))]
     if isinstance(turn, Answered):
+        # Calls in words: shown its own JSON, the model writes that again in place of an answer.
         said = [_text(turn.parts, request)] if turn.parts else []
-        return [_message("assistant", "\n".join([*said, *(_call_text(call.tool, call.arguments) for call in turn.calls)]))]
+        return [_message("assistant", "\n".join([*said, *(f"I use {call.tool} with {_json(call.arguments)}." for call in turn.calls)]))]
     return [_message("user", "\n".join(_result(result.tool, result.failed, _text(result.parts, request)) for result in turn.results))]
 
 
@@ -216,12 +216,6 @@ def _result(tool: str, failed: bool, text: str) -> str:
 def _message(role: str, text: str) -> Message:
     # A text may not end the turn it stands in, or begin one of somebody else.
     return {"role": role, "content": text.replace("<|", "< |")}
-
-
-def _call_text(tool: str, arguments: Json) -> str:
-    """A call as it is written; without arguments, all that comes before them."""
-    begun = f'{{"tool":{_json(tool)},"arguments":'
-    return begun if arguments is None else f"{begun}{_json(arguments)}}}"
 
 
 def _text(parts: Parts, request: Request) -> str:
@@ -248,11 +242,21 @@ def _file(part: File, request: Request) -> str:
     return f"[the file {part.name}, {part.media_type}; it cannot be read here]"
 
 
-def _menu(request: Request) -> Message:
-    lines = [f"{tool.name}({', '.join(_keys(tool.schema))}): {tool.description.strip()}" for tool in request.tools]
+def _examples(request: Request) -> list[Message]:
+    """How to choose, by example, and the last turn to choose for.
+
+    Told of its choices in a list, a model of this size takes the first; shown a message for each, it takes the one that fits, mostly. With
+    the whole conversation after that it does what it did before, again and again: so the last turn stands alone.
+    """
+    asked = [(tool.description or tool.name, tool.name) for tool in request.tools]
     if request.choice != "any":
-        lines.append(f"{ANSWER}: no tool is needed, or it has returned already; answer now")
-    return _message("user", "\n".join(["Choose one tool, and write it as JSON:", *lines]))
+        asked += [("Hello, tell me something.", ANSWER), (_result(request.tools[0].name, False, "done"), ANSWER)]
+    shown = [message for ask, name in asked for message in (_message("user", ask), _message("assistant", _json({"tool": name})))]
+    return [_message("system", "Choose the tool for each message."), *shown, *_turn(request.turns[-1], request)]
+
+
+def _order(tool: Spec) -> Message:
+    return _message("user", f"Use {tool.name}({', '.join(_keys(tool.schema))}): {tool.description}")
 
 
 def _form(schema: Json) -> Message:
