@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import os as _os
 from collections.abc import Sequence as _Sequence
+from importlib import import_module as _import
 from pathlib import Path as _Path
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 from typing import Literal as _Literal
+from typing import cast as _cast
 
-from plait.agent import Agent
 from plait.errors import PlaitError
 from plait.event import Event
 from plait.event.kinds import Budget
-from plait.model.base import ToolCall
-from plait.model.scripted import ScriptedModel
-from plait.runtime.host import LocalHost as _LocalHost
 from plait.runtime.live import Live as _Live
-from plait.runtime.prompt import View
 from plait.runtime.write import DirectWriter as _DirectWriter
-from plait.selector import Choice, Selector
 from plait.session import GraphRows as _GraphRows
 from plait.session import Session, file, image
 from plait.session import SessionRows as _SessionRows
+from plait.session.ports import Host as _HostPort
 from plait.session.ports import bind_host as _bind_host
 from plait.session.ports import bind_writer as _bind_writer
 from plait.store import Projection as _Projection
@@ -32,7 +31,14 @@ from plait.store import locate as _locate
 from plait.store import open_at as _open_at
 from plait.store import opened as _opened
 from plait.tool import tool
-from plait.workflow import Parallel, Sequential, Workflow
+
+if _TYPE_CHECKING:
+    from plait.agent import Agent
+    from plait.model.base import ToolCall
+    from plait.model.scripted import ScriptedModel
+    from plait.runtime.prompt import View
+    from plait.selector import Choice, Selector
+    from plait.workflow import Parallel, Sequential, Workflow
 
 __all__ = [
     "Agent",
@@ -81,12 +87,46 @@ def _default_address() -> str:
 
 _PROJECTIONS = (_SessionRows(), _GraphRows())
 _bind_writer(_DirectWriter(_Live(), lambda address: _opened(address) or open_store(address), _default_address))
-_bind_host(_LocalHost())
 
 
-def __getattr__(name: str) -> str:
+# What acts is loaded when it is first asked for: whoever only looks at sessions, as most commands do, need not wait for it.
+_ACTING = {
+    "Agent": "plait.agent",
+    "Choice": "plait.selector",
+    "Parallel": "plait.workflow",
+    "ScriptedModel": "plait.model.scripted",
+    "Selector": "plait.selector",
+    "Sequential": "plait.workflow",
+    "ToolCall": "plait.model.base",
+    "View": "plait.runtime.prompt",
+    "Workflow": "plait.workflow",
+}
+
+
+class _Host:
+    """Stands in for the host until somebody needs it."""
+
+    def __getattr__(self, name: str) -> _Any:
+        from plait.runtime.host import LocalHost
+
+        host = LocalHost()
+        _bind_host(host)
+        return getattr(host, name)
+
+
+_bind_host(_cast("_HostPort", _Host()))
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _ACTING:
+        globals()[name] = found = getattr(_import(_ACTING[name]), name)
+        return found
     if name == "__version__":
         from importlib import metadata  # reads the installation: not at every import
 
         return metadata.version("plait")
     raise AttributeError(f"module 'plait' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

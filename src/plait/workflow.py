@@ -88,19 +88,23 @@ def _named(name: str, value: Any) -> Iterator[tuple[str, Nested]]:
             yield from _named(f"{name}.{index}", item)
 
 
+def _missing(self: Any, session: Session) -> Session:
+    raise NotImplementedError(f"{type(self).__name__} has no forward(self, session). Write one, and return the session that came last.")
+
+
 class Workflow(Nested):
     """Write `forward(self, session)`, plain or async, and return the session that came last."""
 
     purpose: Purpose | None = None  # plan, act, validate, reflect, route; or pass purpose= where it is called
     name: str | None = None  # what it is called where it is nobody's attribute; None: its class, in lower case
 
-    def forward(self, session: Session) -> Session:
-        raise NotImplementedError(f"{type(self).__name__} has no forward(self, session)")
+    # Not a method: a forward may be plain or async and take more than the session, and type checkers are to let it.
+    forward: Callable[..., Any] = _missing
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "forward" in cls.__dict__ and not hasattr(cls.__dict__["forward"], "__wrapped__"):
-            cls.forward = _joining(cls.__dict__["forward"])  # type: ignore[method-assign]
+            cls.forward = _joining(cls.__dict__["forward"])
 
     def __call__(self, session: Session, *args: Any, **kwargs: Any) -> Session:
         """Run it, blocking. `on_event=` is called with every event as it is recorded, and with deltas as a model streams."""

@@ -21,8 +21,9 @@ VENDORS = {"openai", "anthropic", "mcp", "e2b", "starlette", "uvicorn", "psycopg
 
 
 def test_what_is_visible_is_what_is_promised() -> None:
+    assert all(getattr(plait, name) is not None for name in plait.__all__)  # also what is loaded when it is asked for
     visible = {name for name, value in vars(plait).items() if not name.startswith("_") and not isinstance(value, ModuleType)}
-    assert visible - {"annotations"} == set(plait.__all__)
+    assert visible - {"annotations"} == set(plait.__all__) <= set(dir(plait))
     assert re.match(r"\d+\.\d+", plait.__version__)
     with pytest.raises(AttributeError):
         plait.nonsense  # type: ignore[attr-defined]  # noqa: B018

@@ -190,7 +190,7 @@ def test_a_model_with_a_bug_fails_with_its_traceback() -> None:
         name = "broken"
 
         def ask(self, request: Request, on_delta: Any) -> Any:
-            return {}["nothing"]
+            return dict[str, int]()["nothing"]
 
     class Wrong(Broken):
         def ask(self, request: Request, on_delta: Any) -> Any:
@@ -198,7 +198,7 @@ def test_a_model_with_a_bug_fails_with_its_traceback() -> None:
 
     with pytest.raises(ModelFailed, match="KeyError") as caught:
         Agent("x", model=Broken())(Session("go"))
-    assert 'return {}["nothing"]' in bodies(caught.value.session, k.ModelFailed)[0].failure.traceback
+    assert 'dict[str, int]()["nothing"]' in bodies(caught.value.session, k.ModelFailed)[0].failure.traceback
     with pytest.raises(ModelFailed, match="answered with a str, not a Reply"):
         Agent("x", model=Wrong())(Session("go"))
 

@@ -144,7 +144,7 @@ def test_to_rebinds_every_agent_and_selector_below() -> None:
     assert review.to(model=other) is review
     session = review(Session("go"))
     assert {body.model for body in bodies(session, k.ModelAsked)} == {"scripted"} and session.text == "done"
-    assert [part.model for _, part in review.named_parts() if hasattr(part, "model")] == [other] * 7
+    assert [vars(part)["model"] for _, part in review.named_parts() if hasattr(part, "model")] == [other] * 7
 
 
 def test_purposes_and_paths_stand_in_the_call_events() -> None:
@@ -484,7 +484,7 @@ class Async(Workflow):
     def __init__(self) -> None:
         self.first, self.both = says(ToolCall("word_count", text="a b"), "first", tools=[word_count]), Parallel(x=says("x"), y=says("y"))
 
-    async def forward(self, session: Session) -> Session:  # type: ignore[override]
+    async def forward(self, session: Session) -> Session:
         session = await self.first.acall(session)
         await asyncio.sleep(0)
         return await self.both.acall(session)
@@ -540,11 +540,11 @@ def test_cancelling_the_task_cancels_the_run_and_closes_what_is_open() -> None:
 
 def test_a_failing_branch_names_itself_in_async_too() -> None:
     class Fails(Workflow):
-        async def forward(self, session: Session) -> Session:  # type: ignore[override]
+        async def forward(self, session: Session) -> Session:
             raise LookupError("no such thing")
 
     class Hangs(Workflow):
-        async def forward(self, session: Session) -> Session:  # type: ignore[override]
+        async def forward(self, session: Session) -> Session:
             await asyncio.Event().wait()
             return session
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from importlib import metadata
 
 from plait.event.kinds import Price, Usage
 
@@ -12,6 +11,8 @@ FREE = Price(0, "free")  # a script, a model on this machine: it is known that n
 
 def price_of(provider: str, model: str, usage: Usage, *, cache_written_tokens: int = 0) -> Price | None:
     """The price by genai-prices; None: it is not installed, or does not know the model."""
+    from importlib import metadata  # slow to load, and so is what follows
+
     try:
         import genai_prices
     except ImportError:
