@@ -37,7 +37,7 @@ class LocalModel:
 
     It is loaded at the first question, once per process, and answers one question at a time. The same request gets the same reply, byte for
     byte, unless a temperature above 0 or another seed is among the parameters. For that the whole prompt is read anew
-    each time, about a hundred tokens a second; the parameter `cache_prompt=True` reads what is new only, and may change a word.
+    each time, fifty to a hundred tokens a second; the parameter `cache_prompt=True` reads what is new only, and may change a word.
     Texts and arguments are streamed as they are written. Images and files that are not text are told of, not looked at.
     """
 
