@@ -278,6 +278,13 @@ def test_it_may_answer_in_place_of_calling(model: LocalModel, monkeypatch: pytes
     assert (reply.parts, reply.calls) == ((Text("Hi."),), ())
 
 
+def test_a_tool_may_be_called_answer(model: LocalModel, monkeypatch: pytest.MonkeyPatch):
+    tool = Spec("answer", "Answer the phone.", {"type": "object"})
+    hand(monkeypatch, Pen('{"tool":"answer"}', '{"tool":"answer","arguments":{}', '{"tool":"answer_in_words"}', "Hi."))
+    assert model.ask(request("It rings.", tool), None).calls[0].tool == "answer"
+    assert model.ask(request("It rings.", tool), None).calls == ()
+
+
 def test_one_must_be_called(model: LocalModel, monkeypatch: pytest.MonkeyPatch):
     pen = hand(monkeypatch, Pen('{"tool":"weather"}', '{"tool":"weather","arguments":{}', '{"tool":"add","arguments":{}'))
     assert model.ask(request("Hello", ADD, WEATHER, choice="any"), None).calls[0].tool == "weather"

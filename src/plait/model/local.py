@@ -37,7 +37,7 @@ class LocalModel:
 
     It is loaded at the first question, once per process, and answers one question at a time. The same request gets the same reply, byte for
     byte, unless a temperature above 0 or another seed is among the parameters. For that the whole prompt is read anew
-    each time, about a hundred tokens a second; the parameter `cache_prompt=True` reads what is new only, and may change a word.
+    each time, fifty to a hundred tokens a second; the parameter `cache_prompt=True` reads what is new only, and may change a word.
     Texts and arguments are streamed as they are written. Images and files that are not text are told of, not looked at.
     """
 
@@ -100,12 +100,12 @@ class _Asking:
         if not request.tools or request.choice == "none":
             return None
         tools = {tool.name: tool for tool in request.tools}
-        names = [*tools] if request.choice == "any" else [*tools, ANSWER]
+        names = [*tools] if request.choice == "any" else [*tools, _answer(request)]
         if len(names) == 1:
             return request.tools[0]
         schema: Json = {"type": "object", "properties": {"tool": {"enum": names}}, "required": ["tool"], "additionalProperties": False}
         written = self._ask(_examples(request), grammar(schema), max(map(len, names)) + 20)
-        chosen = _object(written.text).get("tool")
+        chosen = (_object(written.text) or {}).get("tool")
         if not isinstance(chosen, str):
             raise Fault("ContextOverflow", "there was no room left in the context to choose a tool in", partial=written.text)
         return tools.get(chosen)
@@ -116,8 +116,9 @@ class _Asking:
         written = self._constrained(
             [*self._messages, _order(tool)], tool.schema, lead, lambda text: self._tell(ToolDelta(0, tool.name, text))
         )
-        arguments: Mapping[str, Json] | str = written.text if written.cut else _object(written.text)
-        return self._done((), (ToolCall.of(tool.name, arguments),), "length" if written.cut else "calls")
+        arguments = _object(written.text)
+        call = ToolCall.of(tool.name, written.text if arguments is None else arguments)
+        return self._done((), (call,), "length" if written.cut else "calls")
 
     def _fill(self, schema: Json) -> Reply:
         written = self._constrained([*self._messages, _form(schema)], schema, '{"answer":', lambda text: self._tell(TextDelta(text)))
@@ -183,11 +184,12 @@ class _After:
         return False
 
 
-def _object(text: str) -> Mapping[str, Json]:
+def _object(text: str) -> Mapping[str, Json] | None:
+    """None: it is no object, most likely because it was cut."""
     try:
         return msgspec.json.decode(text, type=dict[str, Json])
     except msgspec.DecodeError:
-        return {}
+        return None
 
 
 # ── what it is told ──────────────────────────────────────────────────────────────────────────
@@ -250,9 +252,14 @@ def _examples(request: Request) -> list[Message]:
     """
     asked = [(tool.description or tool.name, tool.name) for tool in request.tools]
     if request.choice != "any":
-        asked += [("Hello, tell me something.", ANSWER), (_result(request.tools[0].name, False, "done"), ANSWER)]
+        asked += [("Hello, tell me something.", _answer(request)), (_result(request.tools[0].name, False, "done"), _answer(request))]
     shown = [message for ask, name in asked for message in (_message("user", ask), _message("assistant", _json({"tool": name})))]
-    return [_message("system", "Choose the tool for each message."), *shown, *_turn(request.turns[-1], request)]
+    return [_message("system", "Choose the tool for each message."), *shown, *(_turn(request.turns[-1], request) if request.turns else ())]
+
+
+def _answer(request: Request) -> str:
+    """The word for not calling a tool, which none may have for a name."""
+    return ANSWER if all(tool.name != ANSWER for tool in request.tools) else f"{ANSWER}_in_words"
 
 
 def _order(tool: Spec) -> Message:
