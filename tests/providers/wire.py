@@ -161,6 +161,7 @@ def _has_gone(connection: socket.socket) -> bool:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 64
 
     def __init__(self, address: tuple[str, int], wire: Wire) -> None:
         self.wire = wire
