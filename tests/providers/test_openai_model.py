@@ -8,14 +8,16 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from random import Random
+from typing import Any, cast
 
+import msgspec
 import pytest
 from aimock import AIMock
 from wire import Answer, Wire, sse, whole
 
 from plait.errors import MissingExtra, MissingKey
-from plait.event.kinds import Data, File, Image, Reasoning, Text, Usage
+from plait.event.kinds import Data, File, Image, Parts, Reasoning, Text, Usage
 from plait.ids import Digest
 from plait.model.base import (
     Answered,
@@ -35,6 +37,7 @@ from plait.model.base import (
     Turn,
 )
 from plait.model.openai import ChatModel, OpenAIModel
+from support import dose, seed
 
 pytest.importorskip("openai")
 
@@ -441,7 +444,10 @@ OPEN = {"type": "object", "properties": {"q": {"type": "string"}}}
 INNER = {**SCHEMA, "properties": {"q": {"type": "array", "items": OPEN}}}
 
 
-@pytest.mark.parametrize(("schema", "strict"), [(SCHEMA, True), (OPEN, False), (INNER, False), ({**SCHEMA, "oneOf": []}, False)])
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [(SCHEMA, True), (OPEN, False), ({"type": ["object", "null"]}, False), (INNER, False), ({**SCHEMA, "oneOf": []}, False)],
+)
 def test_structured_output(dialect: Dialect, wire: Wire, schema: Any, strict: bool) -> None:
     wire.play(dialect.whole(text='{"q":"x"}'))
     reply, _ = ask(dialect.model(wire.url), request(output=schema, tools=()))
@@ -651,6 +657,75 @@ def test_an_error_inside_a_200(wire: Wire) -> None:
     assert fault_of(Chat().model(wire.url)).kind == "RateLimited"
 
 
+def test_a_gateway_that_puts_the_status_into_the_error(wire: Wire) -> None:
+    for code, kind in ((429, "RateLimited"), (402, "BadRequest"), (502, "ServerError")):
+        wire.play(whole({"error": {"code": code, "message": "no"}}))
+        assert fault_of(Chat().model(wire.url)).kind == kind
+
+
+def test_numbers_no_log_can_keep(wire: Wire) -> None:
+    for odd in (b"NaN", b"1" * 30, b"[" * 80 + b"]" * 80):
+        body = json.dumps(Responses().body([{"type": "reasoning", "x": "ODD"}])).encode().replace(b'"ODD"', odd)
+        wire.play(whole(body))
+        assert fault_of(Responses().model(wire.url)).kind == "MalformedReply"
+
+
+def test_a_request_that_cannot_be_written_down(dialect: Dialect, wire: Wire, streamed: bool) -> None:
+    fault = fault_of(dialect.model(wire.url), request(parameters={"x": object()}), streamed=streamed)
+    assert (fault.kind, fault.retryable, wire.requests) == ("ClientFailed", False, [])
+
+
+def test_a_server_with_its_own_idea_of_a_message(wire: Wire) -> None:
+    call: Any = {"id": 7, "function": {"name": "count", "arguments": {"q": "x"}}}
+    message: Any = {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "reasoning": "hm", "tool_calls": [call]}
+    wire.play(whole({"choices": [{"message": message}]}))
+    reply, _ = ask(Chat().model(wire.url))
+    assert (reply.parts, reply.calls[0].arguments, reply.usage) == ((Reasoning("hm"), Text("ab")), {"q": "x"}, Usage())
+
+
+ODDITIES: list[Any] = [None, 0, -1, True, 1.5, "", "x", "\ud800", [], [None], {}, {"a": []}, [[1]], 10**40]
+
+
+def _bent(value: Any, chance: Random) -> Any:
+    """The same JSON, with something somewhere that does not belong there."""
+    keys: list[Any] = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []  # pyright: ignore
+    if not keys or chance.random() < 0.2:
+        return chance.choice(ODDITIES)
+    bent: Any = value.copy()  # pyright: ignore
+    key = chance.choice(keys)
+    bent[key] = _bent(bent[key], chance)
+    return cast(Any, bent)
+
+
+def test_whatever_comes_it_is_a_reply_or_a_fault(dialect: Dialect, wire: Wire, streamed: bool) -> None:
+    chance = Random(seed())
+    good = answer(dialect, streamed, text="abc", calls=[("count", '{"q":"x"}')], thought=THOUGHT)
+    model = dialect.model(wire.url)
+
+    def bend() -> Answer:
+        at = chance.randrange(len(good.chunks))
+        head, _, data = good.chunks[at].rpartition(b"data: ") if streamed else (b"", b"", good.chunks[at])
+        if data.startswith(b"[DONE]"):
+            return good
+        bent = json.dumps(_bent(json.loads(data), chance)).encode()
+        piece = head + b"data: " + bent + b"\n\n" if streamed else bent
+        return Answer((*good.chunks[:at], piece, *good.chunks[at + 1 :]), 200, good.headers)
+
+    async def run() -> None:
+        for _ in range(dose("BENT", 40, 1000)):
+            wire.play(bend())
+            try:
+                reply = await model.ask(request(), (lambda _: None) if streamed else None)
+            except Fault as fault:
+                assert fault.kind in ("MalformedReply", "StreamCut", "ServerError", "RateLimited"), fault
+            else:
+                assert msgspec.json.decode(msgspec.json.encode(reply.parts), type=Parts) == reply.parts
+                assert all(isinstance(each, int) for each in msgspec.structs.astuple(reply.usage))
+        await model.aclose()
+
+    asyncio.run(run())
+
+
 # ── life ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -691,6 +766,16 @@ def test_one_model_on_several_loops(dialect: Dialect, wire: Wire, streamed: bool
     model = dialect.model(wire.url)
     for _ in range(3):
         assert ask(model, streamed=streamed)[0].parts == (Text("x"),)
+
+
+def test_a_loop_that_is_gone_is_forgotten(wire: Wire) -> None:
+    good = Chat().whole(text="x")
+    parting = Answer(good.chunks, 200, {**good.headers, "connection": "close"})
+    wire.play(parting, parting)
+    model = Chat().model(wire.url)
+    for _ in range(2):
+        assert asyncio.run(model.ask(request(), None)).parts == (Text("x"),)  # nobody closes it
+    assert len(wire.requests) == 2
 
 
 def test_many_at_once_on_one_loop(dialect: Dialect, wire: Wire, streamed: bool) -> None:

@@ -40,6 +40,7 @@ from plait.model.openai_client import (
     count,
     fault_told,
     is_object,
+    kind_of,
     mended,
     named,
     objects,
@@ -119,7 +120,7 @@ class OpenAIModel:
         for part in turn.parts:
             if isinstance(part, Reasoning):
                 own = _own(part)
-                if own is None or (own["item"].get("type") == "reasoning" and not _reasons(self._model)):
+                if own is None or (kind_of(own["item"]) == "reasoning" and not _reasons(self._model)):
                     continue
                 after = max(told, min(count(own.get("after")), len(calls)))
                 items += [*calls[told:after], own["item"]]
@@ -132,17 +133,18 @@ class OpenAIModel:
         """The final response, and the items as they were streamed: a final one may come without them."""
         said: list[str] = []
         items: dict[int, Item] = {}
-        async with aclosing(self._server.events("/responses", body, lambda: "".join(said))) as events:
+        final: Item | None = None
+        async with aclosing(self._server.events("/responses", body, lambda: "".join(said), _FINAL)) as events:
             async for event in events:
-                if event.get("type") == "error":
-                    raise fault_told(event, "".join(said), self._server.scrub)
-                if event.get("type") in ("response.completed", "response.incomplete", "response.failed"):
+                if kind_of(event) in _FINAL:
                     final = an_object(event.get("response"))
-                    if event["type"] == "response.failed":
-                        raise self._failed(final, "".join(said))
-                    return final, [items[index] for index in sorted(items)]
-                _follow(event, items, said, on_delta)
-        raise Fault("StreamCut", "the stream ended without its last event", retryable=True, partial=mended("".join(said)))
+                else:
+                    _follow(event, items, said, on_delta)
+        if final is None:
+            raise Fault("StreamCut", "the stream ended without its last event", retryable=True, partial="".join(said))
+        if final.get("status") == "failed":
+            raise self._failed(final, "".join(said))
+        return final, [items[index] for index in sorted(items)]
 
     def _failed(self, found: Item, heard: str | None = None) -> Fault:
         usage, written = _responses_usage(found)
@@ -159,8 +161,8 @@ class OpenAIModel:
         output = [an_object(item) for item in found["output"]] or streamed
         if status == "incomplete":
             # What was cut in the middle may be missing from the end's list; it is kept, so that one sees what it was about to do.
-            there = {item.get("call_id") for item in output}
-            output += [item for item in streamed if item.get("type") == "function_call" and item.get("call_id") not in there]
+            there = [item.get("call_id") for item in output]
+            output += [item for item in streamed if kind_of(item) == "function_call" and item.get("call_id") not in there]
         parts, calls, refused = _gather(output)
         usage, written = _responses_usage(found)
         reason: Any = sub(found, "incomplete_details").get("reason")
@@ -258,7 +260,7 @@ _CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 
 def _reasons(model: str) -> bool:
     """Whether it may think first. Those that do not are known by name and refuse to be asked for it; new ones do."""
-    return not re.match(r"(ft:)?(gpt-3|gpt-4|chatgpt|[\w.-]+-chat\b)", model)
+    return not re.match(r"(.*/)?(ft:)?(gpt-3|gpt-4|chatgpt|[\w.-]+-chat\b)", model)
 
 
 def _rename(given: dict[str, Json], ours: str, theirs: str) -> None:
@@ -288,7 +290,7 @@ def _strict(schema: Json) -> bool:
     properties = cast("Mapping[str, Json]", schema.get("properties") or {})
     required = cast("Sequence[str]", schema.get("required") or ())
     closed = schema.get("additionalProperties") is False and set(required) == set(properties)
-    if ("properties" in schema or schema.get("type") == "object") and not closed:
+    if ("properties" in schema or "object" in cast("Sequence[str]", schema.get("type") or ())) and not closed:
         return False
     inner = [*properties.values(), *cast("Mapping[str, Json]", schema.get("$defs") or {}).values()]
     inner += [*cast("Sequence[Json]", schema.get("anyOf") or ()), *([schema["items"]] if "items" in schema else [])]
@@ -395,10 +397,13 @@ def _own(part: Reasoning) -> Item | None:
 # ── what we hear ─────────────────────────────────────────────────────────────────────────────
 
 
+_FINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
 def _follow(event: Item, items: dict[int, Item], said: list[str], on_delta: OnDelta) -> None:
     """One event of a response on its way."""
     index, delta = count(event.get("output_index")), text_in(event.get("delta"))
-    match event.get("type"):
+    match kind_of(event):
         case "response.output_text.delta" | "response.refusal.delta":
             said.append(delta)
             on_delta(TextDelta(mended(delta)))
@@ -408,7 +413,7 @@ def _follow(event: Item, items: dict[int, Item], said: list[str], on_delta: OnDe
             on_delta(ReasoningDelta("\n\n"))
         case "response.output_item.added":
             items[index] = dict(an_object(event.get("item")))
-            if items[index].get("type") == "function_call":
+            if kind_of(items[index]) == "function_call":
                 on_delta(ToolDelta(_rank(items, index), text_in(items[index].get("name"))))
         case "response.function_call_arguments.delta" if index in items:
             items[index]["arguments"] = text_in(items[index].get("arguments")) + delta
@@ -420,7 +425,7 @@ def _follow(event: Item, items: dict[int, Item], said: list[str], on_delta: OnDe
 
 
 def _rank(items: Mapping[int, Item], index: int) -> int:
-    return sum(1 for other, item in items.items() if other < index and item.get("type") == "function_call")
+    return sum(1 for other, item in items.items() if other < index and kind_of(item) == "function_call")
 
 
 def _gather(output: Iterable[Item]) -> tuple[Parts, tuple[ToolCall, ...], bool]:
@@ -429,11 +434,11 @@ def _gather(output: Iterable[Item]) -> tuple[Parts, tuple[ToolCall, ...], bool]:
     calls: list[ToolCall] = []
     refused = False
     for item in output:
-        match item.get("type"):
+        match kind_of(item):
             case "message":
                 for content in objects(item, "content"):
                     said = text_in(content.get("text")) or text_in(content.get("refusal"))
-                    refused = refused or content.get("type") == "refusal"
+                    refused = refused or kind_of(content) == "refusal"
                     parts += [Text(said)] if said else []
             case "function_call":
                 calls.append(_call(item, item.get("call_id")))

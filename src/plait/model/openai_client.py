@@ -7,9 +7,11 @@ leave out. The client does the rest: sockets, headers, server-sent events.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from email.utils import parsedate_to_datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, cast
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     import openai
 
 OFFICIAL = "https://api.openai.com/v1"
-CONNECT_S = 10.0
+CONNECT_S, DRAIN_S = 10.0, 0.1
 MESSAGE_MAX = 500
 
 Item = dict[str, Any]  # JSON as the provider has it
@@ -96,8 +98,8 @@ class Endpoint:
             self._raise(error)
         return an_object(found)
 
-    async def events(self, path: str, body: Item, heard: Callable[[], str]) -> AsyncGenerator[Item]:
-        """The events of a stream, each a dict; `heard` is asked for the text so far if it breaks."""
+    async def events(self, path: str, body: Item, heard: Callable[[], str], last: frozenset[str] = frozenset()) -> AsyncGenerator[Item]:
+        """The events of a stream, each a dict, to one whose type is among the `last`; `heard` is asked for the text so far if it breaks."""
         import openai
 
         began = False
@@ -110,12 +112,20 @@ class Endpoint:
                 stream=True,
                 stream_cls=openai.AsyncStream[object],
             )
-            async with stream:
+            # The SDK's own iterator leaves its inner ones to the garbage collector when a stream breaks; these are closed right here.
+            async with stream, aclosing(stream.response.aiter_bytes()) as chunks:
                 began = True
-                async for event in stream:
-                    yield an_object(event)
+                async with aclosing(_read_events(chunks, last)) as events:
+                    async for event in events:
+                        self._check(event, heard)
+                        yield event
+                await _drain(chunks)
         except Exception as error:
             self._raise(error, heard() if began else None)
+
+    def _check(self, event: Item, heard: Callable[[], str]) -> None:
+        if event.get("error") or event.get("type") == "error":
+            raise fault_told(sub(event, "error") or {"message": event.get("error"), **event}, heard(), self.scrub)
 
     def _raise(self, error: Exception, heard: str | None = None) -> NoReturn:
         # Without its cause: a traceback prints what the cause says, and a server may have said our key.
@@ -131,6 +141,34 @@ class Endpoint:
         return mended(text if len(text) <= MESSAGE_MAX else text[: MESSAGE_MAX - 1] + "…")
 
 
+async def _read_events(chunks: AsyncIterator[bytes], last: frozenset[str]) -> AsyncGenerator[Item]:
+    """Server-sent events: lines of data up to an empty one. Half an event at the end is none."""
+    rest, data = b"", list[bytes]()
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in map(bytes.rstrip, lines):
+            if line.startswith(b"data:"):
+                data.append(line[5:].strip())
+            elif not line and data:
+                text, data = b"\n".join(data), []
+                if text == b"[DONE]":
+                    return
+                event = an_object(json.loads(text))
+                yield event
+                if kind_of(event) in last:
+                    return
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Read what is left after the last word, briefly: a connection at its end can be used again."""
+    try:
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in chunks:
+                pass
+    except Exception:
+        pass  # all was said
+
+
 # ── reading carefully: a server may say anything ─────────────────────────────────────────────
 
 
@@ -142,6 +180,11 @@ def an_object(value: object) -> Item:
     if not is_object(value):
         raise Fault("MalformedReply", f"a {type(value).__name__} came where a JSON object was due", retryable=True)
     return value
+
+
+def kind_of(item: Item) -> str:
+    kind = item.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def sub(item: Item, field: str) -> Item:
@@ -168,20 +211,25 @@ def mended(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def safe(value: Any) -> Any:
+def safe(value: Any, depth: int = 0) -> Any:
+    """JSON that a log can keep as it is; half characters aside, what it could not keep is refused."""
+    if depth > _DEPTH_MAX or (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, int) and abs(value) > _INT_MAX):
+        raise Fault("MalformedReply", "something came that is no JSON: a number out of bounds, or nesting without end", retryable=True)
     if isinstance(value, str):
         return mended(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise Fault("MalformedReply", f"{value} is not a JSON number", retryable=True)
     if is_object(value):
-        return {mended(key): safe(each) for key, each in value.items()}
+        return {mended(key): safe(each, depth + 1) for key, each in value.items()}
     if isinstance(value, list):
-        return [safe(each) for each in cast("list[Any]", value)]
+        return [safe(each, depth + 1) for each in cast("list[Any]", value)]
     return value
 
 
+_DEPTH_MAX = 64  # an event holds a hundred, of which some are ours
+_INT_MAX = 2**63 - 1
+
+
 def count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _INT_MAX else 0
 
 
 def named(found: Item) -> str:
@@ -237,7 +285,7 @@ def _fault(error: Exception, heard: str | None, scrub: Callable[[str], str]) -> 
         return _made("ConnectionLost" if heard is None else "StreamCut", scrub(str(error.__cause__ or error)) or "it hung up", heard)
     if isinstance(error, openai.APIError):
         return fault_told(error.body if is_object(error.body) else {"message": error.message}, heard, scrub)
-    if isinstance(error, ValueError):
+    if isinstance(error, (ValueError, RecursionError)):
         return _made("MalformedReply", scrub(f"not JSON: {error}"), heard)
     return _made("ClientFailed", scrub(f"{type(error).__name__}: {error}"), heard)
 
@@ -245,8 +293,8 @@ def _fault(error: Exception, heard: str | None, scrub: Callable[[str], str]) -> 
 def _by_status(error: openai.APIStatusError, scrub: Callable[[str], str]) -> Fault:
     said = (text_in(error.body.get("message")) if is_object(error.body) else "") or error.message
     status = error.status_code
-    kind = _BY_STATUS.get(status, "ServerError" if status >= 500 else "BadRequest")
-    coded = next((_BY_CODE[code] for code in (error.code, error.type) if code in _BY_CODE), None)
+    kind = _by_number(status)
+    coded = _coded(error.code, error.type)
     if coded in ("ContextOverflow", "QuotaExceeded"):
         kind = coded
     elif status in (400, 413, 422) and _TOO_LONG.search(said):
@@ -259,12 +307,26 @@ def _by_status(error: openai.APIStatusError, scrub: Callable[[str], str]) -> Fau
 def fault_told(error: Item, heard: str | None, scrub: Callable[[str], str]) -> Fault:
     """An error that came as data, in a stream or in an answer that is otherwise fine."""
     code, said = error.get("code"), text_in(error.get("message")) or "the provider gave up, and did not say why"
-    coded = next((_BY_CODE[word] for word in (code, error.get("type")) if isinstance(word, str) and word in _BY_CODE), None)
+    coded = _coded(code, error.get("type"))
     if coded in (None, "BadRequest") and _TOO_LONG.search(said):
         coded = "ContextOverflow"
     if coded in (None, "ServerError") and heard is not None:
         coded = "StreamCut"
     return _made(coded or "ServerError", scrub(f"{code}: {said}" if code else said), heard)
+
+
+def _coded(*words: object) -> str | None:
+    """What a code stands for; gateways put the status there. None: nothing we know."""
+    for word in words:
+        if isinstance(word, str) and word in _BY_CODE:
+            return _BY_CODE[word]
+        if isinstance(word, int) and 400 <= word < 600:
+            return _by_number(word)
+    return None
+
+
+def _by_number(status: int) -> str:
+    return _BY_STATUS.get(status, "ServerError" if status >= 500 else "BadRequest")
 
 
 def _made(kind: str, message: str, heard: str | None) -> Fault:
