@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from aimock import aimock
@@ -15,3 +16,10 @@ __all__ = ["aimock", "wire"]
 def wire() -> Iterator[Wire]:
     with Wire() as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def no_certificates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Every client loads the system's certificates, which is most of what a test would take; on loopback nobody asks for them."""
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))

@@ -1,0 +1,348 @@
+"""The client of OpenAI's SDK as the adapters use it: one per event loop, no retries, plain dicts, and every error a `Fault`.
+
+Bodies are ours and answers are read as they are: what is kept verbatim must not pass through models of the SDK, which fill in and
+leave out. The client does the rest: sockets, headers, server-sent events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from email.utils import parsedate_to_datetime
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, cast
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from plait.errors import MissingExtra
+from plait.event import Json
+from plait.model.base import Fault
+
+if TYPE_CHECKING:
+    import openai
+
+OFFICIAL = "https://api.openai.com/v1"
+CONNECT_S, DRAIN_S = 10.0, 0.1
+MESSAGE_MAX = 500
+
+Item = dict[str, Any]  # JSON as the provider has it
+
+
+# ── the client ───────────────────────────────────────────────────────────────────────────────
+
+
+class Endpoint:
+    """One address, one key, and a client per event loop: its sockets belong to the loop they were opened on."""
+
+    def __init__(self, what: str, base_url: str, api_key: str | None, timeout_s: float, *, foreign: bool = False) -> None:
+        try:
+            import openai  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        except ImportError as error:
+            raise MissingExtra(what, "openai", str(error)) from error
+        self._base_url, self._key, self._timeout_s, self._foreign = base_url, api_key, timeout_s, foreign
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = WeakKeyDictionary()
+        self._lock = Lock()
+
+    @property
+    def official(self) -> bool:
+        return urlsplit(self._base_url).hostname == urlsplit(OFFICIAL).hostname
+
+    def _client(self) -> openai.AsyncOpenAI:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            for other in [known for known in self._clients if known.is_closed()]:
+                del self._clients[other]
+            if loop not in self._clients:
+                self._clients[loop] = self._make_client()
+            return self._clients[loop]
+
+    def _make_client(self) -> openai.AsyncOpenAI:
+        import openai
+
+        timeout = openai.Timeout(self._timeout_s, connect=min(CONNECT_S, self._timeout_s))
+        client = openai.AsyncOpenAI(
+            api_key=self._key or "not-needed",  # without one the SDK would take OPENAI_API_KEY, and hand it to a stranger
+            admin_api_key="",
+            base_url=self._base_url,
+            timeout=timeout,
+            max_retries=0,
+        )
+        if self._foreign and not self.official:
+            client.organization = client.project = None  # taken from the environment, and nobody else's business
+        return client
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; the next `ask` opens new ones."""
+        with self._lock:
+            client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+    async def get(self, path: str) -> Item:
+        try:
+            found = await self._client().get(path, cast_to=object, options={"security": {"bearer_auth": True}})
+        except Exception as error:
+            self._raise(error)
+        return an_object(found)
+
+    async def post(self, path: str, body: Item) -> Item:
+        try:
+            found = await self._client().post(path, cast_to=object, body=body, options={"security": {"bearer_auth": True}})
+        except Exception as error:
+            self._raise(error)
+        return an_object(found)
+
+    async def events(self, path: str, body: Item, heard: Callable[[], str], last: frozenset[str] = frozenset()) -> AsyncGenerator[Item]:
+        """The events of a stream, each a dict, to one whose type is among the `last`; `heard` is asked for the text so far if it breaks."""
+        import openai
+
+        began = False
+        try:
+            stream = await self._client().post(
+                path,
+                cast_to=object,
+                body={**body, "stream": True},
+                options={"security": {"bearer_auth": True}},
+                stream=True,
+                stream_cls=openai.AsyncStream[object],
+            )
+            # The SDK's own iterator leaves its inner ones to the garbage collector when a stream breaks; these are closed right here.
+            async with stream, aclosing(stream.response.aiter_bytes()) as chunks:
+                began = True
+                async with aclosing(_read_events(chunks, last)) as events:
+                    async for event in events:
+                        self._check(event, heard)
+                        yield event
+                await _drain(chunks)
+        except Exception as error:
+            self._raise(error, heard() if began else None)
+
+    def _check(self, event: Item, heard: Callable[[], str]) -> None:
+        if event.get("error") or event.get("type") == "error":
+            raise fault_told(sub(event, "error") or {"message": event.get("error"), **event}, heard(), self.scrub)
+
+    def _raise(self, error: Exception, heard: str | None = None) -> NoReturn:
+        # Without its cause: a traceback prints what the cause says, and a server may have said our key.
+        raise _fault(error, heard, self.scrub) from None
+
+    def scrub(self, text: str) -> str:
+        """A message with nothing in it that opens a door."""
+        for secret in (self._key, urlsplit(self._base_url).password):
+            if secret:
+                text = text.replace(secret, "***")
+        text = re.sub(r"(?i)\b(bearer|basic)\s+[\w.~+/*=-]+", r"\1 ***", text)
+        text = " ".join(re.sub(r"\bsk-[\w*.-]{4,}", "sk-***", text).split())
+        return mended(text if len(text) <= MESSAGE_MAX else text[: MESSAGE_MAX - 1] + "…")
+
+
+async def _read_events(chunks: AsyncIterator[bytes], last: frozenset[str]) -> AsyncGenerator[Item]:
+    """Server-sent events: lines of data up to an empty one. Half an event at the end is none."""
+    rest, data = b"", list[bytes]()
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in map(bytes.rstrip, lines):
+            if line.startswith(b"data:"):
+                data.append(line[5:].strip())
+            elif not line and data:
+                text, data = b"\n".join(data), []
+                if text == b"[DONE]":
+                    return
+                event = an_object(json.loads(text))
+                yield event
+                if kind_of(event) in last:
+                    return
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Read what is left after the last word, briefly: a connection at its end can be used again."""
+    try:
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in chunks:
+                pass
+    except Exception:
+        pass  # all was said
+
+
+# ── reading carefully: a server may say anything ─────────────────────────────────────────────
+
+
+def is_object(value: object) -> TypeGuard[Item]:
+    return isinstance(value, dict)
+
+
+def an_object(value: object) -> Item:
+    if not is_object(value):
+        raise Fault("MalformedReply", f"a {type(value).__name__} came where a JSON object was due", retryable=True)
+    return value
+
+
+def kind_of(item: Item) -> str:
+    kind = item.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
+def sub(item: Item, field: str) -> Item:
+    found = item.get(field)
+    return found if is_object(found) else {}
+
+
+def objects(item: Item, field: str) -> list[Item]:
+    found: Any = item.get(field)
+    return [each for each in cast("list[object]", found) if is_object(each)] if isinstance(found, list) else []
+
+
+def text_in(value: object, *, whole: bool = False) -> str:
+    """A text; some servers give it in pieces, and arguments as an object."""
+    if isinstance(value, list):
+        return "".join(text_in(an_object(piece).get("text")) for piece in cast("list[object]", value))
+    if whole and is_object(value):
+        return to_json(safe(value))
+    return mended(value) if isinstance(value, str) else ""
+
+
+def mended(text: str) -> str:
+    """Without half characters: no log could keep them."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def safe(value: Any, depth: int = 0) -> Any:
+    """JSON that a log can keep as it is; half characters aside, what it could not keep is refused."""
+    if depth > _DEPTH_MAX or (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, int) and abs(value) > _INT_MAX):
+        raise Fault("MalformedReply", "something came that is no JSON: a number out of bounds, or nesting without end", retryable=True)
+    if isinstance(value, str):
+        return mended(value)
+    if is_object(value):
+        return {mended(key): safe(each, depth + 1) for key, each in value.items()}
+    if isinstance(value, list):
+        return [safe(each, depth + 1) for each in cast("list[Any]", value)]
+    return value
+
+
+_DEPTH_MAX = 64  # an event holds a hundred, of which some are ours
+_INT_MAX = 2**63 - 1
+
+
+def count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _INT_MAX else 0
+
+
+def named(found: Item) -> str:
+    return text_in(found.get("model"))
+
+
+def to_json(value: Json) -> str:
+    return msgspec.json.encode(value, order="deterministic").decode()
+
+
+# ── what goes wrong ──────────────────────────────────────────────────────────────────────────
+
+_RETRYABLE = frozenset({"RateLimited", "Overloaded", "ServerError", "Timeout", "ConnectionLost", "StreamCut", "MalformedReply"})
+_BY_STATUS = {
+    401: "AuthFailed",
+    403: "AuthFailed",
+    404: "NotFound",
+    408: "Timeout",
+    429: "RateLimited",
+    503: "Overloaded",
+    529: "Overloaded",
+}
+_BY_CODE = {
+    "context_length_exceeded": "ContextOverflow",
+    "exceed_context_size_error": "ContextOverflow",
+    "insufficient_quota": "QuotaExceeded",
+    "billing_hard_limit_reached": "QuotaExceeded",
+    "rate_limit_exceeded": "RateLimited",
+    "server_error": "ServerError",
+    "server_overloaded": "Overloaded",
+    "overloaded_error": "Overloaded",
+    "invalid_prompt": "BadRequest",
+    "invalid_request_error": "BadRequest",
+    "invalid_api_key": "AuthFailed",
+}
+_TOO_LONG = re.compile(r"(?i)(maximum|exceeds?) .{0,40}context|context (length|window|size)|prompt is too long|too many tokens")
+
+
+def _fault(error: Exception, heard: str | None, scrub: Callable[[str], str]) -> Fault:
+    """What the SDK raised, in our words; `heard`: the text so far of a stream that had begun."""
+    import httpx2
+    import openai
+
+    if isinstance(error, Fault):
+        error.partial = error.partial or heard or ""
+        return error
+    if isinstance(error, openai.APIStatusError):
+        return _by_status(error, scrub)
+    if isinstance(error, (openai.APITimeoutError, httpx2.TimeoutException)):
+        why = "no connection, or no word for too long" if heard is None else "the stream fell silent for too long"
+        return _made("Timeout", why, heard)
+    if isinstance(error, (openai.APIConnectionError, httpx2.TransportError)):
+        return _made("ConnectionLost" if heard is None else "StreamCut", scrub(str(error.__cause__ or error)) or "it hung up", heard)
+    if isinstance(error, openai.APIError):
+        return fault_told(error.body if is_object(error.body) else {"message": error.message}, heard, scrub)
+    if isinstance(error, (ValueError, RecursionError)):
+        return _made("MalformedReply", scrub(f"not JSON: {error}"), heard)
+    return _made("ClientFailed", scrub(f"{type(error).__name__}: {error}"), heard)
+
+
+def _by_status(error: openai.APIStatusError, scrub: Callable[[str], str]) -> Fault:
+    said = (text_in(error.body.get("message")) if is_object(error.body) else "") or error.message
+    status = error.status_code
+    kind = _by_number(status)
+    coded = _coded(error.code, error.type)
+    if coded in ("ContextOverflow", "QuotaExceeded"):
+        kind = coded
+    elif status in (400, 413, 422) and _TOO_LONG.search(said):
+        kind = "ContextOverflow"
+    fault = _made(kind, scrub(f"{status}: {said}"), None)
+    fault.retry_after_s = _retry_after(error.response.headers) if fault.retryable else None
+    return fault
+
+
+def fault_told(error: Item, heard: str | None, scrub: Callable[[str], str]) -> Fault:
+    """An error that came as data, in a stream or in an answer that is otherwise fine."""
+    code, said = error.get("code"), text_in(error.get("message")) or "the provider gave up, and did not say why"
+    coded = _coded(code, error.get("type"))
+    if coded in (None, "BadRequest") and _TOO_LONG.search(said):
+        coded = "ContextOverflow"
+    if coded in (None, "ServerError") and heard is not None:
+        coded = "StreamCut"
+    return _made(coded or "ServerError", scrub(f"{code}: {said}" if code else said), heard)
+
+
+def _coded(*words: object) -> str | None:
+    """What a code stands for; gateways put the status there. None: nothing we know."""
+    for word in words:
+        if isinstance(word, str) and word in _BY_CODE:
+            return _BY_CODE[word]
+        if isinstance(word, int) and 400 <= word < 600:
+            return _by_number(word)
+    return None
+
+
+def _by_number(status: int) -> str:
+    return _BY_STATUS.get(status, "ServerError" if status >= 500 else "BadRequest")
+
+
+def _made(kind: str, message: str, heard: str | None) -> Fault:
+    return Fault(kind, message, retryable=kind in _RETRYABLE, partial=mended(heard or ""))
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds. A date is taken against the server's own clock, which stands beside it; ours may go wrong."""
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        return max(0.0, seconds) if math.isfinite(seconds) else None
+    try:
+        until, now = (parsedate_to_datetime(headers.get(name, "")) for name in ("retry-after", "date"))
+        return max(0.0, (until - now).total_seconds())
+    except (ValueError, TypeError):  # no date, or one without a zone
+        return None
