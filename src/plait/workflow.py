@@ -12,6 +12,7 @@ import inspect
 import queue
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import cache, wraps
+from threading import Lock
 from typing import Any, cast
 
 from plait.errors import BranchFailed, EffectError, InvalidValue, NotASession
@@ -137,7 +138,9 @@ class Workflow(Nested):
     def _calling(self, session: object, forward: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Calling:
         cls = type(self)
         path = f"{cls.__module__}:{cls.__qualname__}"
-        return Calling(self, forward, self._called(session), path, _revision(cls), self.purpose, arguments=arguments_of(args, kwargs))
+        return Calling(
+            self, forward, self._called(session), path, lambda: _revision(cls), self.purpose, arguments=arguments_of(args, kwargs)
+        )
 
     def _act(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         result = forward(self, session, *args, **kwargs)
@@ -208,13 +211,18 @@ async def _await(result: Any) -> Any:
     return await result
 
 
+_parsing = Lock()
+
+
 @cache
 def _revision(cls: type) -> str:
     """A digest of the class's source: it informs, it does not decide."""
     try:
-        return digest(b"plait/revision/1", inspect.getsource(cls).encode())[:16]
-    except (OSError, TypeError):  # a notebook, an interpreter, a frozen program
+        with _parsing:  # Python's own parser may fail when two threads are in it
+            source = inspect.getsource(cls)
+    except Exception:  # a notebook, an interpreter, a frozen program
         return ""
+    return digest(b"plait/revision/1", source.encode("utf-8", "surrogatepass"))[:16]
 
 
 # ── streaming ────────────────────────────────────────────────────────────────────────────────

@@ -47,7 +47,7 @@ class Calling(NamedTuple):
     forward: object
     name: str
     workflow: str  # import path
-    revision: str = ""
+    revision: Callable[[], str] = str
     purpose: Purpose | None = None
     agent: str | None = None
     setup: bytes | None = None
@@ -151,7 +151,7 @@ def _start(session: Session, calling: Calling, on_event: OnEvent | None, waiter:
     behalf = f"human:{principal_of(session.user)}" if session.user else direct.principal()
     run = Run(id, spot.id, direct, waiter or Blocking(), behalf=behalf, on_event=on_event)
     inside = session.later(msgspec.structs.replace(spot, run=id))
-    body = k.RunStarted(calling.workflow, calling.arguments, calling.revision, dict(_environment()))
+    body = k.RunStarted(calling.workflow, calling.arguments, calling.revision(), dict(_environment()))
     after, _ = run.write(inside.spot, [Draft(body, Act(behalf, "program"))])
     open_run(run)
     return run, inside.later(after, k.RunStarted.__name__)
