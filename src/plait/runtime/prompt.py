@@ -51,8 +51,10 @@ _KINDS = frozenset(
         k.ContextCompacted,
         k.Rewound,
         k.Merged,
+        k.BodyRedacted,
     )
 )
+_ANEW = frozenset({k.Rewound.__name__, k.Merged.__name__, k.BodyRedacted.__name__})  # after one of these the past is another
 _KNOWLEDGE = frozenset(
     kind.__name__ for kind in (k.FactRecorded, k.FactRetracted, k.PendingAdded, k.PendingSettled, k.ValidationRecorded, k.ContextCompacted)
 )
@@ -126,13 +128,37 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
         return _encode(self)
 
 
+KEPT_MAX = 32
+_kept: dict[tuple[str, ...], Prompt] = {}  # a cache: whoever finds nothing reads the path. No lock: each step is one act of the interpreter
+
+
 class Prompt:
     """The turns of one agent in one session, caught up with it before each ask."""
 
     def __init__(self, setup: Setup, actor: str, run: str | None) -> None:
         self.setup, self._actor, self._run = setup, actor, run
         self._root = digest(PROMPT_TAG, setup.encode())
+        self._key: tuple[str, ...] | None = None
         self._clear(None)
+
+    @classmethod
+    def of(cls, setup: Setup, actor: str, run: str | None, session: Session) -> Prompt:
+        """The prompt of this agent in this session: as it was when it last asked, or a new one. `put_back` it when done."""
+        key = (session.store, session.id, actor, digest(PROMPT_TAG, setup.encode()))
+        kept = _kept.pop(key, None)
+        if kept is None or kept._place > session.place:
+            kept = cls(setup, actor, run)
+        elif kept._run != run:
+            kept._run, kept.outcomes = run, []
+        kept._key = key
+        return kept
+
+    def put_back(self) -> None:
+        """Whoever asks next in this session begins where this one ended."""
+        if self._key is not None:
+            _kept[self._key] = self
+            for oldest in list(_kept)[:-KEPT_MAX]:
+                _kept.pop(oldest, None)
 
     def _clear(self, session: Session | None) -> None:
         self._log: LogId | None = session.id if session else None
@@ -152,7 +178,7 @@ class Prompt:
         get_blob = store.get_blob
         if session.id == self._log and session.place >= self._place:
             news = list(store.read(session.id, self._place + 1, session.place, kinds=_KINDS))
-            if not any(event.kind in ("Rewound", "Merged") for event in news):
+            if not any(event.kind in _ANEW for event in news):
                 for event in news:
                     self._take(event, None, get_blob)
                 self._place = session.place
@@ -199,7 +225,7 @@ class Prompt:
         if own and kind in ("ModelReplied", "ModelFailed") and event.header.run == self._run:
             body = event.body
             self.outcomes.append("" if not isinstance(body, k.ModelFailed) else told_failure(body.failure.kind, body.failure.message))
-        if kind in ("ModelFailed", "Rewound", "Merged") or not self._wanted(event, own):
+        if kind not in _HANDLERS or not self._wanted(event, own):
             return
         if kind == "MessageSaid":
             self._messages.append(len(self._turns))
