@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -25,10 +26,11 @@ KNOWN = {"make demo", "make test", "make check", "pip install ."}
 def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PLAIT_STORE", raising=False)
-    names: dict[str, object] = {"__name__": "page"}
+    module = ModuleType("page")  # as a program has one: dataclasses look for it
+    monkeypatch.setitem(sys.modules, "page", module)
     for language, code in BLOCK.findall(page.read_text()):
         if language == "python":
-            exec(compile(code, str(page), "exec"), names)  # the blocks of a page are one program
+            exec(compile(code, str(page), "exec", dont_inherit=True), vars(module))  # the blocks of a page are one program
         elif language == "sh":
             run_shell(code)
         else:
