@@ -130,7 +130,7 @@ class Workflow(Nested):
         frames = run.frames(session.id) if run and isinstance(session, Session) else ()
         parent = frames[-1].node if frames else None
         found = next((path for path, part in parent.named_parts() if part is self), None) if isinstance(parent, Nested) else None
-        return found or self.name or self._own_name()
+        return found or (self.name if isinstance(self.name, str) and self.name else self._own_name())
 
     def _own_name(self) -> str:
         return type(self).__name__.lower()

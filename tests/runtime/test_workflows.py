@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plait import Agent, Event, Parallel, ScriptedModel, Selector, Sequential, Session, ToolCall, Workflow, tool
-from plait.errors import BranchFailed, ChoiceInvalid, InvalidValue, MergeConflict, ModelFailed, NotASession, RunOpen, WrongStatus
+from plait.errors import BranchFailed, ChoiceInvalid, DiskFull, InvalidValue, MergeConflict, ModelFailed, NotASession, RunOpen, WrongStatus
 from plait.event import kinds as k
 from plait.model.base import Fault, Reply, Request, TextDelta, ToolDelta
 from plait.runtime.effects import Retry
@@ -152,13 +152,19 @@ def test_purposes_and_paths_stand_in_the_call_events() -> None:
         purpose = "plan"
 
         def forward(self, session: Session) -> Session:
-            return says("planned", purpose="validate", name="checker")(session)
+            return says("planned", name="planner")(says("checked", purpose="validate", name="checker")(session))
 
     session = Plan()(Session("go"))
     assert [(body.path, body.purpose, body.agent) for body in bodies(session, k.CallStarted)] == [
         ("plan", "plan", None),
         ("plan/checker", "validate", "checker"),
+        ("plan/planner", "plan", "planner"),  # its caller's
     ]
+    assert bodies(says("x")(Session("go")), k.CallStarted)[0].purpose == "act"
+    before = Session("go")
+    with pytest.raises(InvalidValue, match="purpose"):
+        says("x", purpose="fun")(before)
+    assert before.reload() == before
     asked = session.events.where("ModelAsked")[0]
     assert asked.actor == "agent:plan/checker" and asked.header.behalf == session.events[2].actor
 
@@ -393,6 +399,38 @@ def test_nested_parallels_and_user_threads() -> None:
     session = Parallel(one=Threads(), two=Parallel(x=says("x"), y=says("y")))(Session("go"))
     assert sorted(message.text for message in session.messages[1:]) == ["from 0", "from 1", "from 2", "x", "y"]
     assert len({event.header.run for event in session.events[2:]}) == 1
+
+
+def test_a_branch_is_whole_when_it_is_merged() -> None:
+    class Both(Workflow):
+        def __init__(self) -> None:
+            self.a, self.b = says("a"), Sequential(x=says("x"), y=says("y"))
+
+        def forward(self, session: Session) -> Session:
+            return session.merge(self.a(session.fork("a")), self.b(session.fork("b")))
+
+    session = Both()(Session("go"))
+    for branch in bodies(session, k.Merged)[0].branches:
+        assert Session.open(branch.log).place == branch.seq and kinds(Session.open(branch.log))[-1] == "CallFinished"
+    again = session.merge(*[Session.open(branch.log) for branch in bodies(session, k.Merged)[0].branches])
+    assert again == session
+
+
+def test_what_went_wrong_first_is_what_the_caller_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(Workflow):
+        def forward(self, session: Session) -> Session:
+            monkeypatch.setattr(type(store_at(session.store)), "append", full)
+            raise LookupError("the cause")
+
+    def full(*args: Any, **kwargs: Any) -> Any:
+        raise DiskFull("here")
+
+    session = Session("go")
+    with pytest.raises(LookupError, match="the cause") as caught:
+        Broken()(session)
+    assert any("could not be recorded" in note for note in caught.value.__notes__)
+    monkeypatch.undo()
+    assert session.reload().open_run is not None
 
 
 def test_what_cannot_be_nested_is_refused() -> None:

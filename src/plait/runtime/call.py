@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from plait.errors import EffectError, InvalidInput, NotASession, RunOpen, WrongStatus
+from plait.errors import EffectError, InvalidInput, NotASession, PlaitError, RunOpen, WrongStatus
 from plait.event import Json
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
@@ -32,6 +32,7 @@ from plait.runtime.run import (
     direct_writer,
     open_run,
     principal_of,
+    record,
     record_at_tip,
     run_of,
 )
@@ -68,6 +69,8 @@ def enter(session: object, calling: Calling, *, on_event: OnEvent | None = None,
     """Begin a call, and a run if there is none."""
     if not isinstance(session, Session):
         raise NotASession(f"{calling.name} was called with", session)
+    # What no event can hold is refused now, and not by the first append of a forward that is not to blame.
+    VOCABULARY.encode(k.CallStarted(calling.workflow, calling.name, calling.purpose, calling.agent))
     run = run_of(session)
     outermost = run is None
     if run is None:
@@ -77,14 +80,15 @@ def enter(session: object, calling: Calling, *, on_event: OnEvent | None = None,
     path = f"{callers[-1].path}/{calling.name}" if callers else calling.name
     call = call_id(run.id, session.id, session.place, "call", run.ordinal(session.id))
     actor = f"{'agent' if calling.agent is not None else 'service'}:{principal_of(path)}"
-    frame = Frame(path, call, calling.node, calling.forward, session.id, actor)
+    purpose = calling.purpose or (callers[-1].purpose if callers else "act")
+    frame = Frame(path, call, calling.node, calling.forward, session.id, actor, purpose)
     run.set_frames(session.id, (*callers, frame))
     if calling.agent is not None:
         before = run.hand_over(session.id, path)
         if before is not None:
             run.ride(session.id, Draft(k.HandedOff(path), Act(f"agent:{principal_of(before)}", "program", call=frame.call)))
     setup = Digest(sha256(calling.setup).hexdigest()) if calling.setup is not None else None
-    body = k.CallStarted(calling.workflow, path, calling.purpose, calling.agent, setup)
+    body = k.CallStarted(calling.workflow, path, purpose, calling.agent, setup)
     run.ride(session.id, Draft(body, _act(frame)), {setup: calling.setup} if setup and calling.setup else None)
     return Entry(run, session, frame, callers, outermost)
 
@@ -101,7 +105,7 @@ def leave(entry: Entry, result: object) -> Session:
     if result.run == run.id:
         run.set_frames(result.id, entry.callers)
     if not entry.outermost:
-        return result
+        return _settle(entry, result)
     try:
         ended = _end(entry, lambda at, ahead: k.RunFinished(at.digest(ahead)))
     finally:
@@ -109,6 +113,16 @@ def leave(entry: Entry, result: object) -> Session:
     if result.id == run.root:
         return ended
     return _outside(result.reload()) if result.run == run.id else result
+
+
+def _settle(entry: Entry, result: Session) -> Session:
+    """The end of the outermost call on a branch does not wait: a branch that is merged is to be whole."""
+    run, log = entry.run, entry.frame.log
+    if log == run.root or run.base(log) != entry.callers or not run.waiting(log):
+        return result
+    tip = run.tip(log)
+    settled, _ = record(result if result.spot == tip else Session.of(tip), [])
+    return settled if result.spot == tip else result
 
 
 def fail(entry: Entry, error: BaseException) -> None:
@@ -127,6 +141,9 @@ def fail(entry: Entry, error: BaseException) -> None:
             ended = _end(entry, lambda at, ahead: k.RunCancelled(failure.message))
         else:
             ended = Session.of(run.tip(run.root))
+    except PlaitError as unrecorded:  # what went wrong first is what the caller has to see
+        error.add_note(f"The end of the run could not be recorded: {unrecorded}")
+        return
     finally:
         close_run(run)
     if isinstance(error, EffectError):

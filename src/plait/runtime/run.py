@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from plait.errors import InvalidValue, StaleHead
 from plait.event import Body, Event
-from plait.event.kinds import ForkedFrom, Place, SessionOpened
+from plait.event.kinds import ForkedFrom, Place, Purpose, SessionOpened
 from plait.ids import Digest, LogId, derived, digest
 from plait.model.base import Delta
 from plait.runtime.write import DirectWriter
@@ -42,6 +42,7 @@ class Frame(NamedTuple):
     forward: object  # and the function of it that is running: `super().forward` is no call of its own
     log: LogId  # where it began
     actor: str  # as whom it acts
+    purpose: Purpose
 
 
 class Run:
@@ -53,6 +54,7 @@ class Run:
         self._listeners: list[OnEvent] = [on_event] if on_event else []
         self._lock = Lock()
         self._frames: dict[LogId, tuple[Frame, ...]] = {}
+        self._bases: dict[LogId, tuple[Frame, ...]] = {}
         self._riding: dict[LogId, list[tuple[Draft, dict[Digest, bytes]]]] = {}
         self._tips: dict[LogId, Spot] = {}
         self._parents: dict[LogId, LogId] = {}
@@ -82,7 +84,7 @@ class Run:
             self._tips[log] = spot
             if fork is not None:
                 self._parents[log] = fork.log
-                self._frames[log] = self._frames.get(fork.log, ())
+                self._frames[log] = self._bases[log] = self._frames.get(fork.log, ())
                 if fork.log in self._agents:
                     self._agents[log] = self._agents[fork.log]
         self._tell(events)
@@ -146,6 +148,10 @@ class Run:
         """The calls that have this log in hand, the outermost first."""
         with self._lock:
             return self._frames.get(log, self._frames.get(self.root, ()))
+
+    def base(self, log: LogId) -> tuple[Frame, ...]:
+        """The calls that had this log in hand when it was forked."""
+        return self._bases.get(log, ())
 
     def set_frames(self, log: LogId, frames: tuple[Frame, ...]) -> None:
         with self._lock:
@@ -275,4 +281,5 @@ def call_id(run: str | None, log: LogId, seq: int, *more: str | int) -> str:
 
 def principal_of(path: str) -> str:
     """A call path as part of a principal: without spaces, not too long."""
-    return quote(path, safe="/-_.~+:@#=[]()<>", encoding="utf-8")[:200] or "workflow"
+    text = quote(path, safe="/-_.~+:@#=[]()<>", encoding="utf-8", errors="backslashreplace") or "workflow"
+    return text if len(text) <= 200 else f"{text[:160]}~{digest(b'plait/path/1', text.encode())[:16]}"
