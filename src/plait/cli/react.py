@@ -16,7 +16,6 @@ import msgspec
 from plait.cli.common import Given, names_of, store_of
 from plait.cli.documents import Document, print_json, print_jsonl, session_document
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, as_json
-from plait.errors import PlaitError
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.ids import Digest, LogId
@@ -37,7 +36,7 @@ REWOUND = "(outcome rewound)"  # it is on record, but not on this path
 
 
 class Thought(NamedTuple):
-    """A reply, as far as it can be read."""
+    """A reply: what it says, and what it asks for."""
 
     event: Event
     reasoning: str
@@ -110,18 +109,14 @@ class _Trail:
                 self._asked[cause].append(call)
 
     def _think(self, event: Event) -> None:
-        try:
-            body = event.body
-            assert isinstance(body, k.ModelReplied)
-            parts = unpack(body.parts, self._store.get_blob)
-        except PlaitError as error:  # erased or damaged; what it caused still names it
-            thought = Thought(event, "", f"(unreadable: {error})", ())
-        else:
-            if body.aside:  # a selector's
-                return
-            reasoning = "\n".join(part.text for part in parts if isinstance(part, k.Reasoning) and part.text)
-            thought = Thought(event, reasoning, text_of(tuple([p for p in parts if not isinstance(p, k.Reasoning)])), body.calls)
-        self.thoughts[event.id] = thought
+        body = event.body
+        assert isinstance(body, k.ModelReplied)
+        if body.aside:  # a selector's
+            return
+        parts = unpack(body.parts, self._store.get_blob)
+        reasoning = "\n".join(part.text for part in parts if isinstance(part, k.Reasoning) and part.text)
+        said = text_of(tuple([part for part in parts if not isinstance(part, k.Reasoning)]))
+        self.thoughts[event.id] = Thought(event, reasoning, said, body.calls)
         self._asked[event.id] = []
 
     def told(self, thought: Thought) -> Iterator[Told]:
@@ -129,15 +124,11 @@ class _Trail:
         asked = {action.call: action for action in thought.calls if action.call in declared or action.call not in self._requests}
         calls = list(dict.fromkeys([*asked, *declared]))
         for at, call in enumerate(calls):
-            yield self._step(thought, call, asked.get(call), same=at > 0)
+            request = self._requests.get(call)
+            about: Any = request.body if request is not None else asked[call]
+            yield Step(thought, at > 0, about.tool, about.arguments, call, request, self._observed(call, request))
         if not calls:
             yield thought
-
-    def _step(self, thought: Thought, call: str, action: k.Action | None, *, same: bool) -> Step:
-        request = self._requests.get(call)
-        body: Any = _body(request) if request else None
-        tool, arguments = (body.tool, body.arguments) if body else (action.tool, action.arguments) if action else ("(unreadable)", None)
-        return Step(thought, same, tool, arguments, call, request, self._observed(call, request))
 
     def _observed(self, call: str, request: Event | None) -> Observation:
         if (outcome := self._outcomes.get(call)) is not None:
@@ -155,23 +146,13 @@ class _Trail:
         return {event.header.call for event in outcomes if event.id not in self._seen}
 
 
-def _body(event: Event) -> Any:
-    try:
-        return event.body
-    except PlaitError:
-        return None
-
-
 def _observation(event: Event, store: Store) -> Observation:
-    try:
-        body: Any = event.body
-        parts = unpack(getattr(body, "parts", ()), store.get_blob)
-    except PlaitError as error:
-        return Observation("unknown", f"(unreadable: {error})", event=event)
+    body: Any = event.body
     if isinstance(body, k.ToolFailed):
         return Observation("failed", f"{body.failure.kind}: {body.failure.message}", event=event)
     if isinstance(body, k.ToolUnknown):
         return Observation("unknown", f"{UNKNOWN} {body.why}".rstrip(), event=event)
+    parts = unpack(body.parts, store.get_blob)
     how = body.verdict if isinstance(body, k.ToolResolved) else "returned"
     said = text_of(parts) if parts else getattr(body, "note", "") or ("(nothing)" if how == "returned" else f"({how.replace('_', ' ')})")
     return Observation(how, said, parts, event)
