@@ -19,7 +19,7 @@ from shell import Shell, on_a_terminal, shell
 
 from plait import Agent, Parallel, ScriptedModel, Selector, Session, ToolCall, Workflow, open_store, tool
 from plait.errors import ModelFailed
-from plait.event.kinds import ModelReplied, Reasoning, Text, ToolRequested, ToolResolved, ToolUnknown
+from plait.event.kinds import Action, ModelReplied, Reasoning, Text, ToolRequested, ToolResolved, ToolReturned, ToolUnknown, Usage
 from plait.ids import Digest
 from plait.model.base import Reply
 from plait.session.ports import Act, Draft, store_at, writer_of
@@ -242,6 +242,40 @@ def test_what_goes_wrong_is_observed(shell: Shell, folder: Path) -> None:
     found = shell.jsonl("log", session.id, "--react")
     assert [step["observation"]["how"] for step in found[:-1]] == ["failed"] * 5 + ["returned"] * 2
     assert found[2]["action"]["arguments"] == '{"expression": "1+'  # as it came
+
+
+def test_causes_are_read_and_not_guessed(shell: Shell) -> None:
+    """Two replies, then their requests crosswise: what stands next to a request is not what caused it."""
+    spot = Session("x").spot
+
+    def write(body: ModelReplied | ToolRequested | ToolReturned, call: str, *causes: Digest) -> Digest:
+        nonlocal spot
+        spot = writer_of(None).append(spot, [Draft(body, Act("agent:clerk", "model", call=call, causes=causes))])
+        return spot.head
+
+    def reply(thought: str, call: str) -> Digest:
+        return write(
+            ModelReplied((Reasoning(thought),), Usage(), "calls", (Action(call, "compute", {"expression": thought}),)), f"ask-{call}"
+        )
+
+    first, second = reply("first", "c1"), reply("second", "c2")
+    write(ToolRequested("compute", {"expression": "second"}, "pure"), "c2", second)
+    write(ToolRequested("compute", {"expression": "first"}, "pure"), "c1", first)
+    write(ToolReturned((Text("1"),)), "c1")
+    write(ToolReturned((Text("2"),)), "c2")
+    found = told(shell, Session.of(spot))
+    assert [(step["thought"], step["action"]["arguments"]["expression"], step["observation"]["text"]) for step in found] == [
+        ("first", "first", "1"),
+        ("second", "second", "2"),
+    ]
+    assert [(step["caused_by"]["seq"], step["requested"]["seq"], step["observed"]["seq"]) for step in found] == [(3, 6, 7), (4, 5, 8)]
+    # What a reply is said to have caused is its own, whatever another one asked for.
+    write(ToolRequested("compute", {"expression": "late"}, "pure"), "c3", first)
+    assert [(step["thought"], step["action"]["call"]) for step in shell.jsonl("log", "@", "--react")] == [
+        ("first", "c1"),
+        ("first", "c3"),
+        ("second", "c2"),
+    ]
 
 
 def test_a_tool_that_is_tried_again_is_one_action(shell: Shell) -> None:
