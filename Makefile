@@ -53,4 +53,4 @@ hooks: .venv/ready           ## run the checks before each commit
 	touch $@
 
 clean:
-	rm -rf .venv .venv-peers .pytest_cache .hypothesis .coverage build dist
+	rm -rf .venv .venv-peers .venv-guests .pytest_cache .hypothesis .coverage build dist

@@ -13,6 +13,7 @@ import click
 from plait.cli.common import Given, filters, listing, names_of, store_of
 from plait.cli.documents import event_document, print_json, print_jsonl, session_document
 from plait.cli.lanes import Dot, draw, order
+from plait.cli.react import show
 from plait.cli.render import ACCENT, DIM, Cell, Column, Out
 from plait.event import Event
 from plait.event.kinds import FactRecorded, ForkedFrom, Merged, MessageSaid, ModelReplied, Rewound
@@ -70,17 +71,22 @@ class Filter(NamedTuple):
 @click.option("--graph", "as_graph", is_flag=True, help="Draw the whole family: all forks and merges.")
 @click.option("--oneline", is_flag=True, help="Only the place and what it says.")
 @click.option("--path", "on_path", is_flag=True, help="Follow rewinds: leave out what they went back behind.")
+@click.option("--react", "as_steps", is_flag=True, help="What agents thought, did and saw, step by step, the oldest first.")
 @filters
 @listing
-def log(given: Given, session: str, number: int | None, as_graph: bool, oneline: bool, on_path: bool, **which: Any) -> None:
+def log(given: Given, session: str, number: int | None, as_graph: bool, oneline: bool, on_path: bool, as_steps: bool, **which: Any) -> None:
     """Show events, the newest first. A..B are those of B that A does not have.
 
     In the picture ● is an event, ○ the first of a fork, ◆ a merge and ↺ a rewind.
     """
     if as_graph and on_path:
         raise click.UsageError("--graph draws everything, also what was rewound: leave out --path.")
+    if as_steps and (as_graph or which["kinds"] or ".." in session):
+        raise click.UsageError("--react tells the steps of one session, S or S@k: leave out --graph, --kind and A..B.")
     before, value = given.open_range(session) if ".." in session else (None, given.open(session))
     wanted = Filter.of(which["kinds"], which["by"], which["since"], which["until"], value.events[-1].header.time)
+    if as_steps:
+        return show(given, value, wanted, number, oneline)
     if as_graph:
         graphed = _Family.of(value, before, wanted)
         events: Iterable[Event] = islice(graphed.events, number)

@@ -1,0 +1,254 @@
+"""`plait log --react`: what agents thought, did and saw, in strict turns.
+
+A step is a thought, the action it led to, and what was observed; a reply that asks for nothing is an answer. Which thought an action
+belongs to is read from the causes its request declares, not from what stands next to it. A reply that asks for several things at
+once is one thought with several steps: told whole to programs, and only once to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import msgspec
+
+from plait.cli.common import Given, names_of, store_of
+from plait.cli.documents import Document, print_json, print_jsonl, session_document
+from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, as_json
+from plait.event import Event, Json
+from plait.event import kinds as k
+from plait.ids import Digest, LogId
+from plait.session import Session
+from plait.session.content import text_of, unpack
+from plait.store import Store
+
+STEPS_SHOWN = 50  # on a terminal, unless a number is given
+
+_OUTCOMES = frozenset(kind.__name__ for kind in (k.ToolReturned, k.ToolFailed, k.ToolUnknown, k.ToolResolved))
+_KINDS = frozenset({k.ModelReplied.__name__, k.ToolRequested.__name__, *_OUTCOMES})
+
+WORDLESS = "(no words)"
+SAME = "(the same thought)"
+UNKNOWN = "(outcome not known)"
+NOT_RUN = "(not run in this branch)"
+REWOUND = "(outcome rewound)"  # it is on record, but not on this path
+
+
+class Thought(NamedTuple):
+    """A reply: what it says, and what it asks for."""
+
+    event: Event
+    reasoning: str
+    text: str
+    calls: tuple[k.Action, ...]
+
+    @property
+    def words(self) -> str:
+        return self.reasoning or self.text or WORDLESS
+
+
+class Observation(NamedTuple):
+    """What came of an action."""
+
+    how: str  # returned, failed, happened, did_not_happen, compensated, unknown, not_run, rewound
+    text: str
+    parts: k.Parts = ()
+    event: Event | None = None  # None: nothing is on record here
+
+
+class Step(NamedTuple):
+    thought: Thought
+    same: bool  # whether the step before has this thought, too
+    tool: str
+    arguments: Json
+    call: str
+    request: Event | None  # it names the thought among its causes; None: it was asked for, and never requested on this path
+    observed: Observation
+
+
+Told = Step | Thought  # a thought without a step is an answer
+
+
+# ── from events to steps ─────────────────────────────────────────────────────────────────────
+
+
+def told(session: Session, wanted: Callable[[Event], bool]) -> list[Told]:
+    """The steps and answers on a path, oldest first, of those replies that are wanted."""
+    trail = _Trail(session)
+    return [each for thought in trail.thoughts.values() if wanted(thought.event) for each in trail.told(thought)]
+
+
+class _Trail:
+    """What a path says of replies, requests and outcomes, each found by what it names."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._store = session, store_of(session)
+        self._above = {each.id: each.place for each in session.lineage[:-1]}  # what was there before this branch began
+        self.thoughts: dict[Digest, Thought] = {}
+        self._requests: dict[str, Event] = {}
+        self._outcomes: dict[str, Event] = {}
+        self._seen: set[Digest] = set()  # outcomes on the path
+        self._asked: dict[Digest, list[str]] = {}  # the calls that a reply caused, as their requests declare
+        for _, event in session.walk(_KINDS):
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
+        call = event.header.call or event.id
+        if event.kind == k.ModelReplied.__name__:
+            self._think(event)
+        elif event.kind in _OUTCOMES:
+            self._outcomes[call] = event
+            self._seen.add(event.id)
+        elif call in self._requests:
+            self._outcomes.pop(call, None)  # it is tried again: what came before is not what came of it
+        else:
+            cause = next((cause for cause in event.header.causes if cause in self.thoughts), None)
+            if cause is not None:  # otherwise the program itself asked for it, and no agent thought anything
+                self._requests[call] = event
+                self._asked[cause].append(call)
+
+    def _think(self, event: Event) -> None:
+        body = event.body
+        assert isinstance(body, k.ModelReplied)
+        if body.aside:  # a selector's
+            return
+        parts = unpack(body.parts, self._store.get_blob)
+        reasoning = "\n".join(part.text for part in parts if isinstance(part, k.Reasoning) and part.text)
+        said = text_of(tuple([part for part in parts if not isinstance(part, k.Reasoning)]))
+        self.thoughts[event.id] = Thought(event, reasoning, said, body.calls)
+        self._asked[event.id] = []
+
+    def told(self, thought: Thought) -> Iterator[Told]:
+        declared = self._asked[thought.event.id]
+        asked = {action.call: action for action in thought.calls if action.call in declared or action.call not in self._requests}
+        calls = list(dict.fromkeys([*asked, *declared]))
+        for at, call in enumerate(calls):
+            request = self._requests.get(call)
+            about: Any = request.body if request is not None else asked[call]
+            yield Step(thought, at > 0, about.tool, about.arguments, call, request, self._observed(call, request))
+        if not calls:
+            yield thought
+
+    def _observed(self, call: str, request: Event | None) -> Observation:
+        if (outcome := self._outcomes.get(call)) is not None:
+            return _observation(outcome, self._store)
+        if call in self._elsewhere:
+            return Observation("rewound", REWOUND)
+        if request is None or request.seq <= self._above.get(request.log, 0):
+            return Observation("not_run", NOT_RUN)
+        return Observation("unknown", UNKNOWN)
+
+    @cached_property
+    def _elsewhere(self) -> set[str | None]:
+        """Calls that came to something in this log, but not on this path."""
+        outcomes = self._store.read(self._session.id, 1, self._session.place, kinds=_OUTCOMES)
+        return {event.header.call for event in outcomes if event.id not in self._seen}
+
+
+def _observation(event: Event, store: Store) -> Observation:
+    body: Any = event.body
+    if isinstance(body, k.ToolFailed):
+        return Observation("failed", f"{body.failure.kind}: {body.failure.message}", event=event)
+    if isinstance(body, k.ToolUnknown):
+        return Observation("unknown", f"{UNKNOWN} {body.why}".rstrip(), event=event)
+    parts = unpack(body.parts, store.get_blob)
+    how = body.verdict if isinstance(body, k.ToolResolved) else "returned"
+    said = text_of(parts) if parts else getattr(body, "note", "") or ("(nothing)" if how == "returned" else f"({how.replace('_', ' ')})")
+    return Observation(how, said, parts, event)
+
+
+# ── telling ──────────────────────────────────────────────────────────────────────────────────
+
+
+def show(given: Given, session: Session, wanted: Callable[[Event], bool], number: int | None, oneline: bool) -> None:
+    """Print it, oldest first; `number` counts steps and answers from the end."""
+    found = told(session, wanted)
+    if given.form == "text":
+        _print(session, found, number, oneline)
+        return
+    documents = [react_document(each) for each in found[-number if number else 0 :]]
+    if given.form == "jsonl":
+        print_jsonl(documents)
+    else:
+        print_json({"session": session_document(session), "steps": documents})
+
+
+def react_document(each: Told) -> Document:
+    """A step, or an answer; the keys of the other kind are null."""
+    thought = _thought(each)
+    shared = {"agent": thought.event.actor, "reply": _place(thought.event)}
+    if isinstance(each, Thought):
+        nothing = dict.fromkeys(("action", "observation", "caused_by", "requested", "observed"))
+        return {**shared, "thought": thought.reasoning or None, "same_thought": False, **nothing, "answer": each.text}
+    observed = each.observed
+    return {
+        **shared,
+        "thought": thought.words,
+        "same_thought": each.same,
+        "action": {"tool": each.tool, "arguments": each.arguments, "call": each.call},
+        "observation": {"how": observed.how, "text": observed.text, "parts": msgspec.to_builtins(observed.parts)},
+        "caused_by": _place(thought.event) if each.request else None,
+        "requested": _place(each.request),
+        "observed": _place(observed.event),
+        "answer": None,
+    }
+
+
+def _place(event: Event | None) -> Document | None:
+    return None if event is None else {"session": event.log, "seq": event.seq, "event": event.id}
+
+
+def _print(session: Session, found: list[Told], number: int | None, oneline: bool) -> None:
+    out = Out()
+    limit = number or (STEPS_SHOWN if out.tty else None)
+    shown = found[-limit:] if limit else found
+    if shown and isinstance(first := shown[0], Step):
+        shown = [first._replace(same=False), *shown[1:]]  # the step that told it may be left out
+    if len(shown) < len(found) and number is None:
+        out.hint(f"… {len(found) - len(shown):,} earlier ones: plait log {session.short} --react -n {len(found)}")
+    columns = [Column(right=True), *([] if oneline else [Column(aside=True)]), Column(), Column(flex=True)]
+    places = _Places(session, oneline)
+    rows = (
+        [Cell(places.of(event), ACCENT), *([] if oneline else [Cell(_thought(each).event.actor, DIM)]), Cell(what, DIM), says]
+        for each in shown
+        for event, what, says in _lines(each)
+    )
+    if not out.table(columns, rows):
+        out.hint("No agent has done anything here.")
+
+
+def _lines(each: Told) -> Iterator[tuple[Event | None, str, Cell]]:
+    """The lines of a step: what they are about, what they are, what they say."""
+    thought = _thought(each)
+    if isinstance(each, Thought):
+        if thought.reasoning:
+            yield thought.event, "thought", Cell(thought.reasoning)
+        yield thought.event, "answer", Cell(thought.text or WORDLESS)
+        return
+    yield thought.event, "thought", Cell(SAME, DIM) if each.same else Cell(thought.words)
+    yield each.request, "action", Cell(f"{each.tool} {as_json(each.arguments)}")
+    observed = each.observed
+    yield observed.event, "observation", Cell(observed.text, BAD if observed.how == "failed" else "")
+
+
+def _thought(each: Told) -> Thought:
+    return each.thought if isinstance(each, Step) else each
+
+
+class _Places:
+    """Where an event stands, so that it can be typed: what came with a merge has a name of its own."""
+
+    def __init__(self, session: Session, named: bool) -> None:
+        self._store, self._short, self._named = store_of(session), session.short, named
+        self._own = {each.id: each.place for each in session.lineage}
+        self._names: dict[LogId, str] = {}
+
+    def of(self, event: Event | None) -> str:
+        if event is None:
+            return "-"
+        if event.seq <= self._own.get(event.log, 0):
+            return f"{self._short}@{event.seq}" if self._named else str(event.seq)
+        if event.log not in self._names:
+            self._names.update(names_of(self._store, [event.log]))
+        return f"{self._names[event.log]}@{event.seq}"
