@@ -36,6 +36,7 @@ if _TYPE_CHECKING:
     from plait.agent import Agent
     from plait.model.base import ToolCall
     from plait.model.scripted import ScriptedModel
+    from plait.runtime.effects import Retry
     from plait.runtime.prompt import View
     from plait.selector import Choice, Selector
     from plait.workflow import Parallel, Sequential, Workflow
@@ -47,6 +48,7 @@ __all__ = [
     "Event",
     "Parallel",
     "PlaitError",
+    "Retry",
     "ScriptedModel",
     "Selector",
     "Sequential",
@@ -94,6 +96,7 @@ _ACTING = {
     "Agent": "plait.agent",
     "Choice": "plait.selector",
     "Parallel": "plait.workflow",
+    "Retry": "plait.runtime.effects",
     "ScriptedModel": "plait.model.scripted",
     "Selector": "plait.selector",
     "Sequential": "plait.workflow",

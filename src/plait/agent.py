@@ -112,10 +112,10 @@ class Agent(Workflow):
         """Agents are told apart by what they are told to do: one must not take another's words for its own."""
         return f"{super()._own_name()}-{digest(b'plait/agent/1', self.instruction.encode('utf-8', 'surrogatepass'))[:4]}"
 
-    def _calling(self, session: object, forward: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Calling:
-        model_of(self.model, self._called(session))  # what is missing is said before anything is written
-        setup = self._setup(self.tools)
-        return super()._calling(session, forward, args, kwargs)._replace(agent=self._called(session), setup=setup.encode())
+    def _calling(self, session: object, forward: object, args: tuple[Any, ...], kwargs: Mapping[str, Any], called: str | None) -> Calling:
+        calling = super()._calling(session, forward, args, kwargs, called)
+        model_of(self.model, calling.name)  # what is missing is said before anything is written
+        return calling._replace(agent=calling.name, setup=self._setup(self.tools).encode())
 
     def _setup(self, tools: Mapping[str, Tool[..., Any]]) -> Setup:
         specs = tuple([Spec(tool.name, tool.description, tool.schema) for _, tool in sorted(tools.items())])

@@ -24,7 +24,7 @@ from plait.runtime.prompt import Prompt, Setup, View
 from plait.runtime.run import principal_of, record, run_of
 from plait.session import Session
 from plait.session.ports import Act, Draft, store_at
-from plait.workflow import Nested, Workflow
+from plait.workflow import Nested, Workflow, acall_as, call_as
 
 DONE = "done"
 INSTRUCTION = "You decide what happens next in the conversation below. Choose one of these, by its name, and say why in a short sentence."
@@ -35,20 +35,20 @@ Rule = Callable[[Session], "str | tuple[str, str] | None"]  # a name, or a name 
 class Choice:
     """What was chosen. Call it to run that on `session`; if nothing is left to do, that changes nothing."""
 
-    __slots__ = ("_workflow", "name", "reason", "session")
+    __slots__ = ("_called", "_workflow", "name", "reason", "session")
 
-    def __init__(self, name: str, reason: str, session: Session, workflow: Workflow | None) -> None:
-        self.name, self.reason, self.session, self._workflow = name, reason, session, workflow
+    def __init__(self, name: str, reason: str, session: Session, workflow: Workflow | None, called: str = "") -> None:
+        self.name, self.reason, self.session, self._workflow, self._called = name, reason, session, workflow, called or name
 
     @property
     def done(self) -> bool:
         return self._workflow is None
 
     def __call__(self, **kwargs: Any) -> Session:
-        return self.session if self._workflow is None else self._workflow(self.session, **kwargs)
+        return self.session if self._workflow is None else call_as(self._called, self._workflow, self.session, **kwargs)
 
     async def acall(self, **kwargs: Any) -> Session:
-        return self.session if self._workflow is None else await self._workflow.acall(self.session, **kwargs)
+        return self.session if self._workflow is None else await acall_as(self._called, self._workflow, self.session, **kwargs)
 
     def __repr__(self) -> str:
         return f"<choice {self.name}{f': {self.reason}' if self.reason else ''}>"
@@ -101,7 +101,8 @@ class Selector(Nested):
     # ── choosing ─────────────────────────────────────────────────────────────────────────────
 
     def __call__(self, session: Session) -> Choice:
-        entry = enter(session, self._calling(session))
+        calling = self._calling(session)
+        entry = enter(session, calling)
         try:
             after, name = self._choose(entry.session)
         except BaseException as error:
@@ -109,7 +110,8 @@ class Selector(Nested):
             raise
         routed = store_at(after.store).event(after.head).body
         assert isinstance(routed, k.RouteSelected)
-        return Choice(name, routed.reason, leave(entry, after), self._candidates.get(name))
+        called = name if entry.outermost else f"{calling.name}/{name}"
+        return Choice(name, routed.reason, leave(entry, after), self._candidates.get(name), called)
 
     async def acall(self, session: Session) -> Choice:
         """The same for whoever has an event loop."""
@@ -176,8 +178,8 @@ def choosing(ask: AskModel, names: tuple[str, ...], attempts: int) -> Turning[tu
             session, _ = yield Tell(session, f"{name!r} is not one of {', '.join(names)}. Choose one of these names.", aside=ask.actor)
         session, answer = yield ask._replace(session=session)
         name, reason = _read(answer)
-        if name in names:
-            return session, name, reason
+        if (found := _meant(name, names)) is not None:
+            return session, found, reason
     raise ChoiceInvalid(ask.path, name, names, session)
 
 
@@ -187,3 +189,12 @@ def _read(answer: Answer) -> tuple[str, str]:
     if isinstance(value, Mapping):
         return str(value.get("choice", "")), str(value.get("reason", ""))  # pyright: ignore[reportUnknownArgumentType,reportUnknownMemberType]
     return (value if isinstance(value, str) else answer.text).strip(), ""
+
+
+def _meant(name: str, names: tuple[str, ...]) -> str | None:
+    """The name that is meant: as it is, else by its letters alone, if that leaves no doubt. None: none of them."""
+    if name in names:
+        return name
+    said = name.strip(" .,:;!\"'`*").casefold()
+    near = [each for each in names if each.casefold() == said]
+    return near[0] if len(near) == 1 else None

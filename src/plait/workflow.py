@@ -124,22 +124,24 @@ class Workflow(Nested):
 
     # ── one call ─────────────────────────────────────────────────────────────────────────────
 
-    def _called(self, session: object) -> str:
-        """Its name in whoever calls it, else its own."""
+    def _called(self, session: object, called: str | None = None) -> str:
+        """Its name: its own, else the one it is called by, else the one it has in whoever calls it."""
+        if (isinstance(self.name, str) and self.name) or called:
+            return self.name or called or ""
         run = run_of(session) if isinstance(session, Session) else None
         frames = run.frames(session.id) if run and isinstance(session, Session) else ()
         parent = frames[-1].node if frames else None
         found = next((path for path, part in parent.named_parts() if part is self), None) if isinstance(parent, Nested) else None
-        return found or (self.name if isinstance(self.name, str) and self.name else self._own_name())
+        return found or self._own_name()
 
     def _own_name(self) -> str:
         return type(self).__name__.lower()
 
-    def _calling(self, session: object, forward: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Calling:
+    def _calling(self, session: object, forward: object, args: tuple[Any, ...], kwargs: Mapping[str, Any], called: str | None) -> Calling:
         cls = type(self)
         path = f"{cls.__module__}:{cls.__qualname__}"
         return Calling(
-            self, forward, self._called(session), path, lambda: _revision(cls), self.purpose, arguments=arguments_of(args, kwargs)
+            self, forward, self._called(session, called), path, lambda: _revision(cls), self.purpose, arguments=arguments_of(args, kwargs)
         )
 
     def _act(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -161,9 +163,10 @@ class Workflow(Nested):
         on_event: OnEvent | None = None,
         waiter: Waiter | None = None,
         on_start: Callable[[Run], None] | None = None,
+        called: str | None = None,
     ) -> Session:
         kwargs = kwargs or {}
-        entry = enter(session, self._calling(session, forward, args, kwargs), on_event=on_event, waiter=waiter)
+        entry = enter(session, self._calling(session, forward, args, kwargs, called), on_event=on_event, waiter=waiter)
         if on_start is not None:
             on_start(entry.run)
         try:
@@ -173,10 +176,12 @@ class Workflow(Nested):
             raise
         return leave(entry, result)
 
-    async def _acall(self, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any], on_event: OnEvent | None) -> Session:
+    async def _acall(
+        self, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any], on_event: OnEvent | None, called: str | None = None
+    ) -> Session:
         forward = _original(self)
         aside = AsyncWaiter(_NO_WAITER).aside
-        entry: Entry = await aside(lambda: enter(session, self._calling(session, forward, args, kwargs), on_event=on_event))
+        entry: Entry = await aside(lambda: enter(session, self._calling(session, forward, args, kwargs, called), on_event=on_event))
         try:
             result = await self._aact(forward, entry.session, args, kwargs)
         except BaseException as error:
@@ -187,6 +192,17 @@ class Workflow(Nested):
 
 
 _NO_WAITER: Any = None
+
+
+def call_as(name: str, workflow: Workflow, session: Session, **kwargs: Any) -> Session:
+    """Call a child by the name it has here: it may be somebody else's child, too, under another one."""
+    on_event = kwargs.pop("on_event", None)
+    return workflow._run(_original(workflow), session, (), kwargs, on_event=on_event, called=name)  # pyright: ignore[reportPrivateUsage]
+
+
+async def acall_as(name: str, workflow: Workflow, session: Session, **kwargs: Any) -> Session:
+    on_event = kwargs.pop("on_event", None)
+    return await workflow._acall(session, (), kwargs, on_event, name)  # pyright: ignore[reportPrivateUsage]
 
 
 def _original(workflow: Workflow) -> Callable[..., Any]:
@@ -286,13 +302,13 @@ class Sequential(Workflow):
         yield from self._steps.items()
 
     def forward(self, session: Session) -> Session:
-        for step in self._steps.values():
-            session = step(session)
+        for name, step in self._steps.items():
+            session = call_as(name, step, session)
         return session
 
     async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        for step in self._steps.values():
-            session = await step.acall(session)
+        for name, step in self._steps.items():
+            session = await acall_as(name, step, session)
         return session
 
 
@@ -308,7 +324,7 @@ class Parallel(Workflow):
 
     def forward(self, session: Session) -> Session:
         forks = {name: session.fork(name) for name in self._branches}
-        works = {name: loop.spawn(lambda name=name: self._branches[name](forks[name]), f"plait-{name}") for name in forks}
+        works = {name: loop.spawn(lambda name=name: call_as(name, self._branches[name], forks[name]), f"plait-{name}") for name in forks}
         done: queue.SimpleQueue[str] = queue.SimpleQueue()
         for name, future in works.items():
             future.add_done_callback(lambda _, name=name: done.put(name))
@@ -328,7 +344,7 @@ class Parallel(Workflow):
     async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         aside = AsyncWaiter(_NO_WAITER).aside
         forks = await aside(lambda: {name: session.fork(name) for name in self._branches})
-        tasks = {name: asyncio.ensure_future(self._branches[name].acall(fork)) for name, fork in forks.items()}
+        tasks = {name: asyncio.ensure_future(acall_as(name, self._branches[name], fork)) for name, fork in forks.items()}
         try:
             await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
             failed = next((name for name, task in tasks.items() if task.done() and (task.cancelled() or task.exception())), None)

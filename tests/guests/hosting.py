@@ -1,4 +1,4 @@
-"""Guests: other frameworks, each in an environment of its own, run as processes that tell what happened in JSON.
+"""Guests: other frameworks and servers, each in an environment of its own, since their pins clash with ours.
 
 An environment is made on the first use, in `.venv-guests/` (git-ignored), by whoever holds its lock; later runs find it there. It is
 complete when it has a stamp of the requirements it was made from.
@@ -25,10 +25,7 @@ INSTALL_S_MAX, RUN_S_MAX = 900, 120
 
 def guest(name: str, script: str, document: Any) -> Any:
     """What a script says about a document, run by the guest's own Python."""
-    python = _python(name)
-    if isinstance(python, str):
-        assert not os.environ.get("PLAIT_REQUIRE_GUESTS"), f"{name} is required here: {python}"
-        pytest.skip(f"{name} cannot be installed: {python}")
+    python = programs(name) / "python"
     env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", ""), "LANGSMITH_TRACING": "false", "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
         [str(python), "-W", "ignore", str(HERE / script)],
@@ -40,6 +37,15 @@ def guest(name: str, script: str, document: Any) -> Any:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def programs(name: str) -> Path:
+    """The folder with a guest's programs; a skip if it cannot be had, or a failure where guests are required."""
+    python = _python(name)
+    if isinstance(python, str):
+        assert not os.environ.get("PLAIT_REQUIRE_GUESTS"), f"{name} is required here: {python}"
+        pytest.skip(f"{name} cannot be installed: {python}")
+    return python.parent
 
 
 @cache

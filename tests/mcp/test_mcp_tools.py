@@ -19,9 +19,9 @@ import pytest
 
 pytest.importorskip("mcp.client.stdio", reason="the extra [mcp] is not installed")
 
+from hosting import programs
 from servers import Plain, Small, is_alive, until
 
-from guests import guest
 from plait import Agent, ScriptedModel, Session, ToolCall, errors
 from plait.event import kinds
 from plait.mcp import MCPServer
@@ -72,7 +72,7 @@ def started(small: Small, **options: Any) -> MCPServer:
 
 
 def test_the_git_server_over_stdio(tmp_path: Path) -> None:
-    program = guest("mcp-server-git", "mcp-server-time") / "mcp-server-git"
+    program = programs("mcp-servers") / "mcp-server-git"
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / "a.txt").write_text("a")
     with MCPServer.stdio(program, "--repository", tmp_path, prefix="vcs", effect={"git_status": "pure"}) as server:
@@ -112,8 +112,8 @@ def port() -> int:
 
 def test_the_time_server_over_http(port: int) -> None:
     """mcp-proxy, which speaks streamable HTTP in the protocol of 2025, before mcp-server-time."""
-    time_server = guest("mcp-server-git", "mcp-server-time") / "mcp-server-time"
-    proxy = guest("mcp-proxy") / "mcp-proxy"
+    time_server = programs("mcp-servers") / "mcp-server-time"
+    proxy = programs("mcp-proxy") / "mcp-proxy"
     with served([str(proxy), "--port", str(port), str(time_server)], port):
         with MCPServer.http(f"http://127.0.0.1:{port}/mcp") as server:
             tools = by_name(server)

@@ -23,7 +23,7 @@ from plait.ids import Digest, digest
 from plait.model.base import Delta, Fault, Model, OnDelta, Reply, Request, ToolCall
 from plait.runtime.effects import Answer, AskModel, Effect, Retry, Turning, UseTools
 from plait.runtime.prompt import told_failure
-from plait.runtime.run import Run, call_id, record, run_of
+from plait.runtime.run import Run, call_id, record, record_at_tip, run_of
 from plait.session import Session
 from plait.session.content import Loose, pack, text_of
 from plait.session.ports import Act, Draft, store_at
@@ -212,13 +212,22 @@ def _shaped(parts: k.Parts, schema: Any) -> k.Parts:
 
 
 def _action(call: ToolCall, id: str) -> Action:
-    arguments = call.arguments
+    arguments = _parsed(call.arguments) if isinstance(call.arguments, str) else call.arguments
     if isinstance(arguments, Mapping):
         try:
             VOCABULARY.encode(k.ScratchSet("arguments", dict(arguments)))
         except InvalidInput:
             arguments = repr(arguments)  # not JSON, whatever it is: shown to the model as what it wrote
     return Action(id, call.tool[:200], dict(arguments) if isinstance(arguments, Mapping) else arguments, call.reason, call.ref)
+
+
+def _parsed(text: str) -> Mapping[str, Json] | str:
+    """The object a text is; if it is none, the text as it came."""
+    try:
+        value = parse(text.encode())
+    except (InvalidInput, UnicodeEncodeError):
+        return text
+    return value if isinstance(value, Mapping) else text
 
 
 def _request(effect: AskModel, action: Action, at: int, *, truncated: bool) -> list[Draft]:
@@ -336,7 +345,8 @@ def _run_jobs(session: Session, jobs: dict[int, Job], actor: str, path: str) -> 
             tool = job.tool
             body = k.ToolRequested(tool.name, job.given, tool.effect, tool.version, attempt=job.attempt, path=path, source=tool.origin)
             drafts.append(Draft(body, Act(actor, "program", call=job.call, causes=(0,))))
-        session, events = record(session, drafts, blobs)
+        # It happened, so it is recorded, also when somebody wrote meanwhile: the tool itself, to the session it was handed, say.
+        session, events = record_at_tip(session, drafts, blobs)
         outcomes[done.number] = events[0]
         if again:
             batch.add([job])

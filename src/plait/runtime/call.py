@@ -179,9 +179,9 @@ def _end(entry: Entry, body: Callable[[Session, int], Body]) -> Session:
     run = entry.run
     for log in run.left():
         if log != run.root:
-            record_at_tip(Session.of(run.tip(log)), lambda _: ())
+            record_at_tip(Session.of(run.tip(log)), ())
     session = entry.session.later(run.tip(run.root))
-    session = record_at_tip(session, lambda at: [Draft(body(at, run.waiting(run.root)), Act(SERVICE))])
+    session, _ = record_at_tip(session, lambda at: [Draft(body(at, run.waiting(run.root)), Act(SERVICE))])
     return _outside(session)
 
 

@@ -25,6 +25,7 @@ from plait.session import Session
 from plait.session.content import unpack
 from plait.session.ports import store_at
 from plait.session.state import Stretch
+from plait.session.views import speaker
 
 PROMPT_TAG = b"plait/prompt/1"
 SHOWN_MAX = 16_000  # characters of one result that a model is shown; all of it is in the log
@@ -247,7 +248,7 @@ class Prompt:
         parts = unpack(body.parts, get_blob)
         if own and body.role == "assistant":
             return self._answer(event, Answered(_verbatim(parts)))
-        who = body.name or ("" if body.role == "user" else body.role if body.role == "system" else event.actor.partition(":")[2])
+        who = body.name or ("" if body.role == "user" else body.role if body.role == "system" else speaker(event.actor))
         self._say(event, _from("/".join(filter(None, (branch, who))), parts))
 
     def replied(self, event: Event, body: k.ModelReplied, own: bool, branch: str | None, get_blob: Callable[[Digest], bytes]) -> None:
@@ -258,7 +259,7 @@ class Prompt:
             return self._answer(
                 event, Answered(_verbatim(parts), tuple([Call(call.call, call.tool, call.arguments) for call in body.calls]))
             )
-        name = "/".join(dict.fromkeys(filter(None, (branch, event.actor.partition(":")[2].rpartition("/")[2]))))
+        name = "/".join(dict.fromkeys(filter(None, (branch, speaker(event.actor)))))
         words = tuple([part for part in parts if not isinstance(part, k.Reasoning)])
         asked = [k.Text(f"(asked for {call.tool} {_json(call.arguments, ASIDE_MAX)})") for call in body.calls]
         if words or asked:

@@ -263,14 +263,16 @@ def record(session: Session, drafts: Sequence[Draft], blobs: Mapping[Digest, byt
     return session.later(spot, *[type(draft.body).__name__ for draft in drafts]), events
 
 
-def record_at_tip(session: Session, drafts: Callable[[Session], Sequence[Draft]]) -> Session:
-    """Append where the log ends by now: for what has to be on record whoever else wrote."""
+def record_at_tip(
+    session: Session, drafts: Sequence[Draft] | Callable[[Session], Sequence[Draft]], blobs: Mapping[Digest, bytes] | None = None
+) -> tuple[Session, list[Event]]:
+    """Append where the log ends by now: for what has to be on record whoever else wrote. Drafts may depend on where that is."""
     for _ in range(100):
         try:
-            return record(session, drafts(session))[0]
+            return record(session, drafts(session) if callable(drafts) else drafts, blobs)
         except StaleHead:
             session = session.reload()
-    return record(session, drafts(session))[0]
+    return record(session, drafts(session) if callable(drafts) else drafts, blobs)
 
 
 def call_id(run: str | None, log: LogId, seq: int, *more: str | int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isnan, nan
 from typing import Any, Literal
+from urllib.parse import unquote
 
 import msgspec
 
@@ -59,7 +60,12 @@ def message_of(event: Event, stretch: Stretch, get_blob: Callable[[Digest], byte
         return None
     if isinstance(body, MessageSaid):
         return Message(body.role, unpack(body.parts, get_blob), body.name, stretch.branch, event)
-    return Message("assistant", unpack(body.parts, get_blob), event.actor.partition(":")[2], stretch.branch, event)
+    return Message("assistant", unpack(body.parts, get_blob), speaker(event.actor), stretch.branch, event)
+
+
+def speaker(actor: str) -> str:
+    """What an actor is called: the last part of an agent's path, as it was written."""
+    return unquote(actor.partition(":")[2].rpartition("/")[2])
 
 
 class Facts(Mapping[str, Json]):
@@ -126,9 +132,9 @@ EFFECT_KINDS = frozenset(kind.__name__ for kind in (ToolRequested, ToolReturned,
 
 
 def effects_of(events: Iterable[tuple[Stretch, Event]], get_blob: Callable[[Digest], bytes]) -> list[Effect]:
-    found: dict[tuple[LogId, str | None], Effect] = {}
+    found: dict[str, Effect] = {}
     for _, event in events:
-        body, key = event.body, (event.log, event.header.call)
+        body, key = event.body, event.header.call or event.id
         if isinstance(body, ToolRequested):
             made = Effect(body.tool, body.arguments, body.effect, event.actor, body.path, event.header.call or "", event)
             found[key] = msgspec.structs.replace(made, attempts=body.attempt)

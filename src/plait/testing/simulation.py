@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from plait.workflow import Workflow, _original  # pyright: ignore[reportPrivateU
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
+_numbers = count(1)  # every simulated session has a store that nobody had before
+
 FAULTS = ("RateLimited", "Overloaded", "ServerError", "Timeout", "ConnectionLost", "StreamCut")
 
 
@@ -36,12 +39,12 @@ class Simulation:
 
     def __init__(self, seed: int = 0, *, model_fault_rate: float = 0.0, tool_fault_rate: float = 0.0) -> None:
         self.seed, self.model_fault_rate, self.tool_fault_rate = seed, model_fault_rate, tool_fault_rate
-        self._runs = 0
+        self._addresses: list[str] = []
 
     def session(self, *content: Content) -> Session:
         """A session in a memory store of its own, with the seed's clock and chance."""
-        self._runs += 1
-        address = f"memory:simulation-{id(self)}-{self._runs}"
+        address = f"memory:simulation-{next(_numbers)}"
+        self._addresses.append(address)
         direct_writer().bind_source(address, Seeded(self.seed))
         return Session(*(content or ("Begin.",)), store=address, user="simulated")
 
@@ -50,6 +53,12 @@ class Simulation:
         given = content[0] if content and isinstance(content[0], Session) else None
         session = given or self.session(*[each for each in content if not isinstance(each, Session)])
         return workflow._run(_original(workflow), session, waiter=self.waiter())  # pyright: ignore[reportPrivateUsage]
+
+    def close(self) -> None:
+        """Forget its sessions."""
+        for address in self._addresses:
+            direct_writer().store(address).close()
+        self._addresses.clear()
 
     def waiter(self) -> Simulated:
         return Simulated(self)
@@ -73,8 +82,10 @@ class Simulation:
         before = [int(line.split()[0]) for line in file.read_text().splitlines() if line.strip()] if file and file.exists() else []
         tried = 0
         for seed in dict.fromkeys([*before, *seeds]):
+            simulation = cls(seed, **rates)
             try:
-                body(cls(seed, **rates))
+                body(simulation)
+                simulation.close()
             except Exception as error:
                 if file is not None and seed not in before:
                     file.parent.mkdir(parents=True, exist_ok=True)
