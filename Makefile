@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all test-local check bench bench-peers torture clean hooks
+.PHONY: demo test test-all test-outside check bench bench-peers torture clean hooks
 
 demo: .venv/ready            ## the main job, on the embedded default: no key, no service
 	$(BIN)/python examples/demo.py
@@ -14,8 +14,8 @@ test: .venv/ready            ## the tests, with the coverage ratchet
 test-all: .venv/ready        ## the slow ones too
 	$(BIN)/python -m pytest
 
-test-local: .venv/local      ## the real small model, on this machine
-	PLAIT_REQUIRE_LOCAL_MODEL=1 $(BIN)/python -m pytest tests/providers/test_local_model.py -q
+test-outside: .venv/local    ## the slow ones with others: a real small model, MCP servers, AutoGen and langgraph-supervisor
+	PLAIT_REQUIRE_LOCAL_MODEL=1 $(BIN)/python -m pytest -n 2 -m slow tests/providers tests/mcp tests/guests
 
 check: .venv/ready           ## lint, format, types, layers
 	$(BIN)/ruff check .

@@ -19,7 +19,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # What the shell blocks may say, besides `plait …`, which is run. These run this very suite, or install.
-KNOWN = {"make demo", "make test", "make check", "pip install ."}
+KNOWN = {"make demo", "make test", "make check", "make test-outside", "pip install ."}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
