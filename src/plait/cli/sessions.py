@@ -213,7 +213,7 @@ class _Shown:
 
     def _message(self, message: Message, margin: str) -> None:
         name = f"{message.name} " if message.name and message.name != message.role else ""
-        said = self.out.wrapped(message.text, self.out.width - 6, MESSAGE_LINES)
+        said = self.out.wrapped(message.text or saying(message.event).removeprefix("reply: "), self.out.width - 6, MESSAGE_LINES)
         place = Cell(f"{message.seq}  {self.out.time(message.time)}  {message.actor}", DIM)
         if self.out.tty:
             self.out.line(Cell(margin, ACCENT), Cell(f"{name}{message.role}", STRONG), "  ", place)
@@ -259,7 +259,7 @@ def _spent(spent: Spent) -> str | None:
         return None
     parts = [
         counted(spent.tokens, "token"),
-        f"${spent.cost_usd_nano / 1e9:.4f}",
+        "cost unknown" if spent.unpriced and not spent.cost_usd_nano else f"${spent.cost_usd_nano / 1e9:.4f}",
         counted(spent.model_calls, "model call"),
     ]
     return ", ".join([*parts, counted(spent.tool_calls, "tool call"), *([f"{spent.unpriced} of unknown price"] if spent.unpriced else [])])

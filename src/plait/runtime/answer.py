@@ -156,7 +156,7 @@ def _ask(effect: AskModel, run: Run | None) -> Answering:
         if wait_s is None:
             raise ModelFailed(model.name, outcome.kind, outcome.message, attempt, session)
         yield Pause(wait_s, session)
-        causes, attempt, outcomes = (), attempt + 1, [*outcomes, told_failure(outcome.kind, _clean(outcome.message))]
+        attempt, outcomes = attempt + 1, [*outcomes, told_failure(outcome.kind, _clean(outcome.message))]
 
 
 def _deltas(run: Run | None, path: str) -> OnDelta | None:

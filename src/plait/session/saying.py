@@ -83,7 +83,7 @@ _SAYINGS: dict[str, Callable[[Any], str]] = {
     "RunFinished": lambda b: "run finished",
     "RunFailed": lambda b: f"run failed: {b.failure.kind}: {b.failure.message}",
     "RunCancelled": lambda b: f"run cancelled{_because(b.reason)}",
-    "CallStarted": lambda b: f"{b.path} started" + (f" to {b.purpose}" if b.purpose else ""),
+    "CallStarted": lambda b: f"{b.path} started" + (f" to {b.purpose}" if b.purpose not in (None, "act") else ""),
     "CallFinished": lambda b: "failed: " + b.failure.message if b.failure else "finished",
     "HandedOff": lambda b: f"handed off to {b.to}{_because(b.reason)}",
     "RouteSelected": lambda b: f"chose {b.choice} of {', '.join(b.candidates)}{_because(b.reason)}",
