@@ -11,6 +11,7 @@ import pytest
 from plait import Agent, Parallel, ScriptedModel, Selector, Sequential, Session, ToolCall, Workflow, tool
 from plait.errors import PlaitError
 from plait.model.base import Fault
+from plait.runtime import loop
 from plait.runtime.effects import Retry
 from plait.session.audit import verify
 from plait.session.ports import store_at
@@ -141,3 +142,28 @@ def test_failing_seeds_are_kept_and_tried_first(tmp_path: Path) -> None:
 def test_pauses_are_long_in_the_record_and_short_in_a_simulation() -> None:
     slow = Agent("x", model=ScriptedModel([Fault("RateLimited", "an hour", retryable=True, retry_after_s=50.0), "ok"]))
     assert Simulation().run(slow, "go").text == "ok"
+
+
+def test_an_async_tool_may_call_whatever_it_likes() -> None:
+    """It blocks the loop it runs on, where the models and tools of what it calls would run, too."""
+
+    def helper() -> Workflow:
+        both = [ToolCall("later", n=1), ToolCall("later", n=2)]
+        return Parallel(left=says(both, "left"), right=Sequential(says(both, "right"), Async()))
+
+    class Async(Workflow):
+        async def forward(self, session: Session) -> Session:
+            return await says(ToolCall("later", n=1), "async").acall(session)
+
+    @tool
+    async def blocking() -> str:
+        return helper()(Session("help")).text
+
+    @tool
+    async def awaiting() -> str:
+        return (await helper().acall(Session("help"))).text
+
+    calls = [ToolCall("blocking"), ToolCall("awaiting")]
+    agent = Agent("x", model=ScriptedModel([calls, calls[:1], calls[1:], "done"]), tools=[blocking, awaiting])
+    session = loop.spawn(lambda: agent(Session("go"))).result(60)  # a circle would have no end
+    assert session.text == "done" and [effect.result for effect in session.effects] == ["async"] * 4

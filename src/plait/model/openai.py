@@ -131,19 +131,26 @@ class OpenAIModel:
 
     async def _listen(self, body: Item, on_delta: OnDelta) -> tuple[Item, list[Item]]:
         """The final response, and the items as they were streamed: a final one may come without them."""
-        said: list[str] = []
+        said: dict[int, list[str]] = {}
         items: dict[int, Item] = {}
         final: Item | None = None
-        async with aclosing(self._server.events("/responses", body, lambda: "".join(said), _FINAL)) as events:
+
+        def heard() -> str:
+            return "".join(piece for _, pieces in sorted(said.items()) for piece in pieces)
+
+        async with aclosing(self._server.events("/responses", body, heard, _FINAL)) as events:
             async for event in events:
                 if kind_of(event) in _FINAL:
                     final = an_object(event.get("response"))
                 else:
                     _follow(event, items, said, on_delta)
         if final is None:
-            raise Fault("StreamCut", "the stream ended without its last event", retryable=True, partial="".join(said))
+            raise Fault("StreamCut", "the stream ended without its last event", retryable=True, partial=heard())
         if final.get("status") == "failed":
-            raise self._failed(final, "".join(said))
+            raise self._failed(final, heard())
+        for index in said.keys() & items.keys():  # what was said of a message that never came to its end
+            if not items[index].get("content"):
+                items[index]["content"] = [{"type": "output_text", "text": "".join(said[index])}]
         return final, [items[index] for index in sorted(items)]
 
     def _failed(self, found: Item, heard: str | None = None) -> Fault:
@@ -161,8 +168,9 @@ class OpenAIModel:
         output = [an_object(item) for item in found["output"]] or streamed
         if status == "incomplete":
             # What was cut in the middle may be missing from the end's list; it is kept, so that one sees what it was about to do.
-            there = [item.get("call_id") for item in output]
-            output += [item for item in streamed if kind_of(item) == "function_call" and item.get("call_id") not in there]
+            there = [item.get("call_id") or item.get("id") for item in output]
+            kept = [item for item in streamed if kind_of(item) in ("function_call", "message")]
+            output += [item for item in kept if (item.get("call_id") or item.get("id")) not in there]
         parts, calls, refused = _gather(output)
         usage, written = _responses_usage(found)
         reason: Any = sub(found, "incomplete_details").get("reason")
@@ -400,12 +408,12 @@ def _own(part: Reasoning) -> Item | None:
 _FINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
-def _follow(event: Item, items: dict[int, Item], said: list[str], on_delta: OnDelta) -> None:
+def _follow(event: Item, items: dict[int, Item], said: dict[int, list[str]], on_delta: OnDelta) -> None:
     """One event of a response on its way."""
     index, delta = count(event.get("output_index")), text_in(event.get("delta"))
     match kind_of(event):
         case "response.output_text.delta" | "response.refusal.delta":
-            said.append(delta)
+            said.setdefault(index, []).append(delta)
             on_delta(TextDelta(mended(delta)))
         case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
             on_delta(ReasoningDelta(mended(delta)))

@@ -35,6 +35,10 @@ T = TypeVar("T")
 TRACEBACK_MAX = 8_000
 WRAPPED = "answer"  # the title of a schema that is an object only because providers want one, and its one property
 SERVICE = "service:plait"  # who speaks when the runtime itself has something to say
+_SILENT = {
+    "length": "the reply came to its length limit before it said anything; raise tokens_max, or let it think less",
+    "refusal": "the model declined, without a word",
+}
 
 
 # ── what has to be waited for ────────────────────────────────────────────────────────────────
@@ -175,7 +179,10 @@ def _replied(
     """Record a reply, and with it what it asks for: nobody ever finds one without the other."""
     said = tuple([part for part in reply.parts if not (isinstance(part, k.Text) and not part.text and not part.blob)])
     if not reply.calls and not any(not isinstance(part, k.Reasoning) for part in said):
-        raise Fault("EmptyReply", "the reply says nothing and asks for nothing", retryable=True, usage=reply.usage, price=reply.price)
+        # Asked again, a model that thought up to its limit, or declined, would do the same at the same price.
+        why = _SILENT.get(reply.stop)
+        told = why or "the reply says nothing and asks for nothing"
+        raise Fault("EmptyReply", told, retryable=why is None, usage=reply.usage, price=reply.price)
     if effect.prompt.setup.output is not None and not reply.calls:
         said = _shaped(said, effect.prompt.setup.output)
     parts, blobs = pack(said, "reply")

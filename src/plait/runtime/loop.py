@@ -1,5 +1,10 @@
-"""One private event loop on a thread of its own, for SDKs and async tools: nobody's loop is touched, so a workflow can be called
-from a script, a notebook or a thread alike."""
+"""A private event loop on a thread of its own, for SDKs and async tools: nobody's loop is touched, so a workflow can be called
+from a script, a notebook or a thread alike.
+
+What runs on that loop may call a workflow in turn, and block it. Its work then runs on a second loop, and so on: whoever blocks a
+loop waits only for loops above it, so nobody waits in a circle. They are kept, since connections belong to the loop they were
+opened on.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ import os
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from threading import Lock, Thread, current_thread
 from typing import Any, TypeVar
 
@@ -17,35 +22,38 @@ T = TypeVar("T")
 _SLICE_S = 0.2  # how long a wait goes without looking whether it was stopped
 
 _lock = Lock()
-_loop: asyncio.AbstractEventLoop | None = None
-_thread: Thread | None = None
+_loops: list[tuple[asyncio.AbstractEventLoop, Thread]] = []
+_floor = ContextVar("plait_loop", default=0)  # the first loop that does not wait for us
 
 
 def _forget() -> None:
-    """In a forked child the thread is gone."""
-    global _loop, _thread, _lock
-    _loop, _thread, _lock = None, None, Lock()
+    """In a forked child the threads are gone."""
+    global _loops, _lock
+    _loops, _lock = [], Lock()
 
 
 os.register_at_fork(after_in_child=_forget)
 
 
-def _private() -> asyncio.AbstractEventLoop:
-    global _loop, _thread
+def _level() -> int:
+    """Which loop to use here: the one above ours, if this is the thread of one."""
+    here = current_thread()
+    return max([_floor.get(), *[place + 1 for place, (_, thread) in enumerate(tuple(_loops)) if thread is here]])
+
+
+def _private(level: int) -> asyncio.AbstractEventLoop:
     with _lock:
-        if _loop is None:
-            _loop = asyncio.new_event_loop()
-            _thread = Thread(target=_loop.run_forever, name="plait-loop", daemon=True)
-            _thread.start()
-        return _loop
+        while len(_loops) <= level:
+            loop = asyncio.new_event_loop()
+            thread = Thread(target=loop.run_forever, name="plait-loop", daemon=True)
+            thread.start()
+            _loops.append((loop, thread))
+        return _loops[level][0]
 
 
 def start(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine on the private loop. From that loop's own thread, which is about to block, on a loop of its own."""
-    loop = _private()
-    if current_thread() is _thread:
-        return spawn(lambda: asyncio.run(coroutine))
-    return asyncio.run_coroutine_threadsafe(coroutine, loop)
+    """Run a coroutine on a private loop."""
+    return asyncio.run_coroutine_threadsafe(coroutine, _private(_level()))
 
 
 def wait(future: Future[T], check: Callable[[], None] | None = None) -> T:
@@ -67,6 +75,7 @@ def spawn(work: Callable[[], T], name: str = "plait-worker") -> Future[T]:
     """Run a function in a thread of its own. A pool with a bound would deadlock: work may wait for work."""
     future: Future[T] = Future()
     context = copy_context()
+    context.run(_floor.set, _level())
 
     def target() -> None:
         if not future.set_running_or_notify_cancel():  # from here on nobody can cancel it: what runs is waited for

@@ -154,14 +154,14 @@ def _unpack(part: Part, get_blob: Callable[[Digest], bytes]) -> Text | Reasoning
 
 
 def value_of(parts: Parts) -> Any:
-    """What a tool gave back, as the program sees it: data as data, a text as a text, several parts as a list; None: nothing."""
+    """What came back, as a program sees it: data as data, a text as a text, several parts as a list, no thoughts; None: nothing."""
     said = [part for part in parts if not isinstance(part, Reasoning)]
     values = [part.value if isinstance(part, Data) else part.text if isinstance(part, Text) else part for part in said]
     return None if not values else values[0] if len(values) == 1 else values
 
 
 def text_of(parts: Parts) -> str:
-    """What the parts say in words; what is not words is named in brackets."""
+    """What the parts say in words; what is not words is named in brackets, what was only thought is left out."""
     return "\n".join(_say(part) for part in parts if not isinstance(part, Reasoning))
 
 
@@ -172,6 +172,5 @@ def _say(part: Part) -> str:
         return f"[image: {part.alt or part.media_type}]"
     if isinstance(part, File):
         return f"[file: {part.name}]"
-    if isinstance(part, Data):
-        return msgspec.json.encode(part.value).decode()
-    return ""
+    assert isinstance(part, Data)
+    return msgspec.json.encode(part.value).decode()
