@@ -66,7 +66,7 @@ def run(model: AnthropicModel, asked: Request, on_delta: Callable[[Delta], None]
         try:
             return await model.ask(asked, on_delta)
         finally:
-            await model.close()
+            await model.aclose()
 
     return asyncio.run(go())
 
@@ -886,7 +886,7 @@ def test_cancelling_closes_the_socket(wire: Wire, streamed: bool, after: int) ->
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.to_thread(wire.wait_gone)
-        await model.close()
+        await model.aclose()
 
     asyncio.run(go())
     assert len(wire.requests) == 1
@@ -909,7 +909,7 @@ def test_one_model_serves_many_asks_and_several_loops(wire: Wire) -> None:
         try:
             return await asyncio.gather(*[model.ask(request(), ignore) for _ in range(4)])
         finally:
-            await model.close()
+            await model.aclose()
 
     for _ in range(2):
         wire.play(*[sse(*events(STORY)) for _ in range(4)])

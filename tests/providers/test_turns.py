@@ -107,7 +107,7 @@ class Provider:
 
     async def _close(self) -> None:
         for model in self.made:
-            await (model.close() if isinstance(model, AnthropicModel) else model.aclose())
+            await model.aclose()
 
     def says(self, streamed: bool, text: str = "", *calls: tuple[str, str], **given: Any) -> Answer:
         return (self.dialect.stream if streamed else self.dialect.whole)(text, calls, **given)

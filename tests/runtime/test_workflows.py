@@ -635,6 +635,22 @@ def test_a_stream_that_nobody_reads_on_is_cancelled_and_left_in_order() -> None:
     assert other.reload().open_run is None
 
 
+def test_a_stream_says_when_an_answer_begins_anew() -> None:
+    class Breaks:
+        name = "breaks"
+
+        def ask(self, request: Request, on_delta: Any) -> Reply:
+            on_delta(TextDelta("Fo"))
+            if not request.outcomes:
+                raise Fault("StreamCut", "it broke off", retryable=True, partial="Fo")
+            on_delta(TextDelta("ur."))
+            return Reply((k.Text("Fo"), k.Text("ur.")), usage=k.Usage(1, 1))
+
+    *deltas, session = Agent("x", model=Breaks(), retry=QUICK).stream(Session("go"))
+    assert [type(delta).__name__ for delta in deltas] == ["TextDelta", "Restarted", "TextDelta", "TextDelta"]
+    assert isinstance(session, Session) and session.text == "Four."  # pieces of one answer are one text
+
+
 def test_errors_come_out_of_the_stream() -> None:
     with pytest.raises(ModelFailed):
         list(says(Fault("AuthFailed", "no")).stream(Session("go")))

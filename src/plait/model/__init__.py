@@ -11,7 +11,7 @@ from __future__ import annotations
 from threading import Lock
 
 from plait.errors import NoModel
-from plait.model.base import Delta, Fault, Model, ReasoningDelta, Reply, Request, Spec, TextDelta, ToolCall, ToolDelta
+from plait.model.base import Delta, Fault, Model, ReasoningDelta, Reply, Request, Restarted, Spec, TextDelta, ToolCall, ToolDelta
 from plait.model.scripted import ScriptedModel
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "ReasoningDelta",
     "Reply",
     "Request",
+    "Restarted",
     "ScriptedModel",
     "Spec",
     "TextDelta",

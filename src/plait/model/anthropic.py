@@ -100,7 +100,7 @@ class AnthropicModel:
             raise Fault("BadRequest", f"{type(error).__name__}: {error}") from error
         return await (self._whole(options) if whole else self._streamed(options, on_delta))
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connections of the running loop. Asking again opens new ones."""
         with self._lock:
             client = self._clients.pop(asyncio.get_running_loop(), None)

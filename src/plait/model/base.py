@@ -119,7 +119,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 class Fault(Exception):
     """No answer. `kind` is one word: RateLimited, Overloaded, ServerError, Timeout, ConnectionLost, StreamCut, EmptyReply,
-    ContextOverflow, BadRequest, AuthFailed, NotFound, …"""
+    MalformedReply, QuotaExceeded, ContextOverflow, BadRequest, AuthFailed, NotFound, ClientFailed, …"""
 
     def __init__(
         self,
@@ -161,7 +161,14 @@ class ToolDelta(msgspec.Struct, frozen=True):
     agent: str = ""
 
 
-Delta = TextDelta | ReasoningDelta | ToolDelta
+class Restarted(msgspec.Struct, frozen=True):
+    """What came of this answer so far came to nothing: it is asked for again, and begins anew."""
+
+    why: str
+    agent: str = ""
+
+
+Delta = TextDelta | ReasoningDelta | ToolDelta | Restarted
 OnDelta = Callable[[Delta], None]
 
 

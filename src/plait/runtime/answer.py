@@ -20,7 +20,7 @@ from plait.event.codec import VOCABULARY
 from plait.event.kinds import Action, Failure
 from plait.event.strict import parse
 from plait.ids import Digest, digest
-from plait.model.base import Delta, Fault, Model, OnDelta, Reply, Request, ToolCall
+from plait.model.base import Delta, Fault, Model, OnDelta, Reply, Request, Restarted, ToolCall
 from plait.runtime.effects import Answer, AskModel, Effect, Retry, Turning, UseTools
 from plait.runtime.prompt import told_failure
 from plait.runtime.run import Run, call_id, record, record_at_tip, run_of
@@ -159,6 +159,8 @@ def _ask(effect: AskModel, run: Run | None) -> Answering:
         session = _faulted(session, outcome, attempt, latency_us, Act(effect.actor, "model", call=call, causes=(event.id,)))
         if wait_s is None:
             raise ModelFailed(model.name, outcome.kind, outcome.message, attempt, session)
+        if run is not None and run.heard:
+            run.tell(Restarted(told_failure(outcome.kind, _clean(outcome.message)), effect.path))
         yield Pause(wait_s, session)
         attempt, outcomes = attempt + 1, [*outcomes, told_failure(outcome.kind, _clean(outcome.message))]
 
@@ -177,7 +179,7 @@ def _replied(
     effect: AskModel, session: Session, reply: Reply, latency_us: int, call: str, asked: Digest, run: str | None
 ) -> tuple[Session, Answer]:
     """Record a reply, and with it what it asks for: nobody ever finds one without the other."""
-    said = tuple([part for part in reply.parts if not (isinstance(part, k.Text) and not part.text and not part.blob)])
+    said = _joined(reply.parts)
     if not reply.calls and not any(not isinstance(part, k.Reasoning) for part in said):
         # Asked again, a model that thought up to its limit, or declined, would do the same at the same price.
         why = _SILENT.get(reply.stop)
@@ -202,6 +204,20 @@ def _replied(
     return session, Answer(
         events[0].id, text_of(said), value, written.calls, tuple([each for each in written.calls if each.call not in failed]), written.stop
     )
+
+
+def _joined(parts: k.Parts) -> k.Parts:
+    """Without empty texts, and with those that follow each other as one: a provider may cut in the middle of a sentence."""
+    found: list[Any] = []
+    for part in parts:
+        if isinstance(part, k.Text) and not part.blob:
+            if found and isinstance(found[-1], k.Text):
+                found[-1] = k.Text(found[-1].text + part.text)
+            elif part.text:
+                found.append(part)
+        else:
+            found.append(part)
+    return tuple(found)
 
 
 def _shaped(parts: k.Parts, schema: Any) -> k.Parts:
