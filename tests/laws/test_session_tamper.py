@@ -131,10 +131,11 @@ def test_a_state_that_a_closed_session_carries_is_compared(tmp_path: Path) -> No
     """A forged digest in a well-formed chain: only folding again can tell."""
     from plait.event.kinds import SessionClosed, StateDigest
     from plait.ids import Digest
+    from plait.session.state import FOLD
 
     store = open_store(tmp_path / ".plait")
     session = Session("x", store=store)
-    body = SessionClosed(state=StateDigest(1, Digest("0" * 64)))
+    body = SessionClosed(state=StateDigest(FOLD, Digest("0" * 64)))
     writer_of(None).append(session.spot, [Draft(body, Act("human:x"))])
     assert list(verify(store)) == []
     (fault,) = verify(store, state=True)
