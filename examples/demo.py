@@ -1,4 +1,4 @@
-"""What Plait does so far, in one minute: a session that is forked, merged, rewound, killed, edited and verified.
+"""What Plait does so far, in one minute: agents that act, and a session that is forked, merged, rewound, killed, edited and verified.
 
 Run it with `make demo`. It needs no key, no service and no network, and leaves nothing behind.
 """
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from plait import Session, Store, open_store
+from plait import Agent, Parallel, ScriptedModel, Selector, Sequential, Session, Store, ToolCall, open_store, tool
 from plait.cli import main as plait
 from plait.errors import MergeConflict
 from plait.ids import LogId, short
@@ -21,12 +21,39 @@ from plait.session import verify
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(Path(folder) / ".plait")
+        agents(store)
         session = fork_and_merge(store)
         session = rewind(session)
         kill_a_writer(store, session)
         edit_the_past(store, session)
         store.close()
     print('\nNext: `.venv/bin/plait new "your question"`, then `plait --help`. What you record stays in .plait/ here.')
+
+
+@tool
+def word_count(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+
+
+def says(text: str) -> Agent:
+    return Agent(f"Say {text!r}", model=ScriptedModel([text]))
+
+
+def agents(store: Store) -> None:
+    heading("Agents that act: a tool is called, two critics read at the same time, a selector decides who is next")
+    script = ScriptedModel([ToolCall("word_count", text="to be or not"), "Four."])
+    counter = Agent("Use word_count, then answer.", model=script, tools=[word_count])
+    critics = Parallel(pro=says("Short."), con=says("Dry."))
+    route = Selector(polish=says("Four words."), model=ScriptedModel(["polish"]))
+    session = Sequential(count=counter, critics=critics)(Session("How many words are in 'to be or not'?", store=store))
+    choice = route(session)
+    session = choice()
+    plait(["log", session.id, "--react", "--store", store.address], standalone_mode=False)
+    print(f"  chosen: {choice.name}; said last: {session.text!r}; used: {session.usage.input_tokens + session.usage.output_tokens} tokens")
+    print("  why did it say four?")
+    for line in str(session.why("Four.")).splitlines()[:5]:
+        print(f"    {line}")
 
 
 def fork_and_merge(store: Store) -> Session:

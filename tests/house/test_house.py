@@ -73,6 +73,7 @@ def test_the_demo_runs_and_tells_the_truth() -> None:
     assert re.search(r"faults found by verify: +0", done.stdout)
     assert re.search(r"  [0-9a-f]{8}@2: the body of event 2 hashes to", done.stdout)
     assert "its session row says status is 'closed', its events say 'open'" in done.stdout
+    assert re.search(r"action +word_count {\"text\":\"to be or not\"}", done.stdout) and "chosen: polish" in done.stdout
     assert "◆    strict@8    merged " in done.stdout and "nobody chooses silently: {'verdict': {" in done.stdout
     assert "knows {}, and has 9 events" in done.stdout
 
