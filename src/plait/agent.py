@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from plait.errors import InvalidValue, NoModel, ResultInvalid
 from plait.event import Json
@@ -53,6 +53,10 @@ class Agent(Workflow):
             raise InvalidValue("instruction", "it says nothing", "tell the agent what to do")
         if isinstance(steps_max, bool) or not isinstance(steps_max, int) or steps_max < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue("steps_max", f"{steps_max!r} is not a number of steps", "pass a number from 1")
+        if purpose is not None and purpose not in get_args(Purpose):
+            raise InvalidValue("purpose", f"{purpose!r} is not one", f"use one of {', '.join(get_args(Purpose))}")
+        if isinstance(tools, str) or not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue("tools", f"a {type(tools).__name__} is not a list of tools", "pass tools=[…]")
         self.instruction, self.model, self.name, self.description = instruction, model, name, description
         self.view, self.steps_max, self.retry = View.of(view), steps_max, retry or Retry()
         self.parameters = dict(parameters or {})
@@ -128,7 +132,7 @@ class Agent(Workflow):
         actor, tools, model = f"agent:{principal_of(path)}", self.tools, model_of(self.model, path)
         prompt = Prompt.of(self._setup(tools), actor, run.id, session)
         ask = AskModel(session, prompt, model, actor, path, tools, retry=self.retry)
-        session = yield from turn(ask, self.steps_max, self._check if self._type is not None else None)
+        session = yield from turn(ask, self.steps_max, self._check if self._type is not None else None, self._type)
         prompt.put_back()
         return session
 
@@ -141,7 +145,7 @@ class Agent(Workflow):
         return None
 
 
-def turn(ask: AskModel, steps_max: int, check: Callable[[Any], str | None] | None = None) -> Turning[Session]:
+def turn(ask: AskModel, steps_max: int, check: Callable[[Any], str | None] | None = None, type_: Any = None) -> Turning[Session]:
     """Ask and act until there is an answer. `check` says why an answer will not do."""
     session, misses = ask.session, 0
     for step in range(steps_max + 1):
@@ -156,7 +160,7 @@ def turn(ask: AskModel, steps_max: int, check: Callable[[Any], str | None] | Non
         elif check is not None and (why := check(answer.value) if answer.value is not None else "it is not JSON") is not None:
             misses += 1
             if misses > 2 or last:
-                raise ResultInvalid(ask.path, "the type that was asked for", why, session)
+                raise ResultInvalid(ask.path, name_of(type_), why, session)
             session, _ = yield Tell(session, f"That answer does not have the shape that was asked for: {why}. Answer again, in that shape.")
         else:
             break
@@ -173,8 +177,11 @@ def model_of(model: str | Model | None, who: str) -> Model:
         return model
     name = os.environ.get("PLAIT_MODEL")
     if not name:
-        raise NoModel(f"agent {who!r} has no model")
-    return find(name)
+        raise NoModel(f"{who!r} has no model")
+    try:
+        return find(name)
+    except NoModel as error:
+        raise NoModel(f"{error.why}, which is what PLAIT_MODEL says") from error
 
 
 def _by_name(tools: Iterable[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:

@@ -475,7 +475,8 @@ class MissingExtra(SetupError):
 
     def __init__(self, what: str, extra: str, why: str = "") -> None:
         self.what, self.extra = what, extra
-        super().__init__(f"{what} needs a package that is not installed{f' ({why})' if why else ''}: pip install 'plait[{extra}]'")
+        missing = f"{what} needs a package that is not installed{f' ({why})' if why else ''}"
+        super().__init__(f"{missing}: pip install 'plait[{extra}]', or in a clone pip install '.[{extra}]'.")
 
 
 class MissingWeights(SetupError):
@@ -630,4 +631,4 @@ class BranchFailed(EffectError):
 
     def __init__(self, branch: str, why: str, session: Any = None, branches: dict[str, Any] | None = None) -> None:
         self.branch, self.why, self.session, self.branches = branch, why, session, branches or {}
-        super().__init__(f"branch {branch!r} failed: {why}. Nothing was merged; the branches are in error.branches.")
+        super().__init__(f"branch {branch!r} failed: {why.rstrip('.')}. Nothing was merged; the branches are in error.branches.")

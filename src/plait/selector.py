@@ -74,6 +74,9 @@ class Selector(Nested):
         self._candidates: dict[str, Workflow] = {**(candidates or {}), **named}
         self.model, self._rule, self._instruction, self._done = model, rule, instruction, done
         self._view, self._attempts, self._retry = View.of(view), attempts, retry or Retry()
+        if done is not None and not isinstance(done, str):  # pyright: ignore[reportUnnecessaryIsInstance]  a candidate of that name
+            step = "done= names the choice of nothing; pass a candidate so called in a mapping, and done= another name"
+            raise InvalidValue("done", f"a {type(done).__name__} is not a name", step)
         for name, workflow in self._candidates.items():
             if not isinstance(workflow, Workflow):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
                 raise InvalidValue("Selector", f"{name!r} is a {type(workflow).__name__}, not a workflow", "pass agents and workflows")

@@ -12,6 +12,8 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from types import MethodType
 from typing import Annotated, Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, overload, runtime_checkable
 
 import msgspec
@@ -53,6 +55,7 @@ class Tool(Generic[P, R]):
         takes_session: bool = False,
         observe: Callable[..., Any] | None = None,  # its value before and after a call is recorded as the state delta
         attempts: int = 1,
+        unbound: bool = False,
         origin: str = "",  # where it comes from, if not from this program: mcp:git
         version: str | None = None,
     ) -> None:
@@ -61,6 +64,7 @@ class Tool(Generic[P, R]):
         self.effect: EffectClass = effect
         self.takes_session, self.observe, self.attempts, self.origin = takes_session, observe, attempts, origin
         self.version = version or digest(b"plait/tool/1", msgspec.json.encode([name, description, schema], order="deterministic"))[:16]
+        self.unbound = unbound  # a method without its object
         self._convert = convert
         self.__doc__ = function.__doc__
         self.__name__ = name
@@ -69,6 +73,14 @@ class Tool(Generic[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """The function itself: nothing is recorded."""
         return self.function(*args, **kwargs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Tool[..., Any]:
+        """A tool that is a method is bound to its object, as functions are."""
+        if instance is None or not self.unbound:
+            return self
+        bound = copy(self)
+        bound.function, bound.unbound = MethodType(self.function, instance), False
+        return bound
 
     @property
     def is_async(self) -> bool:
@@ -139,7 +151,10 @@ def tool(
 def as_tool(source: Any) -> Tool[..., Any]:
     """A tool as it is; a plain function as one with the defaults."""
     if isinstance(source, Tool):
-        return cast("Tool[..., Any]", source)
+        found = cast("Tool[..., Any]", source)
+        if found.unbound:
+            raise BadTool(found.name, "it is a method without its object", f"pass it from an object, as in thing.{found.name}")
+        return found
     if inspect.isfunction(source) or inspect.ismethod(source):
         return _made(source, {}, None, None, "at_most_once", None, 1)
     raise BadTool(_called(source), f"a {type(source).__name__} is neither a tool nor a function", "decorate a function with @tool")
@@ -181,6 +196,7 @@ def _made(
         takes_session=takes_session,
         observe=observe,
         attempts=attempts,
+        unbound=next(iter(inspect.signature(function).parameters), "") == "self",
     )
 
 
@@ -188,14 +204,14 @@ def _fields(name: str, function: Callable[..., Any], around: Mapping[str, Any], 
     """The parameters as fields of a struct, and whether it takes the session."""
     try:
         hints = typing.get_type_hints(function, localns=dict(around), include_extras=True)
-        parameters = inspect.signature(function).parameters.values()
+        parameters = list(inspect.signature(function).parameters.values())
     except (NameError, TypeError, ValueError, SyntaxError) as error:
         raise BadTool(name, str(error), "annotate it with types that are defined where it is") from error
     fields: list[Any] = []
     for parameter in parameters:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise BadTool(name, f"the parameter {parameter.name!r} has no name that a model could use", "use plain named parameters")
-        if parameter.name == SESSION:
+        if parameter.name == SESSION or (parameter.name == "self" and parameter is parameters[0]):
             continue
         hint = _told(hints.get(parameter.name, Any), described.get(parameter.name))
         required = parameter.default is parameter.empty
@@ -261,7 +277,9 @@ def _check(tool: Tool[..., Any]) -> None:
         raise BadTool(tool.name, "providers take names of 1 to 64 letters, digits, _ and - only", "pass name=")
     if tool.effect not in get_args(EffectClass):
         raise BadTool(tool.name, f"{tool.effect!r} is not an effect class", f"use one of {', '.join(get_args(EffectClass))}")
-    if tool.attempts < 1 or (tool.attempts > 1 and tool.effect not in _REPEATABLE):
+    if tool.attempts < 1:
+        raise BadTool(tool.name, f"{tool.attempts} attempts are none", "pass attempts= from 1")
+    if tool.attempts > 1 and tool.effect not in _REPEATABLE:
         raise BadTool(
             tool.name, f"a call of class {tool.effect} is made once", f"say effect= one of {', '.join(_REPEATABLE)}, or attempts=1"
         )

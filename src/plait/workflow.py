@@ -13,7 +13,7 @@ import queue
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import cache, wraps
 from threading import Lock
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from plait.errors import BranchFailed, EffectError, InvalidValue, NotASession
 from plait.event import Event
@@ -50,7 +50,7 @@ class Nested:
             yield path, child
             yield from child.named_parts(path)
 
-    def to(self, *, model: str | Model) -> Any:
+    def to(self, *, model: str | Model) -> Self:
         """Ask this model from now on, in every agent and selector below. Returns the same object, as PyTorch does."""
         self._rebind(model)
         for child in self.children():

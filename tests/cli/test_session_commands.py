@@ -212,7 +212,7 @@ def test_show_in_json(family: tuple[Shell, str]) -> None:
     shell, root = family
     found = shell.json("show", root)
     assert {name for name in found if name not in SESSION} == {
-        *("opened", "lineage", "continues", "durability", "facts", "pending", "budget", "left", "usage", "gates", "validation"),
+        *("opened", "lineage", "continues", "durability", "runs", "facts", "pending", "budget", "left", "usage", "gates", "validation"),
         *("placement", "tree", "message_count", "messages"),
     }
     assert found["facts"]["verdict"] == {

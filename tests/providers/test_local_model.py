@@ -11,11 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 import pytest
 
+from plait import Agent, open_store, tool
 from plait.errors import MissingExtra, MissingWeights, SetupError, UnknownBlob
 from plait.event import Json
 from plait.event.kinds import Data, File, Image, Reasoning, Text, Usage
@@ -25,7 +26,7 @@ from plait.model.base import Answered, Call, Delta, Fault, Model, Request, Resul
 from plait.model.grammar import CHARACTERS_MAX, ITEMS_MAX, NUMBER_MAX, bounded, grammar, loose
 from plait.model.local import LocalModel, messages
 from plait.model.prices import FREE
-from plait.session import Session
+from plait.session import Session, verify
 
 ADD = Spec(
     "add",
@@ -612,3 +613,27 @@ except KeyboardInterrupt:
     print("stopped", len(ask()) > 0)
 """)
     assert (found.returncode, found.stdout, found.stderr) == (0, "stopped True\n", "")
+
+
+@real
+def test_whole_turns_of_the_real_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent by its name alone: a typed answer, a tool it may call, a stream, all on record."""
+    monkeypatch.setenv("PLAIT_STORE", str(tmp_path / ".plait"))
+
+    @tool
+    def add(a: int, b: int) -> int:
+        """Add two whole numbers."""
+        return a + b
+
+    answered = Agent("Answer with one of the choices.", model="local", returns=Literal["yes", "no"])(Session("Is water wet?"))
+    assert answered.result in ("yes", "no")
+    acted = Agent("Use the tools.", model="local", tools=[add], steps_max=3)(answered.fork().say("Use add to add 2 and 3."))
+    *deltas, streamed = Agent("Be brief.", model="local", parameters={"tokens_max": 20}).stream(Session("Say hello."))
+    assert isinstance(streamed, Session) and "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == streamed.text
+    for session in (answered, acted, streamed):
+        assert session.open_run is None and session.usage.output_tokens > 0 and session.cost == 0.0 and session.cost.unpriced == 0
+        assert all(event.body.model.startswith("local") for event in session.events.where("ModelAsked"))  # type: ignore[union-attr]
+    assert all(effect.failure is not None or effect.result == effect.arguments["a"] + effect.arguments["b"] for effect in acted.effects)  # type: ignore[index,call-overload,operator]
+    store = open_store(str(tmp_path / ".plait"))
+    assert list(verify(store, state=True)) == []
+    store.close()

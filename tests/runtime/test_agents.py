@@ -89,6 +89,21 @@ def test_causes_lead_from_the_answer_to_the_question() -> None:
     assert "How many?" in trace and "word_count" in trace
 
 
+def test_why_leads_from_result_to_call_to_reply_to_question() -> None:
+    model = ScriptedModel([ToolCall("word_count", text="a b"), "Two."])
+    session = Agent("x", model=model, tools=[word_count], name="x")(Session("How many?"))
+    assert [step.how for step in session.why("Two.")] == [
+        "is",
+        "because of",
+        "because of",
+        "asked by",
+        "because of",
+        "because of",
+        "because of",
+    ]
+    assert [step.kind for step in session.why("Two.")][3:] == ["ToolRequested", "ModelReplied", "ModelAsked", "MessageSaid"]
+
+
 def test_wrong_arguments_and_unknown_tools_become_results_the_model_can_correct() -> None:
     spy = Spy(
         [ToolCall("word_count", txt="a"), ToolCall("word_cuont", text="a"), ToolCall("word_count", text="a b")],
@@ -246,6 +261,9 @@ def test_a_script_may_be_a_function_of_the_session() -> None:
     assert agent(Session("a").say("b")).text == "I see 2 messages"
     with pytest.raises(InvalidValue, match="is not a script"):
         ScriptedModel("text")
+    for wrong in (3, [], ["text"]):
+        with pytest.raises(InvalidValue, match="is not an answer"):
+            ScriptedModel([wrong])  # type: ignore[list-item]
 
 
 # ── limits ───────────────────────────────────────────────────────────────────────────────────
@@ -355,6 +373,23 @@ def test_an_agent_takes_nobody_elses_words_for_its_own() -> None:
     session = again(again(Session("x")))
     assert [type(turn).__name__ for turn in ann.requests[-1].turns] == ["Said", "Answered", "Said"]
     assert told(ann.requests[-1].turns[-1]) == "Go on."
+
+
+def test_a_handoff_from_run_to_run_is_on_record_too() -> None:
+    ann, bob = Agent("Ann.", model=ScriptedModel(["a"]), name="ann"), Agent("Bob.", model=ScriptedModel(["b"]), name="bob")
+    session = bob(bob(ann(Session("go"))))
+    assert [(event.actor, event.body.to) for event in session.events if isinstance(event.body, k.HandedOff)] == [("agent:ann", "bob")]
+    assert [(run.status, run.workflow) for run in session.runs] == [("finished", "plait.agent:Agent")] * 3
+
+
+def test_what_the_program_fetched_is_there_to_be_read() -> None:
+    @tool
+    def fetch() -> str:
+        return "x" * 10_000
+
+    spy = Spy("ok")
+    Agent("x", model=spy)(Session("go").use(fetch))
+    assert "x" * 10_000 in told(spy.requests[0].turns[-1])
 
 
 def test_two_agents_without_a_name_are_two() -> None:

@@ -60,7 +60,7 @@ class Routed(Workflow):
 
 @pytest.mark.parametrize("make", [team, Routed])
 def test_three_drivers_one_history(make: Any) -> None:
-    blocking = make()(Session("go", user="simulated", store="memory:"))
+    blocking = make()(Session("go", user="simulated"))
     awaited = asyncio.run(make().acall(Session("go", user="simulated", store="memory:")))
     simulated = Simulation(seed=1).run(make(), "go")
     assert history(blocking) == history(awaited) == history(simulated)

@@ -8,6 +8,7 @@ import enum
 import sys
 import threading
 import typing
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -139,6 +140,11 @@ def test_what_cannot_be_a_tool_says_why() -> None:
         tool(effect="often")(word_count.function)  # type: ignore[arg-type]
     with pytest.raises(BadTool, match="is made once"):
         tool(attempts=3)(word_count.function)
+    with pytest.raises(BadTool, match="0 attempts are none"):
+        tool(effect="pure", attempts=0)(word_count.function)
+    for wrong in (word_count, "word_count", 3):
+        with pytest.raises(InvalidValue, match="is not a list of tools"):
+            Agent("x", tools=wrong)  # type: ignore[arg-type]
     with pytest.raises(BadTool, match="neither a tool nor a function"):
         Agent("x", tools=[42])
     with pytest.raises(InvalidValue, match="two tools are called"):
@@ -149,6 +155,34 @@ def test_a_tool_is_still_a_function() -> None:
     assert word_count("to be") == 2
     assert isinstance(word_count, Tool) and word_count.effect == "at_most_once"
     assert word_count.__doc__ == "Count the words of a text."
+
+
+class Shop:
+    def __init__(self) -> None:
+        self.sold: list[str] = []
+
+    @tool
+    def sell(self, sku: str) -> int:
+        """Sell one."""
+        self.sold.append(sku)
+        return len(self.sold)
+
+
+def test_a_method_is_bound_to_its_object() -> None:
+    shop = Shop()
+    assert list(typing.cast("Any", shop.sell.schema)["properties"]) == ["sku"]
+    assert shop.sell("a") == 1 and Session("x").use(shop.sell, sku="b").result == 2 and shop.sold == ["a", "b"]
+    with pytest.raises(BadTool, match="a method without its object"):
+        Agent("x", tools=[Shop.sell])
+
+
+def test_paths_are_texts_to_a_model(tmp_path: Path) -> None:
+    @tool
+    def size(path: Path) -> Path:
+        return path.parent
+
+    assert Session("x").use(size, path=typing.cast("Any", tmp_path / "a")).result == str(tmp_path)
+    assert size.arguments({"path": "a/b"}) == {"path": Path("a/b")}
 
 
 def test_the_version_follows_the_definition() -> None:

@@ -161,9 +161,12 @@ def test_purposes_and_paths_stand_in_the_call_events() -> None:
         ("plan/planner", "plan", "planner"),  # its caller's
     ]
     assert bodies(says("x")(Session("go")), k.CallStarted)[0].purpose == "act"
+    with pytest.raises(InvalidValue, match="purpose"):
+        says("x", purpose="fun")
+    Plan.purpose = "fun"  # type: ignore[assignment]
     before = Session("go")
     with pytest.raises(InvalidValue, match="purpose"):
-        says("x", purpose="fun")(before)
+        Plan()(before)
     assert before.reload() == before
     asked = session.events.where("ModelAsked")[0]
     assert asked.actor == "agent:plan/checker" and asked.header.behalf == session.events[2].actor
@@ -225,7 +228,7 @@ def test_an_interrupted_run_stays_open_and_says_so() -> None:
     with pytest.raises(KeyboardInterrupt):
         Stopped()(session)
     after = session.reload()
-    assert after.open_run is not None and kinds(after)[-1] == "FactRecorded"
+    assert after.open_run is not None and kinds(after)[-1] == "FactRecorded" and [run.status for run in after.runs] == ["open"]
     with pytest.raises(RunOpen, match="has an open run"):
         says("ok")(after)
     assert says("ok")(after.fork()).text == "ok"
@@ -490,6 +493,8 @@ def test_selectors_that_cannot_choose_are_refused() -> None:
         with pytest.raises(InvalidValue, match="Selector"):
             Selector(wrong)  # type: ignore[arg-type]
     assert Selector({"done": says("x")}, done="finish").names == ("done", "finish")
+    with pytest.raises(InvalidValue, match="done= names the choice of nothing"):
+        Selector(a=says("a"), done=says("b"))  # type: ignore[arg-type]
 
 
 def test_candidates_describe_themselves() -> None:

@@ -124,6 +124,7 @@ def show_document(session: Session, messages: int | None) -> Document:
         "lineage": [place_document(each) for each in session.lineage],
         "continues": place_document(session.continues) if session.continues else None,
         "durability": session.durability,
+        "runs": [msgspec.structs.asdict(run) for run in session.runs],
         "facts": {
             key: {"kind": each.kind, "value": each.value, **_at(each.at), "review_by": each.review_by} for key, each in known.items()
         },

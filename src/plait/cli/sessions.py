@@ -150,6 +150,7 @@ class _Shown:
             ("label", session.label, ""),
             ("id", session.id, DIM),
             ("status", session.status, ""),
+            ("last run", *_last_run(session)),
             ("opened", f"{self.out.time(first.time)} by {first.actor}", ""),
             ("lineage", _lineage(session), ""),
             ("continues", str(session.continues) if session.continues else None, ""),
@@ -233,6 +234,16 @@ def _required(session: Session, name: str) -> Cell:
         return Cell("")
     unmet = session.unmet.get(name)
     return Cell(f"required, not met: {unmet}", BAD) if unmet else Cell("required", DIM)
+
+
+def _last_run(session: Session) -> tuple[str | None, str]:
+    runs = session.runs
+    if not runs:
+        return None, ""
+    last = runs[-1]
+    times = f" (of {len(runs)})" if len(runs) > 1 else ""
+    told = f"{last.workflow.rpartition(':')[2]} {last.status}{': ' + last.why if last.why else ''}{times}"
+    return told, BAD if last.status in ("failed", "open") else ""
 
 
 def _lineage(session: Session) -> str | None:

@@ -148,8 +148,14 @@ class TextDelta(msgspec.Struct, frozen=True):
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):
-    text: str
+    """A piece of what it thinks: not part of the text."""
+
+    thought: str
     agent: str = ""
+
+    @property
+    def text(self) -> str:
+        return ""
 
 
 class ToolDelta(msgspec.Struct, frozen=True):
@@ -157,8 +163,13 @@ class ToolDelta(msgspec.Struct, frozen=True):
 
     index: int  # which call of this reply, from 0
     tool: str
-    arguments: str = ""
+    arguments: str = ""  # a piece of the JSON
     agent: str = ""
+
+    @property
+    def text(self) -> str:
+        """Nothing: the texts of all deltas together are what was said."""
+        return ""
 
 
 class Restarted(msgspec.Struct, frozen=True):
@@ -166,6 +177,10 @@ class Restarted(msgspec.Struct, frozen=True):
 
     why: str
     agent: str = ""
+
+    @property
+    def text(self) -> str:
+        return ""
 
 
 Delta = TextDelta | ReasoningDelta | ToolDelta | Restarted

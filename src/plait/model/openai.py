@@ -60,10 +60,10 @@ class OpenAIModel:
     def __init__(self, model: str, *, api_key: str | None = None, base_url: str | None = None, timeout_s: float = 600.0) -> None:
         self.name = f"openai:{model}"
         key = api_key or os.environ.get("OPENAI_API_KEY")
+        self._model = model
+        self._server = Endpoint(self.name, base_url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL, key or "", timeout_s)
         if not key:
             raise MissingKey(self.name, "OPENAI_API_KEY")
-        self._model = model
-        self._server = Endpoint(self.name, base_url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL, key, timeout_s)
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; the next `ask` opens new ones."""

@@ -11,6 +11,7 @@ from functools import cache
 from hashlib import sha256
 from importlib import metadata
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 
@@ -37,7 +38,7 @@ from plait.runtime.run import (
     run_of,
 )
 from plait.session import Session
-from plait.session.ports import Act, Draft
+from plait.session.ports import Act, Draft, store_at
 from plait.session.typed import to_json
 
 
@@ -171,7 +172,16 @@ def _start(session: Session, calling: Calling, on_event: OnEvent | None, waiter:
     body = k.RunStarted(calling.workflow, calling.arguments, calling.revision(), dict(_environment()))
     after, _ = run.write(inside.spot, [Draft(body, Act(behalf, "program"))])
     open_run(run)
+    if (last := _last_agent(session)) is not None:
+        run.hand_over(spot.id, last)
     return run, inside.later(after, k.RunStarted.__name__)
+
+
+def _last_agent(session: Session) -> str | None:
+    """The path of the agent who spoke last, in whichever run. None: nobody yet."""
+    store = store_at(session.store)
+    reply = next(store.read(session.id, 1, session.place, kinds={k.ModelReplied.__name__}, reverse=True), None)
+    return unquote(reply.actor.partition(":")[2]) if reply is not None else None
 
 
 def _end(entry: Entry, body: Callable[[Session, int], Body]) -> Session:

@@ -111,9 +111,8 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True):
             return cls.last(given)
         if given in ("whole", "branch", "facts", "compacted"):
             return cls(given)
-        raise InvalidValue(
-            "view", f"{given!r} is not a view", "use View.last(n), View.branch(), View.calls(…), View.facts() or View.whole()"
-        )
+        step = "use View.whole(), last(n), branch(), calls(…), facts() or compacted()"
+        raise InvalidValue("view", f"{given!r} is not a view", step)
 
 
 class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -169,7 +168,7 @@ class Prompt:
         self._frozen = 0  # turns that a model has been shown
         self._digest = self._root
         self._slots: dict[str, tuple[int, int]] = {}  # an own call: the turn of its result and which one
-        self._calls: dict[str, tuple[str, Json]] = {}  # a call of somebody else: its tool and arguments
+        self._calls: dict[str, tuple[str, Json, int]] = {}  # a call of somebody else: its tool, its arguments, how much of it is shown
         self.outcomes: list[str] = []  # replies and failures of its own in this run
         self.causes: tuple[Digest, ...] = ()  # what the next ask answers
 
@@ -268,7 +267,8 @@ class Prompt:
     def requested(self, event: Event, body: k.ToolRequested, own: bool, branch: str | None, get_blob: Callable[[Digest], bytes]) -> None:
         call = event.header.call
         if call is not None and call not in self._slots:
-            self._calls[call] = body.tool, body.arguments
+            # What the program fetched it fetched for the agent to read; what others had of their tools is theirs.
+            self._calls[call] = body.tool, body.arguments, ASIDE_MAX if event.actor.startswith("agent:") else SHOWN_MAX
 
     def settled(self, event: Event, body: Any, own: bool, branch: str | None, get_blob: Callable[[Digest], bytes]) -> None:
         call = event.header.call or ""
@@ -278,9 +278,9 @@ class Prompt:
             self._fill(slot, call, parts, failed)
             self.causes = (*self.causes, event.id)
         elif call in self._calls or slot is not None:
-            tool, arguments = self._calls.get(call, ("a tool", None))
+            tool, arguments, limit = self._calls.get(call, ("a tool", None, ASIDE_MAX))
             how = "failed" if failed else "returned"
-            self._say(event, _from(branch or "", (k.Text(f"({tool} {_json(arguments, ASIDE_MAX)} {how})"), *bounded(parts, ASIDE_MAX))))
+            self._say(event, _from(branch or "", (k.Text(f"({tool} {_json(arguments, ASIDE_MAX)} {how})"), *bounded(parts, limit))))
 
     def known(self, event: Event, body: Any, own: bool, branch: str | None, get_blob: Callable[[Digest], bytes]) -> None:
         self._say(event, _from(branch or "", (k.Text(_knowledge(body)),)))

@@ -204,10 +204,10 @@ def why(store: Store, path: tuple[Stretch, ...], log: LogId, events: list[Event]
             walk.add(event, "because of", store.event(cause))
         for parent in header.parents[1:]:
             walk.add(event, "merged from", store.event(parent))
-        if header.call is not None and event.kind in _OUTCOMES:
-            for how, earlier in _bracket(store, event):
-                walk.add(event, how, earlier)
-        if not header.causes and event.kind not in _FRAMES and (before := _before(store, event)) is not None:
+        asked = list(_bracket(store, event)) if header.call is not None and event.kind in _OUTCOMES else []
+        for how, earlier in asked:
+            walk.add(event, how, earlier)
+        if not header.causes and not asked and event.kind not in _FRAMES and (before := _before(store, event)) is not None:
             walk.add(event, "after", before)
     return walk.trace()
 

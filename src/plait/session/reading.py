@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, Literal, NoReturn, Self, TypeVar
 
 import msgspec
 
@@ -28,6 +28,11 @@ from plait.event.kinds import (
     ModelReplied,
     Placement,
     PlacementChanged,
+    RunBranched,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunStarted,
     SessionOpened,
     StateDigest,
     ToolFailed,
@@ -48,10 +53,30 @@ from plait.session.listing import list_rows
 from plait.session.ports import Spot, store_at, writer_of
 from plait.session.state import Gate, Pending, Ref, Spent, State, Stretch, state_digest
 from plait.session.typed import name_of, to_type
-from plait.session.views import EFFECT_KINDS, Attachment, Change, Cost, Effect, Facts, Link, Message, Validation, effects_of, message_of
+from plait.session.views import (
+    EFFECT_KINDS,
+    Attachment,
+    Change,
+    Cost,
+    Effect,
+    Facts,
+    Link,
+    Message,
+    Run,
+    Validation,
+    effects_of,
+    message_of,
+)
 from plait.store import Durability, Store, ancestry, canonical, exists
 
 T = TypeVar("T")
+
+_ENDS: dict[str, Literal["finished", "failed", "cancelled"]] = {
+    RunFinished.__name__: "finished",
+    RunFailed.__name__: "failed",
+    RunCancelled.__name__: "cancelled",
+}
+_RUN_KINDS = frozenset({RunStarted.__name__, RunBranched.__name__, *_ENDS})
 
 _RESULT_KINDS = frozenset({ToolReturned.__name__, ToolResolved.__name__, ModelReplied.__name__})
 _MESSAGE_KINDS = frozenset({MessageSaid.__name__, ModelReplied.__name__})
@@ -311,6 +336,20 @@ class Reading:
     def effects(self) -> builtins.list[Effect]:
         """Every tool call on its path and those of merged branches, with what came of it: the evidence."""
         return effects_of(along(self._store, self._state.story.path, EFFECT_KINDS), self._store.get_blob)
+
+    @property
+    def runs(self) -> builtins.list[Run]:
+        """The runs that began on this very log, in their order, and how each of them stands."""
+        found: dict[str, Run] = {}
+        for event in self._own_events(_RUN_KINDS):
+            body, id = event.body, event.header.run or event.id
+            if isinstance(body, (RunStarted, RunBranched)):
+                found[id] = Run(id, body.workflow, "open", "", event.seq, None)
+            elif id in found:
+                ended, why = _ENDS[event.kind], getattr(body, "reason", "")
+                why = f"{body.failure.kind}: {body.failure.message}" if isinstance(body, RunFailed) else why
+                found[id] = msgspec.structs.replace(found[id], status=ended, why=why, last=event.seq)
+        return list(found.values())
 
     @property
     def open_run(self) -> str | None:

@@ -7,6 +7,7 @@ asked by name of method, so that pydantic is never imported here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, cast
 
 import msgspec
@@ -49,19 +50,29 @@ def _is_pydantic(type_: Any) -> bool:
     return hasattr(type_, "model_json_schema") and hasattr(type_, "model_validate")
 
 
+def _is_path(type_: Any) -> bool:
+    return isinstance(type_, type) and issubclass(type_, PurePath)
+
+
 def _schema_hook(type_: Any) -> dict[str, Any]:
     if _is_pydantic(type_):
         return type_.model_json_schema(ref_template="#/$defs/{model}")
+    if _is_path(type_):
+        return {"type": "string", "format": "path"}
     raise TypeError(f"{name_of(type_)} has no JSON schema")
 
 
 def _dec_hook(type_: Any, value: Any) -> Any:
     if _is_pydantic(type_):
         return type_.model_validate(value)  # its error is a ValueError, which msgspec passes on with the place
+    if _is_path(type_) and isinstance(value, str):
+        return type_(value)
     raise TypeError(f"{name_of(type_)} cannot be made from JSON")
 
 
 def _enc_hook(value: Any) -> Any:
+    if isinstance(value, PurePath):
+        return str(value)
     dump = getattr(value, "model_dump", None)
     if dump is not None and not isinstance(value, type):
         return dump(mode="json")

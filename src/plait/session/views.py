@@ -174,6 +174,17 @@ class Cost(float):
     __repr__ = __str__
 
 
+class Run(msgspec.Struct, frozen=True):
+    """One outermost call of a workflow on a session, and how it stands."""
+
+    id: str
+    workflow: str
+    status: Literal["open", "finished", "failed", "cancelled"]
+    why: str  # it failed or was cancelled; "": neither
+    first: int  # the place it began at
+    last: int | None  # and ended at; None: it has not
+
+
 class Validation(msgspec.Struct, frozen=True):
     name: str
     passed: bool
