@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from threading import Lock, get_ident
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
@@ -278,6 +279,7 @@ def call_id(run: str | None, log: LogId, seq: int, *more: str | int) -> str:
     return f"c{digest(b'plait/call/1', text.encode())[:23]}"
 
 
+@lru_cache(1024)  # the same few paths, at every call
 def principal_of(path: str) -> str:
     """A call path as part of a principal: without spaces, not too long."""
     text = quote(path, safe="/-_.~+:@#=[]()<>", encoding="utf-8", errors="backslashreplace") or "workflow"
