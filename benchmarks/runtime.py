@@ -120,7 +120,7 @@ def overhead(contest: Contest) -> list[Line]:
 
 def durable(contest: Contest) -> list[Line]:
     """A step on disk: a model call and a tool call, with everything on record before anything follows from it."""
-    heat = contest.heat({"steps": _asking("steps", calls=STEPS)}, contest.bench.some(300))
+    heat = contest.heat({"steps": _asking("steps", calls=STEPS)}, contest.bench.some(100))
     lines = contest.lines(heat, "steps", "durable step", "-")
     rate = Line("durable steps per second", "", _rates(lines[0].cells), ">= 5x OpenRath")
     return [*lines, rate, Line("commits asked for per step", "", contest.each(partial(_appends, contest.bench)), "<= 3")]

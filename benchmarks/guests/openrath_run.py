@@ -192,7 +192,9 @@ class OpenRath(Runner):
         context = RunContext.local(revision_id=REVISION)
         runtime.submit(plan, session_id=uuid4(), context=context, state={"count": 0, "last": ""})
         run = runtime.work_once(worker_id=str(uuid4()), lease_seconds=LEASE_S, max_steps=calls)
-        assert run is not None and run.state["count"] == calls, run
+        if run is None or run.state["count"] != calls:
+            last = self.store.list_run_events(run.id)[-1] if run else "no run to be had"
+            raise RuntimeError(f"a run did not end: {last}"[:300])
 
 
 def _session(messages: int) -> Session:
