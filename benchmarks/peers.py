@@ -374,15 +374,15 @@ def _syncs(bench: Bench, appends: int, contestant: Contestant) -> float:
         worker.ask("settle")
         name = worker.ask("begin")["value"]
         worker.ask("append", session=name, text=bench.text())
-        before = _calls(trace)
+        before = calls_in(trace)
         for _ in range(appends):
             worker.ask("append", session=name, text=bench.text())
-        return (_calls(trace) - before) / appends
+        return (calls_in(trace) - before) / appends
     finally:
         worker.end()
 
 
-def _calls(trace: Path) -> int:
+def calls_in(trace: Path) -> int:
     """A call that another thread interrupts takes two lines; only the first has a bracket after its name."""
     return sum(f"{name}(" in line for line in trace.read_text().splitlines() for name in SYNCS.split(","))
 

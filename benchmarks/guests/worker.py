@@ -11,7 +11,9 @@ from __future__ import annotations
 import base64
 import json
 import random
+import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +93,91 @@ class Guest:
     def time(self, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
         """For a contestant whose work has to happen in another thread to override."""
         return clocked(lambda: getattr(self, verb)(**asked))
+
+
+class Runner(Guest):
+    """What a contestant of the runtime's table may be asked for. Each answers with {"wall": …, "cpu": …}: what one call or step took."""
+
+    def turn(self, calls: int, refused: bool = False) -> dict[str, float]:
+        """In memory: per model call of one turn, each with a tool that does nothing, or with a call of one that is not there."""
+        raise NotImplementedError
+
+    def nested(self, calls: int) -> dict[str, float]:
+        """In memory: per call of an agent that answers at once, inside one run of a workflow."""
+        raise NotImplementedError
+
+    def outermost(self, calls: int) -> dict[str, float]:
+        """In memory: per call of an agent that answers at once, each one a run of its own on the same session."""
+        raise NotImplementedError
+
+    def growth(self, calls: int) -> dict[str, dict[str, float]]:
+        """In memory: a step at the beginning of one long turn and one at its end."""
+        raise NotImplementedError
+
+    def answer(self, messages: int, fresh: bool) -> dict[str, float]:
+        """In memory: an agent asked in a session of so many messages, for the first time or again."""
+        raise NotImplementedError
+
+    def steps(self, calls: int) -> dict[str, float]:
+        """On disk: per step (a model call, a tool call) of one turn."""
+        raise NotImplementedError
+
+    def appends(self, calls: int) -> float:
+        """On disk: transactions asked of the store per step of one turn."""
+        raise NotImplementedError
+
+    def together(self, sessions: int, agents: int, calls: int) -> dict[str, float]:
+        """On disk: per step of as many agents in each of as many sessions, all at the same time."""
+        raise NotImplementedError
+
+
+class Stamps:
+    """When a model was asked, again and again. What lies between two asks is a step, whoever did what in it."""
+
+    def __init__(self) -> None:
+        self.wall: list[float] = []
+        self.cpu: list[float] = []
+
+    def mark(self) -> None:
+        self.wall.append(time.perf_counter())
+        self.cpu.append(time.process_time())
+
+    def mean(self) -> dict[str, float]:
+        """The first step is left out: it also begins the turn."""
+        return {name: (marks[-1] - marks[1]) / (len(marks) - 2) for name, marks in (("wall", self.wall), ("cpu", self.cpu))}
+
+    def median(self, first: int, last: int) -> dict[str, float]:
+        return {name: statistics.median(_gaps(marks)[first:last]) for name, marks in (("wall", self.wall), ("cpu", self.cpu))}
+
+
+def _gaps(marks: list[float]) -> list[float]:
+    return [after - before for before, after in zip(marks, marks[1:], strict=False)]
+
+
+def share(count: int, operation: Callable[[], object]) -> dict[str, float]:
+    """What one of so many took."""
+    took = clocked(operation)
+    return {"wall": took["wall"] / count, "cpu": took["cpu"] / count}
+
+
+def at_once(works: list[Callable[[], object]]) -> None:
+    """Each in a thread of its own, all let go at the same moment; raises what the first one raised."""
+    gate, failed = threading.Barrier(len(works)), list[BaseException]()
+
+    def work(each: Callable[[], object]) -> None:
+        gate.wait()
+        try:
+            each()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(each,)) for each in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 def clocked(operation: Callable[[], Any]) -> dict[str, Any]:

@@ -300,7 +300,8 @@ def check_header(header: Header) -> None:
     _check_place(header.seq, header.parents)
     _check_time(header.time)
     _check_ids("causes", header.causes)
-    _check_names(header.log, header.actor, header.behalf, header.origin, header.run, header.call)
+    _check_names(header.log, header.actor, header.behalf, header.origin, header.run)
+    _check_word("call", header.call)
     parse_digest(header.body, "body")
 
 
@@ -332,16 +333,19 @@ def _check_ids(name: str, ids: tuple[Digest, ...]) -> None:
 
 
 @lru_cache(4096)  # the same few names stand in every header of a session
-def _check_names(log: str, actor: str, behalf: str | None, origin: str, run: str | None, call: str | None) -> None:
+def _check_names(log: str, actor: str, behalf: str | None, origin: str, run: str | None) -> None:
     parse_log_id(log)
     _check_principal(actor, "actor")
     if behalf is not None:
         _check_principal(behalf, "behalf")
     if not _WORD.match(origin):
         raise InvalidValue("origin", f"{origin!r} is not a lowercase word such as human, model or tool:http")
-    for name, text in (("run", run), ("call", call)):
-        if text is not None and not (0 < len(text) <= 200 and text.isprintable()):
-            raise InvalidValue(name, f"{text!r} is not an id of 1 to 200 printable characters")
+    _check_word("run", run)
+
+
+def _check_word(name: str, text: str | None) -> None:
+    if text is not None and not (0 < len(text) <= 200 and text.isprintable()):
+        raise InvalidValue(name, f"{text!r} is not an id of 1 to 200 printable characters")
 
 
 def _check_principal(text: str, where: str) -> None:
@@ -393,14 +397,17 @@ def _seal(
         _check_place(seq, parents)
         _check_time(time)
         _check_ids("causes", causes)
-        _check_names(log, actor, behalf, origin, run, call)
-        header = Header(HEADER_VERSION, type(body).__name__, log, seq, parents, time, actor, behalf, origin, run, call, causes, commitment)
+        _check_names(log, actor, behalf, origin, run)
+        _check_word("call", call)  # not among those names: every call has one of its own
+        kind = type(body).__name__
+        header = Header(HEADER_VERSION, kind, log, seq, parents, time, actor, behalf, origin, run, call, causes, commitment)
         raw = _ENCODE(header)
     except (TypeError, AttributeError, UnicodeError, OverflowError) as error:
         raise InvalidValue("header", str(error)) from error
     if len(raw) > HEADER_SIZE_MAX:
         raise TooLarge("the header", len(raw), HEADER_SIZE_MAX)
-    return Event(raw, salt, content, header=header, id=Digest(sha256(EVENT_TAG + raw).hexdigest()), refs=body.refs(), checked=True)
+    id = Digest(sha256(EVENT_TAG + raw).hexdigest())
+    return Event(raw, salt, content, kind=kind, header=header, id=id, refs=body.refs(), checked=True)
 
 
 def seal_all(

@@ -368,8 +368,13 @@ def _run_jobs(session: Session, jobs: dict[int, Job], actor: str, path: str) -> 
             tool = job.tool
             body = k.ToolRequested(tool.name, job.given, tool.effect, tool.version, attempt=job.attempt, path=path, source=tool.origin)
             drafts.append(Draft(body, Act(actor, "program", call=job.call, causes=(0,))))
-        # It happened, so it is recorded, also when somebody wrote meanwhile: the tool itself, to the session it was handed, say.
-        session, events = record_at_tip(session, drafts, blobs)
+        try:
+            # It happened, so it is recorded, also when somebody wrote meanwhile: the tool itself, to the session it was handed, say.
+            session, events = record_at_tip(session, drafts, blobs)
+        except InvalidInput as error:  # it was refused before anything was written
+            if done.failure is not None:
+                raise
+            session, events = record_at_tip(session, [_unfit(job, done, actor, error)])
         outcomes[done.number] = events[0]
         if again:
             batch.add([job])
@@ -385,18 +390,25 @@ def _lanes(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def _outcome(job: Job, done: Done, actor: str) -> tuple[list[Draft], dict[Digest, bytes]]:
-    act = Act(actor, "tool", call=job.call)
     if done.failure is None:
         try:
             parts, blobs = pack(contents(done.value), "result")
-            body = k.ToolReturned(parts, delta=done.delta, attempt=job.attempt, duration_us=done.duration_us)
-            VOCABULARY.encode(body)
-            return [Draft(body, act)], blobs
         except (InvalidInput, TypeError, ValueError, RecursionError) as error:
-            why = f"it ran, but what it returned cannot be recorded: {error}"
-            done = done._replace(failure=Failure("BadResult", _clean(why)), delta=None)
-    assert done.failure is not None
-    return [Draft(k.ToolFailed(done.failure, delta=done.delta, attempt=job.attempt, duration_us=done.duration_us), act)], {}
+            return [_unfit(job, done, actor, error)], {}
+        body = k.ToolReturned(parts, delta=done.delta, attempt=job.attempt, duration_us=done.duration_us)
+        return [Draft(body, Act(actor, "tool", call=job.call))], blobs
+    return [_failed(job, done, done.failure, actor)], {}
+
+
+def _unfit(job: Job, done: Done, actor: str, error: Exception) -> Draft:
+    """It ran, and no log can hold what it returned."""
+    failure = Failure("BadResult", _clean(f"it ran, but what it returned cannot be recorded: {error}"))
+    return _failed(job, done._replace(delta=None), failure, actor)
+
+
+def _failed(job: Job, done: Done, failure: Failure, actor: str) -> Draft:
+    body = k.ToolFailed(failure, delta=done.delta, attempt=job.attempt, duration_us=done.duration_us)
+    return Draft(body, Act(actor, "tool", call=job.call))
 
 
 def contents(value: Any) -> list[Any]:

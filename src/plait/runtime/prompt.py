@@ -135,19 +135,20 @@ _kept: dict[tuple[str, ...], Prompt] = {}  # a cache: whoever finds nothing read
 class Prompt:
     """The turns of one agent in one session, caught up with it before each ask."""
 
-    def __init__(self, setup: Setup, actor: str, run: str | None) -> None:
+    def __init__(self, setup: Setup, actor: str, run: str | None, root: Digest | None = None) -> None:
         self.setup, self._actor, self._run = setup, actor, run
-        self._root = digest(PROMPT_TAG, setup.encode())
+        self._root = root or digest(PROMPT_TAG, setup.encode())
         self._key: tuple[str, ...] | None = None
         self._clear(None)
 
     @classmethod
     def of(cls, setup: Setup, actor: str, run: str | None, session: Session) -> Prompt:
         """The prompt of this agent in this session: as it was when it last asked, or a new one. `put_back` it when done."""
-        key = (session.store, session.id, actor, digest(PROMPT_TAG, setup.encode()))
+        root = digest(PROMPT_TAG, setup.encode())
+        key = (session.store, session.id, actor, root)
         kept = _kept.pop(key, None)
         if kept is None or kept._place > session.place:
-            kept = cls(setup, actor, run)
+            kept = cls(setup, actor, run, root)
         elif kept._run != run:
             kept._run, kept.outcomes = run, []
         kept._key = key
@@ -157,7 +158,7 @@ class Prompt:
         """Whoever asks next in this session begins where this one ended."""
         if self._key is not None:
             _kept[self._key] = self
-            for oldest in list(_kept)[:-KEPT_MAX]:
+            for oldest in list(_kept)[:-KEPT_MAX] if len(_kept) > KEPT_MAX else ():
                 _kept.pop(oldest, None)
 
     def _clear(self, session: Session | None) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from threading import Lock, get_ident
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
@@ -27,6 +28,7 @@ from plait.session.ports import Act, Draft, Spot, bind_writer, unbind_writer, wr
 from plait.store import Store
 
 OnEvent = Callable[[Event | Delta], object]
+Rider = tuple[Draft, Mapping[Digest, bytes]]  # what waits for the next append to its log
 
 
 class Cancelled(BaseException):
@@ -55,7 +57,7 @@ class Run:
         self._lock = Lock()
         self._frames: dict[LogId, tuple[Frame, ...]] = {}
         self._bases: dict[LogId, tuple[Frame, ...]] = {}
-        self._riding: dict[LogId, list[tuple[Draft, dict[Digest, bytes]]]] = {}
+        self._riding: dict[LogId, list[Rider]] = {}
         self._tips: dict[LogId, Spot] = {}
         self._parents: dict[LogId, LogId] = {}
         self._forks: Counter[tuple[str, ...]] = Counter()
@@ -79,7 +81,7 @@ class Run:
     ) -> Spot:
         """A log of this run. Its id follows from where it was made, so that the same run made again finds it."""
         log = self._name(drafts[0].body, fork)
-        spot, events = self._direct.start(self.store(address), log, self._signed(drafts), fork=fork, blobs=blobs, run=self.id)
+        spot, events = self._direct.start(self.store(address), log, drafts, fork=fork, blobs=blobs, run=self.id, behalf=self._behalf)
         with self._lock:
             self._tips[log] = spot
             if fork is not None:
@@ -100,13 +102,12 @@ class Run:
     ) -> tuple[Spot, list[Event]]:
         """Append, with what was waiting for it; returns the events of these drafts."""
         with self._lock:
-            riding = self._riding.pop(spot.id, [])
-        ahead = len(riding)
-        more = {**(blobs or {}), **{name: content for _, with_it in riding for name, content in with_it.items()}}
-        moved = [draft._replace(act=_moved(draft.act, ahead)) for draft in drafts] if ahead else drafts
-        every = self._signed([*(draft for draft, _ in riding), *moved])
+            riding = self._riding.pop(spot.id, None)
+        ahead = len(riding) if riding else 0
         try:
-            after, events = self._direct.write(spot, every, merges=merges, merging=ahead, blobs=more)
+            every, more = _with(riding, drafts, blobs) if riding else (drafts, blobs)
+            # What a run does, it does on behalf of whoever started it.
+            after, events = self._direct.write(spot, every, merges=merges, merging=ahead, blobs=more, behalf=self._behalf)
         except BaseException:
             if riding:
                 with self._lock:
@@ -115,16 +116,7 @@ class Run:
         with self._lock:
             self._tips[spot.id] = after
         self._tell(events)
-        return after, events[ahead:]
-
-    def _signed(self, drafts: Sequence[Draft]) -> Sequence[Draft]:
-        """What a run does, it does on behalf of whoever started it."""
-        if self._behalf is None:
-            return drafts
-        return [
-            draft if draft.act.behalf or draft.act.actor == self._behalf else Draft(draft.body, draft.act._replace(behalf=self._behalf))
-            for draft in drafts
-        ]
+        return after, events[ahead:] if ahead else events
 
     def _name(self, first: Body, fork: Place | None) -> LogId:
         if fork is None:
@@ -228,6 +220,14 @@ class Run:
                 self.tell(event)
 
 
+def _with(
+    riding: Sequence[Rider], drafts: Sequence[Draft], blobs: Mapping[Digest, bytes] | None
+) -> tuple[list[Draft], dict[Digest, bytes]]:
+    """What is written together: what was waiting first, and what is due after it."""
+    every = [*(draft for draft, _ in riding), *(draft._replace(act=_moved(draft.act, len(riding))) for draft in drafts)]
+    return every, {**(blobs or {}), **{name: content for _, with_it in riding for name, content in with_it.items()}}
+
+
 def _moved(act: Act, by: int) -> Act:
     return act._replace(causes=tuple([cause + by if isinstance(cause, int) else cause for cause in act.causes])) if act.causes else act
 
@@ -281,6 +281,7 @@ def call_id(run: str | None, log: LogId, seq: int, *more: str | int) -> str:
     return f"c{digest(b'plait/call/1', text.encode())[:23]}"
 
 
+@lru_cache(1024)  # the same few paths, at every call
 def principal_of(path: str) -> str:
     """A call path as part of a principal: without spaces, not too long."""
     text = quote(path, safe="/-_.~+:@#=[]()<>", encoding="utf-8", errors="backslashreplace") or "workflow"

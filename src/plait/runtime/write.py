@@ -69,10 +69,11 @@ class DirectWriter:
         fork: Place | None = None,
         blobs: Mapping[Digest, bytes] | None = None,
         run: str | None = None,
+        behalf: str | None = None,
     ) -> tuple[Spot, list[Event]]:
         """Begin a log under this id."""
         source = self.source(store.address)
-        events = _seal(source, drafts, log, fork.seq + 1 if fork else 1, (fork.head,) if fork else (), run)
+        events = _seal(source, drafts, log, fork.seq + 1 if fork else 1, (fork.head,) if fork else (), run, behalf)
         _settled(lambda: store.begin(log, events, parent=fork.log if fork else None, blobs=blobs))
         return Spot(store.address, log, events[-1].seq, events[-1].id, run), events
 
@@ -84,11 +85,12 @@ class DirectWriter:
         merges: tuple[Digest, ...] = (),
         merging: int = 0,
         blobs: Mapping[Digest, bytes] | None = None,
+        behalf: str | None = None,
     ) -> tuple[Spot, list[Event]]:
         """Append, and return the events as they were written. `merging` is the draft whose further parents `merges` are."""
         store = self._open(spot.store)
         source = self.source(spot.store)
-        events = _seal(source, drafts, spot.id, spot.place + 1, (spot.head,), spot.run, merges, merging)
+        events = _seal(source, drafts, spot.id, spot.place + 1, (spot.head,), spot.run, behalf, merges, merging)
         flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
         _settled(lambda: store.append(spot.id, events, after=spot.head, blobs=blobs, flush=flush))
         return Spot(spot.store, spot.id, events[-1].seq, events[-1].id, spot.run), events
@@ -101,6 +103,7 @@ def _seal(
     seq: int,
     parents: tuple[Digest, ...],
     run: str | None,
+    behalf: str | None = None,  # on whose behalf everybody acts who does not say otherwise
     merges: tuple[Digest, ...] = (),
     merging: int = 0,
 ) -> list[Event]:
@@ -116,7 +119,7 @@ def _seal(
             salt=source.salt(log, place),
             actor=act.actor,
             origin=act.origin,
-            behalf=act.behalf,
+            behalf=act.behalf or (behalf if act.actor != behalf else None),
             run=run,
             call=act.call,
             causes=tuple([events[cause].id if isinstance(cause, int) else cause for cause in act.causes]) if act.causes else (),

@@ -9,7 +9,7 @@ for them, and `state_at` answers from an explicit stack, so that no depth of bra
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -69,6 +69,8 @@ from plait.store import Store
 
 SNAPSHOT_EVERY = 256
 SNAPSHOT_BYTES_MAX = 128  # per event since the last one: copies of a large state must not outgrow the log
+
+_TURNS = frozenset({Rewound.__name__, Merged.__name__})
 
 Ask = tuple[LogId, int]
 Folding = Generator[Ask, State, State]
@@ -138,9 +140,10 @@ class Folds:
         start = self._nearest(log, place, near)
         first = start.place + 1 if start else 1
         fold = _Fold(self._store, log, start)
+        events = self._read(log, first, place, STATE_KINDS)
         # The places that later events go back to are noted in passing, so that nothing is folded twice.
-        targets = sorted(target for target in self._targets(log, first, place) if target >= first)
-        for event in self._store.read(log, first, place, kinds=STATE_KINDS):
+        targets = sorted(target for target in self._targets(log, first, place, events) if target >= first)
+        for event in events:
             while targets and targets[0] < event.seq:
                 self.remember(fold.state(targets.pop(0)))
             asked = fold.take(event)
@@ -152,10 +155,18 @@ class Folds:
         self.remember(state)
         return state
 
-    def _targets(self, log: LogId, first: int, place: int) -> set[int]:
+    def _read(self, log: LogId, first: int, place: int, kinds: frozenset[str]) -> Iterable[Event]:
+        """A few events are taken at once, so that they need not be read twice; many come one by one."""
+        found = self._store.read(log, first, place, kinds=kinds)
+        return list(found) if place - first < SNAPSHOT_EVERY else found
+
+    def _targets(self, log: LogId, first: int, place: int, at_hand: Iterable[Event]) -> set[int]:
         """Where rewinds go back to, and where branches that are merged were forked."""
         found: set[int] = set()
-        for event in self._store.read(log, first, place, kinds={Rewound.__name__, Merged.__name__}):
+        events = at_hand if isinstance(at_hand, list) else self._store.read(log, first, place, kinds=_TURNS)
+        for event in events:
+            if event.kind not in _TURNS:
+                continue
             body = event.body
             if isinstance(body, Rewound):
                 found.add(body.to)

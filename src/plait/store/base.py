@@ -16,11 +16,13 @@ import msgspec
 
 from plait.errors import InvalidValue, StoreCorrupt, UnknownKind
 from plait.event import Event, parse_event
-from plait.event.kinds import ForkedFrom, SessionOpened
+from plait.event.kinds import KINDS, ForkedFrom, SessionOpened
 from plait.ids import Digest, LogId, parse_digest
 
 Durability = Literal["full", "async", "memory"]
 """How a log is written: `full`, on disk when an append returns; `async`, at the next boundary; `memory`, never."""
+
+_KINDS = frozenset(kind.__name__ for kind in KINDS)
 
 Scalar = str | int | float | bytes | None
 Row = dict[str, Scalar]
@@ -350,6 +352,8 @@ def check_kinds(kinds: Collection[str] | None, known: Container[str]) -> None:
     """Names of kinds, and none that nobody ever heard of: a typo would look like an empty log."""
     if isinstance(kinds, str):
         raise InvalidValue("kinds", f"{kinds!r} is one text, not several", f"pass {{{kinds!r}}}")
+    if isinstance(kinds, frozenset) and kinds <= _KINDS:  # as ours are: a look at each name is more than reading a few events takes
+        return
     for kind in kinds or ():
         if not isinstance(kind, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
             raise InvalidValue("kinds", f"{kind!r} is not the name of a kind", "pass names, such as 'MessageSaid'")

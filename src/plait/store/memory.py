@@ -330,9 +330,10 @@ class MemoryStore:
         return self.lock
 
     def _find(self, log: LogId) -> _MemoryLog:
-        if parse_log_id(log) not in self._logs:
-            raise UnknownLog(log)
-        return self._logs[log]
+        known = self._logs.get(log) if type(log) is str else None
+        if known is None:
+            raise UnknownLog(parse_log_id(log))
+        return known
 
     def _feed_up(self, after: int) -> Iterator[tuple[int, Event]]:
         while events := self._slice(after, after + _PAGE):
@@ -381,9 +382,11 @@ class MemoryStore:
     def _fold(self, events: Sequence[Event]) -> dict[str, _MemoryRows]:
         folded: dict[str, _MemoryRows] = {}
         for name, projection in self._projections.items():
+            rows: _MemoryRows | None = None
             for number, event in enumerate(events, len(self._feed) + 1):
                 if event.kind in projection.kinds:
-                    rows = folded.setdefault(name, self._rows[name].draft())
+                    if rows is None:
+                        rows = folded[name] = self._rows[name].draft()
                     projection.apply(rows, number, event)
         return {name: rows.settled() for name, rows in folded.items()}
 
@@ -403,11 +406,10 @@ _Tables = dict[str, dict[tuple[Scalar, ...], Row]]
 class _MemoryRows:
     """`Rows` in dictionaries. A draft keeps its changes apart until the append is certain."""
 
-    def __init__(self, projection: Projection) -> None:
-        self._projection = projection
-        self._shapes = {table.name: table for table in projection.tables}
-        self._tables: _Tables = {table.name: {} for table in projection.tables}
-        self._base: _MemoryRows | None = None
+    def __init__(self, projection: Projection, base: _MemoryRows | None = None) -> None:
+        self._projection, self._base = projection, base
+        self._shapes: dict[str, Table] = base._shapes if base else {table.name: table for table in projection.tables}
+        self._tables: _Tables = base._tables if base else {table.name: {} for table in projection.tables}
         self._changes: dict[tuple[str, tuple[Scalar, ...]], Row | None] = {}
 
     def get(self, table: str, *key: Scalar) -> Row | None:
@@ -426,9 +428,7 @@ class _MemoryRows:
         self._set(table, key, None)
 
     def draft(self) -> _MemoryRows:
-        draft = _MemoryRows(self._projection)
-        draft._base, draft._tables = self, self._tables
-        return draft
+        return _MemoryRows(self._projection, self)
 
     def settled(self) -> _MemoryRows:
         assert self._base is not None
