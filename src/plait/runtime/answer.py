@@ -133,7 +133,7 @@ def answering(effect: Effect) -> Answering:
 def _ask(effect: AskModel, run: Run | None) -> Answering:
     session, prompt, model = effect.session, effect.prompt, effect.model
     run_id = session.run if run else None
-    prompt.catch_up(session)
+    prompt.catch_up(session, run.since if run else None)
     chain, turns = prompt.ask()
     setup, causes = prompt.setup, prompt.causes[-8:]
     call = call_id(run_id, session.id, session.place + 1, "ask")
@@ -315,7 +315,7 @@ def _use(effect: UseTools) -> Answering:
         for index, action in enumerate(effect.calls)
         if (tool := effect.tools.get(action.tool)) is not None
     }
-    session, _ = yield from _run_jobs(effect.session, jobs, effect.actor, effect.path)
+    session, _ = yield from _run_jobs(effect.session, jobs, effect.actor, effect.path, held=True)
     return session, None
 
 
@@ -351,7 +351,9 @@ def _bound(tool: Tool[..., Any], arguments: dict[str, Any], session: Session) ->
     return {**arguments, "session": session} if tool.takes_session else arguments
 
 
-def _run_jobs(session: Session, jobs: dict[int, Job], actor: str, path: str) -> Generator[Wait, Any, tuple[Session, dict[int, Event]]]:
+def _run_jobs(
+    session: Session, jobs: dict[int, Job], actor: str, path: str, *, held: bool = False
+) -> Generator[Wait, Any, tuple[Session, dict[int, Event]]]:
     """Run them, and record each outcome as it comes; returns what was recorded, by job."""
     outcomes: dict[int, Event] = {}
     if not jobs:
@@ -370,7 +372,7 @@ def _run_jobs(session: Session, jobs: dict[int, Job], actor: str, path: str) -> 
             drafts.append(Draft(body, Act(actor, "program", call=job.call, causes=(0,))))
         try:
             # It happened, so it is recorded, also when somebody wrote meanwhile: the tool itself, to the session it was handed, say.
-            session, events = record_at_tip(session, drafts, blobs)
+            session, events = _record_outcome(session, drafts, blobs, held=held and left == 1 and not again)
         except InvalidInput as error:  # it was refused before anything was written
             if done.failure is not None:
                 raise
@@ -381,6 +383,15 @@ def _run_jobs(session: Session, jobs: dict[int, Job], actor: str, path: str) -> 
         else:
             left -= 1
     return session, outcomes
+
+
+def _record_outcome(session: Session, drafts: Sequence[Draft], blobs: Mapping[Digest, bytes], *, held: bool) -> tuple[Session, list[Event]]:
+    """The last outcome of a turn's calls is followed by the next ask at once, and is written with it: nothing acts in between."""
+    run = run_of(session) if held and not blobs else None
+    kept = run.hold(session.spot, drafts) if run is not None else None
+    if kept is None:
+        return record_at_tip(session, drafts, blobs)
+    return session.later(kept[0], *[type(draft.body).__name__ for draft in drafts]), kept[1]
 
 
 def _lanes(jobs: Sequence[Job]) -> list[list[Job]]:

@@ -173,12 +173,14 @@ class Prompt:
         self.outcomes: list[str] = []  # replies and failures of its own in this run
         self.causes: tuple[Digest, ...] = ()  # what the next ask answers
 
-    def catch_up(self, session: Session) -> None:
-        """Take in what the session has that the prompt has not."""
+    def catch_up(self, session: Session, known: Callable[[LogId, int, int], list[Event] | None] | None = None) -> None:
+        """Take in what the session has that the prompt has not. `known` are events somebody still has at hand."""
         store = store_at(session.store)
         get_blob = store.get_blob
         if session.id == self._log and session.place >= self._place:
-            news = list(store.read(session.id, self._place + 1, session.place, kinds=_KINDS))
+            news = known(session.id, self._place + 1, session.place) if known is not None and self._place else None
+            if news is None:
+                news = list(store.read(session.id, self._place + 1, session.place, kinds=_KINDS))
             if not any(event.kind in _ANEW for event in news):
                 for event in news:
                     self._take(event, None, get_blob)

@@ -10,7 +10,7 @@ they cost no transaction of their own; nothing that acts waits.
 from __future__ import annotations
 
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from threading import Lock, get_ident
@@ -47,6 +47,18 @@ class Frame(NamedTuple):
     purpose: Purpose
 
 
+class Held(NamedTuple):
+    """An outcome that is sealed and not yet written."""
+
+    at: Spot
+    after: Spot
+    drafts: tuple[Draft, ...]
+    events: tuple[Event, ...]
+
+
+TAIL = 64  # events of a log that a run remembers, so that whoever comes next need not read them back
+
+
 class Run:
     """The one writer of a run's logs, and what it has in hand."""
 
@@ -65,6 +77,8 @@ class Run:
         self._stopped: set[LogId] = set()
         self._agents: dict[LogId, str] = {}
         self._calls: Counter[LogId] = Counter()
+        self._held: dict[LogId, Held] = {}
+        self._tails: dict[LogId, deque[Event]] = {}
         self.address = direct.address
 
     # ── the Writer ───────────────────────────────────────────────────────────────────────────
@@ -80,6 +94,8 @@ class Run:
         self, address: str, drafts: Sequence[Draft], *, fork: Place | None = None, blobs: Mapping[Digest, bytes] | None = None
     ) -> Spot:
         """A log of this run. Its id follows from where it was made, so that the same run made again finds it."""
+        if fork is not None:
+            self.release(fork.log)
         log = self._name(drafts[0].body, fork)
         spot, events = self._direct.start(self.store(address), log, drafts, fork=fork, blobs=blobs, run=self.id, behalf=self._behalf)
         with self._lock:
@@ -101,22 +117,79 @@ class Run:
         self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
     ) -> tuple[Spot, list[Event]]:
         """Append, with what was waiting for it; returns the events of these drafts."""
+        held = self._held.get(spot.id)
+        if held is not None and held.after != spot:
+            self.release(spot.id)
         with self._lock:
             riding = self._riding.pop(spot.id, None)
+            held = self._held.pop(spot.id, None)
         ahead = len(riding) if riding else 0
+        before = held.events if held else ()
         try:
             every, more = _with(riding, drafts, blobs) if riding else (drafts, blobs)
             # What a run does, it does on behalf of whoever started it.
-            after, events = self._direct.write(spot, every, merges=merges, merging=ahead, blobs=more, behalf=self._behalf)
-        except BaseException:
-            if riding:
-                with self._lock:
+            after, events = self._direct.write(spot, every, merges=merges, merging=ahead, blobs=more, behalf=self._behalf, held=before)
+        except BaseException as error:
+            with self._lock:
+                if riding:
                     self._riding[spot.id] = [*riding, *self._riding.get(spot.id, [])]
+                if held:
+                    self._held[spot.id] = held
+            if isinstance(error, StaleHead):
+                self.release(spot.id)
             raise
-        with self._lock:
-            self._tips[spot.id] = after
-        self._tell(events)
+        self._wrote(after, [*before, *events])
         return after, events[ahead:] if ahead else events
+
+    def hold(self, spot: Spot, drafts: Sequence[Draft]) -> tuple[Spot, list[Event]] | None:
+        """Seal now, and write with the append that follows at once: one transaction less. None: something is in the way."""
+        with self._lock:
+            if self._tips.get(spot.id) != spot or spot.id in self._held or self._riding.get(spot.id):
+                return None
+        after, events = self._direct.seal(spot, drafts, behalf=self._behalf)
+        with self._lock:
+            self._held[spot.id] = Held(spot, after, tuple(drafts), tuple(events))
+            self._tips[spot.id] = after
+            self._tails.setdefault(spot.id, deque(maxlen=TAIL)).extend(events)
+        return after, events
+
+    def release(self, log: LogId) -> None:
+        """Write what is held of a log, whatever else becomes of it: it happened."""
+        with self._lock:
+            held = self._held.pop(log, None)
+            if held is None:
+                return
+            self._tails.pop(log, None)
+        at = held.at
+        while True:
+            try:
+                after, events = self._direct.write(at, held.drafts, behalf=self._behalf)
+                return self._wrote(after, events)
+            except StaleHead:
+                found = self.store(at.store).log(log)
+                at = Spot(at.store, log, found.tip, found.head, at.run)
+            except BaseException:
+                with self._lock:
+                    self._held[log] = held
+                raise
+
+    def release_all(self) -> None:
+        for log in tuple(self._held):
+            self.release(log)
+
+    def since(self, log: LogId, first: int, last: int) -> list[Event] | None:
+        """The events of a log from first to last as this run wrote them; None: it did not write them all, or has forgotten."""
+        with self._lock:
+            found = [event for event in self._tails.get(log, ()) if first <= event.seq <= last]
+        return found if len(found) == last - first + 1 and all(event.seq == seq for seq, event in enumerate(found, first)) else None
+
+    def _wrote(self, after: Spot, events: Sequence[Event]) -> None:
+        with self._lock:
+            self._tips[after.id] = after
+            tail = self._tails.setdefault(after.id, deque(maxlen=TAIL))
+            known = tail[-1].seq if tail else 0
+            tail.extend(event for event in events if event.seq > known)
+        self._tell(events)
 
     def _name(self, first: Body, fork: Place | None) -> LogId:
         if fork is None:
@@ -260,7 +333,9 @@ def record(session: Session, drafts: Sequence[Draft], blobs: Mapping[Digest, byt
     """Append to a session whatever the runtime has to say, in a run or outside of any; returns the events as they were written."""
     writer = run_of(session) or direct_writer()
     spot, events = writer.write(session.spot, drafts, blobs=blobs)
-    return session.later(spot, *[type(draft.body).__name__ for draft in drafts]), events
+    after = session.later(spot, *[type(draft.body).__name__ for draft in drafts])
+    after.keep_state(since=session.place)
+    return after, events
 
 
 def record_at_tip(

@@ -86,14 +86,26 @@ class DirectWriter:
         merging: int = 0,
         blobs: Mapping[Digest, bytes] | None = None,
         behalf: str | None = None,
+        held: Sequence[Event] = (),
     ) -> tuple[Spot, list[Event]]:
-        """Append, and return the events as they were written. `merging` is the draft whose further parents `merges` are."""
+        """Append, and return the events as they were written. `merging` is the draft whose further parents `merges` are.
+
+        `held` are events that were sealed before, up to this spot, and are written only now.
+        """
         store = self._open(spot.store)
-        source = self.source(spot.store)
-        events = _seal(source, drafts, spot.id, spot.place + 1, (spot.head,), spot.run, behalf, merges, merging)
+        after, events = self.seal(spot, drafts, merges=merges, merging=merging, behalf=behalf)
         flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
-        _settled(lambda: store.append(spot.id, events, after=spot.head, blobs=blobs, flush=flush))
-        return Spot(spot.store, spot.id, events[-1].seq, events[-1].id, spot.run), events
+        first = held[0].header.parents[0] if held else spot.head
+        _settled(lambda: store.append(spot.id, [*held, *events] if held else events, after=first, blobs=blobs, flush=flush))
+        return after, events
+
+    def seal(
+        self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), merging: int = 0, behalf: str | None = None
+    ) -> tuple[Spot, list[Event]]:
+        """The events as they would be written after this spot, and where that would lead."""
+        events = _seal(self.source(spot.store), drafts, spot.id, spot.place + 1, (spot.head,), spot.run, behalf, merges, merging)
+        last = events[-1] if events else None
+        return (Spot(spot.store, spot.id, last.seq, last.id, spot.run) if last else spot), events
 
 
 def _seal(

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self, TypeVar
 
 import msgspec
 
-from plait.errors import InvalidValue, NoStore, UnknownKey
+from plait.errors import InvalidValue, NoStore, PlaitError, UnknownKey
 from plait.event import Event, Json
 from plait.event.kinds import (
     Budget,
@@ -46,7 +47,7 @@ from plait.session import revision
 from plait.session.content import unpack, value_of
 from plait.session.diff import Diff, compare
 from plait.session.events import Events, along
-from plait.session.fold import advanced, state_at
+from plait.session.fold import SNAPSHOT_EVERY, advanced, keep_snapshot, state_at
 from plait.session.graph import Graph, Trace, graph, influence, why
 from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, live_on
 from plait.session.listing import list_rows
@@ -565,6 +566,12 @@ class Reading:
     def digest(self, ahead: int = 0) -> StateDigest:
         """The digest of its state, or of what that is after so many more events that fold nothing."""
         return state_digest(advanced(self._store, self._state, ahead))
+
+    def keep_state(self, *, since: int) -> None:
+        """Keep a snapshot if one is due between that place and this one. It is a cache: whatever goes wrong with it is nobody's concern."""
+        if self.place // SNAPSHOT_EVERY != since // SNAPSHOT_EVERY:
+            with suppress(PlaitError):
+                keep_snapshot(self._store, self._state, self.head)
 
     def later(self, spot: Spot, *kinds: str) -> Self:
         """The value at a later spot of the same log, reached by events of these kinds: what is known of this one is handed on."""

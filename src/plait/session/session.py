@@ -49,7 +49,7 @@ from plait.ids import Digest, Micros, digest, parse_digest
 from plait.session import revision
 from plait.session.content import Content, file, image, pack
 from plait.session.events import along
-from plait.session.fold import SNAPSHOT_EVERY, keep_snapshot, state_at
+from plait.session.fold import state_at
 from plait.session.life import Life, check_may, live_on
 from plait.session.merge import WORKSPACE, combine
 from plait.session.ports import Act, Draft, host, is_bound, writer_of
@@ -355,9 +355,7 @@ class Session(Reading):
         draft = Draft(body, _act(actor or self._principal(), self._causes(because)))
         spot = writer_of(self.run).append(self._spot, [draft], merges=merges, blobs=blobs)
         after = self._next(spot, live_on(life, type(body).__name__))
-        if spot.place // SNAPSHOT_EVERY != self.place // SNAPSHOT_EVERY:
-            with suppress(PlaitError):  # it is written: whatever goes wrong with a cache must not look as if it were not
-                keep_snapshot(self._store, after._state, spot.head)
+        after.keep_state(since=self.place)  # it is written: whatever goes wrong with a cache must not look as if it were not
         return after
 
     def _record(self, key: str, value: Json, kind: FactKind, review_by: Micros | None, actor: str | None, because: Because) -> Session:
