@@ -12,11 +12,13 @@ from typing import Any, Self, get_args
 
 from plait.errors import InvalidValue, NoModel, ResultInvalid
 from plait.event import Json
-from plait.event.kinds import Purpose
+from plait.event.codec import VOCABULARY
+from plait.event.kinds import Purpose, ScratchSet
+from plait.event.strict import check_text
 from plait.ids import digest
 from plait.model import find
 from plait.model.base import Model, Spec
-from plait.runtime.answer import WRAPPED, play
+from plait.runtime.answer import WRAPPED, WRAPPER, play
 from plait.runtime.call import Calling
 from plait.runtime.drive import AsyncWaiter, adrive, drive
 from plait.runtime.effects import AskModel, Retry, Tell, Turning, UseTools
@@ -25,7 +27,7 @@ from plait.runtime.run import principal_of, run_of
 from plait.session import Session
 from plait.session.typed import name_of, schema_of, to_type
 from plait.tool import Tool, ToolSource, as_tool
-from plait.workflow import Workflow
+from plait.workflow import Workflow, original
 
 STEPS_MAX = 32
 LIMIT = "You have used all your steps. Answer now with what you have, without calling tools."
@@ -53,6 +55,7 @@ class Agent(Workflow):
             raise InvalidValue("instruction", "it says nothing", "tell the agent what to do")
         if isinstance(steps_max, bool) or not isinstance(steps_max, int) or steps_max < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue("steps_max", f"{steps_max!r} is not a number of steps", "pass a number from 1")
+        check_text(instruction, "instruction")
         if purpose is not None and purpose not in get_args(Purpose):
             raise InvalidValue("purpose", f"{purpose!r} is not one", f"use one of {', '.join(get_args(Purpose))}")
         if isinstance(tools, str) or not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -60,6 +63,7 @@ class Agent(Workflow):
         self.instruction, self.model, self.name, self.description = instruction, model, name, description
         self.view, self.steps_max, self.retry = View.of(view), steps_max, retry or Retry()
         self.parameters = dict(parameters or {})
+        VOCABULARY.encode(ScratchSet("parameters", self.parameters))  # what no event can hold is refused here
         self._type = returns
         if purpose is not None:
             self.purpose = purpose
@@ -108,6 +112,8 @@ class Agent(Workflow):
         return drive(play(self._turn(session)), run.io)
 
     async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if forward is not _FORWARD:  # a subclass has one of its own
+            return await super()._aact(forward, session, args, kwargs)
         run = run_of(session)
         assert run is not None
         return await adrive(play(self._turn(session)), AsyncWaiter(run.io))
@@ -145,6 +151,9 @@ class Agent(Workflow):
         return None
 
 
+_FORWARD = original(Agent)
+
+
 def turn(ask: AskModel, steps_max: int, check: Callable[[Any], str | None] | None = None, type_: Any = None) -> Turning[Session]:
     """Ask and act until there is an answer. `check` says why an answer will not do."""
     session, misses = ask.session, 0
@@ -155,9 +164,9 @@ def turn(ask: AskModel, steps_max: int, check: Callable[[Any], str | None] | Non
         session, answer = yield ask._replace(session=session, choice="none" if last else ask.choice)
         if answer.calls:
             session, _ = yield UseTools(session, answer.runnable, ask.tools, ask.actor, ask.path)
-        elif last and not answer.text and answer.value is None:
+        elif last and not answer.text and answer.data is None:
             session, _ = yield Tell(session, f"(no answer: all {steps_max} steps were used, and the last reply said nothing)", "assistant")
-        elif check is not None and (why := check(answer.value) if answer.value is not None else "it is not JSON") is not None:
+        elif check is not None and (why := check(answer.data.value) if answer.data is not None else "it is not JSON") is not None:
             misses += 1
             if misses > 2 or last:
                 raise ResultInvalid(ask.path, name_of(type_), why, session)
@@ -202,7 +211,7 @@ def _answer_schema(type_: Any) -> Json:
         return schema
     defs = schema.pop("$defs", None)
     wrapped: dict[str, Json] = {
-        "title": WRAPPED,
+        "title": WRAPPER,
         "type": "object",
         "properties": {WRAPPED: schema},
         "required": [WRAPPED],

@@ -14,6 +14,7 @@ from plait.agent import model_of
 from plait.errors import ChoiceInvalid, InvalidValue
 from plait.event import Json
 from plait.event import kinds as k
+from plait.event.strict import check_text
 from plait.model.base import Model
 from plait.runtime import loop
 from plait.runtime.answer import play
@@ -78,6 +79,7 @@ class Selector(Nested):
             step = "done= names the choice of nothing; pass a candidate so called in a mapping, and done= another name"
             raise InvalidValue("done", f"a {type(done).__name__} is not a name", step)
         for name, workflow in self._candidates.items():
+            check_text(name, "Selector")
             if not isinstance(workflow, Workflow):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
                 raise InvalidValue("Selector", f"{name!r} is a {type(workflow).__name__}, not a workflow", "pass agents and workflows")
         if not self._candidates or done in self._candidates:
@@ -188,7 +190,7 @@ def choosing(ask: AskModel, names: tuple[str, ...], attempts: int) -> Turning[tu
 
 def _read(answer: Answer) -> tuple[str, str]:
     """The name and the reason: from an object as it was asked for, or a bare name."""
-    value = answer.value
+    value = answer.data.value if answer.data is not None else None
     if isinstance(value, Mapping):
         return str(value.get("choice", "")), str(value.get("reason", ""))  # pyright: ignore[reportUnknownArgumentType,reportUnknownMemberType]
     return (value if isinstance(value, str) else answer.text).strip(), ""

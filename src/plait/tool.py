@@ -22,6 +22,7 @@ from plait.errors import BadTool
 from plait.event import Json
 from plait.event.kinds import EffectClass
 from plait.ids import digest
+from plait.session import Session
 from plait.session.typed import schema_of, to_json, to_type
 
 P = ParamSpec("P")
@@ -96,6 +97,8 @@ class Tool(Generic[P, R]):
             return self._convert(given)
         except (ValueError, TypeError) as error:
             raise WrongArguments(str(error)) from error
+        except Exception as error:  # a type of the program's own, which looks at what it is made of
+            raise WrongArguments(f"{type(error).__name__}: {error}") from error
 
     def observed(self, arguments: Mapping[str, Any]) -> Json:
         """What the observer sees: it is called with those of the arguments that it names."""
@@ -211,19 +214,28 @@ def _fields(name: str, function: Callable[..., Any], around: Mapping[str, Any], 
     for parameter in parameters:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise BadTool(name, f"the parameter {parameter.name!r} has no name that a model could use", "use plain named parameters")
-        if parameter.name == SESSION or (parameter.name == "self" and parameter is parameters[0]):
+        if (parameter.name == SESSION and _is_session(hints.get(SESSION, Any))) or (
+            parameter.name == "self" and parameter is parameters[0]
+        ):
             continue
         hint = _told(hints.get(parameter.name, Any), described.get(parameter.name))
         required = parameter.default is parameter.empty
         fields.append((parameter.name, hint) if required else (parameter.name, hint, _default(parameter.default)))
-    return sorted(fields, key=len), any(parameter.name == SESSION for parameter in parameters)
+    takes_session = any(parameter.name == SESSION for parameter in parameters) and _is_session(hints.get(SESSION, Any))
+    return sorted(fields, key=len), takes_session
+
+
+def _is_session(hint: Any) -> bool:
+    """Whether a parameter of that name is meant for the session: it says so, or says nothing."""
+    return hint is Any or Session in (hint, *get_args(hint))
 
 
 def _default(value: Any) -> Any:
     """A default that can stand in the schema; otherwise the model is only told that it may leave the argument out."""
     try:
         plain = to_json(value)
-        msgspec.json.encode(plain)
+        if msgspec.json.decode(msgspec.json.encode(plain)) != plain:  # not a number, say
+            return msgspec.field(default=msgspec.UNSET)
     except (TypeError, ValueError, RecursionError):
         return msgspec.field(default=msgspec.UNSET)
     return msgspec.field(default_factory=lambda: value) if isinstance(plain, (list, dict)) else value

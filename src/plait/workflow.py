@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import queue
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import wait
+from contextlib import contextmanager
 from functools import cache, wraps
 from threading import Lock
 from typing import Any, Self, cast
@@ -23,10 +25,11 @@ from plait.model.base import Delta, Model
 from plait.runtime import loop
 from plait.runtime.call import Calling, Entry, arguments_of, enter, fail, leave
 from plait.runtime.drive import AsyncWaiter, Waiter
-from plait.runtime.run import Cancelled, OnEvent, Run, run_of
+from plait.runtime.run import Cancelled, OnEvent, run_of, running
 from plait.session import Session
 
 Resolve = Any  # as in Session.merge
+INTERRUPTED_S = 2.0  # how long an interrupt waits for branches to come to rest
 
 
 class Nested:
@@ -43,18 +46,19 @@ class Nested:
         for _, child in self.named_children():
             yield child
 
-    def named_parts(self, prefix: str = "") -> Iterator[tuple[str, Nested]]:
-        """Everything below, by path: critics/style."""
+    def named_parts(self, prefix: str = "", above: tuple[Nested, ...] = ()) -> Iterator[tuple[str, Nested]]:
+        """Everything below, by path: critics/style. A child that knows its parent is no reason to go round in circles."""
+        line = (*above, self)
         for name, child in self.named_children():
-            path = f"{prefix}/{name}" if prefix else name
-            yield path, child
-            yield from child.named_parts(path)
+            if not any(child is each for each in line):
+                path = f"{prefix}/{name}" if prefix else name
+                yield path, child
+                yield from child.named_parts(path, line)
 
     def to(self, *, model: str | Model) -> Self:
         """Ask this model from now on, in every agent and selector below. Returns the same object, as PyTorch does."""
-        self._rebind(model)
-        for child in self.children():
-            child.to(model=model)
+        for part in (self, *(part for _, part in self.named_parts())):
+            part._rebind(model)
         return self
 
     def _rebind(self, model: str | Model) -> None:
@@ -71,7 +75,12 @@ class Nested:
         return ""
 
     def __repr__(self) -> str:
-        lines = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self.named_children()]
+        return self._drawn(())
+
+    def _drawn(self, above: tuple[Nested, ...]) -> str:
+        if any(self is each for each in above):
+            return f"{type(self).__name__}(…)"
+        lines = [f"({name}): {child._drawn((*above, self))}".replace("\n", "\n  ") for name, child in self.named_children()]
         brief = self._brief()
         if not lines:
             return f"{type(self).__name__}({brief})"
@@ -104,12 +113,13 @@ class Workflow(Nested):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "forward" in cls.__dict__ and not hasattr(cls.__dict__["forward"], "__wrapped__"):
-            cls.forward = _joining(cls.__dict__["forward"])
+        forward: Any = cls.forward  # its own, or that of a mixin
+        if forward is not _missing and not hasattr(forward, _MARK):
+            cls.forward = _joining(forward)
 
-    def __call__(self, session: Session, *args: Any, **kwargs: Any) -> Session:
+    def __call__(self, session: Session, *args: Any, on_event: OnEvent | None = None, **kwargs: Any) -> Session:
         """Run it, blocking. `on_event=` is called with every event as it is recorded, and with deltas as a model streams."""
-        return self.forward(session, *args, **kwargs)
+        return self._run(original(type(self)), session, args, kwargs, on_event=on_event)
 
     async def acall(self, session: Session, *args: Any, on_event: OnEvent | None = None, **kwargs: Any) -> Session:
         """The same for whoever has an event loop: an `async def forward` runs on it, a plain one in a thread."""
@@ -151,7 +161,17 @@ class Workflow(Nested):
     async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if inspect.iscoroutinefunction(forward):
             return await forward(self, session, *args, **kwargs)
-        return await asyncio.wrap_future(loop.spawn(lambda: forward(self, session, *args, **kwargs)))
+        work = asyncio.wrap_future(loop.spawn(lambda: self._act(forward, session, args, kwargs)))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:  # it is stopped before its next effect, and waited for: nothing goes on behind our back
+            run = run_of(session)
+            if run is not None:
+                run.stop(session.id)
+            await asyncio.wait([work])
+            if run is not None:
+                run.go_on(session.id)
+            raise
 
     def _run(
         self,
@@ -162,33 +182,64 @@ class Workflow(Nested):
         *,
         on_event: OnEvent | None = None,
         waiter: Waiter | None = None,
-        on_start: Callable[[Run], None] | None = None,
+        on_start: Callable[[Entry], None] | None = None,
         called: str | None = None,
     ) -> Session:
         kwargs = kwargs or {}
         entry = enter(session, self._calling(session, forward, args, kwargs, called), on_event=on_event, waiter=waiter)
-        if on_start is not None:
-            on_start(entry.run)
+        mine = running.set(entry.run)
         try:
-            result = self._act(forward, entry.session, args, kwargs)
+            with _heard(entry, on_event):
+                if on_start is not None:
+                    on_start(entry)
+                result = self._act(forward, entry.session, args, kwargs)
         except BaseException as error:
             fail(entry, error)
             raise
+        finally:
+            running.reset(mine)
         return leave(entry, result)
 
     async def _acall(
         self, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any], on_event: OnEvent | None, called: str | None = None
     ) -> Session:
-        forward = _original(self)
+        forward = original(type(self))
         aside = AsyncWaiter(_NO_WAITER).aside
-        entry: Entry = await aside(lambda: enter(session, self._calling(session, forward, args, kwargs, called), on_event=on_event))
+        entered: list[Entry] = []
+        mine = None
         try:
-            result = await self._aact(forward, entry.session, args, kwargs)
+            await aside(lambda: entered.append(enter(session, self._calling(session, forward, args, kwargs, called), on_event=on_event)))
+            mine = running.set(entered[0].run)
+            with _heard(entered[0], on_event):
+                result = await self._aact(forward, entered[0].session, args, kwargs)
         except BaseException as error:
             caught = error
-            await aside(lambda: fail(entry, caught))
+            if entered:
+                await aside(lambda: fail(entered[0], caught))
             raise
-        return await aside(lambda: leave(entry, result))
+        finally:
+            if mine is not None:
+                running.reset(mine)
+        return await aside(lambda: leave(entered[0], result))
+
+
+@contextmanager
+def _heard(entry: Entry, on_event: OnEvent | None) -> Generator[None]:
+    """In a call inside a run, the listener hears what happens in this call; that of the run is there from its start."""
+    if on_event is None or entry.outermost:
+        yield
+        return
+
+    def within(item: Event | Delta) -> object:
+        path = entry.frame.path
+        mine = item.log == entry.frame.log if isinstance(item, Event) else item.agent == path or item.agent.startswith(f"{path}/")
+        return on_event(item) if mine else None
+
+    entry.run.listen(within)
+    try:
+        yield
+    finally:
+        entry.run.unlisten(within)
 
 
 _NO_WAITER: Any = None
@@ -197,7 +248,7 @@ _NO_WAITER: Any = None
 def call_as(name: str, workflow: Workflow, session: Session, **kwargs: Any) -> Session:
     """Call a child by the name it has here: it may be somebody else's child, too, under another one."""
     on_event = kwargs.pop("on_event", None)
-    return workflow._run(_original(workflow), session, (), kwargs, on_event=on_event, called=name)  # pyright: ignore[reportPrivateUsage]
+    return workflow._run(original(type(workflow)), session, (), kwargs, on_event=on_event, called=name)  # pyright: ignore[reportPrivateUsage]
 
 
 async def acall_as(name: str, workflow: Workflow, session: Session, **kwargs: Any) -> Session:
@@ -205,10 +256,13 @@ async def acall_as(name: str, workflow: Workflow, session: Session, **kwargs: An
     return await workflow._acall(session, (), kwargs, on_event, name)  # pyright: ignore[reportPrivateUsage]
 
 
-def _original(workflow: Workflow) -> Callable[..., Any]:
-    """`forward` as it was written."""
-    forward: Any = type(workflow).forward
-    return getattr(forward, "__wrapped__", forward)
+_MARK = "__plait_forward__"
+
+
+def original(cls: type[Workflow]) -> Callable[..., Any]:
+    """`forward` as it was written, decorators and all."""
+    forward: Any = cls.forward
+    return getattr(forward, _MARK, forward)
 
 
 def _joining(forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -220,6 +274,7 @@ def _joining(forward: Callable[..., Any]) -> Callable[..., Any]:
             return forward(self, session, *args, **kwargs)  # super().forward(session): the same call
         return self._run(forward, session, args, kwargs, on_event=on_event)  # pyright: ignore[reportPrivateUsage]
 
+    setattr(joined, _MARK, forward)
     return joined
 
 
@@ -248,9 +303,11 @@ _END: Any = object()
 
 def _stream(workflow: Workflow, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Delta | Session]:
     items: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    runs: list[Run] = []
+    calls: list[Entry] = []
+    more = dict(kwargs)
+    tell = _both(items.put, more.pop("on_event", None))
     work = lambda: workflow._run(  # noqa: E731  # pyright: ignore[reportPrivateUsage]
-        _original(workflow), session, args, kwargs, on_event=items.put, on_start=runs.append
+        original(type(workflow)), session, args, more, on_event=tell, on_start=calls.append
     )
     future = loop.spawn(work, "plait-stream")
     future.add_done_callback(lambda _: items.put(_END))
@@ -261,10 +318,16 @@ def _stream(workflow: Workflow, session: Session, args: tuple[Any, ...], kwargs:
         yield future.result()
     finally:
         if not future.done():  # nobody reads on: stop, and wait until the session is left in order
-            for run in runs:
-                run.stop(run.root)
+            for call in calls:
+                call.run.stop(call.frame.log)
             while items.get() is not _END:
                 pass
+            for call in calls:
+                call.run.go_on(call.frame.log)
+
+
+def _both(one: OnEvent, other: OnEvent | None) -> OnEvent:
+    return one if other is None else lambda item: (one(item), other(item))
 
 
 async def _astream(
@@ -272,11 +335,12 @@ async def _astream(
 ) -> AsyncIterator[Delta | Session]:
     items: asyncio.Queue[Any] = asyncio.Queue()
     here = asyncio.get_running_loop()
+    more = dict(kwargs)
 
     def tell(item: Event | Delta) -> None:
         here.call_soon_threadsafe(items.put_nowait, item)
 
-    task = asyncio.ensure_future(workflow.acall(session, *args, on_event=tell, **kwargs))
+    task = asyncio.ensure_future(workflow.acall(session, *args, on_event=_both(tell, more.pop("on_event", None)), **more))
     task.add_done_callback(lambda _: here.call_soon(items.put_nowait, _END))
     try:
         while (item := await items.get()) is not _END:
@@ -307,9 +371,14 @@ class Sequential(Workflow):
         return session
 
     async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if forward is not _SEQUENTIAL:  # a subclass has one of its own
+            return await super()._aact(forward, session, args, kwargs)
         for name, step in self._steps.items():
             session = await acall_as(name, step, session)
         return session
+
+
+_SEQUENTIAL = original(Sequential)
 
 
 class Parallel(Workflow):
@@ -337,11 +406,14 @@ class Parallel(Workflow):
                     self._stop(session, forks, but=name)
         except BaseException:  # somebody interrupts the wait: no branch goes on behind our back
             self._stop(session, forks)
+            wait(works.values(), INTERRUPTED_S)  # what is being done is recorded, if that does not take long
             raise
         results = {name: future.result() for name, future in works.items() if future.exception() is None}
         return self._merged(session, forks, results, failed, works[failed].exception() if failed else None)
 
     async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if forward is not _PARALLEL:
+            return await super()._aact(forward, session, args, kwargs)
         aside = AsyncWaiter(_NO_WAITER).aside
         forks = await aside(lambda: {name: session.fork(name) for name in self._branches})
         tasks = {name: asyncio.ensure_future(acall_as(name, self._branches[name], fork)) for name, fork in forks.items()}
@@ -381,6 +453,9 @@ class Parallel(Workflow):
                 raise NotASession(f"branch {name!r} returned", result)
         changed = [result for result in results.values() if result != session]
         return session.merge(*changed, resolve=self._resolve) if changed else session
+
+
+_PARALLEL = original(Parallel)
 
 
 def _members(kind: str, given: Sequence[Workflow | Mapping[str, Workflow]], named: Mapping[str, Workflow]) -> dict[str, Workflow]:

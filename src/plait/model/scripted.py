@@ -91,10 +91,15 @@ def _checked(item: Any) -> Item:
 def _is(item: Item | None, outcome: str) -> bool:
     """Whether an item came to this: an exception as it was raised, or an answer that could not be used."""
     if isinstance(item, Fault):
-        return outcome == f"{item.kind}: {item.message}"
+        return outcome == _clean(f"{item.kind}: {item.message}")
     if isinstance(item, BaseException):
-        return outcome == f"{type(item).__name__}: {str(item) or type(item).__name__}"
+        return outcome == _clean(f"{type(item).__name__}: {str(item) or type(item).__name__}")
     return outcome.partition(":")[0] in ("EmptyReply", "MalformedReply")
+
+
+def _clean(text: str) -> str:
+    """As it is recorded."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _size(request: Request) -> int:

@@ -7,6 +7,7 @@ written.
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
@@ -23,7 +24,7 @@ from plait.ids import Digest, digest
 from plait.model.base import Delta, Fault, Model, OnDelta, Reply, Request, Restarted, ToolCall
 from plait.runtime.effects import Answer, AskModel, Effect, Retry, Turning, UseTools
 from plait.runtime.prompt import told_failure
-from plait.runtime.run import Run, call_id, record, record_at_tip, run_of
+from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of
 from plait.session import Session
 from plait.session.content import Loose, pack, text_of
 from plait.session.ports import Act, Draft, store_at
@@ -32,8 +33,8 @@ from plait.tool import Tool, WrongArguments, difference
 
 T = TypeVar("T")
 
-TRACEBACK_MAX = 8_000
-WRAPPED = "answer"  # the title of a schema that is an object only because providers want one, and its one property
+TRACEBACK_MAX, MESSAGE_MAX, PARTIAL_MAX, DELTA_MAX = 8_000, 4_000, 100_000, 1_000_000
+WRAPPED, WRAPPER = "answer", "an answer in an object"  # the one property, and the title, of a schema that is an object for providers' sake
 SERVICE = "service:plait"  # who speaks when the runtime itself has something to say
 _SILENT = {
     "length": "the reply came to its length limit before it said anything; raise tokens_max, or let it think less",
@@ -116,9 +117,8 @@ def play(turn: Turning[T]) -> Generator[Wait, Any, T]:
 
 
 def answering(effect: Effect) -> Answering:
+    check_running(effect.session)
     run = run_of(effect.session)
-    if run is not None:
-        run.check(effect.session.id)
     if isinstance(effect, AskModel):
         return (yield from _ask(effect, run))
     if isinstance(effect, UseTools):
@@ -146,8 +146,6 @@ def _ask(effect: AskModel, run: Run | None) -> Answering:
             setup.instruction, setup.tools, turns, session, store.get_blob, setup.parameters, setup.output, effect.choice, outcomes
         )
         outcome, latency_us = yield CallModel(model, request, _deltas(run, effect.path), call, attempt)
-        if run is not None:
-            run.check(session.id)
         if isinstance(outcome, Reply):
             try:
                 return _replied(effect, session, outcome, latency_us, call, event.id, run_id)
@@ -158,11 +156,11 @@ def _ask(effect: AskModel, run: Run | None) -> Answering:
         wait_s = _wait_s(effect.retry, outcome, attempt, call)
         session = _faulted(session, outcome, attempt, latency_us, Act(effect.actor, "model", call=call, causes=(event.id,)))
         if wait_s is None:
-            raise ModelFailed(model.name, outcome.kind, outcome.message, attempt, session)
+            raise ModelFailed(model.name, _line(outcome.kind), _line(outcome.message), attempt, session)
         if run is not None and run.heard:
-            run.tell(Restarted(told_failure(outcome.kind, _clean(outcome.message)), effect.path))
+            run.tell(Restarted(told_failure(_line(outcome.kind), _line(outcome.message)), effect.path))
         yield Pause(wait_s, session)
-        attempt, outcomes = attempt + 1, [*outcomes, told_failure(outcome.kind, _clean(outcome.message))]
+        attempt, outcomes = attempt + 1, [*outcomes, told_failure(_line(outcome.kind), _line(outcome.message))]
 
 
 def _deltas(run: Run | None, path: str) -> OnDelta | None:
@@ -196,14 +194,14 @@ def _replied(
     drafts = [Draft(body, Act(effect.actor, "model", call=call, causes=(asked,)))]
     for action in calls:
         drafts.extend(_request(effect, action, len(drafts), truncated=reply.stop == "length"))
-    session, events = record(session, drafts, blobs)
+    # It was answered, and paid for, so it is recorded, also when somebody wrote meanwhile.
+    session, events = record_at_tip(session, drafts, blobs)
     written = events[0].body
     assert isinstance(written, k.ModelReplied)
-    value = next((part.value for part in said if isinstance(part, k.Data)), None)
+    data = next((part for part in said if isinstance(part, k.Data)), None)
     failed = {event.header.call for event in events if event.kind == "ToolFailed"}
-    return session, Answer(
-        events[0].id, text_of(said), value, written.calls, tuple([each for each in written.calls if each.call not in failed]), written.stop
-    )
+    runnable = tuple([each for each in written.calls if each.call not in failed])
+    return session, Answer(events[0].id, text_of(said), data, written.calls, runnable, written.stop)
 
 
 def _joined(parts: k.Parts) -> k.Parts:
@@ -228,7 +226,7 @@ def _shaped(parts: k.Parts, schema: Any) -> k.Parts:
             value = parse(candidate.encode())
         except (InvalidInput, UnicodeEncodeError):
             continue
-        if isinstance(value, Mapping) and schema.get("title") == WRAPPED and set(value) == {WRAPPED}:
+        if isinstance(value, Mapping) and schema.get("title") == WRAPPER and set(value) == {WRAPPED}:
             value = value[WRAPPED]
         return (*(part for part in parts if not isinstance(part, k.Text)), k.Data(value))
     return parts
@@ -284,10 +282,10 @@ def _refusal(tools: Mapping[str, Tool[..., Any]], tool: Tool[..., Any] | None, a
 
 
 def _faulted(session: Session, fault: Fault, attempt: int, latency_us: int, act: Act) -> Session:
-    text = fault.partial.encode("utf-8", "replace").decode()
-    failure = Failure(fault.kind, _clean(fault.message), _told(fault), retryable=fault.retryable)
-    body = k.ModelFailed(failure, attempt, fault.usage, text, fault.price, latency_us)
-    return record(session, [Draft(body, act)])[0]
+    partial = _line(fault.partial, PARTIAL_MAX)
+    failure = Failure(_line(fault.kind, 200), _line(fault.message), _told(fault), retryable=bool(fault.retryable))
+    body = k.ModelFailed(failure, attempt, fault.usage, partial, fault.price, latency_us)
+    return record_at_tip(session, [Draft(body, act)])[0]
 
 
 def _told(fault: Fault) -> str:
@@ -322,9 +320,8 @@ def _use(effect: UseTools) -> Answering:
 def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], actor: str, path: str) -> Generator[Wait, Any, Session]:
     """A call by the program itself."""
     arguments, plain = _program_arguments(tool, given)
+    check_running(session)
     run = run_of(session)
-    if run is not None:
-        run.check(session.id)
     call = call_id(session.run if run else None, session.id, session.place + 1, "use")
     body = k.ToolRequested(tool.name, plain, tool.effect, tool.version, path=path, source=tool.origin)
     session, _ = record(session, [Draft(body, Act(actor, "program", call=call))])
@@ -379,7 +376,7 @@ def _run_jobs(
             session, events = record_at_tip(session, [_unfit(job, done, actor, error)])
         outcomes[done.number] = events[0]
         if again:
-            batch.add([job])
+            batch.add(job)
         else:
             left -= 1
     return session, outcomes
@@ -404,7 +401,7 @@ def _outcome(job: Job, done: Done, actor: str) -> tuple[list[Draft], dict[Digest
     if done.failure is None:
         try:
             parts, blobs = pack(contents(done.value), "result")
-        except (InvalidInput, TypeError, ValueError, RecursionError) as error:
+        except Exception as error:  # it may be anything, and do anything when it is looked at
             return [_unfit(job, done, actor, error)], {}
         body = k.ToolReturned(parts, delta=done.delta, attempt=job.attempt, duration_us=done.duration_us)
         return [Draft(body, Act(actor, "tool", call=job.call))], blobs
@@ -413,7 +410,7 @@ def _outcome(job: Job, done: Done, actor: str) -> tuple[list[Draft], dict[Digest
 
 def _unfit(job: Job, done: Done, actor: str, error: Exception) -> Draft:
     """It ran, and no log can hold what it returned."""
-    failure = Failure("BadResult", _clean(f"it ran, but what it returned cannot be recorded: {error}"))
+    failure = Failure("BadResult", f"it ran, but what it returned cannot be recorded: {text_of_error(error)}")
     return _failed(job, done._replace(delta=None), failure, actor)
 
 
@@ -438,32 +435,25 @@ def contents(value: Any) -> list[Any]:
 
 def run_tool(job: Job, clock: Any) -> Done:
     """Run a plain function, whatever it does."""
-    started, before = clock(), _before(job)
+    started, before = clock(), observed_before(job)
     if isinstance(before, Failure):
         return Done(job.number, failure=before, duration_us=clock() - started)
     try:
         value, failure = job.tool.function(**job.arguments), None
     except (Exception, SystemExit) as error:
         value, failure = None, failure_of(error)
-    return _concluded(job, value, failure, before, started, clock)
-
-
-async def run_async_tool(job: Job, clock: Any) -> Done:
-    started, before = clock(), _before(job)
-    if isinstance(before, Failure):
-        return Done(job.number, failure=before, duration_us=clock() - started)
-    try:
-        value, failure = await job.tool.function(**job.arguments), None
-    except (Exception, SystemExit) as error:
-        value, failure = None, failure_of(error)
-    return _concluded(job, value, failure, before, started, clock)
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        value, failure = None, Failure("BadResult", "it returned something to be awaited: write it as async def")
+    return concluded(job, value, failure, before, started, clock)
 
 
 class _Nothing:
     """Nothing was observed."""
 
 
-def _before(job: Job) -> Any:
+def observed_before(job: Job) -> Any:
     """What is observed before the call; a failure if that cannot be had: then the tool is not run, since its delta could not be told."""
     if job.tool.observe is None:
         return _Nothing
@@ -474,24 +464,70 @@ def _before(job: Job) -> Any:
         return Failure(failed.kind, f"not run: what is to be observed cannot be: {failed.message}", failed.traceback)
 
 
-def _concluded(job: Job, value: Any, failure: Failure | None, before: Any, started: int, clock: Any) -> Done:
+def concluded(job: Job, value: Any, failure: Failure | None, before: Any, started: int, clock: Any) -> Done:
     duration_us, delta = clock() - started, None
     if before is not _Nothing:
         try:
             after = job.tool.observed(job.arguments)
-            delta = {"before": before, "after": after, "changed": difference(before, after)}
+            delta = _recordable({"before": before, "after": after, "changed": difference(before, after)})
         except Exception as error:
-            delta = {"before": before, "unobserved": str(error)}
+            delta = {"unobserved": text_of_error(error)}
     return Done(job.number, value, failure, duration_us, delta)
 
 
+def _recordable(delta: Json) -> Json:
+    """An observation that cannot be recorded says so; it is not the tool's fault."""
+    try:
+        if len(VOCABULARY.encode(k.ScratchSet("delta", delta))) > DELTA_MAX:
+            return {"unobserved": "it is too large to be recorded"}
+    except InvalidInput as error:
+        return {"unobserved": _line(str(error))}
+    return delta
+
+
 def failure_of(error: BaseException) -> Failure:
-    """An error as a value, fit for the log."""
-    return Failure(type(error).__name__, _clean(str(error) or type(error).__name__), _clean(_traceback(error)))
+    """An error as a value, fit for the log whatever is in it."""
+    return Failure(_line(type(error).__name__, 200), text_of_error(error), _traceback(error))
+
+
+def text_of_error(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = "(it cannot be told in words)"
+    return _line(text) or type(error).__name__
+
+
+def misfit(reply: Reply) -> str | None:
+    """Why a reply cannot be taken; None: it can. Models of the program's own may answer with anything."""
+    parts: Any = reply.parts
+    calls: Any = reply.calls
+    if not isinstance(parts, tuple) or not all(
+        isinstance(part, (k.Text, k.Reasoning, k.Image, k.File, k.Data)) for part in cast("Any", parts)
+    ):
+        return "its parts are not a tuple of parts"
+    if not isinstance(calls, tuple) or not all(isinstance(call, ToolCall) for call in cast("Any", calls)):
+        return "its calls are not a tuple of ToolCalls"
+    if not all(isinstance(text, str) for call in reply.calls for text in (call.tool, call.reason, call.ref)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return "the name of a tool is not a text"
+    counts = [getattr(reply.usage, name, None) for name in k.Usage.__struct_fields__]
+    if not all(isinstance(count, int) and 0 <= count < 2**53 for count in counts):
+        return "its usage is not a number of tokens"
+    texts: list[Any] = [reply.stop, reply.model]
+    return None if all(isinstance(text, str) for text in texts) else "its stop or model is not a text"
+
+
+def _line(text: Any, limit: int = MESSAGE_MAX) -> str:
+    """A text from wherever, bounded and such that UTF-8 can hold it."""
+    told = _clean(text if isinstance(text, str) else repr(text))
+    return told if len(told) <= limit else f"{told[:limit]}… ({len(told):,} characters)"
 
 
 def _traceback(error: BaseException) -> str:
-    text = "".join(traceback.format_exception(error))
+    try:
+        text = _clean("".join(traceback.format_exception(error)))
+    except Exception:
+        return ""
     return text if len(text) <= TRACEBACK_MAX else f"{text[: TRACEBACK_MAX // 4]}\n…\n{text[-TRACEBACK_MAX * 3 // 4 :]}"
 
 

@@ -29,6 +29,7 @@ from plait.runtime.run import (
     OnEvent,
     Run,
     call_id,
+    check_running,
     close_run,
     direct_writer,
     open_run,
@@ -72,11 +73,14 @@ def enter(session: object, calling: Calling, *, on_event: OnEvent | None = None,
         raise NotASession(f"{calling.name} was called with", session)
     # What no event can hold is refused now, and not by the first append of a forward that is not to blame.
     VOCABULARY.encode(k.CallStarted(calling.workflow, calling.name, calling.purpose, calling.agent))
+    check_running(session)
+    if session.status in ("paused", "closed", "archived"):
+        step = "unpause() it first" if session.status == "paused" else "go on in a fork of it"
+        raise WrongStatus(session.short, session.status, "run a workflow", step)
     run = run_of(session)
     outermost = run is None
     if run is None:
         run, session = _start(session, calling, on_event, waiter)
-    run.check(session.id)
     callers = run.frames(session.id) if not outermost else ()
     path = f"{callers[-1].path}/{calling.name}" if callers else calling.name
     call = call_id(run.id, session.id, session.place, "call", run.ordinal(session.id))
@@ -102,8 +106,8 @@ def leave(entry: Entry, result: object) -> Session:
         raise error
     run = entry.run
     run.ride(entry.frame.log, Draft(k.CallFinished(), _act(entry.frame)))
-    run.set_frames(entry.frame.log, entry.callers)
-    if result.run == run.id:
+    run.drop_frame(entry.frame.log, entry.frame)
+    if result.run == run.id and result.id != entry.frame.log:
         run.set_frames(result.id, entry.callers)
     if not entry.outermost:
         return _settle(entry, result)
@@ -136,7 +140,7 @@ def fail(entry: Entry, error: BaseException) -> None:
         error.add_note(f"An outcome could not be recorded: {unrecorded}")
     if isinstance(error, (Exception, Cancelled)) or _is_cancel(error):
         run.ride(entry.frame.log, Draft(k.CallFinished(failure), _act(entry.frame)))
-    run.set_frames(entry.frame.log, entry.callers)
+    run.drop_frame(entry.frame.log, entry.frame)
     if not entry.outermost:
         return
     try:
@@ -162,9 +166,6 @@ def _is_cancel(error: BaseException) -> bool:
 
 
 def _start(session: Session, calling: Calling, on_event: OnEvent | None, waiter: Waiter | None) -> tuple[Run, Session]:
-    if session.status in ("paused", "closed", "archived"):
-        step = "unpause() it first" if session.status == "paused" else "go on in a fork of it"
-        raise WrongStatus(session.short, session.status, "run a workflow", step)
     if session.open_run is not None:
         raise RunOpen(session.short, session.open_run)
     direct = direct_writer()

@@ -6,16 +6,33 @@ import asyncio
 import inspect
 import queue
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
+from plait.event.kinds import Failure
 from plait.model.base import Fault, Reply
 from plait.runtime import loop
-from plait.runtime.answer import CallModel, Done, Job, Launch, Next, Pause, Wait, run_async_tool, run_tool
+from plait.runtime.answer import (
+    CallModel,
+    Done,
+    Job,
+    Launch,
+    Next,
+    Pause,
+    Wait,
+    concluded,
+    failure_of,
+    misfit,
+    observed_before,
+    run_tool,
+    text_of_error,
+)
 from plait.runtime.run import run_of
 
 T = TypeVar("T")
+SIDE_BY_SIDE = 32  # tools of one reply that run at the same time: how many calls there are is a model's word
 _SLICE_S = 0.2  # how long a pause goes without looking whether it was stopped
 
 
@@ -44,17 +61,40 @@ def drive(steps: Generator[Wait, Any, T], waiter: Waiter) -> T:
 
 
 async def adrive(steps: Generator[Wait, Any, T], waiter: AsyncWaiter) -> T:
-    """Run to the end on the caller's loop. Steps write to disk, so each one is taken in a worker thread."""
+    """Run to the end on the caller's loop. Steps write to disk, so each one is taken in a worker thread.
+
+    Whoever cancels while tools run waits until those are done that cannot be stopped: what happened is recorded.
+    """
     answer: Any = None
+    cancelled: BaseException | None = None
     while True:
         op, finished = await waiter.step(steps, answer)
-        if op is None:
+        if op is None and cancelled is None:
             return cast("T", finished)
+        if cancelled is not None and not isinstance(op, Next):
+            await waiter.aside(steps.close)
+            raise cancelled
         try:
-            answer = await waiter.wait(op)
+            answer = await waiter.wait(cast("Wait", op))
+        except asyncio.CancelledError as error:
+            if not isinstance(op, Next):
+                await waiter.aside(steps.close)
+                raise
+            cancelled = error
+            op.batch.cancel()
+            answer = await _undisturbed(waiter.wait(op))
         except BaseException:
             await waiter.aside(steps.close)
             raise
+
+
+async def _undisturbed(work: Coroutine[Any, Any, T]) -> T:
+    """Wait to the end, however often somebody cancels."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    return task.result()
 
 
 def clock() -> int:
@@ -72,13 +112,14 @@ def ask_model(op: CallModel, answer: Callable[[], Any]) -> Reply | Fault:
 
 
 def _checked(reply: Any) -> Reply | Fault:
-    if isinstance(reply, Reply):
-        return reply
-    return Fault("BadModel", f"the model answered with a {type(reply).__name__}, not a Reply")
+    if not isinstance(reply, Reply):
+        return Fault("BadModel", f"the model answered with a {type(reply).__name__}, not a Reply")
+    why = misfit(reply)
+    return reply if why is None else Fault("MalformedReply", f"the model's reply is not one: {why}", retryable=True)
 
 
 def _unexpected(error: BaseException) -> Fault:
-    fault = Fault(type(error).__name__, str(error) or type(error).__name__)
+    fault = Fault(type(error).__name__, text_of_error(error))
     fault.__cause__ = error
     return fault
 
@@ -125,8 +166,26 @@ class Blocking:
                 run.check(op.session.id)
 
 
+async def run_async_tool(job: Job, clock: Callable[[], int]) -> Done:
+    """Run a coroutine function, whatever it does."""
+    started, before = clock(), observed_before(job)
+    if isinstance(before, Failure):
+        return Done(job.number, failure=before, duration_us=clock() - started)
+    try:
+        value, failure = await job.tool.function(**job.arguments), None
+    except BaseException as error:  # what would end the loop ends the tool; what cancels us goes on
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        value, failure = None, failure_of(error)
+    return concluded(job, value, failure, before, started, clock)
+
+
 async def _awaited(answer: Awaitable[T]) -> T:
-    return await answer
+    try:
+        return await answer
+    except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:  # these would end the loop itself, and all that runs on it
+        raise RuntimeError(f"{type(error).__name__} in a model") from error
 
 
 class Batch:
@@ -136,8 +195,12 @@ class Batch:
         self._run = run
         self._done: queue.SimpleQueue[Done | BaseException] = queue.SimpleQueue()
         self._lone = list(lanes[0]) if len(lanes) == 1 else list[Job]()
+        self._lanes: queue.SimpleQueue[Sequence[Job]] = queue.SimpleQueue()
+        self._rest: dict[int, Sequence[Job]] = {}  # what follows in the lane of a job that is tried again
         for lane in lanes if len(lanes) > 1 else ():
-            loop.spawn(lambda lane=lane: self._work(lane), "plait-tool")
+            self._lanes.put(lane)
+        for _ in range(min(SIDE_BY_SIDE, len(lanes)) if len(lanes) > 1 else 0):
+            loop.spawn(self._work, "plait-tool")
 
     def next(self) -> Done:
         if self._lone:
@@ -147,17 +210,36 @@ class Batch:
             raise done
         return done
 
-    def add(self, lane: list[Job]) -> None:
-        """One more: a job that is tried again."""
-        self._lone = [*lane, *self._lone]
+    def add(self, job: Job) -> None:
+        """A job is tried again, and what comes after it in its lane waits for it."""
+        rest = self._rest.pop(job.number, None)
+        if rest is None:
+            self._lone = [job, *self._lone]
+        else:
+            self._lanes.put([job, *rest])
+            loop.spawn(self._work, "plait-tool")
 
-    def _work(self, lane: Sequence[Job]) -> None:
-        for job in lane:
+    def _work(self) -> None:
+        while True:
             try:
-                self._done.put(self._run(job))
-            except BaseException as error:
-                self._done.put(error)
+                lane = self._lanes.get_nowait()
+            except queue.Empty:
                 return
+            for place, job in enumerate(lane):
+                if not self._tell(job, lane[place + 1 :]):
+                    break
+
+    def _tell(self, job: Job, rest: Sequence[Job]) -> bool:
+        """Whether the lane goes on."""
+        try:
+            done = self._run(job)
+        except BaseException as error:  # its siblings' outcomes are still to be told
+            done = Done(job.number, failure=failure_of(error))
+        again = done.failure is not None and job.attempt < job.tool.attempts
+        if again:
+            self._rest[job.number] = rest
+        self._done.put(done)
+        return not again
 
 
 # ── async ────────────────────────────────────────────────────────────────────────────────────
@@ -218,32 +300,56 @@ class AsyncWaiter:
 
 
 class AsyncBatch:
+    """Jobs on the caller's loop. When they are cancelled, async ones are, plain ones run on to their end; each is told of either way."""
+
     def __init__(self, lanes: Sequence[Sequence[Job]], run: Callable[[Job], Awaitable[Done]]) -> None:
         self._run = run
-        self._done: asyncio.Queue[Done | BaseException] = asyncio.Queue()
+        self._done: asyncio.Queue[Done] = asyncio.Queue()
+        self._rest: dict[int, Sequence[Job]] = {}
+        self._over = False
+        self._limit = asyncio.Semaphore(SIDE_BY_SIDE)
+        self._loop = asyncio.get_running_loop()
         self._tasks = [asyncio.ensure_future(self._work(lane)) for lane in lanes]
+        self._stoppable: set[asyncio.Future[Done]] = set()
 
     async def next(self) -> Done:
-        try:
-            done = await self._done.get()
-        except BaseException:
-            for task in self._tasks:
-                task.cancel()
-            raise
-        if isinstance(done, BaseException):
-            raise done
-        return done
+        return await self._done.get()
 
-    def add(self, lane: list[Job]) -> None:
-        loop_ = self._tasks[0].get_loop()
-        loop_.call_soon_threadsafe(lambda: self._tasks.append(asyncio.ensure_future(self._work(lane), loop=loop_)))
+    def cancel(self) -> None:
+        self._over = True
+        for task in self._stoppable:
+            task.cancel()
+
+    def add(self, job: Job) -> None:
+        rest = self._rest.pop(job.number, ())
+        self._loop.call_soon_threadsafe(lambda: self._tasks.append(asyncio.ensure_future(self._work([job, *rest]), loop=self._loop)))
 
     async def _work(self, lane: Sequence[Job]) -> None:
-        for job in lane:
-            try:
-                self._done.put_nowait(await self._run(job))
-            except asyncio.CancelledError:
-                raise
-            except BaseException as error:
-                self._done.put_nowait(error)
-                return
+        async with self._limit:
+            for place, job in enumerate(lane):
+                done = await self._outcome(job)
+                again = done.failure is not None and job.attempt < job.tool.attempts
+                if again:
+                    self._rest[job.number] = lane[place + 1 :]
+                self._done.put_nowait(done)
+                if again:
+                    return
+
+    async def _outcome(self, job: Job) -> Done:
+        if self._over:
+            return Done(job.number, failure=Failure("Cancelled", "not run: the turn was cancelled"))
+        task = asyncio.ensure_future(self._run(job))
+        if job.tool.is_async:
+            self._stoppable.add(task)
+        try:
+            return await _settled(task)
+        except asyncio.CancelledError:
+            return Done(job.number, failure=Failure("Cancelled", "it was cancelled while it ran; it may have happened"))
+        except BaseException as error:
+            return Done(job.number, failure=failure_of(error))
+        finally:
+            self._stoppable.discard(task)
+
+
+async def _settled(task: asyncio.Future[T]) -> T:
+    return await task

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from plait.event.kinds import Action
+from plait.event.kinds import Action, Data
 from plait.ids import Digest
 from plait.model.base import Choice, Model
 from plait.runtime.prompt import Prompt
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
     id: Digest
     text: str
-    value: Any  # the data of a reply that was to have a shape; None: it had none
+    data: Data | None  # of a reply that was to have a shape; None: it is none
     calls: tuple[Action, ...]  # what it asks for
     runnable: tuple[Action, ...]  # those of them that can be run; what the others lack is on record already
     stop: str

@@ -224,15 +224,16 @@ class Prompt:
 
     def _take(self, event: Event, stretch: Stretch | None, get_blob: Callable[[Digest], bytes]) -> None:
         branch = stretch.branch if stretch else None
-        kind, own = event.kind, branch is None and event.actor == self._actor
+        kind, own = event.kind, event.actor == self._actor
         if own and kind in ("ModelReplied", "ModelFailed") and event.header.run == self._run:
             body = event.body
             self.outcomes.append("" if not isinstance(body, k.ModelFailed) else told_failure(body.failure.kind, body.failure.message))
         if kind not in _HANDLERS or not self._wanted(event, own):
             return
-        if kind == "MessageSaid":
-            self._messages.append(len(self._turns))
+        before = len(self._turns)
         _HANDLERS[kind](self, event, event.body, own, branch, get_blob)
+        if kind == "MessageSaid" and len(self._turns) > before:
+            self._messages.append(len(self._turns) - 1)
 
     def _wanted(self, event: Event, own: bool) -> bool:
         view = self.setup.view
@@ -307,7 +308,9 @@ class Prompt:
         self.causes = ()
         if turn.calls:
             at = len(self._turns)
-            self._turns.append(Returned(tuple([Result(call.id, call.tool, _LEFT, True) for call in turn.calls])))
+            # A branch leaves open calls behind; in the log where they were made, what is open may have happened.
+            unsettled = _UNKNOWN if event.log == self._log else _LEFT
+            self._turns.append(Returned(tuple([Result(call.id, call.tool, unsettled, True) for call in turn.calls])))
             self._slots.update({call.id: (at, index) for index, call in enumerate(turn.calls)})
 
     def _fill(self, slot: tuple[int, int], call: str, parts: Parts, failed: bool) -> None:
@@ -332,6 +335,7 @@ _HANDLERS: dict[str, Callable[..., None]] = {
 }
 
 _LEFT: Parts = (k.Text("(not run in this branch)"),)
+_UNKNOWN: Parts = (k.Text("(its outcome is not known: it may have happened)"),)
 
 
 def told_failure(kind: str, message: str) -> str:
@@ -350,7 +354,8 @@ def _last(turns: Sequence[Turn], number: int) -> Sequence[Turn]:
     at = max(0, len(turns) - number)
     while at and isinstance(turns[at], Returned):
         at -= 1
-    return turns[at:]
+    # A conversation does not begin with an answer: some providers refuse that.
+    return [_said("(what went before is not shown)"), *turns[at:]] if at and isinstance(turns[at], Answered) else turns[at:]
 
 
 def _verbatim(parts: Parts) -> Parts:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
 from functools import lru_cache
-from threading import Lock, get_ident
+from threading import Lock, Thread, current_thread
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
@@ -73,8 +75,9 @@ class Run:
         self._tips: dict[LogId, Spot] = {}
         self._parents: dict[LogId, LogId] = {}
         self._forks: Counter[tuple[str, ...]] = Counter()
-        self._forkers: dict[tuple[str, ...], int] = {}
+        self._forkers: dict[tuple[str, ...], Thread] = {}
         self._stopped: set[LogId] = set()
+        self.closed = False
         self._agents: dict[LogId, str] = {}
         self._calls: Counter[LogId] = Counter()
         self._held: dict[LogId, Held] = {}
@@ -144,7 +147,7 @@ class Run:
     def hold(self, spot: Spot, drafts: Sequence[Draft]) -> tuple[Spot, list[Event]] | None:
         """Seal now, and write with the append that follows at once: one transaction less. None: something is in the way."""
         with self._lock:
-            if self._tips.get(spot.id) != spot or spot.id in self._held or self._riding.get(spot.id):
+            if self.closed or self._tips.get(spot.id) != spot or spot.id in self._held or self._riding.get(spot.id):
                 return None
         after, events = self._direct.seal(spot, drafts, behalf=self._behalf)
         with self._lock:
@@ -199,7 +202,9 @@ class Run:
             label = first.label if isinstance(first, ForkedFrom) else None
             about = ("fork", fork.log, str(fork.seq), label or "")
         with self._lock:
-            if self._forkers.setdefault(about, get_ident()) != get_ident():
+            before = self._forkers.get(about)
+            self._forkers[about] = current_thread()
+            if before is not None and before is not current_thread() and before.is_alive():
                 raise InvalidValue(
                     "label", f"two threads fork {about[1][-12:-4]}@{about[2]} under one name", "give each branch a label of its own"
                 )
@@ -217,6 +222,13 @@ class Run:
     def base(self, log: LogId) -> tuple[Frame, ...]:
         """The calls that had this log in hand when it was forked."""
         return self._bases.get(log, ())
+
+    def drop_frame(self, log: LogId, frame: Frame) -> None:
+        """This call no longer has the log in hand, nor what it called."""
+        with self._lock:
+            frames = self._frames.get(log, ())
+            if frame in frames:
+                self._frames[log] = tuple([each for each in frames if each != frame])
 
     def set_frames(self, log: LogId, frames: tuple[Frame, ...]) -> None:
         with self._lock:
@@ -264,6 +276,11 @@ class Run:
         with self._lock:
             self._stopped.add(log)
 
+    def go_on(self, log: LogId) -> None:
+        """What was stopped has come to rest: whoever had it called may go on."""
+        with self._lock:
+            self._stopped.discard(log)
+
     def check(self, log: LogId) -> None:
         """Before every effect: raises if this branch was stopped."""
         if not self._stopped:
@@ -279,13 +296,25 @@ class Run:
         """Whether anybody listens."""
         return bool(self._listeners)
 
+    def listen(self, listener: OnEvent) -> None:
+        with self._lock:
+            self._listeners = [*self._listeners, listener]
+
+    def unlisten(self, listener: OnEvent) -> bool:
+        """Whether it was still listening."""
+        with self._lock:
+            before = len(self._listeners)
+            self._listeners = [each for each in self._listeners if each is not listener]
+            return len(self._listeners) < before
+
     def tell(self, item: Event | Delta) -> None:
-        for listener in tuple(self._listeners):
+        for listener in self._listeners:
             try:
                 listener(item)
             except Exception as error:  # whoever only watches must not bring down what it watches
-                self._listeners.remove(listener)
-                warnings.warn(f"on_event raised {type(error).__name__}: {error}; it is not called any more", RuntimeWarning, stacklevel=2)
+                if self.unlisten(listener):
+                    with suppress(Warning):  # where warnings are errors, too
+                        warnings.warn(f"on_event raised {type(error).__name__}; it is not called any more", RuntimeWarning, stacklevel=2)
 
     def _tell(self, events: Sequence[Event]) -> None:
         if self._listeners:
@@ -316,8 +345,22 @@ def open_run(run: Run) -> None:
 
 
 def close_run(run: Run) -> None:
+    run.closed = True
     _runs.pop(run.id, None)
     unbind_writer(run.id)
+
+
+running: ContextVar[Run | None] = ContextVar("plait_run", default=None)  # whose code this is; threads we start know it, too
+
+
+def check_running(session: Session) -> None:
+    """Before anything happens: raises if this branch was stopped, or if this is code of a run that is over."""
+    run = run_of(session)
+    if run is not None:
+        return run.check(session.id)
+    mine = running.get()
+    if mine is not None and mine.closed and session.run == mine.id:
+        raise Cancelled("the run this belongs to has ended")
 
 
 def run_of(session: Session) -> Run | None:

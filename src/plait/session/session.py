@@ -322,11 +322,11 @@ class Session(Reading):
 
     # ── what others do for it ────────────────────────────────────────────────────────────────
 
-    def use(self, tool: object, **arguments: Json) -> Session:
+    def use(self, tool: object, /, **arguments: Json) -> Session:
         """Run a tool as the program's own act; `session.result` is what it returned."""
         return self._next(host("use a tool").use(self, tool, arguments), None)
 
-    async def ause(self, tool: object, **arguments: Json) -> Session:
+    async def ause(self, tool: object, /, **arguments: Json) -> Session:
         """The same, for whoever has an event loop."""
         return self._next(await host("use a tool").ause(self, tool, arguments), None)
 

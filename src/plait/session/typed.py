@@ -23,9 +23,30 @@ def schema_of(type_: Any) -> dict[str, Any]:
 def to_type(value: Json, type_: Any) -> Any:
     """A JSON value as this type; raises ValueError that says what is wrong, and where."""
     try:
+        return _converted(value, type_)
+    except ValueError:
+        whole = _whole(value)
+        if whole == value and repr(whole) != repr(value):  # 5.0 is an integer to JSON schema
+            return _converted(whole, type_)
+        raise
+
+
+def _converted(value: Json, type_: Any) -> Any:
+    try:
         return msgspec.convert(value, type_, dec_hook=_dec_hook, str_keys=True)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
+
+
+def _whole(value: Any) -> Any:
+    """With numbers that are whole written as integers."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_whole(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in cast("dict[str, Any]", value).items()}
+    return value
 
 
 def to_json(value: Any) -> Json:
@@ -92,12 +113,37 @@ def _flat(schema: dict[str, Any]) -> dict[str, Any]:
 def _hoist(node: Any, found: dict[str, Any]) -> Any:
     if isinstance(node, Mapping):
         fields = cast("Mapping[str, Any]", node)
-        for name, definition in fields.get("$defs", {}).items():
-            found.setdefault(name, _hoist(definition, found))
+        definitions: dict[str, Any] = fields.get("$defs", {})
+        names = {name: _free(name, definition, found) for name, definition in definitions.items()}
+        if any(name != other for name, other in names.items()):
+            fields = cast("Mapping[str, Any]", _renamed(fields, names))
+            definitions = fields["$defs"]
+        for name, definition in definitions.items():
+            found[names[name]] = definition  # before what it is made of: it may be made of itself
+            found[names[name]] = _hoist(definition, found)
         return {key: _hoist(value, found) for key, value in fields.items() if key != "$defs"}
     if isinstance(node, list):
         return [_hoist(item, found) for item in cast("list[Any]", node)]
     return node
+
+
+def _free(name: str, definition: Any, found: Mapping[str, Any]) -> str:
+    """The name, or another if a different thing is called so already."""
+    number, free = 2, name
+    while free in found and found[free] != definition:
+        free, number = f"{name}_{number}", number + 1
+    return free
+
+
+def _renamed(node: Any, names: Mapping[str, str]) -> Any:
+    """With references to these names turned into references to the new ones."""
+    if isinstance(node, Mapping):
+        fields = cast("Mapping[str, Any]", node)
+        ref = fields.get("$ref")
+        last = ref.rpartition("/")[2] if isinstance(ref, str) else ""
+        more = {"$ref": f"#/$defs/{names[last]}"} if last in names else {}
+        return {**{key: _renamed(value, names) for key, value in fields.items()}, **more}
+    return [_renamed(item, names) for item in cast("list[Any]", node)] if isinstance(node, list) else node
 
 
 def _reachable(root: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:

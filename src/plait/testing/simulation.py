@@ -25,7 +25,7 @@ from plait.session import Session
 from plait.session.content import Content, text_of
 from plait.session.ports import Spot
 from plait.testing.seeded import Seeded
-from plait.workflow import Workflow, _original  # pyright: ignore[reportPrivateUsage]
+from plait.workflow import Workflow, original
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -53,7 +53,7 @@ class Simulation:
         """Run a workflow on a new session, or on one made by `session()`, and return what it returned."""
         given = content[0] if content and isinstance(content[0], Session) else None
         session = given or self.session(*[each for each in content if not isinstance(each, Session)])
-        return workflow._run(_original(workflow), session, waiter=self.waiter())  # pyright: ignore[reportPrivateUsage]
+        return workflow._run(original(type(workflow)), session, waiter=self.waiter())  # pyright: ignore[reportPrivateUsage]
 
     def close(self) -> None:
         """Forget its sessions."""
@@ -147,8 +147,15 @@ class _Batch:
         lane = min((lane for lane in self._lanes if lane), key=lambda lane: simulation.lot("order", lane[0].call, lane[0].attempt))
         return self._waiter.run(lane.pop(0))
 
-    def add(self, lane: list[Job]) -> None:
-        self._lanes.append(lane)
+    def add(self, job: Job) -> None:
+        for lane in self._lanes:  # what follows in its lane waits for it
+            if lane and job.tool.effect == "workspace" and lane[0].tool.effect == "workspace":
+                lane.insert(0, job)
+                return
+        self._lanes.append([job])
+
+    def cancel(self) -> None:
+        self._lanes.clear()
 
 
 _IDS = re.compile(r"[0-9a-f]{64}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\bc[0-9a-f]{23}\b")
