@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from plait.errors import InvalidInput, InvalidValue, ModelFailed, PlaitError, ToolFailed
+from plait.errors import InvalidInput, InvalidValue, ModelFailed, PlaitError, ToolFailed, UnknownBlob
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
@@ -370,7 +370,7 @@ def _run_jobs(
         try:
             # It happened, so it is recorded, also when somebody wrote meanwhile: the tool itself, to the session it was handed, say.
             session, events = _record_outcome(session, drafts, blobs, held=held and left == 1 and not again)
-        except InvalidInput as error:  # it was refused before anything was written
+        except (InvalidInput, UnknownBlob) as error:  # it was refused before anything was written
             if done.failure is not None:
                 raise
             session, events = record_at_tip(session, [_unfit(job, done, actor, error)])
@@ -384,7 +384,8 @@ def _run_jobs(
 
 def _record_outcome(session: Session, drafts: Sequence[Draft], blobs: Mapping[Digest, bytes], *, held: bool) -> tuple[Session, list[Event]]:
     """The last outcome of a turn's calls is followed by the next ask at once, and is written with it: nothing acts in between."""
-    run = run_of(session) if held and not blobs else None
+    # What points to a blob is for the store to judge; the rest was judged when it was sealed.
+    run = run_of(session) if held and not any(draft.body.refs() for draft in drafts) else None
     kept = run.hold(session.spot, drafts) if run is not None else None
     if kept is None:
         return record_at_tip(session, drafts, blobs)

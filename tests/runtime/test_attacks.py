@@ -1,0 +1,630 @@
+"""What an attack on the runtime found, each in its smallest form: cancelling, interrupting, answering nonsense, and being called oddly."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import threading
+import time
+from collections.abc import Callable
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from plait import Agent, Parallel, Retry, ScriptedModel, Selector, Sequential, Session, ToolCall, View, Workflow, tool
+from plait.errors import InvalidValue, ModelFailed, WrongStatus
+from plait.event import kinds as k
+from plait.model.base import Fault, Reply, Request, Said, TextDelta
+from plait.runtime.run import _runs as runs  # pyright: ignore[reportPrivateUsage]
+from plait.session.content import text_of
+from support import python
+
+QUICK = Retry(wait_s=0.0)
+PATIENCE_S = 10.0
+
+
+def says(*texts: Any, **more: Any) -> Agent:
+    return Agent(f"Say {texts[:1]}", model=ScriptedModel(list(texts)), retry=QUICK, **more)
+
+
+def kinds(session: Session) -> list[str]:
+    return [event.kind for event in session.events]
+
+
+def bodies(session: Session, kind: type[Any]) -> list[Any]:
+    return [event.body for event in session.events if isinstance(event.body, kind)]
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not true() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert true()
+
+
+class Till:
+    """A tool that can be held up, and that counts."""
+
+    def __init__(self) -> None:
+        self.paid, self.begun, self.go = list[int](), threading.Event(), threading.Event()
+
+    @tool
+    def pay(self, n: int) -> int:
+        self.begun.set()
+        assert self.go.wait(PATIENCE_S)
+        self.paid.append(n)
+        return n
+
+
+# ── cancelling and interrupting ──────────────────────────────────────────────────────────────
+
+
+class Plain(Workflow):
+    def __init__(self, inner: Workflow) -> None:
+        self.inner = inner
+
+    def forward(self, session: Session) -> Session:
+        return self.inner(session)
+
+
+@pytest.mark.parametrize("how", ["acall", "astream"])
+def test_after_a_cancel_no_branch_goes_on_behind_our_back(how: str) -> None:
+    till = Till()
+    pays = [ToolCall("pay", n=n) for n in range(8)]
+    both = Plain(Parallel(a=says(*pays, "a", tools=[till.pay]), b=says(*pays, "b", tools=[till.pay])))
+    session = Session("go")
+
+    async def cancelled() -> None:
+        async def drain() -> None:
+            async for _ in both.astream(session):
+                pass
+
+        task = asyncio.ensure_future(both.acall(session) if how == "acall" else drain())
+        await asyncio.to_thread(till.begun.wait, PATIENCE_S)
+        task.cancel()
+        asyncio.get_running_loop().call_later(0.05, till.go.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    paid = len(till.paid)
+    assert paid <= 2 and kinds(session.reload())[-1] == "RunCancelled"
+    settled = [event for branch in Session.list(parent=session) for event in branch.events if event.kind == "ToolReturned"]
+    assert len(settled) == paid  # what was under way is on record
+    until(lambda: not any(thread.name.startswith("plait-") and thread.name not in ("plait-loop",) for thread in threading.enumerate()))
+    assert len(till.paid) == paid
+
+
+def test_after_an_interrupt_no_branch_goes_on_behind_our_back() -> None:
+    done = python(
+        dedent("""
+        import os, signal, threading, time
+        from plait import *
+        paid = []
+        @tool
+        def pay(n: int) -> int:
+            paid.append(n)
+            if len(paid) == 2:
+                os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+            return n
+        calls = [ToolCall("pay", n=n) for n in range(8)]
+        agents = {name: Agent(name, model=ScriptedModel([*calls, name]), tools=[pay]) for name in "ab"}
+        session = Session("go", store="memory:")
+        try:
+            Parallel(agents)(session)
+        except KeyboardInterrupt:
+            before = len(paid)
+            while any(t.name in ("plait-a", "plait-b") for t in threading.enumerate()): time.sleep(0.01)
+            print(before <= 4, len(paid) == before, session.reload().open_run is not None)
+        """)
+    )
+    assert done.stdout.split() == ["True", "True", "True"], done.stderr
+
+
+def test_a_plain_tool_that_runs_while_its_turn_is_cancelled_is_recorded() -> None:
+    till = Till()
+    session = Session("go")
+    agent = says(ToolCall("pay", n=100), "done", tools=[till.pay])
+
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(agent.acall(session))
+        await asyncio.to_thread(till.begun.wait, PATIENCE_S)
+        task.cancel()
+        asyncio.get_running_loop().call_later(0.05, till.go.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    after = session.reload()
+    assert till.paid == [100] and after.effects[0].result == 100 and after.runs[-1].status == "cancelled"
+
+
+def test_a_call_whose_outcome_nobody_knows_is_told_as_such() -> None:
+    @tool
+    def vanish() -> None:
+        raise KeyboardInterrupt
+
+    seen: list[str] = []
+
+    class Spy(ScriptedModel):
+        def ask(self, request: Request, on_delta: Any) -> Reply:
+            seen.extend(text_of(result.parts) for turn in request.turns for result in getattr(turn, "results", ()))
+            return super().ask(request, on_delta)
+
+    session = Session("go")
+    agent = Agent("x", model=Spy(lambda session: "ok" if session.effects else ToolCall("vanish")), tools=[vanish], name="x")
+    with pytest.raises(KeyboardInterrupt):
+        agent(session)
+    agent(session.reload().fork())
+    assert seen == ["(not run in this branch)"]
+
+
+def test_a_cancel_at_any_moment_leaves_no_run_open() -> None:
+    async def cancelled(after: int) -> Session:
+        session = Session("go", store="memory:")
+        task = asyncio.ensure_future(says("a", name="a").acall(session))
+        for _ in range(after):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return session.reload()
+
+    before = len(runs)
+    for after in (*range(12), 0, 0, 1, 1, 2, 2):
+        session = asyncio.run(cancelled(after))
+        assert session.open_run is None and len(runs) == before
+        assert says("ok")(session).text == "ok"
+
+
+def test_a_nested_call_that_is_given_up_leaves_its_caller_free() -> None:
+    class Slow(Workflow):
+        def forward(self, session: Session) -> Session:
+            while True:
+                session = session.use(tick)
+
+    class Patient(Workflow):
+        def __init__(self) -> None:
+            self.slow, self.last = Slow(), says("after all")
+
+        async def forward(self, session: Session) -> Session:
+            try:
+                await asyncio.wait_for(self.slow.acall(session), 0.1)
+            except TimeoutError:
+                return await self.last.acall(session.reload())
+            raise AssertionError
+
+    @tool(effect="pure")
+    def tick() -> None: ...
+
+    assert asyncio.run(Patient().acall(Session("go", store="memory:"))).text == "after all"
+
+
+def test_an_async_tool_cannot_end_the_loop_or_the_run() -> None:
+    @tool
+    async def interrupt(how: str) -> None:
+        raise {"ctrl-c": KeyboardInterrupt, "exit": SystemExit, "cancel": asyncio.CancelledError}[how]
+
+    calls = [ToolCall("interrupt", how=how) for how in ("ctrl-c", "exit", "cancel")]
+    session = says(calls, calls[0], "still here", tools=[interrupt])(Session("go"))
+    assert session.text == "still here"
+    assert [effect.failure.kind for effect in session.effects if effect.failure] == [
+        "KeyboardInterrupt",
+        "SystemExit",
+        "CancelledError",
+        "KeyboardInterrupt",
+    ]
+    awaited = asyncio.run(says(calls, "still here", tools=[interrupt]).acall(Session("go")))
+    assert awaited.text == "still here"
+
+
+def test_one_tool_that_ends_oddly_does_not_take_its_siblings_along() -> None:
+    @tool
+    def odd() -> None:
+        raise GeneratorExit
+
+    @tool
+    def good() -> int:
+        return 1
+
+    session = says([ToolCall("odd"), ToolCall("good")], "ok", tools=[odd, good])(Session("go"))
+    assert [effect.result for effect in session.effects] == [None, 1] and session.effects[0].failure is not None
+
+
+# ── being called oddly ───────────────────────────────────────────────────────────────────────
+
+
+def test_a_forward_of_ones_own_counts_in_acall_too() -> None:
+    class Noting:
+        def forward(self, session: Session) -> Session:
+            return super().forward(session.fact("before", 1)).fact("after", 1)  # type: ignore[misc]
+
+    class MyAgent(Noting, Agent): ...
+
+    class MySequential(Noting, Sequential): ...
+
+    class MyParallel(Noting, Parallel): ...
+
+    made = [
+        lambda: MyAgent("x", model=ScriptedModel(["x"])),
+        lambda: MySequential(a=says("x")),
+        lambda: MyParallel(a=says("x")),
+    ]
+    for make in made:
+        blocking, awaited = make()(Session("go")), asyncio.run(make().acall(Session("go")))
+        assert dict(blocking.facts) == dict(awaited.facts) == {"before": 1, "after": 1}
+        assert kinds(blocking) == kinds(awaited)
+
+
+def test_decorated_mixed_in_and_late_forwards_are_runs() -> None:
+    calls: list[str] = []
+
+    def logged(function: Any) -> Any:
+        @functools.wraps(function)
+        def wrapper(*args: Any) -> Any:
+            calls.append("logged")
+            return function(*args)
+
+        return wrapper
+
+    class Decorated(Workflow):
+        @logged
+        def forward(self, session: Session) -> Session:
+            return session.fact("a", 1)
+
+    class Mixin:
+        def forward(self, session: Session) -> Session:
+            return session.fact("a", 1)
+
+    class Mixed(Mixin, Workflow): ...
+
+    class Late(Workflow): ...
+
+    Late.forward = lambda self, session: session.fact("a", 1)  # pyright: ignore[reportUnknownLambdaType,reportUnknownMemberType]
+    for workflow in (Decorated(), Mixed(), Late()):
+        for session in (workflow(Session("go")), asyncio.run(workflow.acall(Session("go")))):
+            assert kinds(session)[2:] == ["RunStarted", "CallStarted", "FactRecorded", "CallFinished", "RunFinished"]
+    assert calls == ["logged"] * 2
+
+
+def test_threads_that_race_for_a_session_leave_no_call_behind() -> None:
+    class Race(Workflow):
+        def __init__(self) -> None:
+            self.a, self.b, self.c = says("a"), says("b"), says("c")
+
+        def forward(self, session: Session) -> Session:
+            errors: list[BaseException] = []
+
+            def run(agent: Agent) -> None:
+                try:
+                    agent(session)
+                except Exception as error:
+                    errors.append(error)
+
+            threads = [threading.Thread(target=run, args=(agent,)) for agent in (self.a, self.b)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            return self.c(session.reload())
+
+    session = Race()(Session("go"))
+    assert bodies(session, k.CallStarted)[-1].path == "race/c" and session.text == "c"
+
+
+def test_retrying_a_failed_parallel_is_allowed() -> None:
+    class Again(Workflow):
+        def __init__(self) -> None:
+            self.both = Parallel(a=says(Fault("BadRequest", "no"), "a"), b=says("b"))
+
+        async def forward(self, session: Session) -> Session:
+            try:
+                return await self.both.acall(session)
+            except Exception:
+                return await self.both.acall(session)
+
+    with pytest.raises(Exception, match="branch 'a' failed"):  # a script goes by the path, and the new branch has none: it fails again
+        asyncio.run(Again().acall(Session("go")))
+
+
+def test_a_tree_that_knows_its_root_is_no_circle() -> None:
+    class Child(Workflow):
+        def __init__(self, parent: Workflow) -> None:
+            self.parent, self.agent = parent, says("x")
+
+        def forward(self, session: Session) -> Session:
+            return self.agent(session)
+
+    class Root(Workflow):
+        def __init__(self) -> None:
+            self.child = Child(self)
+
+        def forward(self, session: Session) -> Session:
+            return self.child(session)
+
+    root = Root().to(model=ScriptedModel(["y"]))
+    assert "(parent): Root(…)" in repr(root) and root(Session("go")).text == "y"
+    assert [path for path, _ in root.named_parts()] == ["child", "child/agent"]
+
+
+def test_listeners_and_streams_inside_a_run() -> None:
+    seen: list[Any] = []
+
+    class Inner(Workflow):
+        def __init__(self) -> None:
+            self.a, self.b = says("from a"), says("from b")
+
+        def forward(self, session: Session) -> Session:
+            session = self.a(session, on_event=seen.append)
+            *deltas, last = self.b.stream(session)
+            assert "".join(delta.text for delta in deltas) == "from b" and isinstance(last, Session)
+            return last
+
+    Inner()(Session("go"))
+    assert "".join(item.text for item in seen if isinstance(item, TextDelta)) == "from a"
+    heard: list[Any] = []
+    *_, session = says("x").stream(Session("go"), on_event=heard.append)
+    assert heard and isinstance(session, Session)
+
+
+def test_listeners_that_raise_at_once_in_two_branches() -> None:
+    def broken(item: Any) -> None:
+        raise ValueError("display")
+
+    with pytest.warns(RuntimeWarning):
+        session = Parallel({str(n): says("x") for n in range(8)})(Session("go"), on_event=broken)
+    assert len(session.messages) == 9
+
+
+def test_a_paused_value_runs_nothing_inside_a_run_either() -> None:
+    class Pauses(Workflow):
+        def forward(self, session: Session) -> Session:
+            return says("x")(session.pause())
+
+    with pytest.raises(WrongStatus):
+        Pauses()(Session("go"))
+
+
+# ── answering nonsense ───────────────────────────────────────────────────────────────────────
+
+
+class Sulky(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Dumps:
+    def model_dump(self, mode: str) -> Any:
+        raise KeyError("dump")
+
+
+ODD: dict[str, Any] = {
+    "sulky": Sulky(),
+    "long": ValueError("x" * 50_000_000),
+    "surrogate": ValueError("\ud800"),
+    "dumps": Dumps(),
+    "text": k.Text("", "ab"),  # type: ignore[arg-type]
+    "image": k.Image("", "zz"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("odd", list(ODD))
+@pytest.mark.parametrize("seen", [None, "\ud800", float("nan"), "x" * 20_000_000], ids=["plain", "surrogate", "nan", "huge"])
+def test_whatever_comes_of_a_tool_is_settled(odd: str, seen: Any) -> None:
+    value = ODD[odd]
+
+    @tool(observe=(lambda: seen) if seen is not None else None)
+    def give() -> Any:
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    session = says(ToolCall("give"), "ok", tools=[give])(Session("go"))
+    assert session.text == "ok" and session.effects[0].failure is not None
+
+
+def test_an_observation_that_cannot_be_recorded_does_not_cost_the_result() -> None:
+    @tool(observe=lambda: float("nan"))
+    def give() -> int:
+        return 4
+
+    session = Session("go").use(give)
+    assert session.result == 4 and "unobserved" in str(session.effects[0].delta)
+
+
+@pytest.mark.parametrize("error", [KeyError("a"), AssertionError(), ZeroDivisionError("x"), RuntimeError("r"), AttributeError("at")])
+def test_types_that_look_at_what_they_are_made_of(error: Exception) -> None:
+    @dataclasses.dataclass
+    class Picky:
+        x: int
+
+        def __post_init__(self) -> None:
+            if self.x < 0:
+                raise error
+
+    @tool
+    def take(picky: Picky) -> int:
+        return picky.x
+
+    session = says(ToolCall("take", picky={"x": -1}), ToolCall("take", picky={"x": 1}), "ok", tools=[take])(Session("go"))
+    assert session.text == "ok" and session.effects[0].failure is not None and session.effects[0].failure.kind == "WrongArguments"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda: Reply(None),  # type: ignore[arg-type]
+        lambda: Reply("abc"),  # type: ignore[arg-type]
+        lambda: Reply((), ("x",)),  # type: ignore[arg-type]
+        lambda: Reply((), (ToolCall.of(3, "{}"),)),  # type: ignore[arg-type]
+        lambda: Reply((k.Text("a"),), usage=k.Usage("3", 0)),  # type: ignore[arg-type]
+        lambda: Reply((k.Text("a"),), usage=k.Usage(-1, 0)),
+        lambda: Fault("X", None),  # type: ignore[arg-type]
+        lambda: Fault("\ud800", "\ud800"),
+        lambda: Fault("X", "x" * 50_000_000, partial="y" * 20_000_000),
+        Sulky,
+    ],
+)
+def test_whatever_a_model_answers_is_settled(answer: Callable[[], Any]) -> None:
+    class Odd:
+        name = "odd"
+
+        def ask(self, request: Request, on_delta: Any) -> Any:
+            found = answer()
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+    with pytest.raises(ModelFailed) as caught:
+        Agent("x", model=Odd(), retry=Retry(attempts=2, wait_s=0))(Session("go"))
+    str(caught.value).encode()
+    assert kinds(caught.value.session)[-3:] == ["ModelFailed", "CallFinished", "RunFailed"]
+
+
+def test_an_error_without_words_ends_the_run_and_reaches_the_caller() -> None:
+    for error in (Sulky(), ValueError("x" * 50_000_000)):
+
+        class Raises(Workflow):
+            def forward(self, session: Session) -> Session:
+                raise error  # noqa: B023
+
+        session = Session("go")
+        with pytest.raises(type(error)):
+            Raises()(session)
+        assert session.reload().runs[-1].status == "failed"
+
+
+def test_a_reply_is_recorded_though_somebody_wrote_meanwhile() -> None:
+    def script(session: Session) -> Any:
+        Session.open(session.id).note("meanwhile")
+        return Reply((k.Text("answer"),), usage=k.Usage(100_000, 1))
+
+    session = Agent("x", model=ScriptedModel(script))(Session("go"))
+    assert session.text == "answer" and session.usage.input_tokens == 100_000 and list(session.findings.values()) == ["meanwhile"]
+
+
+def test_what_no_event_can_hold_is_refused_before_anything_is_written() -> None:
+    for make in (
+        lambda: Agent("a\ud800"),
+        lambda: Agent("a", parameters={"t": object()}),  # type: ignore[dict-item]
+        lambda: Agent("a", parameters={"stop": {1, 2}}),  # type: ignore[dict-item]
+        lambda: Selector({"\ud800": says("x")}),
+    ):
+        with pytest.raises(InvalidValue):
+            make()
+
+
+def test_arguments_may_have_any_name() -> None:
+    @tool
+    def take(tool: str, session: int, key: str = "k") -> str:
+        return f"{tool} {session} {key}"
+
+    assert Session("go").use(take, tool="t", session=3).result == "t 3 k"
+
+
+def test_a_function_that_forgot_its_async() -> None:
+    async def inner() -> int:
+        return 1
+
+    @tool
+    def outer() -> Any:
+        return inner()
+
+    session = says(ToolCall("outer"), "ok", tools=[outer])(Session("go"))
+    assert session.effects[0].failure is not None and "async def" in session.effects[0].failure.message
+
+
+# ── workspaces, views, types ─────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("how", ["blocking", "async"])
+def test_a_workspace_tool_that_is_tried_again_is_still_alone(how: str) -> None:
+    inside, order = threading.Lock(), list[int]()
+
+    @tool(effect="workspace", attempts=2)
+    def write(n: int) -> int:
+        assert inside.acquire(blocking=False)
+        try:
+            order.append(n)
+            if order.count(1) == 1 and n == 1:
+                raise OSError("once")
+            return n
+        finally:
+            inside.release()
+
+    @tool
+    def other() -> int:
+        return 0
+
+    agent = says([ToolCall("write", n=1), ToolCall("write", n=2), ToolCall("other")], "ok", tools=[write, other])
+    session = agent(Session("go")) if how == "blocking" else asyncio.run(agent.acall(Session("go")))
+    assert order == [1, 1, 2] and [effect.result for effect in session.effects] == [1, 2, 0]
+
+
+def test_many_calls_do_not_make_as_many_threads() -> None:
+    peak: list[int] = []
+
+    @tool(effect="pure")
+    def count(n: int) -> int:
+        peak.append(threading.active_count())
+        return n
+
+    session = says([ToolCall("count", n=n) for n in range(300)], "ok", tools=[count])(Session("go", store="memory:"))
+    assert [effect.result for effect in session.effects] == list(range(300)) and max(peak) < 80
+
+
+def test_the_facts_view_keeps_its_facts() -> None:
+    seen: list[list[str]] = []
+
+    class Spy:
+        name = "spy"
+
+        def ask(self, request: Request, on_delta: Any) -> Reply:
+            seen.append([text_of(turn.parts) for turn in request.turns if isinstance(turn, Said)])
+            return Reply((k.Text("ok"),))
+
+    route = Selector(a=says("x"), model=ScriptedModel(["nonsense", "done"]))
+    session = route(Session("go")).session.fact("k", "IMPORTANT").say("last question")
+    Agent("x", model=Spy(), view=View.facts())(session)
+    assert seen == [["(fact k: IMPORTANT)", "last question"]]
+
+
+def test_an_agent_knows_its_own_words_in_a_merged_branch() -> None:
+    class Twice(Workflow):
+        def __init__(self) -> None:
+            self.both = Parallel(a=says("one", "two"), b=says("uno", "dos"))
+
+        def forward(self, session: Session) -> Session:
+            return self.both(self.both(session))
+
+    session = Twice()(Session("go"))
+    assert sorted(message.text for message in session.messages[1:]) == ["dos", "one", "two", "uno"]
+
+
+def test_answers_of_odd_types() -> None:
+    @dataclasses.dataclass
+    class answer:
+        answer: int
+
+    assert says('{"answer": null}', returns=int | None)(Session("go")).result is None
+    assert says('{"answer": 3}', returns=answer)(Session("go")).result_as(answer) == answer(3)
+    assert says("5.0", returns=int)(Session("go")).result_as(int) == 5
+
+
+def test_two_types_of_one_name_are_two_in_the_schema() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    one = pydantic.create_model("One", item=(pydantic.create_model("Item", a=(int, ...)), ...))
+    two = pydantic.create_model("Two", item=(pydantic.create_model("Item", b=(str, ...)), ...))
+
+    def take(one: Any, two: Any) -> int:
+        return 1
+
+    take.__annotations__ = {"one": one, "two": two}
+    schema: Any = tool(take).schema
+    assert {frozenset(each["properties"]) for name, each in schema["$defs"].items() if name.startswith("Item")} == {
+        frozenset({"a"}),
+        frozenset({"b"}),
+    }
