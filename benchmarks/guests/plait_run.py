@@ -65,7 +65,7 @@ class Repeat(Workflow):
 
 
 class Plait(Runner):
-    settings = "defaults: WAL, synchronous FULL, three commits per step; survives power loss"
+    settings = "defaults: WAL, synchronous FULL, two commits per step; survives power loss"
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

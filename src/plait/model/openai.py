@@ -567,6 +567,6 @@ def _chat_usage(found: Item) -> Usage:
 
 
 def _address(url: str) -> str:
-    """An address without the name and password that may stand in it: it is recorded."""
+    """An address without the name, password and query that may stand in it: it is recorded, and they may be keys."""
     split = urlsplit(url)
-    return urlunsplit(split._replace(netloc=split.netloc.rpartition("@")[2]))
+    return urlunsplit(split._replace(netloc=split.netloc.rpartition("@")[2], query=""))

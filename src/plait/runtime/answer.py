@@ -326,7 +326,13 @@ def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], a
     body = k.ToolRequested(tool.name, plain, tool.effect, tool.version, path=path, source=tool.origin)
     session, _ = record(session, [Draft(body, Act(actor, "program", call=call))])
     jobs = {0: Job(0, tool, _bound(tool, arguments, session), call, plain)}
-    session, outcomes = yield from _run_jobs(session, jobs, actor, path)
+    try:
+        session, outcomes = yield from _run_jobs(session, jobs, actor, path)
+    except GeneratorExit:  # interrupted. In a run it can be taken up again; outside of any nobody else would ever settle it
+        if run is None:
+            failure = Failure("Interrupted", "it was interrupted while it ran; it may have happened")
+            record_at_tip(session, [Draft(k.ToolFailed(failure), Act(actor, "program", call=call))])
+        raise
     settled = outcomes[0].body
     if isinstance(settled, k.ToolFailed):
         raise ToolFailed(tool.name, settled.failure.kind, settled.failure.message, session)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache
+from itertools import islice
 from threading import Lock, Thread, current_thread
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
@@ -182,9 +183,14 @@ class Run:
 
     def since(self, log: LogId, first: int, last: int) -> list[Event] | None:
         """The events of a log from first to last as this run wrote them; None: it did not write them all, or has forgotten."""
+        wanted = last - first + 1
         with self._lock:
-            found = [event for event in self._tails.get(log, ()) if first <= event.seq <= last]
-        return found if len(found) == last - first + 1 and all(event.seq == seq for seq, event in enumerate(found, first)) else None
+            tail = self._tails.get(log)
+            if not tail or wanted < 1 or tail[-1].seq < last:
+                return [] if wanted < 1 else None
+            found = list(islice(reversed(tail), tail[-1].seq - last, tail[-1].seq - first + 1))
+        # Places only grow, so as many events as places between these two are all of them.
+        return found[::-1] if len(found) == wanted and (found[0].seq, found[-1].seq) == (last, first) else None
 
     def _wrote(self, after: Spot, events: Sequence[Event]) -> None:
         with self._lock:
