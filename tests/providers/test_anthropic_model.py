@@ -223,7 +223,7 @@ def test_thoughts_go_back_as_they_came(wire: Wire, streamed: bool) -> None:
     assert second == Reasoning("", {"provider": "anthropic", "block": REDACTED})
     assert said == Text("Let me look.")
     if streamed:
-        assert "".join(delta.text for delta in reply.deltas if isinstance(delta, ReasoningDelta)) == THOUGHT["thinking"]
+        assert "".join(delta.thought for delta in reply.deltas if isinstance(delta, ReasoningDelta)) == THOUGHT["thinking"]
     body = sent(wire, request("hello", *turns_after(reply.reply, {"look": "blue"})))
     assert body["messages"][1] == {
         "role": "assistant",

@@ -345,7 +345,7 @@ def test_a_chat_server_that_thinks_aloud(wire: Wire, streamed: bool) -> None:
     wire.play(answer(Chat(), streamed, thought={"summary": [{"text": "let me see"}]}, text="42"))
     reply, deltas = ask(Chat().model(wire.url), streamed=streamed)
     assert reply.parts == (Reasoning("let me see"), Text("42"))
-    assert "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)) == ("let me see" if streamed else "")
+    assert "".join(delta.thought for delta in deltas if isinstance(delta, ReasoningDelta)) == ("let me see" if streamed else "")
 
 
 def test_half_a_character_does_not_reach_the_log(dialect: Dialect, wire: Wire, streamed: bool) -> None:
@@ -874,7 +874,7 @@ def test_aimock_reasoning(aimock: AIMock, streamed: bool) -> None:
     reply, deltas = ask(Responses().model(aimock.url), streamed=streamed)
     assert reply.parts[-1] == Text("Hi")
     assert isinstance(reply.parts[0], Reasoning) and reply.parts[0].text == "They greet me."
-    assert "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)) == ("They greet me." if streamed else "")
+    assert "".join(delta.thought for delta in deltas if isinstance(delta, ReasoningDelta)) == ("They greet me." if streamed else "")
 
 
 @pytest.mark.parametrize(("status", "kind"), [(429, "RateLimited"), (500, "ServerError"), (503, "Overloaded"), (529, "Overloaded")])

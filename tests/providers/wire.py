@@ -110,6 +110,9 @@ class Wire:
     def wait_held(self) -> None:
         assert self._held.wait(PATIENCE_S), "no answer has come to where it holds"
 
+    def lost(self) -> None:
+        self._gone.set()
+
     def wait_gone(self) -> None:
         assert self._gone.wait(PATIENCE_S), "the client has not closed its socket"
 
@@ -211,8 +214,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _chunk(self, data: bytes) -> None:
-        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
-        self.wfile.flush()
+        try:
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+            self.wfile.flush()
+        except OSError:  # it left before it heard all
+            self.server.wire.lost()
+            raise
 
     def _stop_here(self, answer: Answer) -> bool:
         if answer.then == "hold" and self.server.wire.hold(self.connection):
