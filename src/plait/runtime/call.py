@@ -21,8 +21,9 @@ from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.kinds import Body, Purpose
 from plait.ids import Digest
-from plait.runtime.answer import SERVICE, failure_of
+from plait.runtime.answer import SERVICE
 from plait.runtime.drive import Blocking, Waiter
+from plait.runtime.failures import failure_of
 from plait.runtime.run import (
     Cancelled,
     Frame,

@@ -14,22 +14,11 @@ from typing import Any, Protocol, TypeVar, cast
 from plait.event.kinds import Failure
 from plait.model.base import Fault, Reply
 from plait.runtime import loop
-from plait.runtime.answer import (
-    CallModel,
-    Done,
-    Job,
-    Launch,
-    Next,
-    Pause,
-    Wait,
-    concluded,
-    failure_of,
-    misfit,
-    observed_before,
-    run_tool,
-    text_of_error,
-)
+from plait.runtime.answer import misfit
+from plait.runtime.failures import failure_of, text_of_error
 from plait.runtime.run import run_of
+from plait.runtime.using import concluded, observed_before, run_tool
+from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Pause, Wait
 
 T = TypeVar("T")
 SIDE_BY_SIDE = 32  # tools of one reply that run at the same time: how many calls there are is a model's word

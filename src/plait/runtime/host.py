@@ -7,9 +7,10 @@ from typing import Any, cast
 
 from plait.errors import NoHost
 from plait.event import Json
-from plait.runtime.answer import Wait, use_tool
 from plait.runtime.drive import AsyncWaiter, Blocking, Waiter, adrive, drive
 from plait.runtime.run import principal_of, run_of
+from plait.runtime.using import use_tool
+from plait.runtime.waits import Wait
 from plait.session import Session
 from plait.session.life import check_may
 from plait.session.ports import Spot, Value, writer_of

@@ -18,9 +18,9 @@ from plait.event import Event, without_measured
 from plait.event.kinds import Failure, Merged, SessionOpened, Text
 from plait.ids import digest
 from plait.model.base import Fault, Reply
-from plait.runtime.answer import CallModel, Done, Job, Launch, Next, Wait
 from plait.runtime.drive import Blocking
 from plait.runtime.run import direct_writer
+from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Wait
 from plait.session import Session
 from plait.session.content import Content, text_of
 from plait.session.ports import Spot

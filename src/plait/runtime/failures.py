@@ -1,0 +1,42 @@
+"""What went wrong, as values that any log can hold: bounded, and such that UTF-8 can carry them, whatever is in them."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from plait.event.kinds import Failure
+
+TRACEBACK_MAX, MESSAGE_MAX = 8_000, 4_000
+
+
+def failure_of(error: BaseException) -> Failure:
+    """An error as a value, fit for the log whatever is in it."""
+    return Failure(line(type(error).__name__, 200), text_of_error(error), traceback_of(error))
+
+
+def text_of_error(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = "(it cannot be told in words)"
+    return line(text) or type(error).__name__
+
+
+def line(text: Any, limit: int = MESSAGE_MAX) -> str:
+    """A text from wherever, bounded and such that UTF-8 can hold it."""
+    told = clean(text if isinstance(text, str) else repr(text))
+    return told if len(told) <= limit else f"{told[:limit]}… ({len(told):,} characters)"
+
+
+def traceback_of(error: BaseException) -> str:
+    try:
+        text = clean("".join(traceback.format_exception(error)))
+    except Exception:
+        return ""
+    return text if len(text) <= TRACEBACK_MAX else f"{text[: TRACEBACK_MAX // 4]}\n…\n{text[-TRACEBACK_MAX * 3 // 4 :]}"
+
+
+def clean(text: str) -> str:
+    """What UTF-8 cannot hold is told as such: an error must reach the log whatever is in it."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,66 @@
+"""What has to be waited for: the one thing in which drivers differ."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple
+
+from plait.event import Json
+from plait.event.kinds import Failure
+from plait.model.base import Model, OnDelta, Request
+from plait.session import Session
+from plait.tool import Tool
+
+
+class CallModel(NamedTuple):
+    """Answer: `Reply` or `Fault`, and how long it took, in microseconds."""
+
+    model: Model
+    request: Request
+    on_delta: OnDelta | None
+    call: str  # its bracket, and which attempt: what a simulation draws lots by
+    attempt: int
+
+
+class Job(NamedTuple):
+    """A tool to be run."""
+
+    number: int
+    tool: Tool[..., Any]
+    arguments: dict[str, Any]
+    call: str
+    given: Json  # the arguments as recorded
+    attempt: int = 1
+
+
+class Done(NamedTuple):
+    """What came of a job: a value, or a failure."""
+
+    number: int
+    value: Any = None
+    failure: Failure | None = None
+    duration_us: int = 0
+    delta: Json = None
+
+
+class Launch(NamedTuple):
+    """Start these: lanes run side by side, the jobs of one lane one after another. Answer: a batch."""
+
+    lanes: Sequence[Sequence[Job]]
+
+
+class Next(NamedTuple):
+    """Wait for whichever job of a batch is done next. Answer: `Done`."""
+
+    batch: Any
+
+
+class Pause(NamedTuple):
+    """Wait so long."""
+
+    seconds: float
+    session: Session
+
+
+Wait = CallModel | Launch | Next | Pause
+Answering = Generator[Wait, Any, tuple[Session, Any]]
