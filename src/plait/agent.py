@@ -116,7 +116,12 @@ class Agent(Workflow):
             return await super()._aact(forward, session, args, kwargs)
         run = run_of(session)
         assert run is not None
-        return await adrive(play(self._turn(session)), AsyncWaiter(run.io))
+        stops: list[int] = []
+        try:
+            return await adrive(play(self._turn(session)), AsyncWaiter(run.io), lambda: stops.append(run.stop(session.id)))
+        finally:
+            for stop in stops:
+                run.go_on(stop)
 
     def _own_name(self) -> str:
         """Agents are told apart by what they are told to do: one must not take another's words for its own."""

@@ -12,7 +12,7 @@ import inspect
 import queue
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from threading import Lock
 from typing import Any, Self, cast
@@ -24,7 +24,7 @@ from plait.ids import digest
 from plait.model.base import Delta, Model
 from plait.runtime import loop
 from plait.runtime.call import Calling, Entry, arguments_of, enter, fail, leave
-from plait.runtime.drive import AsyncWaiter, Waiter
+from plait.runtime.drive import Waiter, aside, settle, undisturbed
 from plait.runtime.run import Cancelled, OnEvent, run_of, running
 from plait.session import Session
 
@@ -166,11 +166,11 @@ class Workflow(Nested):
             return await asyncio.shield(work)
         except asyncio.CancelledError:  # it is stopped before its next effect, and waited for: nothing goes on behind our back
             run = run_of(session)
+            stop = run.stop(session.id) if run is not None else 0
+            with suppress(BaseException):
+                await undisturbed(work)
             if run is not None:
-                run.stop(session.id)
-            await asyncio.wait([work])
-            if run is not None:
-                run.go_on(session.id)
+                run.go_on(stop)
             raise
 
     def _run(
@@ -204,23 +204,20 @@ class Workflow(Nested):
         self, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any], on_event: OnEvent | None, called: str | None = None
     ) -> Session:
         forward = original(type(self))
-        aside = AsyncWaiter(_NO_WAITER).aside
-        entered: list[Entry] = []
-        mine = None
+        entry, hit = await settle(lambda: enter(session, self._calling(session, forward, args, kwargs, called), on_event=on_event))
+        mine = running.set(entry.run)
         try:
-            await aside(lambda: entered.append(enter(session, self._calling(session, forward, args, kwargs, called), on_event=on_event)))
-            mine = running.set(entered[0].run)
-            with _heard(entered[0], on_event):
-                result = await self._aact(forward, entered[0].session, args, kwargs)
+            if hit is not None:
+                raise hit
+            with _heard(entry, on_event):
+                result = await self._aact(forward, entry.session, args, kwargs)
         except BaseException as error:
             caught = error
-            if entered:
-                await aside(lambda: fail(entered[0], caught))
+            await settle(lambda: fail(entry, caught))
             raise
         finally:
-            if mine is not None:
-                running.reset(mine)
-        return await aside(lambda: leave(entered[0], result))
+            running.reset(mine)
+        return await aside(lambda: leave(entry, result))
 
 
 @contextmanager
@@ -240,9 +237,6 @@ def _heard(entry: Entry, on_event: OnEvent | None) -> Generator[None]:
         yield
     finally:
         entry.run.unlisten(within)
-
-
-_NO_WAITER: Any = None
 
 
 def call_as(name: str, workflow: Workflow, session: Session, **kwargs: Any) -> Session:
@@ -318,12 +312,11 @@ def _stream(workflow: Workflow, session: Session, args: tuple[Any, ...], kwargs:
         yield future.result()
     finally:
         if not future.done():  # nobody reads on: stop, and wait until the session is left in order
-            for call in calls:
-                call.run.stop(call.frame.log)
+            stops = [(call.run, call.run.stop(call.frame.log)) for call in calls]
             while items.get() is not _END:
                 pass
-            for call in calls:
-                call.run.go_on(call.frame.log)
+            for run, stop in stops:
+                run.go_on(stop)
 
 
 def _both(one: OnEvent, other: OnEvent | None) -> OnEvent:
@@ -350,7 +343,8 @@ async def _astream(
     finally:
         if not task.done():
             task.cancel()
-            await asyncio.wait([task])
+            with suppress(BaseException):
+                await undisturbed(task)
 
 
 # ── the two that everybody needs ─────────────────────────────────────────────────────────────
@@ -414,7 +408,6 @@ class Parallel(Workflow):
     async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if forward is not _PARALLEL:
             return await super()._aact(forward, session, args, kwargs)
-        aside = AsyncWaiter(_NO_WAITER).aside
         forks = await aside(lambda: {name: session.fork(name) for name in self._branches})
         tasks = {name: asyncio.ensure_future(acall_as(name, self._branches[name], fork)) for name, fork in forks.items()}
         try:
@@ -423,7 +416,7 @@ class Parallel(Workflow):
         finally:
             for task in tasks.values():
                 task.cancel()
-            await asyncio.wait(tasks.values())
+            await undisturbed(asyncio.wait(tasks.values()))
         results = {name: task.result() for name, task in tasks.items() if not task.cancelled() and task.exception() is None}
         error = tasks[failed].exception() if failed and not tasks[failed].cancelled() else None
         return await aside(lambda: self._merged(session, forks, results, failed, error))

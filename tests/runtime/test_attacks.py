@@ -8,8 +8,9 @@ import functools
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from textwrap import dedent
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,8 +18,12 @@ from plait import Agent, Parallel, Retry, ScriptedModel, Selector, Sequential, S
 from plait.errors import InvalidValue, ModelFailed, WrongStatus
 from plait.event import kinds as k
 from plait.model.base import Fault, Reply, Request, Said, TextDelta
+from plait.runtime.loop import spawn
 from plait.runtime.run import _runs as runs  # pyright: ignore[reportPrivateUsage]
+from plait.runtime.run import run_of
+from plait.session import verify
 from plait.session.content import text_of
+from plait.session.ports import store_at
 from support import python
 
 QUICK = Retry(wait_s=0.0)
@@ -628,3 +633,193 @@ def test_two_types_of_one_name_are_two_in_the_schema() -> None:
         frozenset({"a"}),
         frozenset({"b"}),
     }
+
+
+# ── the last outcome of a turn's calls, which is written with the next ask ───────────────────
+
+
+class Reader:
+    """A script that keeps what the model is told of its tools."""
+
+    name = "reader"
+
+    def __init__(self, *script: Any) -> None:
+        self.told: list[str] = []
+        self._script = ScriptedModel(list(script))
+
+    def ask(self, request: Request, on_delta: Any) -> Reply:
+        self.told = [text_of(result.parts) for turn in request.turns for result in getattr(turn, "results", ())]
+        return self._script.ask(request, on_delta)
+
+
+@tool(effect="pure")
+def echo(n: int) -> int:
+    return n
+
+
+def test_every_outcome_reaches_the_prompt_however_many_there_are() -> None:
+    for calls in (1, 2, 31, 70):
+        reader = Reader([ToolCall("echo", n=n) for n in range(calls)], ToolCall("echo", n=-1), "done")
+        session = Agent("x", model=reader, tools=[echo])(Session("go", store="memory:"))
+        assert reader.told == [*map(str, range(calls)), "-1"] and len(session.effects) == calls + 1
+
+
+def test_a_tool_that_merges_does_not_hide_the_outcome_after_it() -> None:
+    @tool(effect="workspace")
+    def merge(session: Session) -> str:
+        session.merge(session.fork("side").fact("k", 1))
+        return "merged"
+
+    @tool(effect="workspace")
+    def last(n: int) -> int:
+        return n
+
+    reader = Reader([ToolCall("merge"), ToolCall("last", n=1)], *[ToolCall("last", n=n) for n in range(2, 8)], "done")
+    session = Session("go")
+    for n in range(236):  # so that a snapshot falls into the turn
+        session = session.fact("p", n)
+    session = Agent("x", model=reader, tools=[merge, last], name="x")(session)
+    assert reader.told == ["merged", *map(str, range(1, 8))]
+    assert list(verify(store_at(session.store), state=True)) == []
+
+
+def test_somebody_who_writes_while_the_last_tool_runs_is_heard() -> None:
+    @tool
+    def slow(session: Session) -> int:
+        Session.open(session.id).say("by the way")
+        return 1
+
+    reader = Reader(ToolCall("slow"), "done")
+    session = Agent("x", model=reader, tools=[slow])(Session("go"))
+    assert session.text == "done" and reader.told == ["1"] and "by the way" in [message.text for message in session.messages]
+    assert session.runs[-1].status == "finished"
+
+
+def test_a_failing_branch_does_not_disturb_another() -> None:
+    class Both(Workflow):
+        def forward(self, session: Session) -> Session:
+            forks, over = [session.fork("good"), session.fork("bad")], threading.Event()
+
+            def fail() -> None:
+                at = forks[1]
+                while not over.is_set():
+                    with suppress(Exception):
+                        says(Fault("BadRequest", "no"), name="bad")(at)
+                    at = at.reload()
+
+            thread = threading.Thread(target=fail)
+            thread.start()
+            try:
+                return says(*[ToolCall("echo", n=n) for n in range(30)], "good", tools=[echo], name="good")(forks[0])
+            finally:
+                over.set()
+                thread.join()
+
+    assert Both()(Session("go", store="memory:")).text == "good"
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.005, 0.02, 0.04])
+def test_whatever_ran_when_a_turn_was_cancelled_is_settled(pause_s: float) -> None:
+    ran: list[int] = []
+
+    @tool
+    def plain(n: int) -> None:
+        ran.append(n)
+
+    @tool
+    async def waits(n: int) -> None:
+        ran.append(n)
+        await asyncio.sleep(0.01)
+
+    async def cancelled() -> Session:
+        session = Session("go", store="memory:")
+        calls = [ToolCall(("plain", "waits")[n % 2], n=n) for n in range(60)]
+        task = asyncio.ensure_future(says(calls, "done", tools=[plain, waits]).acall(session))
+        await asyncio.sleep(pause_s)
+        for _ in range(2):  # twice: the second while the first is being heard
+            task.cancel()
+            await asyncio.sleep(0.002)
+        with suppress(asyncio.CancelledError):
+            await task
+        return session.reload()
+
+    session = asyncio.run(cancelled())
+    assert session.open_run is None and all(effect.outcome is not None for effect in session.effects)
+    unrun = [effect for effect in session.effects if effect.failure is not None and "not run" in effect.failure.message]
+    assert len(session.effects) - len(unrun) == len(ran)
+
+
+def test_two_cancels_leave_no_run_open() -> None:
+    async def cancelled(first: int, second: int) -> Session:
+        session = Session("go", store="memory:")
+        task = asyncio.ensure_future(says("a", name="a").acall(session))
+        for ticks in (first, second):
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        return session.reload()
+
+    before = len(runs)
+    for first in range(0, 30, 3):
+        for second in (1, 2, 3):
+            assert asyncio.run(cancelled(first, second)).open_run is None and len(runs) == before
+
+
+def test_leaving_a_stream_does_not_take_back_somebody_elses_stop() -> None:
+    begun, failed, paid = threading.Event(), threading.Event(), list[int]()
+
+    @tool
+    def slow() -> None:
+        begun.set()
+        assert failed.wait(PATIENCE_S)
+        time.sleep(0.05)
+
+    @tool
+    def pay() -> None:
+        paid.append(1)
+
+    class Fails(Workflow):
+        def forward(self, session: Session) -> Session:
+            assert begun.wait(PATIENCE_S)
+            failed.set()
+            raise LookupError
+
+    class Streams(Workflow):
+        def __init__(self) -> None:
+            self.inner = says(ToolCall("slow"), "x", tools=[slow])
+            self.after = says(ToolCall("pay"), "y", tools=[pay])
+
+        def forward(self, session: Session) -> Session:
+            stream = self.inner.stream(session)
+            next(stream)
+            assert failed.wait(PATIENCE_S)
+            until(lambda: bool(vars(run_of(session))["_stopped"]))
+            cast("Any", stream).close()
+            return self.after(session.reload())
+
+    with pytest.raises(Exception, match="branch 'fails' failed"):
+        Parallel(fails=Fails(), streams=Streams())(Session("go"))
+    assert paid == []
+
+
+def test_code_of_a_run_that_is_over_does_nothing_more() -> None:
+    over, tried = threading.Event(), list[BaseException]()
+
+    class Leaves(Workflow):
+        def forward(self, session: Session) -> Session:
+            def late() -> None:
+                assert over.wait(PATIENCE_S)
+                try:
+                    says("late")(session.fork("late"))
+                except BaseException as error:
+                    tried.append(error)
+
+            spawn(late)
+            return session
+
+    session = Leaves()(Session("go"))
+    over.set()
+    until(lambda: bool(tried))
+    assert type(tried[0]).__name__ == "Cancelled" and says("free")(session).text == "free"

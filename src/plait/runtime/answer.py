@@ -8,12 +8,12 @@ written.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from plait.errors import InvalidInput, ModelFailed, PlaitError
-from plait.event import Json
+from plait.errors import InvalidInput, ModelFailed, PlaitError, StaleHead
+from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.kinds import Action, Failure
@@ -24,11 +24,11 @@ from plait.runtime.effects import Answer, AskModel, Effect, Retry, Turning, UseT
 from plait.runtime.failures import line, traceback_of
 from plait.runtime.prompt import told_failure
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of
-from plait.runtime.using import use
+from plait.runtime.using import Unwritten, use
 from plait.runtime.waits import Answering, CallModel, Pause, Wait
 from plait.session import Session
 from plait.session.content import pack, text_of
-from plait.session.ports import Act, Draft, store_at
+from plait.session.ports import Act, Draft, Spot, store_at
 from plait.tool import Tool, WrongArguments
 
 T = TypeVar("T")
@@ -44,11 +44,22 @@ _SILENT = {
 
 def play(turn: Turning[T]) -> Generator[Wait, Any, T]:
     """A turn with its effects answered."""
+    unwritten: Unwritten | None = None
     try:
         effect = next(turn)
         while True:
             try:
-                answer = yield from answering(effect)
+                if unwritten is not None and isinstance(effect, AskModel):
+                    last, unwritten = unwritten, None
+                    answer = yield from _asked_with(effect, last)
+                elif unwritten is not None:
+                    last, unwritten = unwritten, None
+                    answer = yield from answering(effect._replace(session=_written(last)))
+                elif isinstance(effect, UseTools):
+                    session, unwritten = yield from _used(effect)
+                    answer = session, None
+                else:
+                    answer = yield from answering(effect)
             except PlaitError as error:
                 effect = turn.throw(error)
             else:
@@ -57,34 +68,89 @@ def play(turn: Turning[T]) -> Generator[Wait, Any, T]:
         return done.value
     finally:
         turn.close()
+        if unwritten is not None:  # interrupted right then
+            _written(unwritten)
 
 
 def answering(effect: Effect) -> Answering:
     check_running(effect.session)
-    run = run_of(effect.session)
     if isinstance(effect, AskModel):
-        return (yield from _ask(effect, run))
+        return (yield from _ask(effect, None))
     if isinstance(effect, UseTools):
-        return (yield from use(effect))
+        session, unwritten = yield from _used(effect)
+        return (_written(unwritten) if unwritten else session), None
     body = k.MessageSaid(effect.role, (k.Text(effect.text),), "plait", bool(effect.aside))
     return record(effect.session, [Draft(body, Act(effect.aside or SERVICE, "program"))])[0], None
+
+
+def _used(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
+    check_running(effect.session)
+    return (yield from use(effect))
+
+
+def _written(unwritten: Unwritten) -> Session:
+    return record_at_tip(unwritten.session, unwritten.drafts)[0]
+
+
+def _asked_with(effect: AskModel, unwritten: Unwritten) -> Answering:
+    """Ask, and write the last outcome in the same transaction; if that cannot be, one after the other. Either way it is written."""
+    run = run_of(effect.session)
+    sealed = run.seal(effect.session.spot, unwritten.drafts) if run is not None else None
+    if sealed is None or run is None or run.is_stopped(effect.session.id):
+        return (yield from answering(effect._replace(session=_written(unwritten))))
+    try:
+        return (yield from _ask(effect, Sealed(*sealed)))
+    except NotWritten as error:
+        effect.prompt.forget()
+        session = _written(unwritten)
+        if not isinstance(error.__cause__, StaleHead):
+            raise (error.__cause__ or error) from None
+        return (yield from _ask(effect._replace(session=session), None))
+
+
+class Sealed(NamedTuple):
+    """Events that are as good as written: they go with the next append."""
+
+    after: Spot
+    events: list[Event]
+
+
+class NotWritten(Exception):
+    """The append that was to take sealed events along failed, for the reason that is its cause."""
 
 
 # ── models ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _ask(effect: AskModel, run: Run | None) -> Answering:
+def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
     session, prompt, model = effect.session, effect.prompt, effect.model
+    run = run_of(session)
     run_id = session.run if run else None
-    prompt.catch_up(session, run.since if run else None)
-    chain, turns = prompt.ask()
+    try:
+        prompt.catch_up(session, run.since if run else None)
+        if sealed is not None:
+            prompt.take(sealed.events, store_at(session.store).get_blob)
+            session = session.later(sealed.after, *[event.kind for event in sealed.events])
+        chain, turns = prompt.ask()
+    except BaseException as error:
+        if sealed is None:
+            raise
+        raise NotWritten from error
     setup, causes = prompt.setup, prompt.causes[-8:]
     call = call_id(run_id, session.id, session.place + 1, "ask")
     store = store_at(session.store)
     attempt, outcomes = 1, prompt.outcomes
     while True:
         asked = k.ModelAsked(model.name, chain, {**setup.parameters} or None, attempt)
-        session, (event,) = record(session, [Draft(asked, Act(effect.actor, "program", call=call, causes=causes))])
+        draft = Draft(asked, Act(effect.actor, "program", call=call, causes=causes))
+        if sealed is not None and run is not None:
+            try:
+                session, (event,) = record(session, [draft], held=sealed.events)
+            except BaseException as error:
+                raise NotWritten from error
+            sealed = None
+        else:
+            session, (event,) = record(session, [draft])
         request = Request(
             setup.instruction, setup.tools, turns, session, store.get_blob, setup.parameters, setup.output, effect.choice, outcomes
         )

@@ -135,10 +135,6 @@ def fail(entry: Entry, error: BaseException) -> None:
     """End a call that raised. What interrupts the process leaves the run open: it can be taken up again."""
     run = entry.run
     failure = failure_of(error)
-    try:
-        run.release_all()
-    except PlaitError as unrecorded:
-        error.add_note(f"An outcome could not be recorded: {unrecorded}")
     if isinstance(error, (Exception, Cancelled)) or _is_cancel(error):
         run.ride(entry.frame.log, Draft(k.CallFinished(failure), _act(entry.frame)))
     run.drop_frame(entry.frame.log, entry.frame)
@@ -193,7 +189,6 @@ def _last_agent(session: Session) -> str | None:
 def _end(entry: Entry, body: Callable[[Session, int], Body]) -> Session:
     """Write what still waits, in every log of the run, and the end of it in its own."""
     run = entry.run
-    run.release_all()
     for log in run.left():
         if log != run.root:
             record_at_tip(Session.of(run.tip(log)), ())

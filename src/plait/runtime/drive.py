@@ -6,9 +6,8 @@ import asyncio
 import inspect
 import queue
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
 from plait.event.kinds import Failure
@@ -16,7 +15,7 @@ from plait.model.base import Fault, Reply
 from plait.runtime import loop
 from plait.runtime.answer import misfit
 from plait.runtime.failures import failure_of, text_of_error
-from plait.runtime.run import run_of
+from plait.runtime.run import Cancelled, run_of
 from plait.runtime.using import concluded, observed_before, run_tool
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Pause, Wait
 
@@ -49,41 +48,92 @@ def drive(steps: Generator[Wait, Any, T], waiter: Waiter) -> T:
             raise
 
 
-async def adrive(steps: Generator[Wait, Any, T], waiter: AsyncWaiter) -> T:
+async def adrive(steps: Generator[Wait, Any, T], waiter: AsyncWaiter, on_cancel: Callable[[], object] = lambda: None) -> T:
     """Run to the end on the caller's loop. Steps write to disk, so each one is taken in a worker thread.
 
-    Whoever cancels while tools run waits until those are done that cannot be stopped: what happened is recorded.
+    Whoever cancels while tools run waits until those are done that cannot be stopped: what happened is recorded, and nothing else begins.
     """
     answer: Any = None
     cancelled: BaseException | None = None
+    batch: Any = None
+
+    def cancel(hit: BaseException | None) -> None:
+        nonlocal cancelled
+        if hit is not None and cancelled is None:
+            cancelled = hit
+            on_cancel()
+            if batch is not None:
+                batch.cancel()
+
     while True:
-        op, finished = await waiter.step(steps, answer)
-        if op is None and cancelled is None:
+        try:
+            (op, finished), hit = await settle(lambda: _step(steps, answer))  # noqa: B023
+        except Cancelled:
+            raise cancelled or asyncio.CancelledError() from None
+        cancel(hit)
+        if op is None:
+            if cancelled is not None:
+                raise cancelled
             return cast("T", finished)
-        if cancelled is not None and not isinstance(op, Next):
-            await waiter.aside(steps.close)
+        if cancelled is not None and not isinstance(op, (Launch, Next)):
+            await settle(steps.close)
             raise cancelled
         try:
-            answer = await waiter.wait(cast("Wait", op))
+            answer = await waiter.wait(op)
         except asyncio.CancelledError as error:
+            cancel(error)
             if not isinstance(op, Next):
-                await waiter.aside(steps.close)
+                await settle(steps.close)
                 raise
-            cancelled = error
-            op.batch.cancel()
-            answer = await _undisturbed(waiter.wait(op))
+            answer = await undisturbed(waiter.wait(op))
         except BaseException:
-            await waiter.aside(steps.close)
+            await settle(steps.close)
             raise
+        cancel(waiter.hit)
+        if isinstance(op, Launch):
+            batch = answer
+            if cancelled is not None:
+                batch.cancel()  # none of them has begun: each is told as not run
 
 
-async def _undisturbed(work: Coroutine[Any, Any, T]) -> T:
-    """Wait to the end, however often somebody cancels."""
-    task = asyncio.ensure_future(work)
+def _step(steps: Generator[Wait, Any, T], answer: Any) -> tuple[Wait | None, T | None]:
+    try:
+        return steps.send(answer), None
+    except StopIteration as done:
+        return None, done.value
+
+
+async def settle(work: Callable[[], T]) -> tuple[T, BaseException | None]:
+    """Do it in a thread, and wait to its end however often somebody cancels: what is being written is not left half-known.
+
+    Returns also the cancel, if there was one, for the caller to raise when it is ready to.
+    """
+    return await _waited(asyncio.ensure_future(asyncio.wrap_future(loop.spawn(work))))
+
+
+async def _waited(task: asyncio.Future[T]) -> tuple[T, BaseException | None]:
+    hit: BaseException | None = None
     while not task.done():
-        with suppress(asyncio.CancelledError):
+        try:
             await asyncio.shield(task)
-    return task.result()
+        except asyncio.CancelledError as error:
+            hit = error
+        except BaseException:
+            break
+    return task.result(), hit
+
+
+async def undisturbed(work: Awaitable[T]) -> T:
+    """Wait to the end, however often somebody cancels."""
+    return (await _waited(asyncio.ensure_future(work)))[0]
+
+
+async def aside(work: Callable[[], T]) -> T:
+    """In a thread, to its end; whoever cancelled meanwhile is heard then."""
+    result, hit = await settle(work)
+    if hit is not None:
+        raise hit
+    return result
 
 
 def clock() -> int:
@@ -193,7 +243,11 @@ class Batch:
 
     def next(self) -> Done:
         if self._lone:
-            return self._run(self._lone.pop(0))
+            job = self._lone.pop(0)
+            try:
+                return self._run(job)
+            except Cancelled as error:  # of what the tool called: told as its failure, and heard before the next effect
+                return Done(job.number, failure=failure_of(error))
         done = self._done.get()
         if isinstance(done, BaseException):
             raise done
@@ -239,28 +293,12 @@ class AsyncWaiter:
 
     def __init__(self, blocking: Waiter) -> None:
         self._blocking = blocking
-
-    async def step(self, steps: Generator[Wait, Any, T], answer: Any) -> tuple[Wait | None, T | None]:
-        def take() -> tuple[Wait | None, T | None]:
-            try:
-                return steps.send(answer), None
-            except StopIteration as done:
-                return None, done.value
-
-        return await self.aside(take)
-
-    async def aside(self, work: Callable[[], T]) -> T:
-        """In a thread. Whoever cancels waits until it is done: what is being written is not left half-known."""
-        future = asyncio.ensure_future(asyncio.wrap_future(loop.spawn(work)))
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            await asyncio.wait([future])
-            raise
+        self.hit: BaseException | None = None  # a cancel that came while something was done that is done in one go
 
     async def wait(self, op: Wait) -> Any:
         if type(self._blocking) is not Blocking:  # a simulation: it decides itself what happens when
-            return await self.aside(lambda: self._blocking.wait(op))
+            answer, self.hit = await settle(lambda: self._blocking.wait(op))
+            return answer
         if isinstance(op, CallModel):
             return await self._ask(op)
         if isinstance(op, Launch):

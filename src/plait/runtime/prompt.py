@@ -193,6 +193,17 @@ class Prompt:
                 self._take(event, stretch, get_blob)
         self._place = session.place
 
+    def take(self, events: Sequence[Event], get_blob: Callable[[Digest], bytes]) -> None:
+        """Take in what comes right after, and is about to be written."""
+        for event in events:
+            if event.kind in _KINDS:
+                self._take(event, None, get_blob)
+            self._place = event.seq
+
+    def forget(self) -> None:
+        """Begin anew: what was taken in turned out to be otherwise."""
+        self._clear(None)
+
     def ask(self) -> tuple[Digest, Sequence[Turn]]:
         """The digest and the turns to ask with; from now on those turns are as they are."""
         shown = self._shown(self._turns)

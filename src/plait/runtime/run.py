@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache
-from itertools import islice
+from itertools import count, islice
 from threading import Lock, Thread, current_thread
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
@@ -50,15 +50,6 @@ class Frame(NamedTuple):
     purpose: Purpose
 
 
-class Held(NamedTuple):
-    """An outcome that is sealed and not yet written."""
-
-    at: Spot
-    after: Spot
-    drafts: tuple[Draft, ...]
-    events: tuple[Event, ...]
-
-
 TAIL = 64  # events of a log that a run remembers, so that whoever comes next need not read them back
 
 
@@ -77,11 +68,11 @@ class Run:
         self._parents: dict[LogId, LogId] = {}
         self._forks: Counter[tuple[str, ...]] = Counter()
         self._forkers: dict[tuple[str, ...], Thread] = {}
-        self._stopped: set[LogId] = set()
+        self._stopped: dict[int, LogId] = {}
+        self._stops = count()
         self.closed = False
         self._agents: dict[LogId, str] = {}
         self._calls: Counter[LogId] = Counter()
-        self._held: dict[LogId, Held] = {}
         self._tails: dict[LogId, deque[Event]] = {}
         self.address = direct.address
 
@@ -98,8 +89,6 @@ class Run:
         self, address: str, drafts: Sequence[Draft], *, fork: Place | None = None, blobs: Mapping[Digest, bytes] | None = None
     ) -> Spot:
         """A log of this run. Its id follows from where it was made, so that the same run made again finds it."""
-        if fork is not None:
-            self.release(fork.log)
         log = self._name(drafts[0].body, fork)
         spot, events = self._direct.start(self.store(address), log, drafts, fork=fork, blobs=blobs, run=self.id, behalf=self._behalf)
         with self._lock:
@@ -118,68 +107,39 @@ class Run:
         return self.write(spot, drafts, merges=merges, blobs=blobs)[0]
 
     def write(
-        self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
+        self,
+        spot: Spot,
+        drafts: Sequence[Draft],
+        *,
+        merges: tuple[Digest, ...] = (),
+        blobs: Mapping[Digest, bytes] | None = None,
+        held: Sequence[Event] = (),
     ) -> tuple[Spot, list[Event]]:
-        """Append, with what was waiting for it; returns the events of these drafts."""
-        held = self._held.get(spot.id)
-        if held is not None and held.after != spot:
-            self.release(spot.id)
+        """Append, with what was waiting for it; returns the events of these drafts. `held` were sealed before, up to this spot."""
         with self._lock:
             riding = self._riding.pop(spot.id, None)
-            held = self._held.pop(spot.id, None)
         ahead = len(riding) if riding else 0
-        before = held.events if held else ()
         try:
             every, more = _with(riding, drafts, blobs) if riding else (drafts, blobs)
             # What a run does, it does on behalf of whoever started it.
-            after, events = self._direct.write(spot, every, merges=merges, merging=ahead, blobs=more, behalf=self._behalf, held=before)
-        except BaseException as error:
-            with self._lock:
-                if riding:
+            after, events = self._direct.write(spot, every, merges=merges, merging=ahead, blobs=more, behalf=self._behalf, held=held)
+        except BaseException:
+            if riding:
+                with self._lock:
                     self._riding[spot.id] = [*riding, *self._riding.get(spot.id, [])]
-                if held:
-                    self._held[spot.id] = held
-            if isinstance(error, StaleHead):
-                self.release(spot.id)
             raise
-        self._wrote(after, [*before, *events])
+        with self._lock:
+            self._tips[spot.id] = after
+            self._tails.setdefault(spot.id, deque(maxlen=TAIL)).extend([*held, *events])
+        self._tell([*held, *events] if held else events)
         return after, events[ahead:] if ahead else events
 
-    def hold(self, spot: Spot, drafts: Sequence[Draft]) -> tuple[Spot, list[Event]] | None:
-        """Seal now, and write with the append that follows at once: one transaction less. None: something is in the way."""
+    def seal(self, spot: Spot, drafts: Sequence[Draft]) -> tuple[Spot, list[Event]] | None:
+        """The events as they would be written here; None: somebody else wrote, or something waits that has to come first."""
         with self._lock:
-            if self.closed or self._tips.get(spot.id) != spot or spot.id in self._held or self._riding.get(spot.id):
+            if self.closed or self._tips.get(spot.id) != spot or self._riding.get(spot.id):
                 return None
-        after, events = self._direct.seal(spot, drafts, behalf=self._behalf)
-        with self._lock:
-            self._held[spot.id] = Held(spot, after, tuple(drafts), tuple(events))
-            self._tips[spot.id] = after
-            self._tails.setdefault(spot.id, deque(maxlen=TAIL)).extend(events)
-        return after, events
-
-    def release(self, log: LogId) -> None:
-        """Write what is held of a log, whatever else becomes of it: it happened."""
-        with self._lock:
-            held = self._held.pop(log, None)
-            if held is None:
-                return
-            self._tails.pop(log, None)
-        at = held.at
-        while True:
-            try:
-                after, events = self._direct.write(at, held.drafts, behalf=self._behalf)
-                return self._wrote(after, events)
-            except StaleHead:
-                found = self.store(at.store).log(log)
-                at = Spot(at.store, log, found.tip, found.head, at.run)
-            except BaseException:
-                with self._lock:
-                    self._held[log] = held
-                raise
-
-    def release_all(self) -> None:
-        for log in tuple(self._held):
-            self.release(log)
+        return self._direct.seal(spot, drafts, behalf=self._behalf)
 
     def since(self, log: LogId, first: int, last: int) -> list[Event] | None:
         """The events of a log from first to last as this run wrote them; None: it did not write them all, or has forgotten."""
@@ -191,14 +151,6 @@ class Run:
             found = list(islice(reversed(tail), tail[-1].seq - last, tail[-1].seq - first + 1))
         # Places only grow, so as many events as places between these two are all of them.
         return found[::-1] if len(found) == wanted and (found[0].seq, found[-1].seq) == (last, first) else None
-
-    def _wrote(self, after: Spot, events: Sequence[Event]) -> None:
-        with self._lock:
-            self._tips[after.id] = after
-            tail = self._tails.setdefault(after.id, deque(maxlen=TAIL))
-            known = tail[-1].seq if tail else 0
-            tail.extend(event for event in events if event.seq > known)
-        self._tell(events)
 
     def _name(self, first: Body, fork: Place | None) -> LogId:
         if fork is None:
@@ -277,25 +229,30 @@ class Run:
 
     # ── stopping and telling ─────────────────────────────────────────────────────────────────
 
-    def stop(self, log: LogId) -> None:
-        """Nothing more is to happen in this branch, nor in branches of it."""
+    def stop(self, log: LogId) -> int:
+        """Nothing more is to happen in this branch, nor in branches of it, until `go_on` takes back this very stop."""
         with self._lock:
-            self._stopped.add(log)
+            stop = next(self._stops)
+            self._stopped = {**self._stopped, stop: log}
+            return stop
 
-    def go_on(self, log: LogId) -> None:
-        """What was stopped has come to rest: whoever had it called may go on."""
+    def go_on(self, stop: int) -> None:
+        """What was stopped has come to rest: whoever had it called may go on, unless somebody else stopped it, too."""
         with self._lock:
-            self._stopped.discard(log)
+            self._stopped = {other: log for other, log in self._stopped.items() if other != stop}
+
+    def is_stopped(self, log: LogId) -> bool:
+        at: LogId | None = log if self._stopped else None
+        while at is not None:
+            if at in self._stopped.values():
+                return True
+            at = self._parents.get(at)
+        return False
 
     def check(self, log: LogId) -> None:
         """Before every effect: raises if this branch was stopped."""
-        if not self._stopped:
-            return
-        at: LogId | None = log
-        while at is not None:
-            if at in self._stopped:
-                raise Cancelled(f"branch {at[-12:-4]} was stopped")
-            at = self._parents.get(at)
+        if self.is_stopped(log):
+            raise Cancelled(f"branch {log[-12:-4]} was stopped")
 
     @property
     def heard(self) -> bool:
@@ -365,7 +322,7 @@ def check_running(session: Session) -> None:
     if run is not None:
         return run.check(session.id)
     mine = running.get()
-    if mine is not None and mine.closed and session.run == mine.id:
+    if mine is not None and mine.closed:
         raise Cancelled("the run this belongs to has ended")
 
 
@@ -378,10 +335,12 @@ def direct_writer() -> DirectWriter:
     return cast("DirectWriter", writer_of(None))
 
 
-def record(session: Session, drafts: Sequence[Draft], blobs: Mapping[Digest, bytes] | None = None) -> tuple[Session, list[Event]]:
+def record(
+    session: Session, drafts: Sequence[Draft], blobs: Mapping[Digest, bytes] | None = None, *, held: Sequence[Event] = ()
+) -> tuple[Session, list[Event]]:
     """Append to a session whatever the runtime has to say, in a run or outside of any; returns the events as they were written."""
     writer = run_of(session) or direct_writer()
-    spot, events = writer.write(session.spot, drafts, blobs=blobs)
+    spot, events = writer.write(session.spot, drafts, blobs=blobs, held=held)
     after = session.later(spot, *[type(draft.body).__name__ for draft in drafts])
     after.keep_state(since=session.place)
     return after, events

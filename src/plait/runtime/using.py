@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from plait.errors import InvalidInput, InvalidValue, ToolFailed, UnknownBlob
 from plait.event import Event, Json
@@ -15,7 +15,7 @@ from plait.ids import Digest
 from plait.runtime.effects import UseTools
 from plait.runtime.failures import failure_of, line, text_of_error
 from plait.runtime.run import call_id, check_running, record, record_at_tip, run_of
-from plait.runtime.waits import Answering, Done, Job, Launch, Next, Wait
+from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.session import Session
 from plait.session.content import Loose, pack
 from plait.session.ports import Act, Draft
@@ -25,14 +25,21 @@ from plait.tool import Tool, WrongArguments, difference
 DELTA_MAX = 1_000_000
 
 
-def use(effect: UseTools) -> Answering:
+class Unwritten(NamedTuple):
+    """The last outcome of a turn's calls. It is written with the ask that follows, or by itself if none does."""
+
+    session: Session  # before it
+    drafts: Sequence[Draft]
+
+
+def use(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
     jobs = {
-        index: Job(index, tool, _bound(tool, tool.arguments(action.arguments), effect.session), action.call, action.arguments)
-        for index, action in enumerate(effect.calls)
+        number: Job(number, tool, _bound(tool, tool.arguments(action.arguments), effect.session), action.call, action.arguments)
+        for number, action in enumerate(effect.calls)
         if (tool := effect.tools.get(action.tool)) is not None
     }
-    session, _ = yield from _run_jobs(effect.session, jobs, effect.actor, effect.path, held=True)
-    return session, None
+    session, _, unwritten = yield from _run_jobs(effect.session, jobs, effect.actor, effect.path, spare=True)
+    return session, unwritten
 
 
 def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], actor: str, path: str) -> Generator[Wait, Any, Session]:
@@ -45,7 +52,7 @@ def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], a
     session, _ = record(session, [Draft(body, Act(actor, "program", call=call))])
     jobs = {0: Job(0, tool, _bound(tool, arguments, session), call, plain)}
     try:
-        session, outcomes = yield from _run_jobs(session, jobs, actor, path)
+        session, outcomes, _ = yield from _run_jobs(session, jobs, actor, path)
     except GeneratorExit:  # interrupted. In a run it can be taken up again; outside of any nobody else would ever settle it
         if run is None:
             failure = Failure("Interrupted", "it was interrupted while it ran; it may have happened")
@@ -73,12 +80,15 @@ def _bound(tool: Tool[..., Any], arguments: dict[str, Any], session: Session) ->
 
 
 def _run_jobs(
-    session: Session, jobs: dict[int, Job], actor: str, path: str, *, held: bool = False
-) -> Generator[Wait, Any, tuple[Session, dict[int, Event]]]:
-    """Run them, and record each outcome as it comes; returns what was recorded, by job."""
+    session: Session, jobs: dict[int, Job], actor: str, path: str, *, spare: bool = False
+) -> Generator[Wait, Any, tuple[Session, dict[int, Event], Unwritten | None]]:
+    """Run them, and record each outcome as it comes; returns what was recorded, by job.
+
+    With `spare` the last one is handed back unwritten, for the caller to write with what it writes next anyway.
+    """
     outcomes: dict[int, Event] = {}
     if not jobs:
-        return session, outcomes
+        return session, outcomes, None
     batch = yield Launch(_lanes(list(jobs.values())))
     left = len(jobs)
     while left:
@@ -91,9 +101,11 @@ def _run_jobs(
             tool = job.tool
             body = k.ToolRequested(tool.name, job.given, tool.effect, tool.version, attempt=job.attempt, path=path, source=tool.origin)
             drafts.append(Draft(body, Act(actor, "program", call=job.call, causes=(0,))))
+        elif spare and left == 1 and not drafts[0].body.refs():  # what points to a blob is for the store to judge
+            return session, outcomes, Unwritten(session, drafts)
         try:
             # It happened, so it is recorded, also when somebody wrote meanwhile: the tool itself, to the session it was handed, say.
-            session, events = _record_outcome(session, drafts, blobs, held=held and left == 1 and not again)
+            session, events = record_at_tip(session, drafts, blobs)
         except (InvalidInput, UnknownBlob) as error:  # it was refused before anything was written
             if done.failure is not None:
                 raise
@@ -103,17 +115,7 @@ def _run_jobs(
             batch.add(job)
         else:
             left -= 1
-    return session, outcomes
-
-
-def _record_outcome(session: Session, drafts: Sequence[Draft], blobs: Mapping[Digest, bytes], *, held: bool) -> tuple[Session, list[Event]]:
-    """The last outcome of a turn's calls is followed by the next ask at once, and is written with it: nothing acts in between."""
-    # What points to a blob is for the store to judge; the rest was judged when it was sealed.
-    run = run_of(session) if held and not any(draft.body.refs() for draft in drafts) else None
-    kept = run.hold(session.spot, drafts) if run is not None else None
-    if kept is None:
-        return record_at_tip(session, drafts, blobs)
-    return session.later(kept[0], *[type(draft.body).__name__ for draft in drafts]), kept[1]
+    return session, outcomes, None
 
 
 def _lanes(jobs: Sequence[Job]) -> list[list[Job]]:

@@ -140,12 +140,15 @@ class _Batch:
     """Lanes are done one job at a time, in an order that follows from the seed."""
 
     def __init__(self, lanes: Sequence[Sequence[Job]], waiter: Simulated) -> None:
-        self._lanes, self._waiter = [list(lane) for lane in lanes], waiter
+        self._lanes, self._waiter, self._over = [list(lane) for lane in lanes], waiter, False
 
     def next(self) -> Done:
         simulation = self._waiter._simulation  # pyright: ignore[reportPrivateUsage]
         lane = min((lane for lane in self._lanes if lane), key=lambda lane: simulation.lot("order", lane[0].call, lane[0].attempt))
-        return self._waiter.run(lane.pop(0))
+        job = lane.pop(0)
+        if self._over:
+            return Done(job.number, failure=Failure("Cancelled", "not run: the turn was cancelled"))
+        return self._waiter.run(job)
 
     def add(self, job: Job) -> None:
         for lane in self._lanes:  # what follows in its lane waits for it
@@ -155,7 +158,7 @@ class _Batch:
         self._lanes.append([job])
 
     def cancel(self) -> None:
-        self._lanes.clear()
+        self._over = True
 
 
 _IDS = re.compile(r"[0-9a-f]{64}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\bc[0-9a-f]{23}\b")
