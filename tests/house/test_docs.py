@@ -39,6 +39,12 @@ def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         open_stores.pop(address).close()
 
 
+def test_the_first_agent_takes_ten_lines_at_most() -> None:
+    first = next(code for language, code in BLOCK.findall((ROOT / "README.md").read_text()) if language == "python")
+    assert "Agent(" in first and "@tool" in first
+    assert len([line for line in first.splitlines() if line.strip()]) <= 10
+
+
 def run_shell(code: str) -> None:
     for line in code.strip().splitlines():
         command = line.split("#")[0].strip()

@@ -19,8 +19,8 @@ from plait.errors import InvalidValue, ModelFailed, WrongStatus
 from plait.event import kinds as k
 from plait.model.base import Fault, Reply, Request, Said, TextDelta
 from plait.runtime.loop import spawn
+from plait.runtime.run import Run, run_of
 from plait.runtime.run import _runs as runs  # pyright: ignore[reportPrivateUsage]
-from plait.runtime.run import run_of
 from plait.session import verify
 from plait.session.content import text_of
 from plait.session.ports import store_at
@@ -693,6 +693,24 @@ def test_somebody_who_writes_while_the_last_tool_runs_is_heard() -> None:
     session = Agent("x", model=reader, tools=[slow])(Session("go"))
     assert session.text == "done" and reader.told == ["1"] and "by the way" in [message.text for message in session.messages]
     assert session.runs[-1].status == "finished"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupt_at_the_commit_writes_the_outcome_once(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Run.write
+
+    def interrupted(self: Run, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs.get("held"):
+            return write(self, *args, **kwargs)
+        if when == "after":
+            write(self, *args, **kwargs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Run, "write", interrupted)
+    session = Session("go")
+    with pytest.raises(KeyboardInterrupt):
+        says(ToolCall("echo", n=1), "done", tools=[echo])(session)
+    assert kinds(session.reload()).count("ToolReturned") == 1 and session.reload().effects[0].result == 1
 
 
 def test_a_failing_branch_does_not_disturb_another() -> None:

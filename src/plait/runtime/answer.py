@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from plait.errors import InvalidInput, ModelFailed, PlaitError, StaleHead
+from plait.errors import InvalidInput, ModelFailed, PlaitError, StaleHead, UnknownEvent
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
@@ -102,10 +102,21 @@ def _asked_with(effect: AskModel, unwritten: Unwritten) -> Answering:
         return (yield from _ask(effect, Sealed(*sealed)))
     except NotWritten as error:
         effect.prompt.forget()
+        if _stands(effect.session, sealed[1]):  # interrupted right after the commit: it must not be written twice
+            raise (error.__cause__ or error) from None
         session = _written(unwritten)
         if not isinstance(error.__cause__, StaleHead):
             raise (error.__cause__ or error) from None
         return (yield from _ask(effect._replace(session=session), None))
+
+
+def _stands(session: Session, events: list[Event]) -> bool:
+    """Whether these events are in the store after all."""
+    try:
+        store_at(session.store).event(events[-1].id)
+    except UnknownEvent:
+        return False
+    return True
 
 
 class Sealed(NamedTuple):
