@@ -338,6 +338,7 @@ class ToolRequested(Body, frozen=True):
     attempt: int = 1
     path: str = ""  # of the call that asked for it: review/critics/style
     source: str = ""  # where the tool comes from, if not from the program itself: mcp:git
+    decision: Literal["", "allow", "ask", "refuse"] = ""  # what the policy says; "": there is none
 
 
 class ToolReturned(Body, frozen=True):
@@ -387,6 +388,7 @@ class ApprovalRequested(Body, frozen=True):
     binding: Digest  # over session, seq, tool and version, arguments, policy
     shown: Json
     expires: MeasuredTime | None = None
+    asked: int = 1  # how often this call was asked for
 
 
 class ApprovalGranted(Body, frozen=True):
@@ -412,6 +414,30 @@ class QuestionAsked(Body, frozen=True):
 class QuestionAnswered(Body, frozen=True):
     question: Digest
     answer: Json
+
+
+class CancelRequested(Body, frozen=True):
+    """Somebody wants the run to end. It stands in the inbox; the run hears it before its next effect."""
+
+    reason: str = ""
+
+
+class TimerSet(Body, frozen=True):
+    """The run waits: until then, or for somebody to record something of this name in its inbox."""
+
+    until: MeasuredTime | None = None  # None: as long as it takes
+    event: str = ""
+
+
+class Signalled(Body, frozen=True):
+    """Something that a run may wait for has happened, and somebody says so."""
+
+    name: str
+    value: Json = None
+
+
+class TimerFired(Body, frozen=True):
+    by: Literal["time", "event"]
 
 
 class Delivered(Body, frozen=True):
@@ -627,6 +653,7 @@ BOUNDARIES = frozenset[type[Body]](
         ApprovalRequested,
         ApprovalGranted,
         ApprovalDenied,
+        TimerSet,
         HandedOff,
         RunFinished,
         RunFailed,
