@@ -23,6 +23,11 @@
     │   ├── AmbiguousRevision    several things are called that
     │   ├── NoHost               nothing is bound here that can run tools or place files
     │   ├── RunOpen              a run of it is open, and has not ended
+    │   ├── RunHeld              somebody else has the run in hand
+    │   ├── RunLost              somebody else took the run over
+    │   ├── NothingToResume      no run of it waits to be taken up again
+    │   ├── NeedsWorkflow        the program of a run cannot be found by itself
+    │   ├── ReplayDiverged       the program goes another way than the record
     │   └── NotASession          a workflow was given, or gave, something else
     ├── SetupError               something is missing or wrong before anything runs
     │   ├── BadTool              a function that cannot be a tool
@@ -43,6 +48,7 @@
     │   ├── ModelFailed          the model did not answer, after every attempt
     │   ├── ResultInvalid        the model's answer does not have the type that was asked for
     │   ├── ChoiceInvalid        the model chose what is not there
+    │   ├── BudgetExceeded       the budget does not allow it
     │   └── BranchFailed         a branch of a Parallel
     └── StoreError
         ├── NoStore              there is no store yet, and looking does not make one
@@ -270,6 +276,67 @@ class RunOpen(SessionError):
         super().__init__(
             f"session {session} has an open run, {run}. Nothing was written; wait for it, or go on without it in a fork: session.fork()."
         )
+
+
+class RunHeld(SessionError):
+    """A run has one holder at a time, and this one is at work. Nothing was written."""
+
+    def __init__(self, session: str, run: str, holder: str) -> None:
+        self.session, self.run, self.holder = session, run, holder
+        super().__init__(f"run {run[:13]} of session {session} is held by {holder}. Nothing was written; wait for it, or end that process.")
+
+
+class RunLost(SessionError):
+    """Somebody else took the run over while this process was away. What came too late is in the session's inbox."""
+
+    def __init__(self, session: str, run: str, holder: str) -> None:
+        self.session, self.run, self.holder = session, run, holder
+        super().__init__(
+            f"run {run[:13]} of session {session} was taken over by {holder}. Nothing more is written from here; "
+            f"look at it with `plait show {session}`."
+        )
+
+
+class NothingToResume(SessionError):
+    """No run of this session waits to be taken up again."""
+
+    def __init__(self, session: str, why: str, step: str = "start one: workflow(session)") -> None:
+        self.session, self.why = session, why
+        super().__init__(f"there is nothing to resume in session {session}: {why}. Nothing was written; {step}.")
+
+
+class NeedsWorkflow(SessionError):
+    """A run says which program it is of, and that cannot be found or made from here."""
+
+    def __init__(self, session: str, workflow: str, why: str) -> None:
+        self.session, self.workflow, self.why = session, workflow, why
+        name = workflow.rpartition(":")[2] or "Workflow"
+        super().__init__(f"the run of session {session} is of {workflow}, and {why}. Pass it: resume(session, {name}(…)).")
+
+
+class ReplayDiverged(SessionError):
+    """The program wants another step than the one on record. Nothing was executed and nothing written."""
+
+    def __init__(self, session: str, at: int, expected: dict[str, Any], found: dict[str, Any], cause: str = "") -> None:
+        self.session, self.at, self.expected, self.found = session, at, expected, found
+        sides = [f"  {name}: {_side(side, other)}" for name, side, other in (("on record", expected, found), ("wanted", found, expected))]
+        why = f" ({cause})" if cause else ""
+        super().__init__(
+            "\n".join(
+                [
+                    f"the program goes another way than the record of session {session}, at event {at}{why}:",
+                    *sides,
+                    f"Nothing was executed. Put the program back as it was, or go on live in a branch: whatif(session, at={max(1, at - 1)}).",
+                ]
+            )
+        )
+
+
+def _side(side: dict[str, Any], other: dict[str, Any]) -> str:
+    """What one side says and the other does not."""
+    if side.get("kind") != other.get("kind"):
+        return " ".join([str(side.get("kind")), *(f"{name}={_brief(value)}" for name, value in list(side.items())[:4] if name not in ("kind", "v"))])
+    return " ".join([str(side.get("kind")), *(f"{name}={_brief(value)}" for name, value in side.items() if value != other.get(name))])
 
 
 class NotASession(SessionError):

@@ -35,6 +35,13 @@ _ITEM = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.+)$")
 _FIELD = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.+)$")
 _REPEATABLE = ("pure", "workspace", "idempotent")
 SESSION = "session"  # the parameter that is filled with the session, to read, and that no model is told of
+KEY = "idempotency_key"  # likewise, with the name of this very call: the same whenever it has to be made again
+
+
+class Happened(msgspec.Struct, frozen=True):
+    """What a probe returns if the call it asks about took place: with this result."""
+
+    value: Any = None
 
 
 class WrongArguments(ValueError):
@@ -59,6 +66,10 @@ class Tool(Generic[P, R]):
         unbound: bool = False,
         origin: str = "",  # where it comes from, if not from this program: mcp:git
         version: str | None = None,
+        takes_key: bool = False,
+        probe: Callable[..., Any] | None = None,  # says whether a call took place: Happened(result), or None
+        compensate: Callable[..., Any] | None = None,  # undoes a call that may have taken place
+        timeout_s: float | None = None,  # None: as long as it takes
     ) -> None:
         self.function = function
         self.name, self.description, self.schema = name, description, schema
@@ -66,6 +77,7 @@ class Tool(Generic[P, R]):
         self.takes_session, self.observe, self.attempts, self.origin = takes_session, observe, attempts, origin
         self.version = version or digest(b"plait/tool/1", msgspec.json.encode([name, description, schema], order="deterministic"))[:16]
         self.unbound = unbound  # a method without its object
+        self.takes_key, self.probe, self.compensate, self.timeout_s = takes_key, probe, compensate, timeout_s
         self._convert = convert
         self.__doc__ = function.__doc__
         self.__name__ = name
@@ -82,6 +94,12 @@ class Tool(Generic[P, R]):
         bound = copy(self)
         bound.function, bound.unbound = MethodType(self.function, instance), False
         return bound
+
+    def about(self, function: Callable[..., Any]) -> Tool[..., Any]:
+        """The same tool with another function: the one that probes or compensates a call of it."""
+        made = copy(self)
+        made.function, made.observe, made.attempts = function, None, 1  # pyright: ignore[reportAttributeAccessIssue]
+        return cast("Tool[..., Any]", made)
 
     @property
     def is_async(self) -> bool:
@@ -129,6 +147,9 @@ def tool(
     effect: EffectClass = "at_most_once",
     observe: Callable[..., Any] | None = None,
     attempts: int = 1,
+    probe: Callable[..., Any] | None = None,
+    compensate: Callable[..., Any] | None = None,
+    timeout_s: float | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -139,14 +160,22 @@ def tool(
     effect: EffectClass = "at_most_once",
     observe: Callable[..., Any] | None = None,
     attempts: int = 1,
+    probe: Callable[..., Any] | None = None,
+    compensate: Callable[..., Any] | None = None,
+    timeout_s: float | None = None,
 ) -> Any:
-    """Make a function a tool. `attempts` above 1, for what may be repeated, runs it again when it raises."""
+    """Make a function a tool. `attempts` above 1, for what may be repeated, runs it again when it raises.
+
+    `probe=` (for `effect="probeable"`) and `compensate=` (for `"compensatable"`) are called with those of the arguments that they name,
+    `idempotency_key` among them, when a call was lost with the process that made it.
+    """
     around = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]  types may be defined beside the function
+    more = {"observe": observe, "attempts": attempts, "probe": probe, "compensate": compensate, "timeout_s": timeout_s}
     if function is not None:
-        return _made(function, around, name, description, effect, observe, attempts)
+        return _made(function, around, name, description, effect, **more)
 
     def decorate(found: Callable[..., Any]) -> Tool[..., Any]:
-        return _made(found, around, name, description, effect, observe, attempts)
+        return _made(found, around, name, description, effect, **more)
 
     return decorate
 
@@ -159,7 +188,7 @@ def as_tool(source: Any) -> Tool[..., Any]:
             raise BadTool(found.name, "it is a method without its object", f"pass it from an object, as in thing.{found.name}")
         return found
     if inspect.isfunction(source) or inspect.ismethod(source):
-        return _made(source, {}, None, None, "at_most_once", None, 1)
+        return _made(source, {}, None, None, "at_most_once")
     raise BadTool(_called(source), f"a {type(source).__name__} is neither a tool nor a function", "decorate a function with @tool")
 
 
@@ -169,8 +198,7 @@ def _made(
     name: str | None,
     description: str | None,
     effect: EffectClass,
-    observe: Callable[..., Any] | None,
-    attempts: int,
+    **more: Any,
 ) -> Tool[..., Any]:
     if not callable(function):
         raise BadTool(_called(function), "it is not a function", "decorate a function with @tool")
@@ -197,9 +225,9 @@ def _made(
         effect=effect,
         convert=convert,
         takes_session=takes_session,
-        observe=observe,
-        attempts=attempts,
+        takes_key=KEY in inspect.signature(function).parameters,
         unbound=next(iter(inspect.signature(function).parameters), "") == "self",
+        **more,
     )
 
 
@@ -217,6 +245,8 @@ def _fields(name: str, function: Callable[..., Any], around: Mapping[str, Any], 
         if (parameter.name == SESSION and _is_session(hints.get(SESSION, Any))) or (
             parameter.name == "self" and parameter is parameters[0]
         ):
+            continue
+        if parameter.name == KEY:
             continue
         hint = _told(hints.get(parameter.name, Any), described.get(parameter.name))
         required = parameter.default is parameter.empty
@@ -289,6 +319,12 @@ def _check(tool: Tool[..., Any]) -> None:
         raise BadTool(tool.name, "providers take names of 1 to 64 letters, digits, _ and - only", "pass name=")
     if tool.effect not in get_args(EffectClass):
         raise BadTool(tool.name, f"{tool.effect!r} is not an effect class", f"use one of {', '.join(get_args(EffectClass))}")
+    for given, name, effect in ((tool.probe, "probe", "probeable"), (tool.compensate, "compensate", "compensatable")):
+        if (given is not None) != (tool.effect == effect):
+            why = f"{name}= belongs to the class {effect}" if given is not None else f"the class {effect} needs {name}="
+            raise BadTool(tool.name, why, f"pass effect={effect!r} and {name}= together")
+    if tool.timeout_s is not None and not tool.timeout_s > 0:
+        raise BadTool(tool.name, f"{tool.timeout_s!r} is no time at all", "pass timeout_s= above 0")
     if tool.attempts < 1:
         raise BadTool(tool.name, f"{tool.attempts} attempts are none", "pass attempts= from 1")
     if tool.attempts > 1 and tool.effect not in _REPEATABLE:

@@ -445,6 +445,7 @@ class Delivered(Body, frozen=True):
 
     inbox: LogId
     upto: int
+    copies: int = 0  # how many events after this one repeat what stood there
 
 
 # ── what is known and what is open ───────────────────────────────────────────────────────────

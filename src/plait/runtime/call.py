@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from plait.errors import EffectError, InvalidInput, NotASession, PlaitError, RunOpen, WrongStatus
+from plait.errors import EffectError, InvalidInput, ModelFailed, NotASession, PlaitError, RunOpen, ToolFailed, WrongStatus
 from plait.event import Json
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
@@ -24,10 +24,13 @@ from plait.ids import Digest
 from plait.runtime.answer import SERVICE
 from plait.runtime.drive import Blocking, Waiter
 from plait.runtime.failures import failure_of
+from plait.runtime.hold import hold, release
 from plait.runtime.run import (
     Cancelled,
     Frame,
+    Halted,
     OnEvent,
+    Parked,
     Run,
     call_id,
     check_running,
@@ -56,6 +59,7 @@ class Calling(NamedTuple):
     agent: str | None = None
     setup: bytes | None = None
     arguments: Json = None
+    environment: Mapping[str, str] = {}  # more that whoever takes it up again needs to know
 
 
 class Entry(NamedTuple):
@@ -68,8 +72,10 @@ class Entry(NamedTuple):
     outermost: bool
 
 
-def enter(session: object, calling: Calling, *, on_event: OnEvent | None = None, waiter: Waiter | None = None) -> Entry:
-    """Begin a call, and a run if there is none."""
+def enter(
+    session: object, calling: Calling, *, on_event: OnEvent | None = None, waiter: Waiter | None = None, again: Run | None = None
+) -> Entry:
+    """Begin a call, and a run if there is none. `again` is a run that is taken up again: this is its outermost call."""
     if not isinstance(session, Session):
         raise NotASession(f"{calling.name} was called with", session)
     # What no event can hold is refused now, and not by the first append of a forward that is not to blame.
@@ -79,23 +85,24 @@ def enter(session: object, calling: Calling, *, on_event: OnEvent | None = None,
         step = "unpause() it first" if session.status == "paused" else "go on in a fork of it"
         raise WrongStatus(session.short, session.status, "run a workflow", step)
     run = run_of(session)
-    outermost = run is None
+    outermost = run is None or run is again
     if run is None:
         run, session = _start(session, calling, on_event, waiter)
+    scope = session.run or run.id
     callers = run.frames(session.id) if not outermost else ()
     path = f"{callers[-1].path}/{calling.name}" if callers else calling.name
-    call = call_id(run.id, session.id, session.place, "call", run.ordinal(session.id))
+    call = call_id(scope, session.id, session.place, "call", run.ordinal(session.id, scope))
     actor = f"{'agent' if calling.agent is not None else 'service'}:{principal_of(path)}"
     purpose = calling.purpose or (callers[-1].purpose if callers else "act")
-    frame = Frame(path, call, calling.node, calling.forward, session.id, actor, purpose)
+    frame = Frame(path, call, calling.node, calling.forward, session.id, actor, purpose, scope)
     run.set_frames(session.id, (*callers, frame))
     if calling.agent is not None:
-        before = run.hand_over(session.id, path)
+        before = run.hand_over(session.id, scope, path)
         if before is not None:
-            run.ride(session.id, Draft(k.HandedOff(path), Act(f"agent:{principal_of(before)}", "program", call=frame.call)))
+            run.ride(session.id, scope, Draft(k.HandedOff(path), Act(f"agent:{principal_of(before)}", "program", call=frame.call)))
     setup = Digest(sha256(calling.setup).hexdigest()) if calling.setup is not None else None
     body = k.CallStarted(calling.workflow, path, purpose, calling.agent, setup)
-    run.ride(session.id, Draft(body, _act(frame)), {setup: calling.setup} if setup and calling.setup else None)
+    run.ride(session.id, scope, Draft(body, _act(frame)), {setup: calling.setup} if setup and calling.setup else None)
     return Entry(run, session, frame, callers, outermost)
 
 
@@ -105,57 +112,79 @@ def leave(entry: Entry, result: object) -> Session:
         error = NotASession(f"{entry.frame.path} returned", result)
         fail(entry, error)
         raise error
-    run = entry.run
-    run.ride(entry.frame.log, Draft(k.CallFinished(), _act(entry.frame)))
-    run.drop_frame(entry.frame.log, entry.frame)
-    if result.run == run.id and result.id != entry.frame.log:
+    run, log, scope = entry.run, entry.frame.log, entry.frame.scope
+    run.ride(log, scope, Draft(k.CallFinished(), _act(entry.frame)))
+    run.drop_frame(log, entry.frame)
+    if run_of(result) is run and result.id != log:
         run.set_frames(result.id, entry.callers)
     if not entry.outermost:
         return _settle(entry, result)
     try:
-        ended = _end(entry, lambda at, ahead: k.RunFinished(at.digest(ahead)))
+        ended = _end(entry, lambda at, ahead: k.RunFinished(at.digest(ahead)), whole=True)
     finally:
-        close_run(run)
+        let_go(run, entry.session.store)
     if result.id == run.root:
         return ended
-    return _outside(result.reload()) if result.run == run.id else result
+    return outside(result.reload()) if result.run == run.id else result
 
 
 def _settle(entry: Entry, result: Session) -> Session:
-    """The end of the outermost call on a branch does not wait: a branch that is merged is to be whole."""
-    run, log = entry.run, entry.frame.log
-    if log == run.root or run.base(log) != entry.callers or not run.waiting(log):
+    """The end of the outermost call on a branch does not wait: a branch that is merged is to be whole. Nor that of a tool's doing."""
+    run, log, scope = entry.run, entry.frame.log, entry.frame.scope
+    of_tool = bool(entry.callers) and entry.callers[-1].scope != scope
+    if not run.waiting(log, scope) or (not of_tool and (log == run.root or run.base(log) != entry.callers)):
         return result
-    tip = run.tip(log)
+    tip = run.tip(log, scope)
     settled, _ = record(result if result.spot == tip else Session.of(tip), [])
     return settled if result.spot == tip else result
 
 
-def fail(entry: Entry, error: BaseException) -> None:
-    """End a call that raised. What interrupts the process leaves the run open: it can be taken up again."""
+def fail(entry: Entry, error: BaseException) -> BaseException | None:
+    """End a call that raised; returns what is to be raised instead, if anything.
+
+    What interrupts the process, parks the run or takes it away leaves it open: it can be taken up again.
+    """
     run = entry.run
     failure = failure_of(error)
-    if isinstance(error, (Exception, Cancelled)) or _is_cancel(error):
-        run.ride(entry.frame.log, Draft(k.CallFinished(failure), _act(entry.frame)))
+    ends = isinstance(error, (Exception, Cancelled)) or _is_cancel(error)
+    if ends:
+        run.ride(entry.frame.log, entry.frame.scope, Draft(k.CallFinished(failure), _act(entry.frame)))
     run.drop_frame(entry.frame.log, entry.frame)
     if not entry.outermost:
-        return
+        return None
     try:
         if isinstance(error, Exception):
-            ended = _end(entry, lambda at, ahead: k.RunFailed(failure))
-        elif isinstance(error, Cancelled) or _is_cancel(error):
+            ended = _end(entry, lambda at, ahead: k.RunFailed(failure), causes=_causes(error))
+        elif ends:
             ended = _end(entry, lambda at, ahead: k.RunCancelled(failure.message))
         else:
-            ended = Session.of(run.tip(run.root))
+            ended = outside(Session.of(run.tip(run.root)))
     except PlaitError as unrecorded:  # what went wrong first is what the caller has to see
         error.add_note(f"The end of the run could not be recorded: {unrecorded}")
-        return
+        return None
+    except Halted as halted:
+        return halted.error or halted
     finally:
-        close_run(run)
-    if isinstance(error, EffectError):
+        let_go(run, entry.session.store)
+    if isinstance(error, Halted):
+        return error.error
+    if isinstance(error, (EffectError, Parked)):
         error.session = ended
     elif isinstance(error, Exception):
-        error.add_note(f"The run is on record in session {ended.short}, failed at {ended.place}.")
+        error.add_note(f"The run is on record in session {ended.short}, failed at {ended.place}; resume it: plait resume {ended.short}")
+    return None
+
+
+def _causes(error: BaseException) -> tuple[Digest, ...]:
+    """The failure on record that an error comes from, if any: what is tried again when the run is taken up again."""
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        if isinstance(at, (ModelFailed, ToolFailed)) and isinstance(at.session, Session):
+            return (at.session.head,)
+        at = at.__cause__ or at.__context__
+    return ()
 
 
 def _is_cancel(error: BaseException) -> bool:
@@ -168,15 +197,33 @@ def _start(session: Session, calling: Calling, on_event: OnEvent | None, waiter:
     direct = direct_writer()
     spot = session.spot
     id = str(direct.source(spot.store).fresh("run", spot.id, spot.place))
-    behalf = f"human:{principal_of(session.user)}" if session.user else direct.principal()
-    run = Run(id, spot.id, direct, waiter or Blocking(), behalf=behalf, on_event=on_event)
-    inside = session.later(msgspec.structs.replace(spot, run=id))
-    body = k.RunStarted(calling.workflow, calling.arguments, calling.revision(), dict(_environment()))
-    after, _ = run.write(inside.spot, [Draft(body, Act(behalf, "program"))])
+    hold(spot.store, id, session.short)
+    try:
+        run = _run(id, session, on_event, waiter)
+        inside = session.later(msgspec.structs.replace(spot, run=id))
+        body = k.RunStarted(calling.workflow, calling.arguments, calling.revision(), {**dict(_environment()), **calling.environment})
+        after, _ = run.write(inside.spot, [Draft(body, Act(run.behalf, "program"))])
+    except BaseException:
+        release(spot.store, id)
+        raise
     open_run(run)
-    if (last := _last_agent(session)) is not None:
-        run.hand_over(spot.id, last)
     return run, inside.later(after, k.RunStarted.__name__)
+
+
+def _run(id: str, session: Session, on_event: OnEvent | None, waiter: Waiter | None) -> Run:
+    """A run on a session that stands where it starts."""
+    direct = direct_writer()
+    behalf = f"human:{principal_of(session.user)}" if session.user else direct.principal()
+    run = Run(id, session.id, direct, waiter or Blocking(), behalf=behalf, on_event=on_event)
+    if (last := _last_agent(session)) is not None:
+        run.hand_over(session.id, id, last)
+    return run
+
+
+def let_go(run: Run, address: str) -> None:
+    close_run(run)
+    if run.record is None or not run.record.strict:
+        release(address, run.id)
 
 
 def _last_agent(session: Session) -> str | None:
@@ -186,18 +233,21 @@ def _last_agent(session: Session) -> str | None:
     return unquote(reply.actor.partition(":")[2]) if reply is not None else None
 
 
-def _end(entry: Entry, body: Callable[[Session, int], Body]) -> Session:
-    """Write what still waits, in every log of the run, and the end of it in its own."""
+def _end(entry: Entry, body: Callable[[Session, int], Body], *, whole: bool = False, causes: tuple[Digest, ...] = ()) -> Session:
+    """Write what still waits, in every log of the run, and the end of it in its own. `whole`: the program came to its end."""
     run = entry.run
-    for log in run.left():
-        if log != run.root:
-            record_at_tip(Session.of(run.tip(log)), ())
-    session = entry.session.later(run.tip(run.root))
-    session, _ = record_at_tip(session, lambda at: [Draft(body(at, run.waiting(run.root)), Act(SERVICE))])
-    return _outside(session)
+    for log, scope in run.left():
+        if (log, scope) != (run.root, run.id):
+            record_at_tip(Session.of(run.tip(log, scope)), ())
+    if whole:
+        run.check_all_taken()
+    session = run.joined(entry.session.later(run.tip(run.root)))
+    session, _ = record_at_tip(session, lambda at: [Draft(body(at, run.waiting(run.root, run.id)), Act(SERVICE, causes=causes))])
+    return outside(session)
 
 
-def _outside(session: Session) -> Session:
+def outside(session: Session) -> Session:
+    """The value as whoever is not in the run has it."""
     return session.later(msgspec.structs.replace(session.spot, run=None))
 
 

@@ -5,13 +5,17 @@ it is called from), what rides in the next transaction, where each log's tip is.
 
 Events that only describe (a call started, a call finished) wait for the next append to their log and are written with it, so that
 they cost no transaction of their own; nothing that acts waits.
+
+A run that is taken up again has paths: what its logs have on record. Whatever is appended is first looked for there, and only what
+lies beyond is written. What a tool does with the session it was handed belongs to the tool's own bracket: such values carry the run's id
+and the call's (a *scope*), so that a path of the run passes over it, and nothing of it is counted when the tool is not run again.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache
@@ -20,11 +24,15 @@ from threading import Lock, Thread, current_thread
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
-from plait.errors import InvalidValue, StaleHead
+import msgspec
+
+from plait.errors import InvalidValue, PlaitError, ReplayDiverged, RunLost, StaleHead
 from plait.event import Body, Event
+from plait.event import kinds as k
 from plait.event.kinds import ForkedFrom, Place, Purpose, SessionOpened
-from plait.ids import Digest, LogId, derived, digest
+from plait.ids import Digest, LogId, derived, digest, short
 from plait.model.base import Delta
+from plait.runtime.path import Differs, Path, read_path, told
 from plait.runtime.write import DirectWriter
 from plait.session import Session
 from plait.session.ports import Act, Draft, Spot, bind_writer, unbind_writer, writer_of
@@ -34,8 +42,28 @@ OnEvent = Callable[[Event | Delta], object]
 Rider = tuple[Draft, Mapping[Digest, bytes]]  # what waits for the next append to its log
 
 
-class Cancelled(BaseException):
-    """Somebody stopped this. Not an Exception: a workflow's `except Exception` must not swallow it."""
+class Stop(BaseException):
+    """The run does not go on here. Not an Exception: a workflow's `except Exception` must not swallow it."""
+
+
+class Cancelled(Stop):
+    """Somebody stopped this."""
+
+
+class Parked(Stop):
+    """The run waits for somebody or something, and holds no process meanwhile. It is open: `resume` takes it up again."""
+
+    def __init__(self, session: Session, why: str) -> None:
+        self.session, self.why = session, why  # the run's own session, once it has left the workflow
+        super().__init__(why)
+
+
+class Halted(Stop):
+    """The run goes on no further in this process, and nothing more is written: `error` says why. None: the record ends here."""
+
+    def __init__(self, error: PlaitError | None = None) -> None:
+        super().__init__(str(error) if error else "the record ends here")
+        self.error = error
 
 
 class Frame(NamedTuple):
@@ -48,6 +76,7 @@ class Frame(NamedTuple):
     log: LogId  # where it began
     actor: str  # as whom it acts
     purpose: Purpose
+    scope: str  # the run, or the tool call in it whose doing this is
 
 
 TAIL = 64  # events of a log that a run remembers, so that whoever comes next need not read them back
@@ -56,14 +85,15 @@ TAIL = 64  # events of a log that a run remembers, so that whoever comes next ne
 class Run:
     """The one writer of a run's logs, and what it has in hand."""
 
-    def __init__(self, id: str, root: LogId, direct: DirectWriter, io: Any, *, behalf: str | None, on_event: OnEvent | None = None) -> None:
+    def __init__(self, id: str, root: LogId, direct: DirectWriter, io: Any, *, behalf: str, on_event: OnEvent | None = None) -> None:
         self.id, self.root, self.io = id, root, io
-        self._direct, self._behalf = direct, behalf
+        self.holder = ""  # how its RunResumed names whoever took it up; "": nobody had to
+        self._direct, self.behalf = direct, behalf
         self._listeners: list[OnEvent] = [on_event] if on_event else []
         self._lock = Lock()
         self._frames: dict[LogId, tuple[Frame, ...]] = {}
         self._bases: dict[LogId, tuple[Frame, ...]] = {}
-        self._riding: dict[LogId, list[Rider]] = {}
+        self._riding: dict[tuple[LogId, str], list[Rider]] = {}
         self._tips: dict[LogId, Spot] = {}
         self._parents: dict[LogId, LogId] = {}
         self._forks: Counter[tuple[str, ...]] = Counter()
@@ -71,9 +101,12 @@ class Run:
         self._stopped: dict[int, LogId] = {}
         self._stops = count()
         self.closed = False
-        self._agents: dict[LogId, str] = {}
-        self._calls: Counter[LogId] = Counter()
+        self._agents: dict[tuple[LogId, str], str] = {}
+        self._calls: Counter[tuple[LogId, str]] = Counter()
         self._tails: dict[LogId, deque[Event]] = {}
+        self._halted: Halted | None = None
+        self._delivered: dict[LogId, int] = {}
+        self.record: Record | None = None  # what is on record; None: it was begun here, and all of it is being written
         self.address = direct.address
 
     # ── the Writer ───────────────────────────────────────────────────────────────────────────
@@ -86,19 +119,30 @@ class Run:
         return f"service:{principal_of(frames[-1].path)}" if frames else self._direct.principal()
 
     def begin(
-        self, address: str, drafts: Sequence[Draft], *, fork: Place | None = None, blobs: Mapping[Digest, bytes] | None = None
+        self,
+        address: str,
+        drafts: Sequence[Draft],
+        *,
+        fork: Place | None = None,
+        blobs: Mapping[Digest, bytes] | None = None,
+        run: str | None = None,
     ) -> Spot:
         """A log of this run. Its id follows from where it was made, so that the same run made again finds it."""
-        log = self._name(drafts[0].body, fork)
-        spot, events = self._direct.start(self.store(address), log, drafts, fork=fork, blobs=blobs, run=self.id, behalf=self._behalf)
+        self._check_going()
+        scope = run or self.id
+        log, store = self._name(drafts[0].body, fork, scope), self.store(address)
+        recorded = self.record.began(self, store, log, drafts, scope) if self.record is not None else None
+        if recorded is None:
+            recorded = self._direct.start(store, log, drafts, fork=fork, blobs=blobs, run=scope, behalf=self.behalf)
+            self._tell(recorded[1])
+        spot = recorded[0]
         with self._lock:
             self._tips[log] = spot
             if fork is not None:
                 self._parents[log] = fork.log
                 self._frames[log] = self._bases[log] = self._frames.get(fork.log, ())
-                if fork.log in self._agents:
-                    self._agents[log] = self._agents[fork.log]
-        self._tell(events)
+                if (agent := self._agents.get((fork.log, scope)) or self._agents.get((fork.log, self.id))) is not None:
+                    self._agents[log, scope] = agent
         return spot
 
     def append(
@@ -116,30 +160,222 @@ class Run:
         held: Sequence[Event] = (),
     ) -> tuple[Spot, list[Event]]:
         """Append, with what was waiting for it; returns the events of these drafts. `held` were sealed before, up to this spot."""
+        self._check_going()
+        key = spot.id, spot.run or self.id
         with self._lock:
-            riding = self._riding.pop(spot.id, None)
+            riding = self._riding.pop(key, None)
         ahead = len(riding) if riding else 0
         try:
             every, more = _with(riding, drafts, blobs) if riding else (drafts, blobs)
-            # What a run does, it does on behalf of whoever started it.
-            after, events = self._direct.write(spot, every, merges=merges, merging=ahead, blobs=more, behalf=self._behalf, held=held)
+            after, events = self._write(spot, every, merges, ahead, more, held)
         except BaseException:
             if riding:
                 with self._lock:
-                    self._riding[spot.id] = [*riding, *self._riding.get(spot.id, [])]
+                    self._riding[key] = [*riding, *self._riding.get(key, [])]
+            raise
+        return after, events[ahead:] if ahead else events
+
+    def _write(
+        self,
+        spot: Spot,
+        drafts: Sequence[Draft],
+        merges: tuple[Digest, ...],
+        merging: int,
+        blobs: Mapping[Digest, bytes] | None,
+        held: Sequence[Event],
+    ) -> tuple[Spot, list[Event]]:
+        found: list[Event] = []
+        path = self._path(spot)
+        if path is not None:
+            found = self._matched(path, spot, drafts)
+            if len(found) == len(drafts):
+                return path.at, found
+            spot, drafts = path.tip, _after(drafts, found)
+            merging -= len(found)
+            self._live(spot)
+        try:
+            # What a run does, it does on behalf of whoever started it.
+            after, events = self._direct.write(
+                spot, drafts, merges=merges, merging=merging, blobs=blobs, behalf=self.behalf, held=held
+            )
+        except StaleHead:
+            self._check_fenced(spot, [*(Draft(event.body, Act(event.actor, event.header.origin, call=event.header.call)) for event in held), *drafts])
             raise
         with self._lock:
             self._tips[spot.id] = after
             self._tails.setdefault(spot.id, deque(maxlen=TAIL)).extend([*held, *events])
         self._tell([*held, *events] if held else events)
-        return after, events[ahead:] if ahead else events
+        return after, [*found, *events] if found else events
+
+    def post(self, address: str, log: LogId, drafts: Sequence[Draft]) -> list[Event]:
+        return self._direct.post(address, log, drafts)
+
+    def latest(self, spot: Spot) -> Spot:
+        """Where a log stands: for a run that is taken up again, where it stood then."""
+        path = self._path(spot)
+        return self._direct.latest(spot) if path is None else self._at_gap(path, spot)
+
+    # ── the record ───────────────────────────────────────────────────────────────────────────
+
+    def take(self, session: Session, calls: Container[str | None]) -> tuple[Session, Event] | None:
+        """The next step on record, if it belongs to one of these brackets; None: it does not, or there is none."""
+        path = self._path(session.spot)
+        event = path.take(calls) if path is not None else None
+        if path is None or event is None:
+            return None
+        self._remember(path, [event])
+        return session.later(path.at, event.kind), event
+
+    def next_of(self, session: Session, calls: Container[str | None]) -> Event | None:
+        path = self._path(session.spot)
+        return path.next_of(calls) if path is not None else None
+
+    def take_delivery(self, session: Session) -> tuple[Session, list[Event]] | None:
+        """What the record says was delivered here; None: it says nothing any more."""
+        path = self._path(session.spot)
+        if path is None:
+            return None
+        events = path.take_delivery()
+        self._remember(path, events)
+        for event in events[:1]:
+            body = event.body
+            assert isinstance(body, k.Delivered)
+            self._delivered[session.id] = body.upto
+        return session.later(path.at, *[event.kind for event in events]) if events else session, events[1:]
+
+    def on_record(self, session: Session) -> bool:
+        """Whether what follows in this log is on record."""
+        return self._path(session.spot) is not None
+
+    def joined(self, session: Session) -> Session:
+        """The value from which a run goes on: what others wrote since its last step is taken along."""
+        path = self.record.paths.get(session.id) if self.record is not None and session.run == self.id else None
+        if path is None or session.place != path.at.place:
+            return session
+        spot = self._at_gap(path, session.spot)
+        if path.over and self.record is not None and not self.record.strict:
+            self._live(spot)
+        return session.later(spot) if spot.place != session.place else session
+
+    def ended(self, session: Session) -> Halted:
+        """The record ends, and only the record may be followed: what would have to be run is not on it."""
+        assert self.record is not None
+        return self.halt(None if self.record.open else _diverged(session.spot, Differs(None, "(an effect that is not on record)")))
+
+    def was_on_record(self, event: Event) -> bool:
+        """Whether an event was there when the run was taken up again."""
+        return self.record is not None and event.seq <= self.record.frontier.get(event.log, 0)
+
+    def ends_here(self, session: Session) -> bool:
+        """Whether the record has nothing more in this log but its end."""
+        path = self.record.paths.get(session.id) if self.record is not None else None
+        return path is not None and self.record is not None and self.record.strict and path.ends
+
+    def names(self, session: Session) -> tuple[str, LogId]:
+        """The run and the log after which calls are named: in what is branched off, as they were named there."""
+        record = self.record
+        if record is not None and record.source is not None and session.run == self.id and self._path(session.spot) is not None:
+            return record.source
+        return session.run or self.id, session.id
+
+    # ── the inbox ────────────────────────────────────────────────────────────────────────────
+
+    def delivered(self, session: Session) -> int:
+        """Up to where the inbox of a log was delivered."""
+        if session.id not in self._delivered:
+            self._delivered[session.id] = session.delivered
+        return self._delivered[session.id]
+
+    def set_delivered(self, log: LogId, upto: int) -> None:
+        self._delivered[log] = upto
+
+    def is_tip(self, session: Session) -> bool:
+        """Whether this is the last value of its log that the run has made."""
+        at = self._tips.get(session.id)
+        return at is not None and (at.place, at.head) == (session.place, session.head)
+
+    def check_mine(self, spot: Spot) -> None:
+        """Raises if somebody else took the run over."""
+        self._check_fenced(spot, ())
+
+    def check_all_taken(self) -> None:
+        """The program has come to its end: no branch may have a step on record that it never came to."""
+        for log, path in (self.record.paths if self.record is not None else {}).items():
+            step = path.left() if log != self.root else None
+            if step is not None:
+                raise self.halt(_diverged(path.at, Differs(step, "(the end of the program)")))
+
+    def _path(self, spot: Spot) -> Path | None:
+        """The path of a log, as long as there is something on it; only what the run itself does is on a path."""
+        if self.record is None or (spot.run is not None and spot.run != self.id):
+            return None
+        path = self.record.paths.get(spot.id)
+        return path if path is not None and not (path.over and not self.record.strict) else None
+
+    def _matched(self, path: Path, spot: Spot, drafts: Sequence[Draft]) -> list[Event]:
+        """As many of these drafts as are on record."""
+        assert self.record is not None
+        if spot.place < path.at.place:
+            raise StaleHead(spot.id, spot.head, path.at.head, path.at.place)
+        found: list[Event] = []
+        for draft in drafts:
+            try:
+                event = path.match(draft)
+            except Differs as error:
+                raise self.halt(_diverged(spot, error)) from None
+            if event is None:
+                if self.record.strict:
+                    raise self.halt(None if self.record.open else _diverged(spot, Differs(None, draft)))
+                break
+            found.append(event)
+        self._remember(path, found)
+        return found
+
+    def _remember(self, path: Path, events: Sequence[Event]) -> None:
+        with self._lock:
+            self._tips[path.log] = path.at
+            self._tails.setdefault(path.log, deque(maxlen=TAIL)).extend(events)
+
+    def _at_gap(self, path: Path, spot: Spot) -> Spot:
+        step, place = path.peek(), path.gap()
+        if path.over or step is None:
+            return msgspec.structs.replace(path.tip, run=spot.run)
+        return spot if place <= spot.place else msgspec.structs.replace(spot, place=place, head=step.header.parents[0])
+
+    def _live(self, spot: Spot) -> None:
+        """From here on this log is written."""
+        assert self.record is not None
+        self.record.paths.pop(spot.id, None)
+        with self._lock:
+            self._tips[spot.id] = spot
+
+    # ── not going on ─────────────────────────────────────────────────────────────────────────
+
+    def halt(self, error: PlaitError | None) -> Halted:
+        """From now on nothing of this run is written by this process."""
+        self._halted = self._halted or Halted(error)
+        return self._halted
+
+    def _check_going(self) -> None:
+        if self._halted is not None:
+            raise self._halted
+
+    def _check_fenced(self, spot: Spot, drafts: Sequence[Draft]) -> None:
+        """Whoever takes a run over says so in its logs: then this process has lost it, and what it brings is left in the inbox."""
+        for event in self.store(spot.store).read(spot.id, spot.place + 1, kinds=_RESUMED):
+            body = event.body
+            if event.header.run == self.id and isinstance(body, k.RunResumed) and body.holder != self.holder:
+                late = [draft._replace(act=draft.act._replace(causes=())) for draft in drafts if isinstance(draft.body, _OUTCOMES)]
+                if late:
+                    self._direct.post(spot.store, spot.id, late)
+                raise self.halt(RunLost(short(self.root), self.id, body.holder))
 
     def seal(self, spot: Spot, drafts: Sequence[Draft]) -> tuple[Spot, list[Event]] | None:
         """The events as they would be written here; None: somebody else wrote, or something waits that has to come first."""
         with self._lock:
-            if self.closed or self._tips.get(spot.id) != spot or self._riding.get(spot.id):
+            if self.closed or self._tips.get(spot.id) != spot or self._riding.get((spot.id, spot.run or self.id)):
                 return None
-        return self._direct.seal(spot, drafts, behalf=self._behalf)
+        return self._direct.seal(spot, drafts, behalf=self.behalf)
 
     def since(self, log: LogId, first: int, last: int) -> list[Event] | None:
         """The events of a log from first to last as this run wrote them; None: it did not write them all, or has forgotten."""
@@ -152,23 +388,24 @@ class Run:
         # Places only grow, so as many events as places between these two are all of them.
         return found[::-1] if len(found) == wanted and (found[0].seq, found[-1].seq) == (last, first) else None
 
-    def _name(self, first: Body, fork: Place | None) -> LogId:
+    def _name(self, first: Body, fork: Place | None, scope: str) -> LogId:
         if fork is None:
             place = first.continues if isinstance(first, SessionOpened) else None
             about = ("root", place.log if place else "", str(place.seq if place else 0), "")
         else:
             label = first.label if isinstance(first, ForkedFrom) else None
             about = ("fork", fork.log, str(fork.seq), label or "")
+        key = (scope, *about)
         with self._lock:
-            before = self._forkers.get(about)
-            self._forkers[about] = current_thread()
+            before = self._forkers.get(key)
+            self._forkers[key] = current_thread()
             if before is not None and before is not current_thread() and before.is_alive():
                 raise InvalidValue(
                     "label", f"two threads fork {about[1][-12:-4]}@{about[2]} under one name", "give each branch a label of its own"
                 )
-            ordinal = self._forks[about]
-            self._forks[about] += 1
-        return derived("plait/fork/1", self.id, *about, ordinal)
+            ordinal = self._forks[key]
+            self._forks[key] += 1
+        return derived("plait/fork/1", scope, *about, ordinal)
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────
 
@@ -192,40 +429,40 @@ class Run:
         with self._lock:
             self._frames[log] = frames
 
-    def ride(self, log: LogId, draft: Draft, blobs: Mapping[Digest, bytes] | None = None) -> None:
+    def ride(self, log: LogId, scope: str, draft: Draft, blobs: Mapping[Digest, bytes] | None = None) -> None:
         """Write this with the next append to the log."""
         with self._lock:
-            self._riding.setdefault(log, []).append((draft, dict(blobs or {})))
+            self._riding.setdefault((log, scope), []).append((draft, dict(blobs or {})))
 
-    def hand_over(self, log: LogId, agent: str) -> str | None:
+    def hand_over(self, log: LogId, scope: str, agent: str) -> str | None:
         """From now on this agent has the session; returns who had it before, if that was another."""
         with self._lock:
-            before = self._agents.get(log)
-            self._agents[log] = agent
+            before = self._agents.get((log, scope)) or self._agents.get((log, self.id))
+            self._agents[log, scope] = agent
         return before if before != agent else None
 
-    def ordinal(self, log: LogId) -> int:
+    def ordinal(self, log: LogId, scope: str) -> int:
         """How many calls had this log in hand before, in this execution."""
         with self._lock:
-            self._calls[log] += 1
-            return self._calls[log]
+            self._calls[log, scope] += 1
+            return self._calls[log, scope]
 
-    def waiting(self, log: LogId) -> int:
+    def waiting(self, log: LogId, scope: str) -> int:
         """How many events wait for the next append to a log."""
         with self._lock:
-            return len(self._riding.get(log, ()))
+            return len(self._riding.get((log, scope), ()))
 
-    def tip(self, log: LogId) -> Spot:
-        return self._tips[log]
+    def tip(self, log: LogId, scope: str | None = None) -> Spot:
+        return msgspec.structs.replace(self._tips[log], run=scope or self.id)
 
     def start(self, spot: Spot) -> None:
         with self._lock:
             self._tips[spot.id] = spot
 
-    def left(self) -> list[LogId]:
-        """Logs for which something still waits."""
+    def left(self) -> list[tuple[LogId, str]]:
+        """Logs for which something still waits, and in whose name."""
         with self._lock:
-            return [log for log, riding in self._riding.items() if riding and log in self._tips]
+            return [(log, scope) for (log, scope), riding in self._riding.items() if riding and log in self._tips]
 
     # ── stopping and telling ─────────────────────────────────────────────────────────────────
 
@@ -251,7 +488,11 @@ class Run:
 
     def check(self, log: LogId) -> None:
         """Before every effect: raises if this branch was stopped."""
-        if self.is_stopped(log):
+        self._check_going()
+        path = self.record.paths.get(log) if self.record is not None else None
+        if path is not None and not path.over:
+            return  # it went on so far, whoever stopped it when
+        if self.is_stopped(log) or (path is not None and self.record is not None and self.record.strict and path.was_stopped):
             raise Cancelled(f"branch {log[-12:-4]} was stopped")
 
     @property
@@ -285,6 +526,60 @@ class Run:
                 self.tell(event)
 
 
+_RESUMED = frozenset({k.RunResumed.__name__})
+_OUTCOMES = (k.ToolReturned, k.ToolFailed)
+
+
+def _diverged(spot: Spot, error: Differs) -> ReplayDiverged:
+    at = error.recorded.seq if error.recorded is not None else spot.place + 1
+    return ReplayDiverged(short(spot.id), at, told(error.recorded), told(error.wanted))
+
+
+class Record:
+    """What the logs of a run have on record, each read once, when the program comes to it."""
+
+    def __init__(self, run: str, *, strict: bool = False, open: bool = True) -> None:
+        self.run, self.strict = run, strict  # strict: there is nothing beyond the record
+        self.open = open  # whether the run has not ended, on record
+        self.paths: dict[LogId, Path] = {}
+        self.frontier: dict[LogId, int] = {}  # where each log ended
+        self.reopened: frozenset[Digest] = frozenset()  # failures that ended the run: tried again
+        self.source: tuple[str, LogId] | None = None  # the run and the log it was branched off. None: it is the run itself
+
+    def read(self, store: Store, started: Spot) -> None:
+        """The path of the run's own log, from where it started."""
+        log = store.log(started.id)
+        tip = Spot(store.address, log.id, log.tip, log.head, started.run)
+        self.paths[log.id] = read_path(self.run, log.id, store.read(log.id, started.place + 1, log.tip), started, tip)
+        self.frontier[log.id] = log.tip
+
+    def began(self, run: Run, store: Store, log: LogId, drafts: Sequence[Draft], scope: str) -> tuple[Spot, list[Event]] | None:
+        """A log that was begun before; None: it was not."""
+        if scope != self.run:
+            return None
+        there = store.heads([log]).get(log)
+        if there is None:
+            if self.strict:
+                raise run.halt(None if self.open else _diverged(Spot(store.address, log, 0, Digest("")), Differs(None, drafts[0])))
+            return None
+        events = list(store.read(log, there.place + 1, there.tip))
+        first, rest = events[: len(drafts)], events[len(drafts) :]
+        at = Spot(store.address, log, first[-1].seq, first[-1].id, self.run)
+        tip = Spot(store.address, log, there.tip, there.head, self.run)
+        self.paths[log] = read_path(self.run, log, rest, at, tip)
+        self.frontier[log] = there.tip
+        return at, first
+
+
+def _after(drafts: Sequence[Draft], found: Sequence[Event]) -> list[Draft]:
+    """The drafts that are yet to be written, after those that were found on record."""
+
+    def cause(of: Digest | int) -> Digest | int:
+        return of if not isinstance(of, int) else found[of].id if of < len(found) else of - len(found)
+
+    return [draft._replace(act=draft.act._replace(causes=tuple(map(cause, draft.act.causes)))) for draft in drafts[len(found) :]]
+
+
 def _with(
     riding: Sequence[Rider], drafts: Sequence[Draft], blobs: Mapping[Digest, bytes] | None
 ) -> tuple[list[Draft], dict[Digest, bytes]]:
@@ -302,6 +597,9 @@ def _moved(act: Act, by: int) -> Act:
 _runs: dict[str, Run] = {}
 
 
+_scopes: dict[str, set[str]] = {}
+
+
 def open_run(run: Run) -> None:
     _runs[run.id] = run
     bind_writer(run, run.id)
@@ -309,8 +607,23 @@ def open_run(run: Run) -> None:
 
 def close_run(run: Run) -> None:
     run.closed = True
-    _runs.pop(run.id, None)
-    unbind_writer(run.id)
+    for scope in (run.id, *_scopes.pop(run.id, ())):
+        _runs.pop(scope, None)
+        unbind_writer(scope)
+
+
+def scoped(session: Session, call: str, attempt: int) -> Session:
+    """The session as a tool is handed it: what it does with it belongs to its own bracket."""
+    run = run_of(session)
+    if run is None:
+        return session
+    scope = f"{session.run}/{call}/{attempt}" if attempt > 1 else f"{session.run}/{call}"
+    if len(scope) > 180:  # a tool in a tool in a tool
+        scope = f"{run.id}/{digest(b'plait/scope/1', scope.encode())[:24]}"
+    _scopes.setdefault(run.id, set()).add(scope)
+    _runs[scope] = run
+    bind_writer(run, scope)
+    return session.later(msgspec.structs.replace(session.spot, run=scope))
 
 
 running: ContextVar[Run | None] = ContextVar("plait_run", default=None)  # whose code this is; threads we start know it, too
@@ -342,7 +655,8 @@ def record(
     writer = run_of(session) or direct_writer()
     spot, events = writer.write(session.spot, drafts, blobs=blobs, held=held)
     after = session.later(spot, *[type(draft.body).__name__ for draft in drafts])
-    after.keep_state(since=session.place)
+    if not isinstance(writer, Run) or writer.record is None:
+        after.keep_state(since=session.place)
     return after, events
 
 

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Generator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, cast
+
+import msgspec
 
 from plait.errors import InvalidInput, InvalidValue, ToolFailed, UnknownBlob
-from plait.event import Event, Json
+from plait.event import Json
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.kinds import Failure
 from plait.ids import Digest
+from plait.runtime.bracket import Bracket
 from plait.runtime.effects import UseTools
 from plait.runtime.failures import failure_of, line, text_of_error
-from plait.runtime.run import call_id, check_running, record, record_at_tip, run_of
+from plait.runtime.mail import safe_point
+from plait.runtime.people import ask_people, hear, park, recalled, requested, took
+from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of, scoped
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.session import Session
 from plait.session.content import Loose, pack
 from plait.session.ports import Act, Draft
 from plait.session.typed import to_json
-from plait.tool import Tool, WrongArguments, difference
+from plait.tool import KEY, SESSION, Happened, Tool, WrongArguments, difference
 
 DELTA_MAX = 1_000_000
 
@@ -32,35 +37,49 @@ class Unwritten(NamedTuple):
     drafts: Sequence[Draft]
 
 
+class User(NamedTuple):
+    """Who uses a tool."""
+
+    actor: str
+    path: str
+
+
 def use(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
-    jobs = {
-        number: Job(number, tool, _bound(tool, tool.arguments(action.arguments), effect.session), action.call, action.arguments)
+    brackets = {
+        number: Bracket(number, tool, action.call, effect.requests[action.call])
         for number, action in enumerate(effect.calls)
         if (tool := effect.tools.get(action.tool)) is not None
     }
-    session, _, unwritten = yield from _run_jobs(effect.session, jobs, effect.actor, effect.path, spare=True)
-    return session, unwritten
+    return (yield from _settled(effect.session, brackets, User(effect.actor, effect.path), spare=True))
 
 
-def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], actor: str, path: str) -> Generator[Wait, Any, Session]:
+def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], user: User) -> Generator[Wait, Any, Session]:
     """A call by the program itself."""
-    arguments, plain = _program_arguments(tool, given)
+    _, plain = _program_arguments(tool, given)
     check_running(session)
+    session = safe_point(session)
     run = run_of(session)
-    call = call_id(session.run if run else None, session.id, session.place + 1, "use")
-    body = k.ToolRequested(tool.name, plain, tool.effect, tool.version, path=path, source=tool.origin)
-    session, _ = record(session, [Draft(body, Act(actor, "program", call=call))])
-    jobs = {0: Job(0, tool, _bound(tool, arguments, session), call, plain)}
+    name, log = run.names(session) if run is not None else (None, session.id)
+    call = call_id(name, log, session.place + 1, "use")
+    body, refusal = requested(session, tool, plain, user)
+    act = Act(user.actor, "program", call=call)
+    refused = [Draft(k.ToolFailed(refusal), act._replace(causes=(0,)))] if refusal is not None else []
+    session, (request, *rest) = record(session, [Draft(body, act), *refused])
+    bracket = Bracket(0, tool, request.header.call or call, request)
+    for event in rest:
+        bracket.take(event)
     try:
-        session, outcomes, _ = yield from _run_jobs(session, jobs, actor, path)
+        session, _ = yield from _settled(session, {0: bracket}, user)
     except GeneratorExit:  # interrupted. In a run it can be taken up again; outside of any nobody else would ever settle it
         if run is None:
             failure = Failure("Interrupted", "it was interrupted while it ran; it may have happened")
-            record_at_tip(session, [Draft(k.ToolFailed(failure), Act(actor, "program", call=call))])
+            record_at_tip(session, [Draft(k.ToolFailed(failure), Act(user.actor, "program", call=call))])
         raise
-    settled = outcomes[0].body
+    settled = bracket.outcome.body if bracket.outcome is not None else None
     if isinstance(settled, k.ToolFailed):
         raise ToolFailed(tool.name, settled.failure.kind, settled.failure.message, session)
+    if isinstance(settled, k.ToolResolved) and settled.verdict != "happened":
+        raise ToolFailed(tool.name, "Resolved", f"{settled.verdict.replace('_', ' ')}{': ' + settled.note if settled.note else ''}", session)
     return session
 
 
@@ -75,47 +94,155 @@ def _program_arguments(tool: Tool[..., Any], given: Mapping[str, Any]) -> tuple[
         raise InvalidValue(tool.name, str(error), "pass plain data") from error
 
 
-def _bound(tool: Tool[..., Any], arguments: dict[str, Any], session: Session) -> dict[str, Any]:
-    return {**arguments, "session": session} if tool.takes_session else arguments
+# ── settling brackets ────────────────────────────────────────────────────────────────────────
 
 
-def _run_jobs(
-    session: Session, jobs: dict[int, Job], actor: str, path: str, *, spare: bool = False
-) -> Generator[Wait, Any, tuple[Session, dict[int, Event], Unwritten | None]]:
-    """Run them, and record each outcome as it comes; returns what was recorded, by job.
+def _settled(
+    session: Session, brackets: dict[int, Bracket], user: User, *, spare: bool = False
+) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
+    """Bring every bracket to its end: from the record, by running it, by asking people; parks if somebody has to decide first.
 
-    With `spare` the last one is handed back unwritten, for the caller to write with what it writes next anyway.
+    With `spare` the last outcome is handed back unwritten, for the caller to write with what it writes next anyway.
     """
-    outcomes: dict[int, Event] = {}
-    if not jobs:
-        return session, outcomes, None
-    batch = yield Launch(_lanes(list(jobs.values())))
-    left = len(jobs)
+    session = recalled(session, brackets)
+    run = run_of(session)
+    open_ = [each for each in brackets.values() if each.outcome is None or _is_reopened(run, each)]
+    if not open_:
+        return session, None
+    if run is not None and (run.was_on_record(open_[0].since) or any(each.waits for each in open_)):
+        session = hear(session, brackets)  # what has arrived may settle some of them
+    for bracket in open_:
+        if _is_reopened(run, bracket):
+            session = _request_again(session, bracket, user)
+        elif bracket.outcome is None and run is not None and not bracket.waits:
+            session = yield from _in_doubt(run, session, bracket, user)
+    session = ask_people(session, [each for each in open_ if each.outcome is None], user)
+    ready = {each.number: each for each in open_ if each.outcome is None and not each.waits and each.unknown is None}
+    session, unwritten = yield from _run(session, ready, user, spare=spare and len(ready) == len(open_))
+    park(session, [each for each in open_ if each.outcome is None and each.number not in ready])
+    return session, unwritten
+
+
+def _is_reopened(run: Run | None, bracket: Bracket) -> bool:
+    """Whether its failure ended the run, which is now taken up again to try it once more."""
+    return run is not None and run.record is not None and bracket.outcome is not None and bracket.outcome.id in run.record.reopened
+
+
+def _in_doubt(run: Run, session: Session, bracket: Bracket, user: User) -> Generator[Wait, Any, Session]:
+    """What to do about a call that may have happened, because the process that made it is gone: it depends on its class."""
+    if bracket.again:
+        return _request_again(session, bracket, user)
+    if bracket.unknown is not None or not run.was_on_record(bracket.since):
+        return session
+    tool, why = bracket.tool, LOST
+    if tool.effect in ("pure", "workspace", "idempotent"):
+        return session  # it is run again, with the same key
+    if tool.probe is not None:
+        done = yield from _asked(session, bracket, tool.probe, "probe")
+        if done.failure is None and (done.value is None or isinstance(done.value, Happened)):
+            return _probed(session, bracket, user, done.value)
+        why = f"the probe says nothing: {done.failure.message if done.failure else 'it returned neither Happened nor None'}"
+    elif tool.compensate is not None:
+        done = yield from _asked(session, bracket, tool.compensate, "compensate")
+        if done.failure is None:
+            return _resolved(session, bracket, user, "compensated", ())
+        why = f"it could not be undone: {done.failure.message}"
+    return took(session, bracket, [Draft(k.ToolUnknown(bracket.request.id, why), Act(SERVICE, "program", call=bracket.call))])
+
+
+LOST = "the process ended while it was being made"
+SERVICE = "service:plait"
+
+
+def _asked(session: Session, bracket: Bracket, function: Callable[..., Any], what: str) -> Generator[Wait, Any, Done]:
+    """Run what a tool brings along to find out about, or undo, a call of it."""
+    wanted = inspect.signature(function).parameters
+    given = {**bracket.arguments(), KEY: bracket.key, SESSION: session}
+    job = Job(bracket.number, bracket.tool.about(function), {name: given[name] for name in wanted if name in given}, f"{bracket.call}/{what}")
+    batch = yield Launch([[job]])
+    return (yield Next(batch))
+
+
+def _probed(session: Session, bracket: Bracket, user: User, found: Happened | None) -> Session:
+    if found is None:
+        return _resolved(session, bracket, user, "did_not_happen", ())
+    parts, blobs = pack(contents(found.value), "result")
+    return _resolved(session, bracket, user, "happened", parts, blobs)
+
+
+def _resolved(
+    session: Session,
+    bracket: Bracket,
+    user: User,
+    verdict: Literal["happened", "did_not_happen", "compensated"],
+    parts: k.Parts,
+    blobs: Mapping[Digest, bytes] | None = None,
+) -> Session:
+    act = Act(SERVICE, "program", call=bracket.call)
+    doubt, settled = k.ToolUnknown(bracket.request.id, LOST), k.ToolResolved(bracket.request.id, verdict, parts, "by the tool itself")
+    drafts = [Draft(doubt, act), Draft(settled, act._replace(causes=(0,)))]
+    if verdict != "happened":
+        drafts.append(Draft(_again(bracket, user), Act(user.actor, "program", call=bracket.call, causes=(1,))))
+    return took(session, bracket, drafts, blobs)
+
+
+def _again(bracket: Bracket, user: User) -> k.ToolRequested:
+    body = bracket.request.body
+    assert isinstance(body, k.ToolRequested)
+    decision = "allow" if bracket.grant is not None else body.decision
+    return msgspec.structs.replace(body, attempt=bracket.attempt + 1, version=bracket.tool.version, path=user.path, decision=decision)
+
+
+def _request_again(session: Session, bracket: Bracket, user: User) -> Session:
+    cause = bracket.outcome or bracket.request
+    act = Act(user.actor, "program", call=bracket.call, causes=(cause.id,))
+    return took(session, bracket, [Draft(_again(bracket, user), act)])
+
+
+# ── running ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _job(session: Session, bracket: Bracket) -> Job:
+    tool, arguments = bracket.tool, bracket.arguments()
+    if tool.takes_session:
+        arguments[SESSION] = scoped(session, bracket.call, bracket.attempt)
+    if tool.takes_key:
+        arguments[KEY] = bracket.key
+    return Job(bracket.number, tool, arguments, bracket.call, bracket.given, bracket.attempt)
+
+
+def _run(
+    session: Session, brackets: Mapping[int, Bracket], user: User, *, spare: bool
+) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
+    """Run them, and record each outcome as it comes."""
+    if not brackets:
+        return session, None
+    run = run_of(session)
+    if run is not None and run.on_record(session):
+        raise run.ended(session)  # strictly by the record: there is nobody here who could run anything
+    batch = yield Launch(_lanes([_job(session, each) for each in brackets.values()]))
+    left = len(brackets)
     while left:
         done: Done = yield Next(batch)
-        job = jobs[done.number]
-        drafts, blobs = _outcome(job, done, actor)
-        again = done.failure is not None and job.attempt < job.tool.attempts
+        bracket = brackets[done.number]
+        drafts, blobs = _outcome(bracket, done, user.actor)
+        again = done.failure is not None and bracket.attempt < bracket.tool.attempts
         if again:
-            job = jobs[done.number] = job._replace(attempt=job.attempt + 1)
-            tool = job.tool
-            body = k.ToolRequested(tool.name, job.given, tool.effect, tool.version, attempt=job.attempt, path=path, source=tool.origin)
-            drafts.append(Draft(body, Act(actor, "program", call=job.call, causes=(0,))))
+            drafts.append(Draft(_again(bracket, user), Act(user.actor, "program", call=bracket.call, causes=(0,))))
         elif spare and left == 1 and not drafts[0].body.refs():  # what points to a blob is for the store to judge
-            return session, outcomes, Unwritten(session, drafts)
+            return session, Unwritten(session, drafts)
         try:
             # It happened, so it is recorded, also when somebody wrote meanwhile: the tool itself, to the session it was handed, say.
-            session, events = record_at_tip(session, drafts, blobs)
+            session = took(session, bracket, drafts, blobs)
         except (InvalidInput, UnknownBlob) as error:  # it was refused before anything was written
             if done.failure is not None:
                 raise
-            session, events = record_at_tip(session, [_unfit(job, done, actor, error)])
-        outcomes[done.number] = events[0]
+            session = took(session, bracket, [_unfit(bracket, done, user.actor, error)])
         if again:
-            batch.add(job)
+            batch.add(_job(session, bracket))
         else:
             left -= 1
-    return session, outcomes, None
+    return session, None
 
 
 def _lanes(jobs: Sequence[Job]) -> list[list[Job]]:
@@ -124,7 +251,7 @@ def _lanes(jobs: Sequence[Job]) -> list[list[Job]]:
     return [*([writing] if writing else []), *([job] for job in jobs if job.tool.effect != "workspace")]
 
 
-def _outcome(job: Job, done: Done, actor: str) -> tuple[list[Draft], dict[Digest, bytes]]:
+def _outcome(job: Bracket, done: Done, actor: str) -> tuple[list[Draft], dict[Digest, bytes]]:
     if done.failure is None:
         try:
             parts, blobs = pack(contents(done.value), "result")
@@ -135,13 +262,13 @@ def _outcome(job: Job, done: Done, actor: str) -> tuple[list[Draft], dict[Digest
     return [_failed(job, done, done.failure, actor)], {}
 
 
-def _unfit(job: Job, done: Done, actor: str, error: Exception) -> Draft:
+def _unfit(job: Bracket, done: Done, actor: str, error: Exception) -> Draft:
     """It ran, and no log can hold what it returned."""
     failure = Failure("BadResult", f"it ran, but what it returned cannot be recorded: {text_of_error(error)}")
     return _failed(job, done._replace(delta=None), failure, actor)
 
 
-def _failed(job: Job, done: Done, failure: Failure, actor: str) -> Draft:
+def _failed(job: Bracket, done: Done, failure: Failure, actor: str) -> Draft:
     body = k.ToolFailed(failure, delta=done.delta, attempt=job.attempt, duration_us=done.duration_us)
     return Draft(body, Act(actor, "tool", call=job.call))
 

@@ -29,7 +29,7 @@ class Job(NamedTuple):
     tool: Tool[..., Any]
     arguments: dict[str, Any]
     call: str
-    given: Json  # the arguments as recorded
+    given: Json = None  # the arguments as recorded
     attempt: int = 1
 
 

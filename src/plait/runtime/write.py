@@ -47,8 +47,18 @@ class DirectWriter:
             return given
         return _login()
 
+    def latest(self, spot: Spot) -> Spot:
+        log = self._open(spot.store).log(spot.id)
+        return Spot(spot.store, log.id, log.tip, log.head, spot.run)
+
     def begin(
-        self, address: str, drafts: Sequence[Draft], *, fork: Place | None = None, blobs: Mapping[Digest, bytes] | None = None
+        self,
+        address: str,
+        drafts: Sequence[Draft],
+        *,
+        fork: Place | None = None,
+        blobs: Mapping[Digest, bytes] | None = None,
+        run: str | None = None,
     ) -> Spot:
         about = ("fork", fork.log, fork.seq) if fork else ("session",)
         store = self._open(address)

@@ -62,9 +62,19 @@ class Writer(Protocol):
         ...
 
     def begin(
-        self, address: str, drafts: Sequence[Draft], *, fork: Place | None = None, blobs: Mapping[Digest, bytes] | None = None
+        self,
+        address: str,
+        drafts: Sequence[Draft],
+        *,
+        fork: Place | None = None,
+        blobs: Mapping[Digest, bytes] | None = None,
+        run: str | None = None,
     ) -> Spot:
-        """Begin a session with these events; with `fork`, as a branch from that place."""
+        """Begin a session with these events; with `fork`, as a branch from that place; by a value of this run."""
+        ...
+
+    def latest(self, spot: Spot) -> Spot:
+        """Where the log of this spot ends now; to a run that is taken up again, where it ended then."""
         ...
 
     def append(

@@ -227,10 +227,8 @@ class Reading:
 
     def reload(self) -> Self:
         """The same session as it is now."""
-        log = self._store.log(self.id)
-        if log.head == self.head:
-            return self
-        return self._next(Spot(self.store, log.id, log.tip, log.head, self.run), None)
+        now = writer_of(self.run).latest(self._spot)
+        return self if now.head == self.head else self._next(now, None)
 
     def at(self, place: int) -> Self:
         """The value whose last event is this one; -1 is one event before the last."""

@@ -211,14 +211,14 @@ class Session(Reading):
         spot = self._spot
         body = ForkedFrom(spot.id, spot.place, label, budget)
         fork = Place(spot.id, spot.place, spot.head)
-        made = writer_of(spot.run).begin(spot.store, [Draft(body, _act(actor or self._principal()))], fork=fork)
+        made = writer_of(spot.run).begin(spot.store, [Draft(body, _act(actor or self._principal()))], fork=fork, run=spot.run)
         return self._next(made, Life())
 
     def detach(self, *, title: str | None = None, budget: Budget | None = None, actor: str | None = None) -> Session:
         """A new root with the same story and no lineage: its own life, its own bill."""
         state = self._state
         opened = self._opened(state, title, budget, detached=True)
-        made = writer_of(self.run).begin(self.store, [Draft(opened, _act(actor or self._principal()))])
+        made = writer_of(self.run).begin(self.store, [Draft(opened, _act(actor or self._principal()))], run=self.run)
         return Session.of(made)
 
     def successor(
@@ -241,7 +241,7 @@ class Session(Reading):
         parts, blobs = pack([brief] if brief is not None else [], "brief")
         if parts:
             drafts.append(Draft(MessageSaid("user", parts), _act(who)))
-        return Session.of(writer_of(self.run).begin(self.store, drafts, blobs=blobs))
+        return Session.of(writer_of(self.run).begin(self.store, drafts, blobs=blobs, run=self.run))
 
     def rewind(self, to: int | Event, *, reason: str = "", actor: str | None = None) -> Session:
         """Go on from the story at an earlier place. The whole past stays on record, and what was spent stays spent."""
@@ -431,8 +431,8 @@ class Session(Reading):
                 raise InvalidValue("merge", f"{other.short} lives in another store, {other.store}", "merge sessions of one store")
         if len({other.id for other in others}) != len(others):
             raise InvalidValue("merge", "the same session is named twice", "name each branch once")
-        if (now := self._store.log(self.id)).head != self.head:
-            raise StaleHead(self.id, self.head, now.head, now.tip)
+        if (now := writer_of(self.run).latest(self._spot)).head != self.head:
+            raise StaleHead(self.id, self.head, now.head, now.place)
 
     def _check_gates(self, verb: str) -> None:
         for name, why in self.unmet.items():

@@ -1,0 +1,91 @@
+"""One tool call from its first request to its settlement: attempts, approvals, doubts and what came of them.
+
+A bracket is fed with its events, whether they were just written or are read from the record, and knows what is due next. After a crash
+a request without an outcome *may* have happened; what is done about that depends on the tool's effect class and is decided here and nowhere
+else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plait.event import Event, Json
+from plait.event import kinds as k
+from plait.ids import Digest
+from plait.tool import Tool
+
+
+class Bracket:
+    """A call and how it stands."""
+
+    def __init__(self, number: int, tool: Tool[..., Any], call: str, request: Event) -> None:
+        self.number, self.tool, self.call = number, tool, call
+        self.first = request
+        self.asked: Event | None = None  # the last time a person was asked for it
+        self.grant: Event | None = None  # and that person's consent
+        self.unknown: Event | None = None  # the outcome is in doubt
+        self.outcome: Event | None = None
+        self._begin(request)
+
+    def _begin(self, request: Event) -> None:
+        body = request.body
+        assert isinstance(body, k.ToolRequested)
+        self.request, self.attempt, self.given, self.policy = request, body.attempt, body.arguments, body.policy
+        self.needs_consent = body.decision == "ask"
+        self.version, self.effect = body.version, body.effect
+        self.again = False  # it did not happen, or was undone: it is to be run (again)
+        self.unknown = self.outcome = None
+
+    @property
+    def key(self) -> Digest:
+        """The idempotency key: the same however often it is taken up again."""
+        return self.first.id
+
+    @property
+    def since(self) -> Event:
+        """The event from which on it may have been run."""
+        return self.grant if self.needs_consent and self.grant is not None else self.request
+
+    @property
+    def waits(self) -> bool:
+        """Whether a person has to consent first."""
+        return self.outcome is None and self.needs_consent and self.grant is None
+
+    def take(self, event: Event) -> None:
+        """What happened next in this bracket."""
+        body = event.body
+        if isinstance(body, k.ToolRequested):
+            corrected = self.grant is not None and body.decision != "ask"
+            self._begin(event)
+            self.needs_consent = self.needs_consent and not corrected
+        elif isinstance(body, (k.ToolReturned, k.ToolFailed)):
+            self.outcome = event
+        elif isinstance(body, k.ToolUnknown):
+            self.unknown = event
+        elif isinstance(body, k.ToolResolved):
+            self.again = body.verdict == "did_not_happen"
+            self.outcome = None if self.again else event
+        elif isinstance(body, k.ApprovalRequested):
+            self.asked, self.grant = event, None
+        elif isinstance(body, k.ApprovalGranted) and self._answers(body.binding):
+            self.grant = event
+        elif isinstance(body, (k.QuestionAsked, k.TimerSet)):
+            self.asked = event
+
+    def _answers(self, binding: Digest) -> bool:
+        body = self.asked.body if self.asked is not None else None
+        return isinstance(body, k.ApprovalRequested) and body.binding == binding
+
+    @property
+    def asks(self) -> int:
+        body = self.asked.body if self.asked is not None else None
+        return body.asked if isinstance(body, k.ApprovalRequested) else 0
+
+    def arguments(self) -> dict[str, Any]:
+        return self.tool.arguments(self.given)
+
+
+def edited_by(grant: Event | None) -> Json:
+    """The arguments that whoever consented put in place of those asked for. None: as asked."""
+    body = grant.body if grant is not None else None
+    return body.edited if isinstance(body, k.ApprovalGranted) else None

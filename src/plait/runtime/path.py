@@ -1,0 +1,175 @@
+"""What a log of a run has on record: its steps in order, each taken once.
+
+When a run is taken up again, the same `forward` is called from the same value. Whatever it wants to append is compared with the next
+step on record; as long as they are the same, the step is answered from the log and nothing happens in the world. Steps follow each other
+along the path, never by number: what other writers put in between is passed over, and what they rewound is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+import msgspec
+
+from plait.event import Body, Event, without_measured
+from plait.event import kinds as k
+from plait.event.codec import VOCABULARY
+from plait.ids import LogId
+from plait.session.ports import Draft, Spot
+
+_ABOUT = frozenset({k.RunResumed.__name__, k.Bypassed.__name__})  # about the run, not steps of it
+_ENDED = frozenset({k.RunFailed.__name__, k.RunCancelled.__name__})
+
+
+class Differs(Exception):
+    """The program wants another step than the one on record."""
+
+    def __init__(self, recorded: Event | None, wanted: Draft | str) -> None:
+        self.recorded, self.wanted = recorded, wanted
+        super().__init__("the program goes another way than the record")
+
+
+class Path:
+    """The steps of one run in one log, from the first to the last that was there when it was read."""
+
+    def __init__(self, log: LogId, steps: list[Event], at: Spot, tip: Spot, *, loose: bool = False) -> None:
+        self.log, self.at, self.tip = log, at, tip  # at: the last step taken; tip: where the log ended
+        self._steps, self._next = steps, 0
+        self._loose = loose  # what-if: the record is followed by kind, tool and order only
+
+    @property
+    def over(self) -> bool:
+        """Whether every step was taken, or only what describes a failure is left."""
+        return all(_is_aftermath(step) for step in self._steps[self._next :]) if len(self._steps) - self._next < 16 else False
+
+    @property
+    def ends(self) -> bool:
+        """Whether nothing is left but the end of the run."""
+        return all(step.kind in _ENDED or _is_aftermath(step) for step in self._steps[self._next :])
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether the record ends with a call that somebody stopped."""
+        body = self._steps[-1].body if self._steps and _is_aftermath(self._steps[-1]) else None
+        return isinstance(body, k.CallFinished) and body.failure is not None and body.failure.kind == "Cancelled"
+
+    def peek(self) -> Event | None:
+        return self._steps[self._next] if self._next < len(self._steps) else None
+
+    def gap(self) -> int:
+        """The last place before the next step: others may have written since the one before. The tip's, if there is none."""
+        step = self.peek()
+        return step.seq - 1 if step is not None and not self.over else self.tip.place
+
+    def match(self, draft: Draft) -> Event | None:
+        """The step this draft is; None: the record ends before it."""
+        at = self._next
+        while at < len(self._steps):
+            if self._same(draft, self._steps[at]):
+                return self._took(at)
+            if not _is_aftermath(self._steps[at]):
+                raise Differs(self._steps[self._next], draft)
+            at += 1  # how a run that failed described its end; taken up again it may go on instead
+        return None
+
+    def take(self, calls: Container[str | None]) -> Event | None:
+        """The next step, if it belongs to one of these brackets."""
+        at = self._ahead(calls)
+        return self._took(at) if at is not None else None
+
+    def next_of(self, calls: Container[str | None]) -> Event | None:
+        at = self._ahead(calls)
+        return self._steps[at] if at is not None else None
+
+    def take_delivery(self) -> list[Event]:
+        """What was delivered from the inbox at this point; nothing, if nothing was."""
+        step = self.peek()
+        if step is None or step.kind != k.Delivered.__name__:
+            return []
+        body = step.body
+        assert isinstance(body, k.Delivered)
+        return [self._took(self._next) for _ in range(1 + body.copies) if self._next < len(self._steps)]
+
+    def left(self) -> Event | None:
+        """The first step that nobody took. None: there is none."""
+        return next((step for step in self._steps[self._next :] if not _is_aftermath(step)), None)
+
+    def _ahead(self, calls: Container[str | None]) -> int | None:
+        at = self._next
+        while at < len(self._steps):
+            step = self._steps[at]
+            if step.header.call in calls and not _is_aftermath(step):
+                return at
+            if not _is_aftermath(step):
+                return None
+            at += 1
+        return None
+
+    def _took(self, at: int) -> Event:
+        step = self._steps[at]
+        self._next = at + 1
+        self.at = Spot(self.at.store, self.log, step.seq, step.id, self.at.run)
+        return step
+
+    def _same(self, draft: Draft, step: Event) -> bool:
+        body, act = draft
+        if type(body).__name__ != step.kind:
+            return False
+        if self._loose:
+            return not isinstance(body, k.ToolRequested) or body.tool == _tool_of(step)
+        if step.header.call != act.call or step.header.actor != act.actor:
+            return False
+        return VOCABULARY.encode(body) == step.content or _comparable(body) == _comparable(step.body)
+
+
+def read_path(run: str, log: LogId, events: Iterable[Event], at: Spot, tip: Spot, *, loose: bool = False) -> Path:
+    """The path of a run through the events of a log, from one range scan."""
+    steps: list[Event] = []
+    for event in events:
+        kind = event.kind
+        if event.header.run != run:
+            if kind == k.Rewound.__name__:
+                _go_back(steps, event.body)
+        elif kind == k.RunResumed.__name__:
+            while steps and steps[-1].kind in _ENDED:  # it ended, and was taken up again
+                steps.pop()
+        elif kind not in _ABOUT:
+            steps.append(event)
+    return Path(log, steps, at, tip, loose=loose)
+
+
+def _go_back(steps: list[Event], body: Body) -> None:
+    assert isinstance(body, k.Rewound)
+    while steps and steps[-1].seq > body.to:
+        steps.pop()
+
+
+def _is_aftermath(step: Event) -> bool:
+    """Whether a step only says that a call failed, as a run does of all its calls when it ends."""
+    if step.kind != k.CallFinished.__name__:
+        return False
+    body = step.body
+    return isinstance(body, k.CallFinished) and body.failure is not None
+
+
+def _comparable(body: Body) -> Body:
+    """Without what a clock decides, and without where in which file an error was raised."""
+    failure = getattr(body, "failure", None)
+    if isinstance(failure, k.Failure) and failure.traceback:
+        body = msgspec.structs.replace(body, failure=msgspec.structs.replace(failure, traceback=""))
+    return without_measured(body)
+
+
+def _tool_of(step: Event) -> str:
+    body = step.body
+    return body.tool if isinstance(body, k.ToolRequested) else ""
+
+
+def told(step: Event | Draft | str | None) -> dict[str, object]:
+    """One side of a difference, for people and programs: its kind and what it says."""
+    if step is None:
+        return {"kind": "(nothing)"}
+    if isinstance(step, str):
+        return {"kind": step}
+    kind, body = (step.kind, step.body) if isinstance(step, Event) else (type(step.body).__name__, step.body)
+    return {"kind": kind, **msgspec.to_builtins(body)}
