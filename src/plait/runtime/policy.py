@@ -49,7 +49,7 @@ class Call(msgspec.Struct, frozen=True):
     """A tool call as a policy sees it, before anything has happened."""
 
     tool: str
-    arguments: Json  # an object; a text if what the model wrote is none
+    arguments: Any  # JSON: an object, or a text if what the model wrote is none; open, so that a condition can just look into it
     effect: EffectClass = "at_most_once"
     version: str = ""
     source: str = ""  # where the tool comes from, if not from the program itself: mcp:git
