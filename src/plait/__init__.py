@@ -37,17 +37,22 @@ if _TYPE_CHECKING:
     from plait.model.base import ToolCall
     from plait.model.scripted import ScriptedModel
     from plait.runtime.effects import Retry
+    from plait.runtime.policy import Allow, Ask, Policy, Refuse
     from plait.runtime.prompt import View
     from plait.selector import Choice, Selector
     from plait.workflow import Parallel, Sequential, Workflow
 
 __all__ = [
     "Agent",
+    "Allow",
+    "Ask",
     "Budget",
     "Choice",
     "Event",
     "Parallel",
     "PlaitError",
+    "Policy",
+    "Refuse",
     "Retry",
     "ScriptedModel",
     "Selector",
@@ -94,8 +99,12 @@ _bind_writer(_DirectWriter(_Live(), lambda address: _opened(address) or open_sto
 # What acts is loaded when it is first asked for: whoever only looks at sessions, as most commands do, need not wait for it.
 _ACTING = {
     "Agent": "plait.agent",
+    "Allow": "plait.runtime.policy",
+    "Ask": "plait.runtime.policy",
     "Choice": "plait.selector",
     "Parallel": "plait.workflow",
+    "Policy": "plait.runtime.policy",
+    "Refuse": "plait.runtime.policy",
     "Retry": "plait.runtime.effects",
     "ScriptedModel": "plait.model.scripted",
     "Selector": "plait.selector",

@@ -1,0 +1,299 @@
+"""Budgets, enforced before the spend.
+
+Whoever is about to spend reserves; what was really spent replaces the reservation. A reservation that is never settled stays, because
+nobody can say that it was not spent. All branches of a run draw on one pool; a fork with a grant of its own has a pool that draws on
+the run's as well, in one step. A share of each limit is kept back for a final answer, so that an agent can end well.
+
+The pool is kept by the run's holder and rebuilt from the logs on resume: `count` adds what is on record. Nothing but `release`, of
+what certainly did not happen, gives anything back; going back in a session does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from threading import Lock
+from typing import NamedTuple
+
+from plait.errors import InvalidValue
+from plait.event import Json
+from plait.event.kinds import Budget, Usage
+from plait.model import prices
+from plait.session.state import NOTHING, Spent
+
+RESERVE = 0.1  # of tokens, cost and wall time: kept for a final answer
+CHARACTERS_PER_TOKEN = 4
+
+_NANO = 1_000_000_000
+_PRICED = ("openai", "anthropic")  # as the price list calls them
+_FREE = ("local", "scripted")
+
+
+class Amount(NamedTuple):
+    """What is spent or set aside. The units are those in which it is counted, not those in which limits are given."""
+
+    tokens: int = 0
+    cost_usd_nano: int = 0
+    steps: int = 0
+    tool_calls: int = 0
+
+    def plus(self, other: Amount) -> Amount:
+        return Amount(*(one + two for one, two in zip(self, other, strict=True)))
+
+    def minus(self, other: Amount) -> Amount:
+        return Amount(*(one - two for one, two in zip(self, other, strict=True)))
+
+    @classmethod
+    def of(cls, spent: Spent) -> Amount:
+        return cls(spent.tokens, spent.cost_usd_nano, spent.model_calls, spent.tool_calls)
+
+
+class Reservation:
+    """A share that is set aside, until it is settled or released, once. Known by identity: two of the same size are two."""
+
+    __slots__ = ("amount",)
+
+    def __init__(self, amount: Amount) -> None:
+        self.amount = amount
+
+    def __repr__(self) -> str:
+        return f"<reservation {self.amount}>"
+
+
+class Refusal(NamedTuple):
+    """What was not set aside: the limit that does not allow it, in its own unit (tokens, cost_usd, wall_s, steps, tool_calls)."""
+
+    limit: str
+    asked: float
+    left: float  # to who asks: without what is kept for a final answer, unless it is one
+    reason: str
+
+
+class _Limit(NamedTuple):
+    """One limit in the unit it is counted in."""
+
+    name: str
+    most: int
+    kept: int  # for a final answer
+    unit: int = 1  # how much of it is one of the unit the limit is given in
+
+
+class Pool:
+    """One budget that many draw on."""
+
+    def __init__(
+        self,
+        limits: Budget | None,  # None: unlimited, only counted
+        *,
+        spent: Spent = NOTHING,  # of these limits, before
+        wall_s: float = 0.0,  # time used before
+        above: Pool | None = None,  # what this one draws on as well
+        clock: Callable[[], float],  # seconds, from any start
+    ) -> None:
+        self.limits = limits or Budget()
+        self._limits = _limits_of(self.limits)
+        self._above, self._clock = above, clock
+        self._spent, self._reserved = Amount.of(spent), Amount()
+        self._open: set[Reservation] = set()
+        self._wall_s, self._since = wall_s, clock()
+        # One lock for a whole tree of pools: a reservation is made on all levels or on none.
+        self._lock: Lock = above._lock if above else Lock()
+
+    # ── drawing on it ────────────────────────────────────────────────────────────────────────
+
+    def reserve(
+        self,
+        *,
+        tokens: int = 0,
+        cost_usd_nano: int | None = 0,  # None: no price is known
+        steps: int = 0,
+        tool_calls: int = 0,
+        reserve: bool = False,  # for the final answer: may use what is kept for it
+    ) -> Reservation | Refusal:
+        """Set aside before the spend, or say which limit does not allow it."""
+        asked = Amount(tokens, cost_usd_nano or 0, steps, tool_calls)
+        _check(asked)
+        with self._lock:
+            for pool in self._levels():
+                if refusal := pool._refuses(asked, reserve, priced=cost_usd_nano is not None):
+                    return refusal
+            for pool in self._levels():
+                pool._reserved = pool._reserved.plus(asked)
+            reservation = Reservation(asked)
+            self._open.add(reservation)
+            return reservation
+
+    def settle(
+        self,
+        reservation: Reservation,
+        *,
+        tokens: int | None = None,
+        cost_usd_nano: int | None = None,
+        steps: int | None = None,
+        tool_calls: int | None = None,
+    ) -> None:
+        """What was really spent, more or less than reserved. None: not known, so as it was reserved."""
+        given = (tokens, cost_usd_nano, steps, tool_calls)
+        real = Amount(*(set_aside if known is None else known for known, set_aside in zip(given, reservation.amount, strict=True)))
+        _check(real)
+        self._close(reservation, real)
+
+    def release(self, reservation: Reservation) -> None:
+        """Only for what certainly did not happen."""
+        self._close(reservation, Amount())
+
+    def count(self, spent: Spent) -> None:
+        """Add what is on record, on all levels: there is no question whether it may be spent."""
+        amount = Amount.of(spent)
+        with self._lock:
+            for pool in self._levels():
+                pool._spent = pool._spent.plus(amount)
+
+    def _close(self, reservation: Reservation, real: Amount) -> None:
+        with self._lock:
+            if reservation not in self._open:
+                step = "settle or release each reservation once, with the pool that made it"
+                raise InvalidValue("reservation", "it is not open in this pool", step)
+            self._open.remove(reservation)
+            for pool in self._levels():
+                pool._reserved = pool._reserved.minus(reservation.amount)
+                pool._spent = pool._spent.plus(real)
+
+    # ── looking at it ────────────────────────────────────────────────────────────────────────
+
+    @property
+    def spent(self) -> Amount:
+        """What is settled or on record."""
+        return self._spent
+
+    @property
+    def reserved(self) -> Amount:
+        """What is set aside and not settled. It counts as spent."""
+        return self._reserved
+
+    @property
+    def wall_s(self) -> float:
+        """The time used, what was used before included."""
+        return self._wall_s + max(0.0, self._clock() - self._since)
+
+    def left(self) -> Budget:
+        """What remains on the tightest level, with what is kept for a final answer. None: unlimited."""
+        with self._lock:
+            least: dict[str, int] = {}
+            for pool in self._levels():
+                for limit in pool._limits:
+                    remains = max(0, limit.most - pool._drawn(limit))
+                    least[limit.name] = min(remains, least.get(limit.name, remains))
+            walls = [max(0.0, pool.limits.wall_s_max - pool.wall_s) for pool in self._levels() if pool.limits.wall_s_max is not None]
+        cost = least.get("cost_usd")
+        return Budget(
+            tokens_max=least.get("tokens"),
+            cost_usd_max=None if cost is None else cost / _NANO,
+            wall_s_max=min(walls, default=None),
+            steps_max=least.get("steps"),
+            tool_calls_max=least.get("tool_calls"),
+        )
+
+    def nearly_used(self) -> str | None:
+        """The first limit of which nothing is left but what is kept for a final answer. None: there is some of each."""
+        with self._lock:
+            return next((name for pool in self._levels() for name in pool._nearly_used()), None)
+
+    def __repr__(self) -> str:
+        return f"<pool {self.left()}>"
+
+    # ── one level, with the lock held ────────────────────────────────────────────────────────
+
+    def _levels(self) -> Iterator[Pool]:
+        pool: Pool | None = self
+        while pool is not None:
+            yield pool
+            pool = pool._above
+
+    def _drawn(self, limit: _Limit) -> int:
+        field = "cost_usd_nano" if limit.name == "cost_usd" else limit.name
+        return getattr(self._spent, field) + getattr(self._reserved, field)
+
+    def _refuses(self, asked: Amount, final: bool, *, priced: bool) -> Refusal | None:
+        for limit in self._limits:
+            wanted = getattr(asked, "cost_usd_nano" if limit.name == "cost_usd" else limit.name)
+            left = limit.most - self._drawn(limit) - (0 if final else limit.kept)
+            if limit.name == "cost_usd" and not priced:
+                return _refusal(limit, 0, left, "no price is known, so nobody can say whether it stays within cost_usd_max")
+            # Who asks for nothing of it is not refused for it: a tool call can be made when the tokens are gone.
+            if wanted and wanted > left:
+                return _refusal(limit, wanted, left)
+        return self._refuses_time(final)
+
+    def _refuses_time(self, final: bool) -> Refusal | None:
+        most = self.limits.wall_s_max
+        if most is None:
+            return None
+        left = most * (1 if final else 1 - RESERVE) - self.wall_s
+        return None if left > 0 else Refusal("wall_s", 0.0, 0.0, f"of {most:g} s, {self.wall_s:.1f} s are used")
+
+    def _nearly_used(self) -> Iterator[str]:
+        for limit in self._limits:
+            if limit.most - self._drawn(limit) <= limit.kept:
+                yield limit.name
+        if self._refuses_time(final=False):
+            yield "wall_s"
+
+
+def _limits_of(budget: Budget) -> tuple[_Limit, ...]:
+    """The limits that are set, wall time aside, in the order in which they are named when several do not allow something."""
+    for name in Budget.__struct_fields__:
+        most = getattr(budget, name)
+        if most is not None and not 0 <= most < math.inf:
+            raise InvalidValue(name, f"{most!r} is not a limit", "pass a number from 0, or None for no limit")
+    found: list[_Limit] = []
+    if budget.tokens_max is not None:
+        found.append(_Limit("tokens", budget.tokens_max, _kept(budget.tokens_max)))
+    if budget.cost_usd_max is not None:
+        most = round(budget.cost_usd_max * _NANO)
+        found.append(_Limit("cost_usd", most, _kept(most), _NANO))
+    if budget.steps_max is not None:
+        # Who grants a single step means it: then that one is the answer.
+        found.append(_Limit("steps", budget.steps_max, 1 if budget.steps_max > 1 else 0))
+    if budget.tool_calls_max is not None:
+        found.append(_Limit("tool_calls", budget.tool_calls_max, 0))  # a final answer calls nothing
+    return tuple(found)
+
+
+def _kept(most: int) -> int:
+    """A tenth, rounded up: also of a small limit there is something left to end with."""
+    return -(-most // round(1 / RESERVE))
+
+
+def _refusal(limit: _Limit, asked: int, left: int, reason: str = "") -> Refusal:
+    remains = max(0, left) / limit.unit
+    return Refusal(limit.name, asked / limit.unit, remains, reason or f"{asked / limit.unit:g} {limit.name} asked for, {remains:g} left")
+
+
+def _check(amount: Amount) -> None:
+    for name, value in zip(amount._fields, amount, strict=True):
+        if value < 0:
+            raise InvalidValue(name, f"{value} is less than nothing", "pass what is spent, from 0")
+
+
+# ── what something will take ─────────────────────────────────────────────────────────────────
+
+
+def estimate(turn_characters: int, parameters: Mapping[str, Json]) -> Usage:
+    """What asking a model takes, before it is asked: four characters are a token, and an answer is as long as it may be.
+
+    Without tokens_max nobody knows how long it may be: any number would refuse what fits or promise what is not kept. So only the
+    question is counted, and one answer may go over the limit, by its own length; what follows it is refused.
+    """
+    most = parameters.get("tokens_max")
+    answer = most if isinstance(most, int) and not isinstance(most, bool) and most > 0 else 0
+    return Usage(input_tokens=-(-turn_characters // CHARACTERS_PER_TOKEN), output_tokens=answer)
+
+
+def price_of(model: str, usage: Usage) -> int | None:
+    """What that costs of a model named as in `openai:gpt-5`, in billionths of a dollar. None: no price is known."""
+    provider, _, name = model.partition(":")
+    if provider in _FREE:
+        return prices.FREE.cost_usd_nano
+    price = prices.price_of(provider, name, usage) if provider in _PRICED and name else None
+    return None if price is None else price.cost_usd_nano
