@@ -23,6 +23,11 @@
     │   ├── AmbiguousRevision    several things are called that
     │   ├── NoHost               nothing is bound here that can run tools or place files
     │   ├── RunOpen              a run of it is open, and has not ended
+    │   ├── NoRun                no run of it is open
+    │   ├── UnknownAsk           it does not wait for such an answer, or not any more
+    │   ├── AlreadyAnswered      somebody else answered first
+    │   ├── AskExpired           the time for an answer is over
+    │   ├── MayNotApprove        whoever asks, and no agent, cannot give the answer
     │   └── NotASession          a workflow was given, or gave, something else
     ├── SetupError               something is missing or wrong before anything runs
     │   ├── BadTool              a function that cannot be a tool
@@ -269,6 +274,57 @@ class RunOpen(SessionError):
         self.session, self.run = session, run
         super().__init__(
             f"session {session} has an open run, {run}. Nothing was written; wait for it, or go on without it in a fork: session.fork()."
+        )
+
+
+class NoRun(SessionError):
+    """No run of this session is open; nothing was written."""
+
+    def __init__(self, session: str, verb: str) -> None:
+        self.session, self.verb = session, verb
+        super().__init__(
+            f"session {session} has no open run that could {verb}. Nothing was written; "
+            "a branch belongs to the run of the session it was forked in: name that one."
+        )
+
+
+class UnknownAsk(SessionError):
+    """Nothing that waits is called that, or it does not wait any more; nothing was written."""
+
+    def __init__(self, session: str, ask: str, why: str, step: str = "look at what waits: session.waiting, or `plait inbox`") -> None:
+        self.session, self.ask, self.why, self.step = session, ask, why, step
+        where = f"session {session}" if session else "this store"
+        super().__init__(f"{where}, {ask!r}: {why}. Nothing was written; {step}.")
+
+
+class AlreadyAnswered(SessionError):
+    """Somebody else answered first, and an ask takes one answer; nothing was written."""
+
+    def __init__(self, session: str, ask: str, kind: str, actor: str) -> None:
+        self.session, self.ask, self.kind, self.actor = session, ask, kind, actor
+        super().__init__(
+            f"session {session}: {ask[:12]} was answered already, by {actor} ({kind}). "
+            f"Nothing was written; the first answer holds: `plait inbox {session} --all` shows it."
+        )
+
+
+class AskExpired(SessionError):
+    """The time for an answer is over; nothing was written."""
+
+    def __init__(self, session: str, ask: str, expires: int) -> None:
+        self.session, self.ask, self.expires = session, ask, expires
+        super().__init__(
+            f"session {session}: {ask[:12]} has expired. Nothing was written; resume the session, and it asks again if it still needs to."
+        )
+
+
+class MayNotApprove(SessionError):
+    """Whoever asks cannot give the answer, and neither can an agent; nothing was written."""
+
+    def __init__(self, session: str, actor: str, why: str) -> None:
+        self.session, self.actor, self.why = session, actor, why
+        super().__init__(
+            f"session {session}: {actor} may not answer this: {why}. Nothing was written; let a person do it, with --as or actor=."
         )
 
 

@@ -74,7 +74,7 @@ class Run:
         self._agents: dict[LogId, str] = {}
         self._calls: Counter[LogId] = Counter()
         self._tails: dict[LogId, deque[Event]] = {}
-        self.address = direct.address
+        self.address, self.post = direct.address, direct.post
 
     # ── the Writer ───────────────────────────────────────────────────────────────────────────
 
