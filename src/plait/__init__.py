@@ -20,6 +20,7 @@ from plait.event.kinds import Budget
 from plait.runtime.live import Live as _Live
 from plait.runtime.write import DirectWriter as _DirectWriter
 from plait.session import GraphRows as _GraphRows
+from plait.session import InboxRows as _InboxRows
 from plait.session import Session, file, image
 from plait.session import SessionRows as _SessionRows
 from plait.session.ports import Host as _HostPort
@@ -92,7 +93,7 @@ def _default_address() -> str:
     return _locate(_Path.cwd(), _os.environ)
 
 
-_PROJECTIONS = (_SessionRows(), _GraphRows())
+_PROJECTIONS = (_SessionRows(), _GraphRows(), _InboxRows())
 _bind_writer(_DirectWriter(_Live(), lambda address: _opened(address) or open_store(address), _default_address))
 
 
@@ -112,6 +113,11 @@ _ACTING = {
     "ToolCall": "plait.model.base",
     "View": "plait.runtime.prompt",
     "Workflow": "plait.workflow",
+    "Cancelled": "plait.runtime.run",
+    "Happened": "plait.tool",
+    "Parked": "plait.runtime.run",
+    "replay": "plait.durable",
+    "resume": "plait.durable",
 }
 
 

@@ -28,6 +28,11 @@
     │   ├── NothingToResume      no run of it waits to be taken up again
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
     │   ├── ReplayDiverged       the program goes another way than the record
+    │   ├── NoRun                no run of it is open
+    │   ├── UnknownAsk           it does not wait for such an answer, or not any more
+    │   ├── AlreadyAnswered      somebody else answered first
+    │   ├── AskExpired           the time for an answer is over
+    │   ├── MayNotApprove        whoever asks, and no agent, cannot give the answer
     │   └── NotASession          a workflow was given, or gave, something else
     ├── SetupError               something is missing or wrong before anything runs
     │   ├── BadTool              a function that cannot be a tool
@@ -326,7 +331,8 @@ class ReplayDiverged(SessionError):
                 [
                     f"the program goes another way than the record of session {session}, at event {at}{why}:",
                     *sides,
-                    f"Nothing was executed. Put the program back as it was, or go on live in a branch: whatif(session, at={max(1, at - 1)}).",
+                    "Nothing was executed. Put the program back as it was, or go on live in a branch: "
+                    f"whatif(session, at={max(1, at - 1)}).",
                 ]
             )
         )
@@ -335,8 +341,61 @@ class ReplayDiverged(SessionError):
 def _side(side: dict[str, Any], other: dict[str, Any]) -> str:
     """What one side says and the other does not."""
     if side.get("kind") != other.get("kind"):
-        return " ".join([str(side.get("kind")), *(f"{name}={_brief(value)}" for name, value in list(side.items())[:4] if name not in ("kind", "v"))])
-    return " ".join([str(side.get("kind")), *(f"{name}={_brief(value)}" for name, value in side.items() if value != other.get(name))])
+        told = [(name, value) for name, value in side.items() if name not in ("kind", "v")][:3]
+    else:
+        told = [(name, value) for name, value in side.items() if value != other.get(name)]
+    return " ".join([str(side.get("kind")), *(f"{name}={_brief(value)}" for name, value in told)])
+
+
+class NoRun(SessionError):
+    """No run of this session is open; nothing was written."""
+
+    def __init__(self, session: str, verb: str) -> None:
+        self.session, self.verb = session, verb
+        super().__init__(
+            f"session {session} has no open run that could {verb}. Nothing was written; "
+            "a branch belongs to the run of the session it was forked in: name that one."
+        )
+
+
+class UnknownAsk(SessionError):
+    """Nothing that waits is called that, or it does not wait any more; nothing was written."""
+
+    def __init__(self, session: str, ask: str, why: str, step: str = "look at what waits: session.waiting, or `plait inbox`") -> None:
+        self.session, self.ask, self.why, self.step = session, ask, why, step
+        where = f"session {session}" if session else "this store"
+        super().__init__(f"{where}, {ask!r}: {why}. Nothing was written; {step}.")
+
+
+class AlreadyAnswered(SessionError):
+    """Somebody else answered first, and an ask takes one answer; nothing was written."""
+
+    def __init__(self, session: str, ask: str, kind: str, actor: str) -> None:
+        self.session, self.ask, self.kind, self.actor = session, ask, kind, actor
+        super().__init__(
+            f"session {session}: {ask[:12]} was answered already, by {actor} ({kind}). "
+            f"Nothing was written; the first answer holds: `plait inbox {session} --all` shows it."
+        )
+
+
+class AskExpired(SessionError):
+    """The time for an answer is over; nothing was written."""
+
+    def __init__(self, session: str, ask: str, expires: int) -> None:
+        self.session, self.ask, self.expires = session, ask, expires
+        super().__init__(
+            f"session {session}: {ask[:12]} has expired. Nothing was written; resume the session, and it asks again if it still needs to."
+        )
+
+
+class MayNotApprove(SessionError):
+    """Whoever asks cannot give the answer, and neither can an agent; nothing was written."""
+
+    def __init__(self, session: str, actor: str, why: str) -> None:
+        self.session, self.actor, self.why = session, actor, why
+        super().__init__(
+            f"session {session}: {actor} may not answer this: {why}. Nothing was written; let a person do it, with --as or actor=."
+        )
 
 
 class NotASession(SessionError):

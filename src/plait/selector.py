@@ -111,7 +111,9 @@ class Selector(Nested):
         try:
             after, name = self._choose(entry.session)
         except BaseException as error:
-            fail(entry, error)
+            instead = fail(entry, error)
+            if instead is not None:
+                raise instead from None
             raise
         routed = store_at(after.store).event(after.head).body
         assert isinstance(routed, k.RouteSelected)

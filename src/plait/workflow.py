@@ -23,9 +23,10 @@ from plait.event.kinds import Purpose
 from plait.ids import digest
 from plait.model.base import Delta, Model
 from plait.runtime import loop
-from plait.runtime.call import Calling, Entry, arguments_of, enter, fail, leave
+from plait.runtime.call import NOBODY, Answerer, Calling, Entry, Watch, arguments_of, enter, fail, leave
 from plait.runtime.drive import Waiter, aside, settle, undisturbed
-from plait.runtime.run import Cancelled, OnEvent, run_of, running
+from plait.runtime.policy import Approver, Policy
+from plait.runtime.run import Cancelled, OnEvent, Parked, Run, run_of, running
 from plait.session import Session
 
 Resolve = Any  # as in Session.merge
@@ -106,6 +107,7 @@ class Workflow(Nested):
     """Write `forward(self, session)`, plain or async, and return the session that came last."""
 
     purpose: Purpose | None = None  # plan, act, validate, reflect, route; or pass purpose= where it is called
+    policy: Policy | None = None  # what it, and whoever it calls, may do. None: what its caller may
     name: str | None = None  # what it is called where it is nobody's attribute; None: its class, in lower case
 
     # Not a method: a forward may be plain or async and take more than the session, and type checkers are to let it.
@@ -117,13 +119,32 @@ class Workflow(Nested):
         if forward is not _missing and not hasattr(forward, _MARK):
             cls.forward = _joining(forward)
 
-    def __call__(self, session: Session, *args: Any, on_event: OnEvent | None = None, **kwargs: Any) -> Session:
-        """Run it, blocking. `on_event=` is called with every event as it is recorded, and with deltas as a model streams."""
-        return self._run(original(type(self)), session, args, kwargs, on_event=on_event)
+    def __call__(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        **kwargs: Any,
+    ) -> Session:
+        """Run it, blocking. `on_event=` is called with every event as it is recorded, and with deltas as a model streams.
 
-    async def acall(self, session: Session, *args: Any, on_event: OnEvent | None = None, **kwargs: Any) -> Session:
+        `approver=` and `answerer=` are asked at once for consent and for answers; without them a run that needs either is `Parked`.
+        """
+        return self._run(original(type(self)), session, args, kwargs, watch=Watch(on_event, approver, answerer))
+
+    async def acall(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        **kwargs: Any,
+    ) -> Session:
         """The same for whoever has an event loop: an `async def forward` runs on it, a plain one in a thread."""
-        return await self._acall(session, args, kwargs, on_event)
+        return await self._acall(session, args, kwargs, Watch(on_event, approver, answerer))
 
     def stream(self, session: Session, *args: Any, **kwargs: Any) -> Iterator[Delta | Session]:
         """Run it, and yield text and tool deltas as they come; the last item is the new session."""
@@ -151,7 +172,15 @@ class Workflow(Nested):
         cls = type(self)
         path = f"{cls.__module__}:{cls.__qualname__}"
         return Calling(
-            self, forward, self._called(session, called), path, lambda: _revision(cls), self.purpose, arguments=arguments_of(args, kwargs)
+            self,
+            forward,
+            self._called(session, called),
+            path,
+            lambda: _revision(cls),
+            self.purpose,
+            arguments=arguments_of(args, kwargs),
+            environment=target_of(self),
+            policy=self.policy,
         )
 
     def _act(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -180,40 +209,45 @@ class Workflow(Nested):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
         *,
-        on_event: OnEvent | None = None,
+        watch: Watch = NOBODY,
         waiter: Waiter | None = None,
         on_start: Callable[[Entry], None] | None = None,
         called: str | None = None,
+        again: Run | None = None,
     ) -> Session:
         kwargs = kwargs or {}
-        entry = enter(session, self._calling(session, forward, args, kwargs, called), on_event=on_event, waiter=waiter)
+        entry = enter(session, self._calling(session, forward, args, kwargs, called), watch=watch, waiter=waiter, again=again)
         mine = running.set(entry.run)
         try:
-            with _heard(entry, on_event):
+            with _heard(entry, watch.on_event):
                 if on_start is not None:
                     on_start(entry)
                 result = self._act(forward, entry.session, args, kwargs)
         except BaseException as error:
-            fail(entry, error)
+            instead = fail(entry, error)
+            if instead is not None:
+                raise instead from None
             raise
         finally:
             running.reset(mine)
         return leave(entry, result)
 
     async def _acall(
-        self, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any], on_event: OnEvent | None, called: str | None = None
+        self, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any], watch: Watch, called: str | None = None
     ) -> Session:
         forward = original(type(self))
-        entry, hit = await settle(lambda: enter(session, self._calling(session, forward, args, kwargs, called), on_event=on_event))
+        entry, hit = await settle(lambda: enter(session, self._calling(session, forward, args, kwargs, called), watch=watch))
         mine = running.set(entry.run)
         try:
             if hit is not None:
                 raise hit
-            with _heard(entry, on_event):
+            with _heard(entry, watch.on_event):
                 result = await self._aact(forward, entry.session, args, kwargs)
         except BaseException as error:
             caught = error
-            await settle(lambda: fail(entry, caught))
+            instead, _ = await settle(lambda: fail(entry, caught))
+            if instead is not None:
+                raise instead from None
             raise
         finally:
             running.reset(mine)
@@ -241,13 +275,30 @@ def _heard(entry: Entry, on_event: OnEvent | None) -> Generator[None]:
 
 def call_as(name: str, workflow: Workflow, session: Session, **kwargs: Any) -> Session:
     """Call a child by the name it has here: it may be somebody else's child, too, under another one."""
-    on_event = kwargs.pop("on_event", None)
-    return workflow._run(original(type(workflow)), session, (), kwargs, on_event=on_event, called=name)  # pyright: ignore[reportPrivateUsage]
+    watch = Watch(kwargs.pop("on_event", None))
+    return workflow._run(original(type(workflow)), session, (), kwargs, watch=watch, called=name)  # pyright: ignore[reportPrivateUsage]
 
 
 async def acall_as(name: str, workflow: Workflow, session: Session, **kwargs: Any) -> Session:
-    on_event = kwargs.pop("on_event", None)
-    return await workflow._acall(session, (), kwargs, on_event, name)  # pyright: ignore[reportPrivateUsage]
+    watch = Watch(kwargs.pop("on_event", None))
+    return await workflow._acall(session, (), kwargs, watch, name)  # pyright: ignore[reportPrivateUsage]
+
+
+def call_again(workflow: Workflow, run: Run, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any], watch: Watch) -> Session:
+    """Call a workflow from where a run of it started: what it did then is answered from the record."""
+    return workflow._run(original(type(workflow)), session, args, kwargs, watch=watch, again=run)  # pyright: ignore[reportPrivateUsage]
+
+
+_targets: dict[int, tuple[Workflow, dict[str, str]]] = {}  # kept by the object itself: it lives as long as the program names it
+
+
+def name_target(workflow: Workflow, where: Mapping[str, str]) -> None:
+    """Say where this very object can be found again: a file and the name it has there."""
+    _targets[id(workflow)] = workflow, dict(where)
+
+
+def target_of(workflow: Workflow) -> dict[str, str]:
+    return _targets.get(id(workflow), (workflow, {}))[1]
 
 
 _MARK = "__plait_forward__"
@@ -266,7 +317,7 @@ def _joining(forward: Callable[..., Any]) -> Callable[..., Any]:
         frames = run.frames(session.id) if run else ()
         if frames and frames[-1].node is self and frames[-1].forward is not forward:
             return forward(self, session, *args, **kwargs)  # super().forward(session): the same call
-        return self._run(forward, session, args, kwargs, on_event=on_event)  # pyright: ignore[reportPrivateUsage]
+        return self._run(forward, session, args, kwargs, watch=Watch(on_event))  # pyright: ignore[reportPrivateUsage]
 
     setattr(joined, _MARK, forward)
     return joined
@@ -301,7 +352,7 @@ def _stream(workflow: Workflow, session: Session, args: tuple[Any, ...], kwargs:
     more = dict(kwargs)
     tell = _both(items.put, more.pop("on_event", None))
     work = lambda: workflow._run(  # noqa: E731  # pyright: ignore[reportPrivateUsage]
-        original(type(workflow)), session, args, more, on_event=tell, on_start=calls.append
+        original(type(workflow)), session, args, more, watch=Watch(tell), on_start=calls.append
     )
     future = loop.spawn(work, "plait-stream")
     future.add_done_callback(lambda _: items.put(_END))
@@ -395,7 +446,10 @@ class Parallel(Workflow):
         try:
             for _ in works:
                 name = done.get()
-                if works[name].exception() is not None and failed is None:
+                error = works[name].exception()
+                if error is None or isinstance(error, Parked):  # while one branch waits for somebody, the others go on
+                    failed = failed or (name if error is not None else None)
+                elif failed is None or isinstance(works[failed].exception(), (Cancelled, Parked)):
                     failed = name
                     self._stop(session, forks, but=name)
         except BaseException:  # somebody interrupts the wait: no branch goes on behind our back
@@ -411,8 +465,7 @@ class Parallel(Workflow):
         forks = await aside(lambda: {name: session.fork(name) for name in self._branches})
         tasks = {name: asyncio.ensure_future(acall_as(name, self._branches[name], fork)) for name, fork in forks.items()}
         try:
-            await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
-            failed = next((name for name, task in tasks.items() if task.done() and (task.cancelled() or task.exception())), None)
+            failed = await _first_failure(tasks)
         finally:
             for task in tasks.values():
                 task.cancel()
@@ -446,6 +499,19 @@ class Parallel(Workflow):
                 raise NotASession(f"branch {name!r} returned", result)
         changed = [result for result in results.values() if result != session]
         return session.merge(*changed, resolve=self._resolve) if changed else session
+
+
+async def _first_failure(tasks: Mapping[str, asyncio.Task[Session]]) -> str | None:
+    """Wait until one fails, or all are done; while one waits for somebody, the others go on."""
+    left, parked = set(tasks.values()), None
+    while left:
+        done, left = await asyncio.wait(left, return_when=asyncio.FIRST_EXCEPTION)
+        for name, task in tasks.items():
+            if task in done and (task.cancelled() or task.exception()):
+                if task.cancelled() or not isinstance(task.exception(), Parked):
+                    return name
+                parked = parked or name
+    return parked
 
 
 _PARALLEL = original(Parallel)

@@ -262,6 +262,7 @@ class RunStarted(Body, frozen=True):
 class RunResumed(Body, frozen=True):
     holder: str
     epoch: int = 0
+    branch: bool = False  # said in a branch of the run, to whoever held it before
 
 
 class RunBranched(Body, frozen=True):

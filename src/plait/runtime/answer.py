@@ -22,12 +22,14 @@ from plait.ids import Digest, digest
 from plait.model.base import Delta, Fault, OnDelta, Reply, Request, Restarted, ToolCall
 from plait.runtime.effects import Answer, AskModel, Effect, Retry, Turning, UseTools
 from plait.runtime.failures import line, traceback_of
+from plait.runtime.mail import has_mail, safe_point
+from plait.runtime.people import requested
 from plait.runtime.prompt import told_failure
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of
-from plait.runtime.using import Unwritten, use
+from plait.runtime.using import Unwritten, User, use
 from plait.runtime.waits import Answering, CallModel, Pause, Wait
 from plait.session import Session
-from plait.session.content import pack, text_of
+from plait.session.content import pack, text_of, unpack
 from plait.session.ports import Act, Draft, Spot, store_at
 from plait.tool import Tool, WrongArguments
 
@@ -80,7 +82,7 @@ def answering(effect: Effect) -> Answering:
         session, unwritten = yield from _used(effect)
         return (_written(unwritten) if unwritten else session), None
     body = k.MessageSaid(effect.role, (k.Text(effect.text),), "plait", bool(effect.aside))
-    return record(effect.session, [Draft(body, Act(effect.aside or SERVICE, "program"))])[0], None
+    return record(safe_point(effect.session), [Draft(body, Act(effect.aside or SERVICE, "program"))])[0], None
 
 
 def _used(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
@@ -96,7 +98,7 @@ def _asked_with(effect: AskModel, unwritten: Unwritten) -> Answering:
     """Ask, and write the last outcome in the same transaction; if that cannot be, one after the other. Either way it is written."""
     run = run_of(effect.session)
     sealed = run.seal(effect.session.spot, unwritten.drafts) if run is not None else None
-    if sealed is None or run is None or run.is_stopped(effect.session.id):
+    if sealed is None or run is None or run.is_stopped(effect.session.id) or has_mail(effect.session):
         return (yield from answering(effect._replace(session=_written(unwritten))))
     try:
         return (yield from _ask(effect, Sealed(*sealed)))
@@ -134,9 +136,9 @@ class NotWritten(Exception):
 
 
 def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
-    session, prompt, model = effect.session, effect.prompt, effect.model
+    session = safe_point(effect.session) if sealed is None else effect.session
     run = run_of(session)
-    run_id = session.run if run else None
+    prompt, model = effect.prompt, effect.model
     try:
         prompt.catch_up(session, run.since if run else None)
         if sealed is not None:
@@ -148,9 +150,10 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
             raise
         raise NotWritten from error
     setup, causes = prompt.setup, prompt.causes[-8:]
-    call = call_id(run_id, session.id, session.place + 1, "ask")
+    name, log = run.names(session) if run is not None else (None, session.id)
+    call = call_id(name, log, session.place + 1, "ask")
     store = store_at(session.store)
-    attempt, outcomes = 1, prompt.outcomes
+    attempt, lost, outcomes = 1, 0, prompt.outcomes
     while True:
         asked = k.ModelAsked(model.name, chain, {**setup.parameters} or None, attempt)
         draft = Draft(asked, Act(effect.actor, "program", call=call, causes=causes))
@@ -162,25 +165,75 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
             sealed = None
         else:
             session, (event,) = record(session, [draft])
-        request = Request(
-            setup.instruction, setup.tools, turns, session, store.get_blob, setup.parameters, setup.output, effect.choice, outcomes
-        )
-        outcome, latency_us = yield CallModel(model, request, _deltas(run, effect.path), call, attempt)
+        call = event.header.call or call
+        step = run.take(session, (call,)) if run is not None else None
+        latency_us, on_record, outcome = 0, step is not None, _LOST
+        if step is not None:
+            session, settled = step
+            body = settled.body
+            if isinstance(body, k.ModelReplied):
+                return _recalled(session, settled, body)
+            assert isinstance(body, k.ModelFailed)
+            outcome = Fault(body.failure.kind, body.failure.message, retryable=body.failure.retryable)
+        elif run is None or not run.was_on_record(event):
+            request = Request(
+                setup.instruction, setup.tools, turns, session, store.get_blob, setup.parameters, setup.output, effect.choice, outcomes
+            )
+            outcome, latency_us = yield CallModel(model, request, _deltas(run, effect.path), call, attempt)
         if isinstance(outcome, Reply):
             try:
-                return _replied(effect, session, outcome, latency_us, call, event.id, run_id)
+                return _replied(effect, session, outcome, latency_us, call, event.id)
             except InvalidInput as error:  # a text that no log can hold: nothing of it was written
                 outcome = Fault("MalformedReply", str(error), retryable=True, usage=outcome.usage, price=outcome.price)
             except Fault as error:
                 outcome = error
-        wait_s = _wait_s(effect.retry, outcome, attempt, call)
-        session = _faulted(session, outcome, attempt, latency_us, Act(effect.actor, "model", call=call, causes=(event.id,)))
+        lost += outcome.kind == _LOST.kind  # no fault of the model's: such attempts do not count
+        if not on_record:
+            session = _faulted(session, outcome, attempt, latency_us, Act(effect.actor, "model", call=call, causes=(event.id,)))
+        wait_s = _wait_s(effect.retry, outcome, attempt - lost, call)
+        if on_record and run is not None:
+            wait_s = _recorded_wait(run, session, call, wait_s)
         if wait_s is None:
             raise ModelFailed(model.name, line(outcome.kind), line(outcome.message), attempt, session)
-        if run is not None and run.heard:
+        if run is not None and run.heard and not on_record:
             run.tell(Restarted(told_failure(line(outcome.kind), line(outcome.message)), effect.path))
-        yield Pause(wait_s, session)
+        if wait_s:
+            yield Pause(wait_s, session)
         attempt, outcomes = attempt + 1, [*outcomes, told_failure(line(outcome.kind), line(outcome.message))]
+
+
+# A call that was lost with the process that made it: asked again, and what it cost counts as spent.
+_LOST = Fault("ProcessEnded", "the process ended before the answer was recorded", retryable=True, retry_after_s=0.0)
+
+
+def _recorded_wait(run: Run, session: Session, call: str, wait_s: float | None) -> float | None:
+    """What followed a failure on record: another attempt, or none. Beyond the record it is decided now."""
+    if run.next_of(session, (call,)) is not None:
+        return 0.0
+    if run.record is not None and session.head in run.record.reopened:
+        return 0.0  # it ended the run, which is taken up again to try once more
+    return None if run.on_record(session) else wait_s
+
+
+def _recalled(session: Session, reply: Event, body: k.ModelReplied) -> tuple[Session, Answer]:
+    """A reply that is on record, with what was recorded of its calls at the same time."""
+    run = run_of(session)
+    assert run is not None
+    requests: dict[str, Event] = {}
+    refused: set[str] = set()
+    for action in body.calls:
+        step = run.take(session, (action.call,))
+        if step is None:  # the record was cut off by a rewind in between
+            break
+        session, requests[action.call] = step
+        ahead = run.next_of(session, (action.call,))
+        if ahead is not None and ahead.kind == k.ToolFailed.__name__ and ahead.header.causes == (requests[action.call].id,):
+            refused.add(action.call)
+            session, _ = run.take(session, (action.call,)) or (session, None)
+    said = unpack(body.parts, store_at(session.store).get_blob)
+    data = next((part for part in said if isinstance(part, k.Data)), None)
+    runnable = tuple([each for each in body.calls if each.call not in refused])
+    return session, Answer(reply.id, text_of(said), data, body.calls, runnable, body.stop, requests)
 
 
 def _deltas(run: Run | None, path: str) -> OnDelta | None:
@@ -193,9 +246,7 @@ def _deltas(run: Run | None, path: str) -> OnDelta | None:
     return tell
 
 
-def _replied(
-    effect: AskModel, session: Session, reply: Reply, latency_us: int, call: str, asked: Digest, run: str | None
-) -> tuple[Session, Answer]:
+def _replied(effect: AskModel, session: Session, reply: Reply, latency_us: int, call: str, asked: Digest) -> tuple[Session, Answer]:
     """Record a reply, and with it what it asks for: nobody ever finds one without the other."""
     said = _joined(reply.parts)
     if not reply.calls and not any(not isinstance(part, k.Reasoning) for part in said):
@@ -206,14 +257,14 @@ def _replied(
     if effect.prompt.setup.output is not None and not reply.calls:
         said = _shaped(said, effect.prompt.setup.output)
     parts, blobs = pack(said, "reply")
-    seq = session.place + 1
+    seq, run = session.place + 1, session.run if run_of(session) is not None else None
     asks = reply.calls if effect.choice != "none" else ()
     calls = tuple([_action(each, call_id(run, session.id, seq, index)) for index, each in enumerate(asks)])
     stop = reply.stop if calls or reply.stop != "calls" else "end"
     body = k.ModelReplied(parts, reply.usage, stop, calls, reply.model or effect.model.name, reply.price, latency_us, effect.aside)
     drafts = [Draft(body, Act(effect.actor, "model", call=call, causes=(asked,)))]
     for action in calls:
-        drafts.extend(_request(effect, action, len(drafts), truncated=reply.stop == "length"))
+        drafts.extend(_request(effect, session, action, len(drafts), truncated=reply.stop == "length"))
     # It was answered, and paid for, so it is recorded, also when somebody wrote meanwhile.
     session, events = record_at_tip(session, drafts, blobs)
     written = events[0].body
@@ -221,7 +272,8 @@ def _replied(
     data = next((part for part in said if isinstance(part, k.Data)), None)
     failed = {event.header.call for event in events if event.kind == "ToolFailed"}
     runnable = tuple([each for each in written.calls if each.call not in failed])
-    return session, Answer(events[0].id, text_of(said), data, written.calls, runnable, written.stop)
+    requests = {event.header.call or "": event for event in events if event.kind == "ToolRequested"}
+    return session, Answer(events[0].id, text_of(said), data, written.calls, runnable, written.stop, requests)
 
 
 def _joined(parts: k.Parts) -> k.Parts:
@@ -271,20 +323,16 @@ def _parsed(text: str) -> Mapping[str, Json] | str:
     return value if isinstance(value, Mapping) else text
 
 
-def _request(effect: AskModel, action: Action, at: int, *, truncated: bool) -> list[Draft]:
+def _request(effect: AskModel, session: Session, action: Action, at: int, *, truncated: bool) -> list[Draft]:
     """The request of one call; if it cannot be run, also what the model is told about that."""
     tool = effect.tools.get(action.tool)
     act = Act(effect.actor, "model", call=action.call, causes=(0,))
-    body = k.ToolRequested(
-        action.tool,
-        action.arguments,
-        tool.effect if tool else "pure",
-        tool.version if tool else "",
-        action.reason,
-        path=effect.path,
-        source=tool.origin if tool else "",
-    )
     why = _refusal(effect.tools, tool, action, truncated)
+    if tool is None or why is not None:
+        known = (tool.effect, tool.version) if tool else ("pure", "")
+        body = k.ToolRequested(action.tool, action.arguments, *known, action.reason, path=effect.path, source=tool.origin if tool else "")
+    else:
+        body, why = requested(session, tool, action.arguments, User(effect.actor, effect.path), action.reason)
     refused = [Draft(k.ToolFailed(why), act._replace(origin="program", causes=(at,)))] if why else []
     return [Draft(body, act), *refused]
 

@@ -23,6 +23,7 @@ class Bracket:
         self.first = request
         self.asked: Event | None = None  # the last time a person was asked for it
         self.grant: Event | None = None  # and that person's consent
+        self.denial: Event | None = None  # or refusal
         self.unknown: Event | None = None  # the outcome is in doubt
         self.outcome: Event | None = None
         self._begin(request)
@@ -66,15 +67,21 @@ class Bracket:
             self.again = body.verdict == "did_not_happen"
             self.outcome = None if self.again else event
         elif isinstance(body, k.ApprovalRequested):
-            self.asked, self.grant = event, None
+            self.asked, self.grant, self.denial = event, None, None
         elif isinstance(body, k.ApprovalGranted) and self._answers(body.binding):
             self.grant = event
-        elif isinstance(body, (k.QuestionAsked, k.TimerSet)):
-            self.asked = event
+        elif isinstance(body, k.ApprovalDenied) and self._answers(body.binding):
+            self.denial = event
 
     def _answers(self, binding: Digest) -> bool:
         body = self.asked.body if self.asked is not None else None
         return isinstance(body, k.ApprovalRequested) and body.binding == binding
+
+    @property
+    def edited(self) -> Json:
+        """The arguments that whoever consented put in place of those asked for. None: as asked, or they are in place already."""
+        body = self.grant.body if self.grant is not None and self.request.seq < self.grant.seq else None
+        return body.edited if isinstance(body, k.ApprovalGranted) else None
 
     @property
     def asks(self) -> int:
@@ -83,9 +90,3 @@ class Bracket:
 
     def arguments(self) -> dict[str, Any]:
         return self.tool.arguments(self.given)
-
-
-def edited_by(grant: Event | None) -> Json:
-    """The arguments that whoever consented put in place of those asked for. None: as asked."""
-    body = grant.body if grant is not None else None
-    return body.edited if isinstance(body, k.ApprovalGranted) else None

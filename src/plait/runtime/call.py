@@ -25,6 +25,7 @@ from plait.runtime.answer import SERVICE
 from plait.runtime.drive import Blocking, Waiter
 from plait.runtime.failures import failure_of
 from plait.runtime.hold import hold, release
+from plait.runtime.policy import Approver, Policy
 from plait.runtime.run import (
     Cancelled,
     Frame,
@@ -60,6 +61,21 @@ class Calling(NamedTuple):
     setup: bytes | None = None
     arguments: Json = None
     environment: Mapping[str, str] = {}  # more that whoever takes it up again needs to know
+    policy: Policy | None = None
+
+
+Answerer = Callable[[str, tuple[str, ...]], Json]  # a question and what can be chosen: the answer
+
+
+class Watch(NamedTuple):
+    """Who attends a call: hears what happens, and is asked at once."""
+
+    on_event: OnEvent | None = None
+    approver: Approver | None = None
+    answerer: Answerer | None = None
+
+
+NOBODY = Watch()
 
 
 class Entry(NamedTuple):
@@ -72,9 +88,7 @@ class Entry(NamedTuple):
     outermost: bool
 
 
-def enter(
-    session: object, calling: Calling, *, on_event: OnEvent | None = None, waiter: Waiter | None = None, again: Run | None = None
-) -> Entry:
+def enter(session: object, calling: Calling, *, watch: Watch = NOBODY, waiter: Waiter | None = None, again: Run | None = None) -> Entry:
     """Begin a call, and a run if there is none. `again` is a run that is taken up again: this is its outermost call."""
     if not isinstance(session, Session):
         raise NotASession(f"{calling.name} was called with", session)
@@ -87,14 +101,15 @@ def enter(
     run = run_of(session)
     outermost = run is None or run is again
     if run is None:
-        run, session = _start(session, calling, on_event, waiter)
+        run, session = _start(session, calling, watch, waiter)
     scope = session.run or run.id
     callers = run.frames(session.id) if not outermost else ()
     path = f"{callers[-1].path}/{calling.name}" if callers else calling.name
-    call = call_id(scope, session.id, session.place, "call", run.ordinal(session.id, scope))
+    call = call_id(*run.names(session), session.place, "call", run.ordinal(session.id, scope))
     actor = f"{'agent' if calling.agent is not None else 'service'}:{principal_of(path)}"
     purpose = calling.purpose or (callers[-1].purpose if callers else "act")
-    frame = Frame(path, call, calling.node, calling.forward, session.id, actor, purpose, scope)
+    policies = (*(callers[-1].policies if callers else ()), *((calling.policy,) if calling.policy is not None else ()))
+    frame = Frame(path, call, calling.node, calling.forward, session.id, actor, purpose, scope, policies)
     run.set_frames(session.id, (*callers, frame))
     if calling.agent is not None:
         before = run.hand_over(session.id, scope, path)
@@ -191,7 +206,7 @@ def _is_cancel(error: BaseException) -> bool:
     return type(error).__name__ == "CancelledError"  # asyncio's; the loop is none of our business here
 
 
-def _start(session: Session, calling: Calling, on_event: OnEvent | None, waiter: Waiter | None) -> tuple[Run, Session]:
+def _start(session: Session, calling: Calling, watch: Watch, waiter: Waiter | None) -> tuple[Run, Session]:
     if session.open_run is not None:
         raise RunOpen(session.short, session.open_run)
     direct = direct_writer()
@@ -199,7 +214,7 @@ def _start(session: Session, calling: Calling, on_event: OnEvent | None, waiter:
     id = str(direct.source(spot.store).fresh("run", spot.id, spot.place))
     hold(spot.store, id, session.short)
     try:
-        run = _run(id, session, on_event, waiter)
+        run = new_run(id, session, watch, waiter)
         inside = session.later(msgspec.structs.replace(spot, run=id))
         body = k.RunStarted(calling.workflow, calling.arguments, calling.revision(), {**dict(_environment()), **calling.environment})
         after, _ = run.write(inside.spot, [Draft(body, Act(run.behalf, "program"))])
@@ -210,11 +225,12 @@ def _start(session: Session, calling: Calling, on_event: OnEvent | None, waiter:
     return run, inside.later(after, k.RunStarted.__name__)
 
 
-def _run(id: str, session: Session, on_event: OnEvent | None, waiter: Waiter | None) -> Run:
+def new_run(id: str, session: Session, watch: Watch, waiter: Waiter | None, behalf: str | None = None) -> Run:
     """A run on a session that stands where it starts."""
     direct = direct_writer()
-    behalf = f"human:{principal_of(session.user)}" if session.user else direct.principal()
-    run = Run(id, session.id, direct, waiter or Blocking(), behalf=behalf, on_event=on_event)
+    behalf = behalf or (f"human:{principal_of(session.user)}" if session.user else direct.principal())
+    run = Run(id, session.id, direct, waiter or Blocking(), behalf=behalf, on_event=watch.on_event)
+    run.approver, run.answerer = watch.approver, watch.answerer
     if (last := _last_agent(session)) is not None:
         run.hand_over(session.id, id, last)
     return run

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from plait.event import Event
 from plait.event.kinds import Action, Data
 from plait.ids import Digest
 from plait.model.base import Choice, Model
@@ -44,6 +45,7 @@ class Answer(NamedTuple):
     calls: tuple[Action, ...]  # what it asks for
     runnable: tuple[Action, ...]  # those of them that can be run; what the others lack is on record already
     stop: str
+    requests: Mapping[str, Event] = {}  # by call: what is on record of each
 
 
 class UseTools(NamedTuple):
@@ -54,6 +56,7 @@ class UseTools(NamedTuple):
     tools: Mapping[str, Tool[..., Any]]
     actor: str
     path: str
+    requests: Mapping[str, Event]
 
 
 class Tell(NamedTuple):

@@ -9,7 +9,7 @@ from plait.errors import NoHost
 from plait.event import Json
 from plait.runtime.drive import AsyncWaiter, Blocking, Waiter, adrive, drive
 from plait.runtime.run import principal_of, run_of
-from plait.runtime.using import use_tool
+from plait.runtime.using import User, use_tool
 from plait.runtime.waits import Wait
 from plait.session import Session
 from plait.session.life import check_may
@@ -41,7 +41,7 @@ def _steps(session: Value, tool: object, arguments: Mapping[str, Any]) -> tuple[
     run = run_of(value)
     frames = run.frames(value.id) if run else ()
     actor = run.principal(value.id) if run else _principal(value)
-    steps = use_tool(value, as_tool(tool), arguments, actor, frames[-1].path if frames else "")
+    steps = use_tool(value, as_tool(tool), arguments, User(actor, frames[-1].path if frames else ""))
     return steps, run.io if run else Blocking()
 
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plait.event import Body, Event
+from plait.event import Event
 from plait.event import kinds as k
-from plait.ids import Digest, inbox_of
+from plait.ids import inbox_of
 from plait.runtime.run import Cancelled, Parked, Run, record_at_tip, run_of
 from plait.session import Session
-from plait.session.inbox import arrived
+from plait.session.asks import ANSWERS, answers
+from plait.session.inbox import arrived, asks_in
 from plait.session.ports import Act, Draft, store_at
+from plait.session.views import Waiting
 from plait.store import Store
 
 _LATE = (k.ModelReplied, k.ModelFailed)  # asked again long since: it stays in the inbox
 _STOPS = frozenset({k.CancelRequested.__name__, k.SessionPaused.__name__})
-_BRACKETS = frozenset(kind.__name__ for kind in (k.ApprovalRequested, k.QuestionAsked, k.ToolRequested, k.TimerSet))
 
 
 def safe_point(session: Session) -> Session:
@@ -47,6 +48,18 @@ def arrivals(session: Session) -> tuple[Session, list[Event]]:
     return session, events
 
 
+def has_mail(session: Session) -> bool:
+    """Whether there is anything to heed before the next effect."""
+    run = run_of(session)
+    if run is None or session.run != run.id:
+        return False
+    heads = store_at(session.store).heads([session.id, *{inbox_of(session.id), inbox_of(run.root)}])
+    places = {log: head.tip for log, head in heads.items()}
+    if heads[session.id].head != session.head or places.get(inbox_of(session.id), 0) > run.delivered(session):
+        return True
+    return session.id != run.root and places.get(inbox_of(run.root), 0) > run.delivered(Session.of(run.tip(run.root)))
+
+
 def deliver_all(run: Run, session: Session) -> Session:
     """What has arrived at a run that ends: its wish to be cancelled, say."""
     return _deliver(run, session)[0]
@@ -67,36 +80,24 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
     news = arrived(store, log, run.delivered(session))
     upto = news[-1].seq
     copies = [event for event in news if event.kind not in {kind.__name__ for kind in _LATE}]
-    calls = _calls(session) if any(_about(event.body) for event in copies) else {}
-    drafts = [Draft(k.Delivered(inbox, upto, len(copies)), Act("service:plait")), *(_copy(event, calls) for event in copies)]
+    asks = _asks(session) if any(event.kind in ANSWERS for event in copies) else []
+    drafts = [Draft(k.Delivered(inbox, upto, len(copies)), Act("service:plait")), *(_copy(event, asks) for event in copies)]
     session, events = record_at_tip(session, drafts)
     run.set_delivered(log, upto)
     return session, events[1:]
 
 
-def _copy(event: Event, calls: dict[Digest, str]) -> Draft:
-    header, about = event.header, _about(event.body)
-    call = header.call or (calls.get(about) if about is not None else None)
+def _copy(event: Event, asks: Sequence[Waiting]) -> Draft:
+    """An event of the inbox as it is repeated. Only an answer that counts is put into the bracket of what it answers."""
+    header = event.header
+    call = next((ask.call for ask in asks if answers(ask, event)), None) if event.kind in ANSWERS else header.call
     return Draft(event.body, Act(header.actor, header.origin, header.behalf, call, (event.id,)))
 
 
-def _about(body: Body) -> Digest | None:
-    """What an answer answers."""
-    if isinstance(body, (k.ApprovalGranted, k.ApprovalDenied)):
-        return body.binding
-    if isinstance(body, k.QuestionAnswered):
-        return body.question
-    return body.request if isinstance(body, k.ToolResolved) else None
-
-
-def _calls(session: Session) -> dict[Digest, str]:
-    """The brackets of what was asked in this log: by binding, or by event."""
-    found: dict[Digest, str] = {}
-    for event in store_at(session.store).read(session.id, 1, session.place, kinds=_BRACKETS):
-        body, call = event.body, event.header.call
-        if call is not None:
-            found[body.binding if isinstance(body, k.ApprovalRequested) else event.id] = call
-    return found
+def _asks(session: Session) -> list[Waiting]:
+    """What is open in this log."""
+    log = store_at(session.store).log(session.id)
+    return asks_in(store_at(session.store), session.id, log.place + 1, session.place)
 
 
 def _heed(session: Session, events: Sequence[Event]) -> None:

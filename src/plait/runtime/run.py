@@ -27,12 +27,13 @@ from urllib.parse import quote
 import msgspec
 
 from plait.errors import InvalidValue, PlaitError, ReplayDiverged, RunLost, StaleHead
-from plait.event import Body, Event
+from plait.event import Body, Event, Json
 from plait.event import kinds as k
 from plait.event.kinds import ForkedFrom, Place, Purpose, SessionOpened
-from plait.ids import Digest, LogId, derived, digest, short
+from plait.ids import Digest, LogId, Micros, derived, digest, short
 from plait.model.base import Delta
 from plait.runtime.path import Differs, Path, read_path, told
+from plait.runtime.policy import Approver, Policy
 from plait.runtime.write import DirectWriter
 from plait.session import Session
 from plait.session.ports import Act, Draft, Spot, bind_writer, unbind_writer, writer_of
@@ -77,6 +78,7 @@ class Frame(NamedTuple):
     actor: str  # as whom it acts
     purpose: Purpose
     scope: str  # the run, or the tool call in it whose doing this is
+    policies: tuple[Policy, ...] = ()  # its callers', and its own: nobody may more than who called it
 
 
 TAIL = 64  # events of a log that a run remembers, so that whoever comes next need not read them back
@@ -87,6 +89,9 @@ class Run:
 
     def __init__(self, id: str, root: LogId, direct: DirectWriter, io: Any, *, behalf: str, on_event: OnEvent | None = None) -> None:
         self.id, self.root, self.io = id, root, io
+        self.policies: tuple[Policy, ...] = ()  # for all of it, besides those of its workflows
+        self.approver: Approver | None = None  # who is asked at once; None: whoever looks into the inbox
+        self.answerer: Callable[[str, tuple[str, ...]], Json] | None = None  # likewise, for questions
         self.holder = ""  # how its RunResumed names whoever took it up; "": nobody had to
         self._direct, self.behalf = direct, behalf
         self._listeners: list[OnEvent] = [on_event] if on_event else []
@@ -105,14 +110,22 @@ class Run:
         self._calls: Counter[tuple[LogId, str]] = Counter()
         self._tails: dict[LogId, deque[Event]] = {}
         self._halted: Halted | None = None
+        self.on_write: Callable[[str, Sequence[Draft]], None] | None = None  # told before and after each write: a simulation may end there
         self._delivered: dict[LogId, int] = {}
         self.record: Record | None = None  # what is on record; None: it was begun here, and all of it is being written
-        self.address = direct.address
+        self.address, self.post = direct.address, direct.post
 
     # ── the Writer ───────────────────────────────────────────────────────────────────────────
 
     def store(self, address: str) -> Store:
         return self._direct.store(address)
+
+    def policies_for(self, session: Session) -> tuple[Policy, ...]:
+        """What holds for all of the run, wherever it is."""
+        return self.policies
+
+    def now(self, session: Session) -> Micros:
+        return self._direct.source(session.store).now(session.id, session.place + 1)
 
     def principal(self, log: LogId | None = None) -> str:
         frames = self.frames(log or self.root)
@@ -190,30 +203,34 @@ class Run:
             found = self._matched(path, spot, drafts)
             if len(found) == len(drafts):
                 return path.at, found
-            spot, drafts = path.tip, _after(drafts, found)
+            drafts, spot = _after(drafts, found), path.at
             merging -= len(found)
-            self._live(spot)
+        spot = self._beyond(spot)
+        if self.on_write is not None:
+            self.on_write("before", drafts)
         try:
             # What a run does, it does on behalf of whoever started it.
-            after, events = self._direct.write(
-                spot, drafts, merges=merges, merging=merging, blobs=blobs, behalf=self.behalf, held=held
-            )
+            after, events = self._direct.write(spot, drafts, merges=merges, merging=merging, blobs=blobs, behalf=self.behalf, held=held)
         except StaleHead:
-            self._check_fenced(spot, [*(Draft(event.body, Act(event.actor, event.header.origin, call=event.header.call)) for event in held), *drafts])
+            self._check_fenced(spot, [*map(_redrafted, held), *drafts])
             raise
         with self._lock:
             self._tips[spot.id] = after
             self._tails.setdefault(spot.id, deque(maxlen=TAIL)).extend([*held, *events])
+        if self.on_write is not None:
+            self.on_write("after", drafts)
         self._tell([*held, *events] if held else events)
         return after, [*found, *events] if found else events
-
-    def post(self, address: str, log: LogId, drafts: Sequence[Draft]) -> list[Event]:
-        return self._direct.post(address, log, drafts)
 
     def latest(self, spot: Spot) -> Spot:
         """Where a log stands: for a run that is taken up again, where it stood then."""
         path = self._path(spot)
         return self._direct.latest(spot) if path is None else self._at_gap(path, spot)
+
+    def is_current(self, spot: Spot) -> bool:
+        """Whether one can go on from this spot: it is the last step taken, whatever others wrote since, or the end of the log."""
+        path = self.record.paths.get(spot.id) if self.record is not None and spot.run == self.id else None
+        return spot.place >= path.at.place if path is not None else self._direct.is_current(spot)
 
     # ── the record ───────────────────────────────────────────────────────────────────────────
 
@@ -341,6 +358,14 @@ class Run:
         if path.over or step is None:
             return msgspec.structs.replace(path.tip, run=spot.run)
         return spot if place <= spot.place else msgspec.structs.replace(spot, place=place, head=step.header.parents[0])
+
+    def _beyond(self, spot: Spot) -> Spot:
+        """Where to write what comes right after the last step on record: after what others wrote since."""
+        path = self.record.paths.get(spot.id) if self.record is not None and spot.run == self.id else None
+        if path is None or spot.place != path.at.place:
+            return spot
+        self._live(path.tip)
+        return path.tip
 
     def _live(self, spot: Spot) -> None:
         """From here on this log is written."""
@@ -530,6 +555,10 @@ _RESUMED = frozenset({k.RunResumed.__name__})
 _OUTCOMES = (k.ToolReturned, k.ToolFailed)
 
 
+def _redrafted(event: Event) -> Draft:
+    return Draft(event.body, Act(event.actor, event.header.origin, call=event.header.call))
+
+
 def _diverged(spot: Spot, error: Differs) -> ReplayDiverged:
     at = error.recorded.seq if error.recorded is not None else spot.place + 1
     return ReplayDiverged(short(spot.id), at, told(error.recorded), told(error.wanted))
@@ -546,12 +575,14 @@ class Record:
         self.reopened: frozenset[Digest] = frozenset()  # failures that ended the run: tried again
         self.source: tuple[str, LogId] | None = None  # the run and the log it was branched off. None: it is the run itself
 
-    def read(self, store: Store, started: Spot) -> None:
-        """The path of the run's own log, from where it started."""
+    def read(self, store: Store, started: Spot, upto: int | None = None) -> None:
+        """The path of the run's own log, from where it started to where it ends, or to a place."""
         log = store.log(started.id)
-        tip = Spot(store.address, log.id, log.tip, log.head, started.run)
-        self.paths[log.id] = read_path(self.run, log.id, store.read(log.id, started.place + 1, log.tip), started, tip)
-        self.frontier[log.id] = log.tip
+        last = log.tip if upto is None else upto
+        events = list(store.read(log.id, started.place + 1, last))
+        tip = Spot(store.address, log.id, last, events[-1].id if events else started.head, started.run)
+        self.paths[log.id] = read_path(self.run, log.id, events, started, tip)
+        self.frontier[log.id] = last
 
     def began(self, run: Run, store: Store, log: LogId, drafts: Sequence[Draft], scope: str) -> tuple[Spot, list[Event]] | None:
         """A log that was begun before; None: it was not."""
@@ -637,6 +668,11 @@ def check_running(session: Session) -> None:
     mine = running.get()
     if mine is not None and mine.closed:
         raise Cancelled("the run this belongs to has ended")
+
+
+def is_going_on(id: str) -> bool:
+    """Whether a run goes on, or is replayed, in this process."""
+    return id in _runs
 
 
 def run_of(session: Session) -> Run | None:

@@ -79,7 +79,8 @@ def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], u
     if isinstance(settled, k.ToolFailed):
         raise ToolFailed(tool.name, settled.failure.kind, settled.failure.message, session)
     if isinstance(settled, k.ToolResolved) and settled.verdict != "happened":
-        raise ToolFailed(tool.name, "Resolved", f"{settled.verdict.replace('_', ' ')}{': ' + settled.note if settled.note else ''}", session)
+        why = f"{settled.verdict.replace('_', ' ')}{': ' + settled.note if settled.note else ''}"
+        raise ToolFailed(tool.name, "Resolved", why, session)
     return session
 
 
@@ -158,7 +159,8 @@ def _asked(session: Session, bracket: Bracket, function: Callable[..., Any], wha
     """Run what a tool brings along to find out about, or undo, a call of it."""
     wanted = inspect.signature(function).parameters
     given = {**bracket.arguments(), KEY: bracket.key, SESSION: session}
-    job = Job(bracket.number, bracket.tool.about(function), {name: given[name] for name in wanted if name in given}, f"{bracket.call}/{what}")
+    arguments = {name: given[name] for name in wanted if name in given}
+    job = Job(bracket.number, bracket.tool.about(function), arguments, f"{bracket.call}/{what}")
     batch = yield Launch([[job]])
     return (yield Next(batch))
 

@@ -6,12 +6,12 @@ import getpass
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 
-from plait.errors import InvalidValue, OutcomeUnknown
+from plait.errors import InvalidValue, LogExists, OutcomeUnknown, StaleHead, UnknownLog
 from plait.event import Event, seal
 from plait.event.kinds import BOUNDARIES, Place
-from plait.ids import Digest, LogId, Source
+from plait.ids import Digest, LogId, Source, inbox_of
 from plait.session.ports import Draft, Spot
 from plait.store import Store
 
@@ -47,6 +47,9 @@ class DirectWriter:
             return given
         return _login()
 
+    def is_current(self, spot: Spot) -> bool:
+        return self._open(spot.store).log(spot.id).head == spot.head
+
     def latest(self, spot: Spot) -> Spot:
         log = self._open(spot.store).log(spot.id)
         return Spot(spot.store, log.id, log.tip, log.head, spot.run)
@@ -69,6 +72,31 @@ class DirectWriter:
         self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
     ) -> Spot:
         return self.write(spot, drafts, merges=merges, blobs=blobs)[0]
+
+    def post(
+        self,
+        address: str,
+        log: LogId,
+        drafts: Sequence[Draft],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        check: Callable[[Sequence[Event]], object] | None = None,
+        run: str | None = None,
+    ) -> list[Event]:
+        store, inbox = self._open(address), inbox_of(log)
+        store.log(log)  # nobody reads the inbox of a log that is not there
+        flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
+        while True:  # each time around somebody else got something written
+            head, tip = _end_of(store, inbox)
+            events = _seal(self.source(store.address), drafts, inbox, tip + 1, (head,) if head else (), run)
+            if check is not None:
+                check(events)
+            begin = partial(store.begin, inbox, events, blobs=blobs)
+            try:
+                _settled(begin if head is None else partial(store.append, inbox, events, after=head, blobs=blobs, flush=flush))
+            except (StaleHead, LogExists):
+                continue
+            return events
 
     def start(
         self,
@@ -149,6 +177,15 @@ def _seal(
         events.append(event)
         parents = (event.id,)
     return events
+
+
+def _end_of(store: Store, log: LogId) -> tuple[Digest | None, int]:
+    """The head of a log and its place; None and 0, if it has yet to begin."""
+    try:
+        found = store.log(log)
+    except UnknownLog:
+        return None, 0
+    return found.head, found.tip
 
 
 @cache

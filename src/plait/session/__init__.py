@@ -5,10 +5,10 @@ from plait.session.content import file, image
 from plait.session.diff import Diff
 from plait.session.graph import Graph, GraphRows, Trace
 from plait.session.life import Status
-from plait.session.rows import SessionRows
+from plait.session.rows import InboxRows, SessionRows
 from plait.session.session import Session
 from plait.session.state import ABSENT, Fact, Pending, State
-from plait.session.views import Facts, Message
+from plait.session.views import Facts, Message, Waiting
 
 __all__ = [
     "ABSENT",
@@ -17,6 +17,7 @@ __all__ = [
     "Facts",
     "Graph",
     "GraphRows",
+    "InboxRows",
     "Message",
     "Pending",
     "Session",
@@ -24,6 +25,7 @@ __all__ = [
     "State",
     "Status",
     "Trace",
+    "Waiting",
     "file",
     "image",
     "verify",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from plait.errors import PlaitError
+from plait.errors import PlaitError, UnknownRows
 from plait.event import Event
 from plait.event.kinds import Merged, RunFinished, SessionClosed, SessionOpened
-from plait.ids import LogId, short
+from plait.ids import LogId, inbox_of, short
 from plait.session.fold import Folds
 from plait.session.graph import GraphRows
-from plait.session.rows import SessionRows
+from plait.session.rows import InboxRows, SessionRows
 from plait.session.state import FOLD, from_snapshot, state_digest
 from plait.store import Durability, Fault, Projection, Row, Scalar, Store, ancestry, verify_log, verify_store
 
@@ -33,6 +33,8 @@ def verify(store: Store, logs: Sequence[LogId] | None = None, *, state: bool = F
         return  # that was said, and its rows mean nothing
     try:
         yield from _settled(store, lambda: _verify_rows(store, SessionRows(), behind))
+        if behind is None:
+            yield from _settled(store, lambda: _verify_inbox_rows(store))
         yield from _verify_durability(store, behind)
         if state and not found:  # folding what is broken only tells the same again
             if behind is None:
@@ -51,7 +53,7 @@ def _is_damaged(store: Store) -> bool:
 
 
 def logs_behind(store: Store, logs: Sequence[LogId]) -> list[LogId]:
-    """These logs and all that what they show comes from: ancestors, merged branches, and what they continue."""
+    """These logs, their inboxes, and all that what they show comes from: ancestors, merged branches, and what they continue."""
     seen: dict[LogId, None] = {}
     queue = list(logs)
     while queue:
@@ -62,6 +64,7 @@ def logs_behind(store: Store, logs: Sequence[LogId]) -> list[LogId]:
         try:
             info = store.log(log)
             queue += [info.parent] if info.parent is not None else []
+            queue += store.heads([inbox_of(log)])
             for event in store.read(log, info.place + 1, info.tip, kinds={Merged.__name__, SessionOpened.__name__}):
                 body = event.body
                 if isinstance(body, Merged):
@@ -128,6 +131,14 @@ def _verify_rows(store: Store, projection: Projection, logs: Sequence[LogId] | N
                 yield _row_fault(table.name, row, wanted)
         for row in due.values():
             yield Fault(LogId(str(row["log"])), 1, f"its {table.name} row is missing")
+
+
+def _verify_inbox_rows(store: Store) -> Iterator[Fault]:
+    """What people are told that waits for them. A store that was opened without these rows has none that could be wrong."""
+    try:
+        yield from _verify_rows(store, InboxRows(), None)
+    except UnknownRows:
+        return
 
 
 def _rows(store: Store, projection: str, table: str, logs: Sequence[LogId] | None) -> list[Row]:

@@ -18,6 +18,7 @@ from plait.errors import StoreCorrupt
 from plait.event import Event
 from plait.event.kinds import (
     BudgetSet,
+    Delivered,
     FactRecorded,
     FactRetracted,
     ForkedFrom,
@@ -47,7 +48,7 @@ from plait.event.kinds import (
     Usage,
     ValidationRecorded,
 )
-from plait.ids import Digest, LogId
+from plait.ids import Digest, LogId, inbox_of
 from plait.session.life import LIFE_KINDS, live_on
 from plait.session.merge import combine, places_of
 from plait.session.state import (
@@ -292,7 +293,7 @@ class _Fold:
         if body.place:
             self._covers[self._log] = body.place
         self._log, self._first = event.log, event.seq
-        self._set(label=body.label, run=None, calls={}, opened=event.header.time)
+        self._set(label=body.label, run=None, calls={}, delivered=0, opened=event.header.time)
         if body.budget is not None:
             self._set(budget=body.budget, granted_at=self._state.spent)
 
@@ -400,10 +401,15 @@ class _Fold:
             self._story = msgspec.structs.replace(self._story, tree=Tree(trees.after, _ref(event)))
 
     def run_started(self, event: Event, body: object) -> None:
-        self._set(run=event.header.run or event.id)
+        if not (isinstance(body, RunResumed) and body.branch):
+            self._set(run=event.header.run or event.id)
 
     def run_ended(self, event: Event, body: object) -> None:
         self._set(run=None, calls={})
+
+    def delivered(self, event: Event, body: Delivered) -> None:
+        if body.upto > self._state.delivered and body.inbox == inbox_of(event.log):
+            self._set(delivered=body.upto)
 
     # ── helpers ──────────────────────────────────────────────────────────────────────────────
 
@@ -456,6 +462,7 @@ _HANDLERS: dict[str, Callable[[_Fold, Event, Any], Folding | None]] = {
         ((ModelReplied, ModelFailed, ToolReturned, ToolFailed, ToolResolved), _Fold.answered),
         ((RunStarted, RunResumed, RunBranched), _Fold.run_started),
         ((RunFinished, RunFailed, RunCancelled), _Fold.run_ended),
+        ((Delivered,), _Fold.delivered),
     )
     for kind in kinds
 }

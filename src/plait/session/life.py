@@ -31,6 +31,10 @@ from plait.event.kinds import (
     SessionOpened,
     SessionPaused,
     SessionResumed,
+    TimerFired,
+    TimerSet,
+    ToolResolved,
+    ToolUnknown,
 )
 
 Status = Literal["open", "active", "waiting", "paused", "closed", "archived"]
@@ -41,6 +45,8 @@ STATUSES: tuple[Status, ...] = ("open", "active", "waiting", "paused", "closed",
 class Life(msgspec.Struct, frozen=True, omit_defaults=True):
     ran: bool = False  # whether a run was ever started
     asks: int = 0  # approvals and questions that nobody answered yet
+    unknown: int = 0  # effects that may have happened, and nobody knows
+    timers: int = 0  # what it sleeps for
     paused: bool = False
     over: Literal["", "closed", "archived"] = ""
 
@@ -50,7 +56,7 @@ class Life(msgspec.Struct, frozen=True, omit_defaults=True):
             return self.over
         if self.paused:
             return "paused"
-        if self.asks:
+        if self.asks or self.unknown or self.timers:
             return "waiting"
         return "active" if self.ran else "open"
 
@@ -64,12 +70,20 @@ _RUNS = _names(RunStarted, RunResumed, RunBranched)
 _ENDS = _names(RunFinished, RunFailed, RunCancelled)
 _ASKS = _names(ApprovalRequested, QuestionAsked)
 _ANSWERS = _names(ApprovalGranted, ApprovalDenied, ApprovalExpired, QuestionAnswered)
+_COUNTS = {  # each kind counts in a column of its own: an answer to nothing must not take another's place
+    **{name: ("asks", 1) for name in _ASKS},
+    **{name: ("asks", -1) for name in _ANSWERS},
+    ToolUnknown.__name__: ("unknown", 1),
+    ToolResolved.__name__: ("unknown", -1),
+    TimerSet.__name__: ("timers", 1),
+    TimerFired.__name__: ("timers", -1),
+}
 _PAUSES = _names(SessionPaused)
 _RESUMES = _names(SessionResumed)
 _CLOSES = _names(SessionClosed)
 _ARCHIVES = _names(SessionArchived)
 
-LIFE_KINDS = _BEGINS | _RUNS | _ENDS | _ASKS | _ANSWERS | _PAUSES | _RESUMES | _CLOSES | _ARCHIVES
+LIFE_KINDS = _BEGINS | _RUNS | _ENDS | frozenset(_COUNTS) | _PAUSES | _RESUMES | _CLOSES | _ARCHIVES
 
 
 def live_on(life: Life, kind: str) -> Life:
@@ -81,11 +95,10 @@ def live_on(life: Life, kind: str) -> Life:
     if kind in _RUNS:
         return msgspec.structs.replace(life, ran=True)
     if kind in _ENDS:
-        return msgspec.structs.replace(life, asks=0)
-    if kind in _ASKS:
-        return msgspec.structs.replace(life, asks=life.asks + 1)
-    if kind in _ANSWERS:
-        return msgspec.structs.replace(life, asks=max(0, life.asks - 1))
+        return msgspec.structs.replace(life, asks=0, unknown=0, timers=0)
+    if kind in _COUNTS:
+        column, by = _COUNTS[kind]
+        return msgspec.structs.replace(life, **{column: max(0, getattr(life, column) + by)})
     if kind in _PAUSES:
         return msgspec.structs.replace(life, paused=True)
     if kind in _RESUMES:

@@ -7,13 +7,13 @@ registers one of its own, which consults what was recorded first. What needs too
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from plait.errors import NoHost
-from plait.event import Body, Json
+from plait.event import Body, Event, Json
 from plait.event.kinds import Place
 from plait.ids import Digest, LogId
 from plait.store import Store
@@ -73,6 +73,10 @@ class Writer(Protocol):
         """Begin a session with these events; with `fork`, as a branch from that place; by a value of this run."""
         ...
 
+    def is_current(self, spot: Spot) -> bool:
+        """Whether the next append may come after this spot."""
+        ...
+
     def latest(self, spot: Spot) -> Spot:
         """Where the log of this spot ends now; to a run that is taken up again, where it ended then."""
         ...
@@ -81,6 +85,23 @@ class Writer(Protocol):
         self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
     ) -> Spot:
         """Append after exactly this spot, or raise StaleHead. `merges` are further parents of the first event."""
+        ...
+
+    def post(
+        self,
+        address: str,
+        log: LogId,
+        drafts: Sequence[Draft],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        check: Callable[[Sequence[Event]], object] | None = None,
+        run: str | None = None,
+    ) -> list[Event]:
+        """Append to the inbox of a log, whoever else does so at the same time, and return the events as they were written.
+
+        `check` is called with the events as they would be written, and anew whenever somebody else was first: what it finds in the
+        inbox is all there is before them. If it raises, nothing is written. `run` is who writes, if it is a run.
+        """
         ...
 
 

@@ -351,6 +351,16 @@ class Reading:
         return list(found.values())
 
     @property
+    def delivered(self) -> int:
+        """Up to which place of its inbox it has heard."""
+        return self._state.delivered
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """Where what is on its path came from: human, model, tool, program, web, …"""
+        return frozenset(event.header.origin for _, event in self.walk())
+
+    @property
     def open_run(self) -> str | None:
         """The run that began on this log and has not ended. None: there is none."""
         return self._state.run

@@ -1,13 +1,18 @@
-"""The session's row: what a listing shows and searches by, folded from the few events that change it."""
+"""Rows that are kept about sessions: what a listing shows and searches by, and what waits for people, each folded from few events."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
 from plait.event import Event
-from plait.event.kinds import ForkedFrom, SessionOpened
+from plait.event.kinds import CancelRequested, ForkedFrom, RunBranched, RunResumed, RunStarted, SessionOpened, Signalled
+from plait.ids import Digest, LogId, Micros, inbox_of
+from plait.session.asks import ASKS, ENDS, LIFE_OF_ASKS, RUN_ENDS, SETTLES, answers, ask_of, is_about, wakes
 from plait.session.life import LIFE_KINDS, Life, live_on
-from plait.store import Row, Rows, Scalar, Table
+from plait.session.views import Waiting
+from plait.store import Row, Rows, Scalar, Store, Table
 
 _life = msgspec.json.Decoder(Life).decode
 _tags = msgspec.json.Decoder(dict[str, str]).decode
@@ -18,7 +23,7 @@ class SessionRows:
     """The first `Projection`: one row per session, one per tag. `number` is the commit that opened it: the order of a listing."""
 
     name = "session"
-    version = 2
+    version = 3
     kinds = LIFE_KINDS
     tables = (
         Table(
@@ -87,3 +92,181 @@ def _row(number: int, event: Event, **known: Scalar) -> Row:
     }
     row: Row = {**blank, **known}
     return {**row, "title": row["title"] or "", "tags": row.get("tags") or "{}"}
+
+
+# ── what waits ───────────────────────────────────────────────────────────────────────────────
+
+_SHOWN_MAX = 8192  # bytes kept in a row; what is longer is read from its event
+_STARTS = frozenset(kind.__name__ for kind in (RunStarted, RunBranched, RunResumed))
+_ids = msgspec.json.Decoder(list[str]).decode
+
+
+class InboxRows:
+    """A `Projection`: one row per open ask, found by the log that waits, by its inbox and by its run.
+
+    `answered` is set once a valid answer stands in the inbox, `woken` once the session could go on for that or another
+    reason; `until` is when it could go on by itself. Rows go away as their asks do: settled, or over with their run.
+    """
+
+    name = "inbox"
+    version = 1
+    kinds = LIFE_OF_ASKS | _STARTS | {Signalled.__name__, CancelRequested.__name__}
+    tables = (
+        Table(
+            "ask",
+            key=("id",),
+            columns={
+                "id": "text",
+                "number": "integer",
+                "log": "text",
+                "seq": "integer",
+                "kind": "text",
+                "binding": "text",
+                "request": "text",
+                "call": "text",
+                "run": "text",
+                "actor": "text",
+                "behalf": "text",
+                "shown": "text",
+                "expires": "integer",
+                "until": "integer",
+                "since": "integer",
+                "answered": "integer",
+                "woken": "integer",
+            },
+            order="number",
+            indexes=(("log", "number"), ("answered", "number"), ("woken", "number"), ("until",)),
+        ),
+        Table("lane", key=("inbox",), columns={"inbox": "text", "log": "text", "asks": "text"}),
+        Table("run", key=("run",), columns={"run": "text", "log": "text", "asks": "text", "ended": "integer"}),
+        Table("signal", key=("log", "name"), columns={"log": "text", "name": "text", "id": "text"}),
+    )
+
+    def apply(self, rows: Rows, number: int, event: Event) -> None:
+        kind = event.kind
+        if kind in _STARTS:
+            self._run_started(rows, event)
+        elif kind in ENDS:
+            self._ended(rows, event)
+        elif kind in ASKS:
+            self._asked(rows, number, event)
+        elif (lane := rows.get("lane", event.log)) is not None:
+            self._arrived(rows, lane, event)
+        elif kind in SETTLES:
+            for row in self._open(rows, rows.get("lane", inbox_of(event.log))):
+                if is_about(_known(row), event):
+                    self._drop(rows, row)
+        if kind == Signalled.__name__:
+            self._signalled(rows, event)
+
+    def _run_started(self, rows: Rows, event: Event) -> None:
+        run = event.header.run or event.id
+        before = rows.get("run", run)
+        if before is None:
+            rows.put("run", {"run": run, "log": event.log, "asks": "[]", "ended": 0})
+        elif before["ended"]:  # it failed, and is taken up again
+            rows.put("run", {**before, "ended": 0})
+
+    def _ended(self, rows: Rows, event: Event) -> None:
+        run = rows.get("run", event.header.run) if event.kind in RUN_ENDS and event.header.run is not None else None
+        for row in (*self._open(rows, rows.get("lane", inbox_of(event.log))), *self._open(rows, run)):
+            self._drop(rows, row)
+        if run is not None:
+            rows.put("run", {**run, "asks": "[]", "ended": 1})
+
+    def _asked(self, rows: Rows, number: int, event: Event) -> None:
+        ask, inbox = ask_of(event), inbox_of(event.log)
+        assert ask is not None
+        called = ask.kind == "timer" and ask.name and rows.get("signal", inbox, ask.name) is not None
+        rows.put("ask", _ask_row(ask, number, woken=bool(called)))
+        lane = rows.get("lane", inbox) or {"inbox": inbox, "log": ask.log, "asks": "[]"}
+        rows.put("lane", {**lane, "asks": _encode([*_ids(str(lane["asks"])), ask.event]).decode()})
+        run = rows.get("run", ask.run) if ask.run is not None else None
+        if run is not None:
+            rows.put("run", {**run, "asks": _encode([*_ids(str(run["asks"])), ask.event]).decode()})
+
+    def _arrived(self, rows: Rows, lane: Row, event: Event) -> None:
+        """Something stands in the inbox of a session that waits."""
+        cancels = event.kind == CancelRequested.__name__
+        for row in self._open(rows, lane):
+            ask = _known(row)
+            if cancels or wakes(ask, event):
+                rows.put("ask", {**row, "answered": 1 if answers(ask, event) else row["answered"], "woken": 1})
+
+    def _signalled(self, rows: Rows, event: Event) -> None:
+        """A signal is remembered until it is delivered: the timer that waits for it may be set only then."""
+        body, inbox = event.body, inbox_of(event.log)
+        assert isinstance(body, Signalled)
+        before = rows.get("signal", inbox, body.name)
+        if before is not None and before["id"] in event.header.causes:
+            rows.delete("signal", inbox, body.name)
+        elif not event.header.causes:  # a copy names what it was copied from
+            rows.put("signal", {"log": event.log, "name": body.name, "id": event.id})
+
+    def _open(self, rows: Rows, holder: Row | None) -> list[Row]:
+        found = [rows.get("ask", id) for id in _ids(str(holder["asks"]))] if holder is not None else []
+        return [row for row in found if row is not None]
+
+    def _drop(self, rows: Rows, row: Row) -> None:
+        rows.delete("ask", row["id"])
+        lane = rows.get("lane", inbox_of(LogId(str(row["log"]))))
+        if lane is not None:
+            left = [id for id in _ids(str(lane["asks"])) if id != row["id"]]
+            rows.put("lane", {**lane, "asks": _encode(left).decode()}) if left else rows.delete("lane", lane["inbox"])
+        run = rows.get("run", row["run"]) if row["run"] is not None else None
+        if run is not None:
+            rows.put("run", {**run, "asks": _encode([id for id in _ids(str(run["asks"])) if id != row["id"]]).decode()})
+
+
+def _ask_row(ask: Waiting, number: int, *, woken: bool) -> Row:
+    shown = {
+        "approval": ask.shown,
+        "question": {"question": ask.question, "choices": ask.choices},
+        "unknown": {"why": ask.why},
+        "timer": {"name": ask.name},
+    }
+    text = _encode(shown[ask.kind]).decode()
+    return {
+        "id": ask.event,
+        "number": number,
+        "log": ask.log,
+        "seq": ask.seq,
+        "kind": ask.kind,
+        "binding": ask.binding,
+        "request": ask.request,
+        "call": ask.call,
+        "run": ask.run,
+        "actor": ask.actor,
+        "behalf": ask.behalf,
+        "shown": text if len(text) <= _SHOWN_MAX or ask.kind == "timer" else None,
+        "expires": _fitting(ask.expires),
+        "until": _fitting(ask.until if ask.until is not None else ask.expires),  # it goes on by itself when nobody answers in time, too
+        "since": ask.since,
+        "answered": 0,
+        "woken": int(woken),
+    }
+
+
+def _fitting(time: Micros | None) -> Micros | None:
+    """A time as a row can hold it: what lies beyond is as good as never."""
+    return None if time is None else max(-(2**63), min(time, 2**63 - 1))
+
+
+def _known(row: Row) -> Waiting:
+    """What the rules need to know of an ask, from its row; what is shown is left out if it is long."""
+    fields: dict[str, Any] = {name: row[name] for name in ("log", "seq", "since", "actor", "behalf", "run", "call", "binding", "request")}
+    kind, more = str(row["kind"]), msgspec.json.decode(str(row["shown"]) if row["shown"] is not None else "{}")
+    if kind == "approval":
+        fields |= {"shown": more, "expires": row["expires"]}
+    else:
+        fields |= more
+    if kind == "timer":
+        fields["until"] = row["until"]
+    return msgspec.convert({"kind": kind, "event": row["id"], **fields}, Waiting)
+
+
+def waiting_of(store: Store, row: Row) -> Waiting:
+    """The ask that a row is about."""
+    ask = _known(row) if row["shown"] is not None else ask_of(store.event(Digest(str(row["id"]))))
+    assert ask is not None
+    return ask

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import quote
 
-from plait.errors import GateUnmet, InvalidValue, MergeConflict, NoCommonBase, NotSettled, PlaitError, StaleHead, UnknownKey
+from plait.errors import GateUnmet, InvalidValue, MergeConflict, NoCommonBase, NoRun, NotSettled, PlaitError, StaleHead, UnknownKey
 from plait.event import Body, Event, Json
 from plait.event.kinds import (
+    ApprovalDenied,
+    ApprovalGranted,
     Budget,
+    CancelRequested,
     Data,
     EvidenceAttached,
     FactRecorded,
@@ -29,6 +32,7 @@ from plait.event.kinds import (
     PendingSettled,
     Place,
     PlacementChanged,
+    QuestionAnswered,
     Resolution,
     Rewound,
     ScratchSet,
@@ -37,6 +41,7 @@ from plait.event.kinds import (
     SessionOpened,
     SessionPaused,
     SessionResumed,
+    Signalled,
     ToolFailed,
     ToolRequested,
     ToolResolved,
@@ -50,12 +55,13 @@ from plait.session import revision
 from plait.session.content import Content, file, image, pack
 from plait.session.events import along
 from plait.session.fold import state_at
+from plait.session.inbox import arrived, ask_now, post, reply, waiting_in
 from plait.session.life import Life, check_may, live_on
 from plait.session.merge import WORKSPACE, combine
 from plait.session.ports import Act, Draft, host, is_bound, writer_of
 from plait.session.reading import Reading, address_of
 from plait.session.state import ABSENT, FactKind, Known, PendingKind, Ref, State, share_a_place, state_digest
-from plait.session.views import Message
+from plait.session.views import Message, Waiting
 from plait.store import Durability, Store, check_durability
 
 Cause: TypeAlias = "Event | Session | Message | int | str"
@@ -295,10 +301,18 @@ class Session(Reading):
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     def pause(self, *, reason: str = "", actor: str | None = None) -> Session:
-        return self._append(SessionPaused(reason), "be paused", actor=actor)
+        """Let it rest. While a run is open this goes to the inbox, and takes effect where the run next looks there."""
+        return self._rest(SessionPaused(reason), "be paused", actor)
 
     def unpause(self, *, reason: str = "", actor: str | None = None) -> Session:
-        return self._append(SessionResumed(reason), "be unpaused", actor=actor)
+        """Take it up again; while a run is open, through the inbox."""
+        return self._rest(SessionResumed(reason), "be unpaused", actor)
+
+    def _rest(self, body: Body, verb: str, actor: str | None) -> Session:
+        run = self.reload().open_run
+        if run is None or (run == self.run and is_bound(run)):
+            return self._append(body, verb, actor=actor)
+        return self._post(body, verb, actor)
 
     def close(self, *, reason: str = "", actor: str | None = None) -> Session:
         """End it: nothing is appended any more but `archive()`. Required verdicts must be there, and no run open."""
@@ -318,6 +332,87 @@ class Session(Reading):
         Only sessions that are written `async` need it.
         """
         self._store.flush()
+        return self
+
+    # ── what others say to it ────────────────────────────────────────────────────────────────
+    #
+    # These go to its inbox, so that a run that holds it is not disturbed, and are delivered when one next looks there. Its own
+    # log does not change, so each returns the very same value.
+
+    def send(self, *content: Content, actor: str | None = None) -> Session:
+        """Say something to it as a user, whoever holds it: it is heard at the next safe point."""
+        if not content:
+            raise InvalidValue("content", "nothing is said", "pass a text")
+        parts, blobs = pack(content, "content")
+        return self._post(MessageSaid("user", parts), "take messages", actor, blobs)
+
+    def cancel(self, reason: str = "", *, actor: str | None = None) -> Session:
+        """Ask the open run to end before its next effect."""
+        if self.reload().open_run is None:
+            raise NoRun(self.short, "be cancelled")
+        return self._post(CancelRequested(reason), "be cancelled", actor)
+
+    def signal(self, name: str, value: Json = None, *, actor: str | None = None) -> Session:
+        """Say that something has happened which a run may wait for."""
+        return self._post(Signalled(_check_key(name, "name"), value), "take signals", actor)
+
+    def approve(self, ask: Waiting | Event | str, *, edited: Json = None, note: str = "", actor: str | None = None) -> Session:
+        """Allow what is asked for, exactly as it was shown, or with other arguments. An ask is named by itself or the start of its id."""
+        found = ask_now(self._spot, ask, "approval")
+        if edited is not None and not isinstance(edited, Mapping):
+            raise InvalidValue("edited", f"{_told(edited)} is not an object", "pass the corrected arguments by name")
+        return self._reply(found, ApprovalGranted(_binding(found), dict(edited) if edited is not None else None, note), actor)
+
+    def deny(self, ask: Waiting | Event | str, reason: str = "", *, actor: str | None = None) -> Session:
+        """Refuse what is asked for. Whoever asked is told the reason."""
+        found = ask_now(self._spot, ask, "approval")
+        return self._reply(found, ApprovalDenied(_binding(found), reason), actor)
+
+    def answer(self, question: Waiting | Event | str, value: Json, *, actor: str | None = None) -> Session:
+        """Answer a question."""
+        found = ask_now(self._spot, question, "question")
+        if found.choices and value not in found.choices:
+            raise InvalidValue("value", f"{_told(value)} is not among the choices", f"answer with one of {', '.join(found.choices)}")
+        return self._reply(found, QuestionAnswered(found.event, value), actor)
+
+    def resolve(
+        self,
+        call: Waiting | Event | str,
+        verdict: Literal["happened", "did_not_happen", "compensated"],
+        value: Content | None = None,
+        note: str = "",
+        *,
+        actor: str | None = None,
+    ) -> Session:
+        """Say what became of an effect whose outcome is not known, named by the ask, its request or its call; `value` is its result."""
+        _check_choice("verdict", verdict, ("happened", "did_not_happen", "compensated"))
+        found = ask_now(self._spot, call, "unknown")
+        parts, blobs = pack([value] if value is not None else [], "value")
+        return self._reply(found, ToolResolved(cast("Digest", found.request), verdict, parts, note), actor, blobs)
+
+    @property
+    def inbox(self) -> list[Event]:
+        """What others wrote to it, in the store as it is now, delivered or not."""
+        return arrived(self._store, self.id)
+
+    @property
+    def waiting(self) -> list[Waiting]:
+        """What this very log waits for at this place, less what was answered in the store as it is now."""
+        own = self._store.log(self.id)
+        return waiting_in(self._store, self.id, own.place + 1, self.place) if self.place > own.place else []
+
+    def _post(self, body: Body, verb: str, actor: str | None, blobs: dict[Digest, bytes] | None = None) -> Session:
+        now = self.reload()
+        life = now._living()
+        for event in arrived(self._store, self.id, now._state.delivered):
+            life = live_on(life, event.kind)
+        check_may(self.short, life.status, verb)
+        post(self.store, self.id, [Draft(body, _act(actor or self._principal()))], blobs=blobs)
+        return self
+
+    def _reply(self, ask: Waiting, body: Body, actor: str | None, blobs: dict[Digest, bytes] | None = None) -> Session:
+        check_may(self.short, self.reload().status, "take answers")
+        reply(self._spot, ask, body, _act(actor or self._principal()), blobs=blobs)
         return self
 
     # ── what others do for it ────────────────────────────────────────────────────────────────
@@ -431,7 +526,8 @@ class Session(Reading):
                 raise InvalidValue("merge", f"{other.short} lives in another store, {other.store}", "merge sessions of one store")
         if len({other.id for other in others}) != len(others):
             raise InvalidValue("merge", "the same session is named twice", "name each branch once")
-        if (now := writer_of(self.run).latest(self._spot)).head != self.head:
+        if not writer_of(self.run).is_current(self._spot):
+            now = writer_of(self.run).latest(self._spot)
             raise StaleHead(self.id, self.head, now.head, now.place)
 
     def _check_gates(self, verb: str) -> None:
@@ -440,6 +536,11 @@ class Session(Reading):
 
 
 # ── small helpers ────────────────────────────────────────────────────────────────────────────
+
+
+def _binding(ask: Waiting) -> Digest:
+    assert ask.binding is not None  # an approval has one
+    return ask.binding
 
 
 def _act(actor: str, causes: tuple[Digest, ...] = ()) -> Act:

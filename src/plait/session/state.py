@@ -19,7 +19,7 @@ from plait.event.kinds import Budget, Placement, StateDigest, Usage
 from plait.ids import Digest, LogId, Micros, digest
 from plait.session.life import Life
 
-FOLD = 2  # the version of the folds: digests and snapshots of others are not comparable
+FOLD = 3  # the version of the folds: digests and snapshots of others are not comparable
 STATE_TAG = b"plait/state/1"
 
 FactKind = Literal["fact", "decision", "finding"]
@@ -161,6 +161,7 @@ class State(msgspec.Struct, frozen=True):
     bills: dict[LogId, Spent] = {}  # what each of them spent up to there, if anything: no event is counted twice
     run: str | None = None  # the run that is open
     calls: dict[str, int] = {}  # brackets that are open, with the place of their first ask
+    delivered: int = 0  # the last place of its inbox that has reached it
 
     @property
     def name(self) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from plait.event import Event, Json
 from plait.event.kinds import EffectClass, Failure, MessageSaid, ModelReplied, Parts, ToolFailed, ToolRequested, ToolResolved, ToolReturned
-from plait.ids import Digest, LogId, Micros
+from plait.ids import Digest, LogId, Micros, short
 from plait.session.content import text_of, unpack, value_of
 from plait.session.life import Status
 from plait.session.state import Fact, FactKind, Spent, Stretch
@@ -183,6 +183,39 @@ class Run(msgspec.Struct, frozen=True):
     why: str  # it failed or was cancelled; "": neither
     first: int  # the place it began at
     last: int | None  # and ended at; None: it has not
+
+
+WaitKind = Literal["approval", "question", "unknown", "timer"]
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Something a session waits for: an approval, an answer, somebody who knows what became of an effect, or a time."""
+
+    kind: WaitKind
+    event: Digest  # the one that asks
+    log: LogId
+    seq: int
+    since: Micros
+    actor: str  # who asks
+    behalf: str | None = None
+    run: str | None = None  # the run it stops; None: it was asked outside of any
+    call: str = ""  # the bracket of the effect
+    binding: Digest | None = None  # of an approval: what exactly is approved
+    shown: Json = None  # of an approval: what to decide on
+    expires: Micros | None = None  # of an approval; None: never
+    question: str = ""
+    choices: tuple[str, ...] = ()  # of a question; (): anything
+    tool: str = ""  # of an unknown outcome
+    arguments: Json = None  # of an unknown outcome
+    request: Digest | None = None  # of an unknown outcome: the event that asked for the effect
+    why: str = ""  # of an unknown outcome
+    until: Micros | None = None  # of a timer; None: as long as it takes
+    name: str = ""  # of a timer: the signal that ends it
+
+    @property
+    def session(self) -> str:
+        """The short id of the session that waits."""
+        return short(self.log)
 
 
 class Validation(msgspec.Struct, frozen=True):

@@ -1,0 +1,221 @@
+"""People in the loop: what needs consent, what is asked, what waits.
+
+A request is on record before anybody is asked about it, and the ask is bound by a digest to exactly that request: another tool, version,
+argument or policy is another ask. A run that waits holds no process: it is parked, the ask is a row, the answer comes through the inbox and
+is delivered when the run is taken up again. With an `approver` at hand the answer comes at once, and is recorded likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plait.event import Event, Json
+from plait.event import kinds as k
+from plait.event.kinds import Failure
+from plait.ids import Digest
+from plait.runtime import policy
+from plait.runtime.bracket import Bracket
+from plait.runtime.mail import arrivals
+from plait.runtime.policy import Approval, Granted
+from plait.runtime.run import Parked, Run, record_at_tip, run_of
+from plait.session import Session
+from plait.session.ports import Act, Draft
+from plait.tool import Tool, WrongArguments
+
+SERVICE = "service:plait"
+
+
+# ── what a policy says ───────────────────────────────────────────────────────────────────────
+
+
+def requested(
+    session: Session, tool: Tool[..., Any], arguments: Json, user: Any, reason: str = "", origins: frozenset[str] | None = None
+) -> tuple[k.ToolRequested, Failure | None]:
+    """The request as it is recorded, with what the policies say of it; and why it is not run, if it is not."""
+    run = run_of(session)
+    body = k.ToolRequested(tool.name, arguments, tool.effect, tool.version, reason, path=user.path, source=tool.origin)
+    policies = _policies(run, session)
+    if run is None or not policies:
+        return body, None
+    decided = policy.decide(policies, _call(run, session, tool, arguments, user, reason, origins))
+    body = k.ToolRequested(
+        tool.name,
+        arguments,
+        tool.effect,
+        tool.version,
+        reason,
+        policy.digest_of(policies),
+        path=user.path,
+        source=tool.origin,
+        decision=decided.verdict,
+    )
+    refused = Failure("Refused", f"not allowed: {decided.reason or decided.rule}") if decided.verdict == "refuse" else None
+    return body, refused
+
+
+def _policies(run: Run | None, session: Session) -> tuple[policy.Policy, ...]:
+    if run is None:
+        return ()
+    frames = run.frames(session.id)
+    return (*run.policies_for(session), *(frames[-1].policies if frames else ()))
+
+
+def _call(
+    run: Run, session: Session, tool: Tool[..., Any], arguments: Json, user: Any, reason: str, origins: frozenset[str] | None
+) -> policy.Call:
+    seen = origins if origins is not None else session.origins
+    return policy.Call(
+        tool.name, arguments, tool.effect, tool.version, tool.origin, reason, user.path, user.actor, run.behalf, seen, session
+    )
+
+
+# ── a bracket and its events ─────────────────────────────────────────────────────────────────
+
+
+def took(session: Session, bracket: Bracket, drafts: Sequence[Draft], blobs: Mapping[Digest, bytes] | None = None) -> Session:
+    """Record what happens in a bracket."""
+    session, events = record_at_tip(session, drafts, blobs)
+    for event in events:
+        bracket.take(event)
+    return session
+
+
+def recalled(session: Session, brackets: Mapping[int, Bracket]) -> Session:
+    """Brackets as far as they are on record."""
+    run = run_of(session)
+    if run is None or not run.on_record(session):
+        return session
+    calls = {each.call: each for each in brackets.values()}
+    while True:
+        step = run.take(session, calls)
+        if step is not None:
+            session, event = step
+            calls[event.header.call or ""].take(event)
+        elif all(each.outcome is not None for each in calls.values()):
+            return session
+        else:
+            delivery = run.take_delivery(session)
+            if delivery is None or not delivery[1]:
+                return session
+            session = delivery[0]
+            _take(calls, delivery[1])
+
+
+def hear(session: Session, brackets: Mapping[int, Bracket]) -> Session:
+    """What has arrived, as far as it is about these brackets."""
+    session, events = arrivals(session)
+    _take({each.call: each for each in brackets.values()}, events)
+    return session
+
+
+def _take(calls: Mapping[str, Bracket], events: Sequence[Event]) -> None:
+    for event in events:
+        if (bracket := calls.get(event.header.call or "")) is not None:
+            bracket.take(event)
+
+
+# ── consent ──────────────────────────────────────────────────────────────────────────────────
+
+
+def ask_people(session: Session, brackets: Sequence[Bracket], user: Any) -> Session:
+    """See to it that everything that needs consent is asked for, and do what was answered."""
+    run = run_of(session)
+    if run is None or not any(each.needs_consent for each in brackets):
+        return session
+    for bracket in brackets:
+        if bracket.waits and bracket.denial is None:
+            session = _ask(run, session, bracket, user)
+    for bracket in brackets:
+        if bracket.waits and bracket.denial is None and run.approver is not None:
+            session = _consult(run, session, bracket)
+    for bracket in brackets:
+        session = _answered(run, session, bracket, user)
+    return session
+
+
+def _ask(run: Run, session: Session, bracket: Bracket, user: Any) -> Session:
+    """Ask for exactly this call, unless that was asked already and nothing has changed since."""
+    body = bracket.asked.body if bracket.asked is not None else None
+    bound = _binding(session, bracket, max(1, bracket.asks))
+    if isinstance(body, k.ApprovalRequested) and body.binding == bound:
+        return session
+    times = bracket.asks + 1
+    decided = policy.decide(_policies(run, session), _call(run, session, bracket.tool, bracket.given, user, _reason(bracket), None))
+    shown = policy.shown(_call(run, session, bracket.tool, bracket.given, user, _reason(bracket), frozenset()), decided)
+    expires = run.now(session) + int(decided.expires_s * 1e6) if decided.expires_s is not None else None
+    ask = k.ApprovalRequested(_binding(session, bracket, times), shown, expires, times)
+    return took(session, bracket, [Draft(ask, Act(user.actor, "program", call=bracket.call, causes=(bracket.request.id,)))])
+
+
+def _reason(bracket: Bracket) -> str:
+    body = bracket.request.body
+    return body.reason if isinstance(body, k.ToolRequested) else ""
+
+
+def _binding(session: Session, bracket: Bracket, times: int) -> Digest:
+    tool = bracket.tool
+    return policy.binding(session.id, bracket.request.seq, tool.name, tool.version, bracket.given, bracket.policy, times)
+
+
+def _consult(run: Run, session: Session, bracket: Bracket) -> Session:
+    """Ask whoever sits at the terminal."""
+    assert run.approver is not None and bracket.asked is not None
+    body = bracket.asked.body
+    assert isinstance(body, k.ApprovalRequested)
+    answer = policy.settle_answer(run.approver(Approval(session, bracket.request, body.shown, body.binding, body.expires)))
+    act = Act(run.behalf, "human", call=bracket.call, causes=(bracket.asked.id,))
+    if isinstance(answer, Granted):
+        return took(session, bracket, [Draft(k.ApprovalGranted(body.binding, answer.edited, answer.note), act)])
+    return took(session, bracket, [Draft(k.ApprovalDenied(body.binding, answer.reason), act)])
+
+
+def _answered(run: Run, session: Session, bracket: Bracket, user: Any) -> Session:
+    act = Act(user.actor, "human", call=bracket.call)
+    if bracket.denial is not None and bracket.waits:
+        body = bracket.denial.body
+        assert isinstance(body, k.ApprovalDenied)
+        why = Failure("Denied", body.reason or f"{bracket.denial.actor} did not allow it")
+        return took(session, bracket, [Draft(k.ToolFailed(why), act._replace(causes=(bracket.denial.id,)))])
+    asked = bracket.asked.body if bracket.asked is not None else None
+    if bracket.waits and isinstance(asked, k.ApprovalRequested) and asked.expires is not None and run.now(session) > asked.expires:
+        why = Failure("ApprovalExpired", "nobody allowed it in time; it was not run")
+        expired = Draft(k.ApprovalExpired(asked.binding), Act(SERVICE, "program", call=bracket.call))
+        return took(session, bracket, [expired, Draft(k.ToolFailed(why), act._replace(origin="program", causes=(0,)))])
+    if bracket.outcome is None and bracket.grant is not None and bracket.edited is not None:
+        return _corrected(session, bracket, user)
+    return session
+
+
+def _corrected(session: Session, bracket: Bracket, user: Any) -> Session:
+    """Run it as the person who consented wrote it: a request of its own, by that person."""
+    assert bracket.grant is not None
+    edited, who = bracket.edited, bracket.grant.actor
+    act = Act(who, "human", call=bracket.call, causes=(bracket.grant.id,))
+    try:
+        bracket.tool.arguments(edited)
+    except WrongArguments as error:
+        why = Failure("WrongArguments", f"the arguments that {who} put in place do not fit: {error}. It was not run")
+        return took(session, bracket, [Draft(k.ToolFailed(why), act)])
+    tool = bracket.tool
+    why, attempt = f"corrected by {who}", bracket.attempt + 1
+    body = k.ToolRequested(tool.name, edited, tool.effect, tool.version, why, bracket.policy, attempt, user.path, tool.origin, "allow")
+    return took(session, bracket, [Draft(body, act)])
+
+
+def park(session: Session, waiting: Sequence[Bracket]) -> None:
+    """Leave the run as it is until somebody has decided."""
+    if not waiting:
+        return
+    run = run_of(session)
+    if run is not None and run.record is not None and run.record.strict:
+        raise run.ended(session)
+    raise Parked(session, "; ".join(map(_waits_for, waiting)))
+
+
+def _waits_for(bracket: Bracket) -> str:
+    ask = bracket.unknown or bracket.asked
+    name = ask.id[:12] if ask is not None else bracket.call
+    if bracket.unknown is not None:
+        return f"nobody knows whether {bracket.tool.name} happened: plait resolve {name} happened|did-not-happen|compensated"
+    return f"{bracket.tool.name} needs consent: plait approve {name}"

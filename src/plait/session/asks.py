@@ -1,0 +1,125 @@
+"""What a session waits for, and what ends the wait.
+
+An ask is an event in the session's own log: an approval or an answer is requested, the outcome of an effect is not known,
+a timer is set. It ends there, too, or with its run. Others answer in the inbox, and an answer counts only if whoever gave
+it may: not an agent, not whoever asks, and in time. One set of rules for the value, for the rows of the store and for the
+run, which looks at an answer once more when it is delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from plait.event import Event
+from plait.event.kinds import (
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
+    Body,
+    QuestionAnswered,
+    QuestionAsked,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    SessionArchived,
+    SessionClosed,
+    Signalled,
+    TimerFired,
+    TimerSet,
+    ToolResolved,
+    ToolUnknown,
+)
+from plait.ids import Digest, Micros
+from plait.session.views import Waiting
+
+
+def _names(*kinds: type[Body]) -> frozenset[str]:
+    return frozenset(kind.__name__ for kind in kinds)
+
+
+ASKS = _names(ApprovalRequested, QuestionAsked, ToolUnknown, TimerSet)
+ANSWERS = _names(ApprovalGranted, ApprovalDenied, QuestionAnswered, ToolResolved)
+SETTLES = ANSWERS | _names(ApprovalExpired, TimerFired)  # in the session's own log
+RUN_ENDS = _names(RunFinished, RunFailed, RunCancelled)
+ENDS = RUN_ENDS | _names(SessionClosed, SessionArchived)  # nothing waits after these
+LIFE_OF_ASKS = ASKS | SETTLES | ENDS
+
+
+def ask_of(event: Event) -> Waiting | None:
+    """What the event waits for; None: it does not. The tool and arguments of an unknown outcome stand in its request."""
+    if event.kind not in ASKS:
+        return None
+    body, header = event.body, event.header
+    known: dict[str, Any] = {
+        "event": event.id,
+        "log": event.log,
+        "seq": event.seq,
+        "since": header.time,
+        "actor": header.actor,
+        "behalf": header.behalf,
+        "run": header.run,
+        "call": header.call or "",
+    }
+    if isinstance(body, ApprovalRequested):
+        return Waiting("approval", binding=body.binding, shown=body.shown, expires=body.expires, **known)
+    if isinstance(body, QuestionAsked):
+        return Waiting("question", question=body.question, choices=body.choices, **known)
+    if isinstance(body, ToolUnknown):
+        return Waiting("unknown", request=body.request, why=body.why, **known)
+    assert isinstance(body, TimerSet)
+    return Waiting("timer", until=body.until, name=body.event, **known)
+
+
+def is_about(ask: Waiting, event: Event) -> bool:
+    """Whether an event, in the session's own log or in its inbox, names this ask."""
+    if event.kind not in SETTLES:
+        return False
+    body = event.body
+    if isinstance(body, (ApprovalGranted, ApprovalDenied, ApprovalExpired)):
+        # The same call may be asked for again under the same binding: whoever answered the first ask did not answer the second.
+        asked = event.header.causes
+        return ask.kind == "approval" and body.binding == ask.binding and (event.log == ask.log or not asked or ask.event in asked)
+    if isinstance(body, QuestionAnswered):
+        return ask.kind == "question" and body.question == ask.event
+    if isinstance(body, ToolResolved):
+        return ask.kind == "unknown" and body.request == ask.request
+    return ask.kind == "timer" and ask.call == (event.header.call or "")
+
+
+def answers(ask: Waiting, event: Event) -> bool:
+    """Whether an event of the inbox is a valid answer to this ask."""
+    return event.kind in ANSWERS and is_about(ask, event) and not_allowed(ask, event.actor) is None and not is_late(ask, event.header.time)
+
+
+def wakes(ask: Waiting, event: Event) -> bool:
+    """Whether an event of the inbox ends this wait: an answer, or the signal a timer waits for."""
+    body = event.body if event.kind == Signalled.__name__ else None
+    if isinstance(body, Signalled):
+        return ask.kind == "timer" and ask.name != "" and body.name == ask.name
+    return answers(ask, event)
+
+
+def not_allowed(ask: Waiting, actor: str) -> str | None:
+    """Why this principal may not answer; None: it may."""
+    if actor.partition(":")[0] == "agent":
+        return "an agent does not decide for people"
+    return "whoever asks does not answer" if actor == ask.actor else None
+
+
+def is_late(ask: Waiting, time: Micros) -> bool:
+    return ask.expires is not None and time > ask.expires
+
+
+def open_asks(events: Iterable[Event]) -> dict[Digest, Waiting]:
+    """What is left open by events of one log, in their order, by the event that asks."""
+    found: dict[Digest, Waiting] = {}
+    for event in events:
+        if event.kind in ENDS:
+            found.clear()
+        elif (ask := ask_of(event)) is not None:
+            found[ask.event] = ask
+        elif event.kind in SETTLES:
+            found = {id: ask for id, ask in found.items() if not is_about(ask, event)}
+    return found

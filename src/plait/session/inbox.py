@@ -1,0 +1,173 @@
+"""The inbox: the lane of all other writers.
+
+While a run holds a session, nobody else appends to its log: a message, an approval, a wish to cancel goes to the
+session's inbox, a log of its own with many writers, hash-linked like any other. The run delivers at safe points: it
+reads what has arrived since the last time and appends it to the session's log, after `Delivered`.
+
+What waits for people is a fold over the session's own log, less what was answered in the inbox by now; across all
+sessions it is kept as rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from plait.errors import AlreadyAnswered, AmbiguousRevision, AskExpired, InvalidValue, MayNotApprove, UnknownAsk, UnknownLog, UnknownRows
+from plait.event import Body, Event
+from plait.event.kinds import ToolRequested
+from plait.ids import Digest, LogId, Micros, inbox_of, short
+from plait.session.asks import ANSWERS, ASKS, LIFE_OF_ASKS, answers, ask_of, is_late, not_allowed, open_asks
+from plait.session.ports import Act, Draft, Spot, store_at, writer_of
+from plait.session.rows import InboxRows, waiting_of
+from plait.session.views import Waiting, WaitKind
+from plait.store import Store
+
+ASK_MIN = 4  # characters of an ask's id that are enough to name it, if no other one begins so
+_ALL = 2**31
+
+
+# ── the lane ─────────────────────────────────────────────────────────────────────────────────
+
+
+def post(
+    store_address: str,
+    log: LogId,
+    drafts: Sequence[Draft],
+    *,
+    blobs: Mapping[Digest, bytes] | None = None,
+    check: Callable[[Sequence[Event]], object] | None = None,
+    run: str | None = None,
+) -> list[Event]:
+    """Append to the inbox of a log, beginning it if need be: durable on return, whoever else writes there. See `Writer.post`."""
+    return writer_of(run).post(store_address, log, drafts, blobs=blobs, check=check, run=run)
+
+
+def arrived(store: Store, log: LogId, after: int = 0) -> list[Event]:
+    """What stands in the inbox of a log after this place. Asked before every effect: one query, as long as there is nothing new."""
+    inbox = inbox_of(log)
+    try:
+        tip = store.log(inbox).tip
+    except UnknownLog:
+        return []
+    return list(store.read(inbox, after + 1, tip)) if tip > after else []
+
+
+# ── what waits ───────────────────────────────────────────────────────────────────────────────
+
+
+def waiting_in(store: Store, log: LogId, first: int, last: int) -> list[Waiting]:
+    """What a log's own events from first to last leave open, and nobody has answered by now."""
+    found = asks_in(store, log, first, last)
+    given = [event for event in arrived(store, log) if event.kind in ANSWERS] if found else []
+    return [with_request(store, ask) for ask in found if not any(answers(ask, event) for event in given)]
+
+
+def asks_in(store: Store, log: LogId, first: int, last: int) -> list[Waiting]:
+    """What a log's own events from first to last leave open, answered by now or not."""
+    found = open_asks(store.read(log, first, last, kinds=LIFE_OF_ASKS)).values()
+    return [ask for ask in found if not _is_over(store, ask.run)]
+
+
+def all_waiting(store: Store) -> list[Waiting]:
+    """What waits in all sessions and nobody has answered, in the order it was asked."""
+    rows = store.rows(InboxRows.name, "ask", {"answered": 0}, order="number", limit=_ALL)
+    return [with_request(store, waiting_of(store, row)) for row in rows]
+
+
+def due(store: Store, now: Micros) -> list[LogId]:
+    """Sessions that could go on if somebody resumed them: a time is over, an answer is there, or they are to be cancelled.
+
+    These are the logs that wait; a branch goes on through the session its run began on: `root_of`.
+    """
+    woken = store.rows(InboxRows.name, "ask", {"woken": 1}, order="number", limit=_ALL)
+    over = store.rows(InboxRows.name, "ask", order="until", descending=True, before=now + 1, limit=_ALL)
+    return list(dict.fromkeys(LogId(str(row["log"])) for row in (*over[::-1], *woken)))
+
+
+def root_of(store: Store, run: str | None, log: LogId) -> LogId:
+    """The session that a run began on; outside of any run, or if nobody knows, the log itself."""
+    found = store.rows(InboxRows.name, "run", {"run": run}, limit=1) if run is not None else []
+    return LogId(str(found[0]["log"])) if found else log
+
+
+def with_request(store: Store, ask: Waiting) -> Waiting:
+    """An unknown outcome with what was asked for."""
+    body = store.event(ask.request).body if ask.kind == "unknown" and ask.request is not None else None
+    return msgspec.structs.replace(ask, tool=body.tool, arguments=body.arguments) if isinstance(body, ToolRequested) else ask
+
+
+def _is_over(store: Store, run: str | None) -> bool:
+    """Whether a run has ended, perhaps on another log than this branch."""
+    if run is None:
+        return False
+    try:
+        found = store.rows(InboxRows.name, "run", {"run": run}, limit=1)
+    except UnknownRows:  # a store without these rows: then the log alone tells
+        return False
+    return bool(found and found[0]["ended"])
+
+
+# ── answering ────────────────────────────────────────────────────────────────────────────────
+
+
+def find_ask(open_now: Sequence[Waiting], name: Waiting | Event | str, *, kinds: Sequence[WaitKind], session: str = "") -> Waiting:
+    """The ask of this name: itself, its event, or the start of the id of its event, binding, call or request."""
+    if isinstance(name, (Waiting, Event)):
+        text = name.event if isinstance(name, Waiting) else name.id
+        found = [ask for ask in open_now if text in (ask.event, ask.request)]
+    elif isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+        text = name.strip()
+        found = [ask for ask in open_now if any(_is_start(text, id) for id in (ask.event, ask.binding, ask.call, ask.request))]
+    else:
+        raise InvalidValue("ask", f"a {type(name).__name__} names no ask", "pass one of session.waiting, or the start of its id")
+    found = [ask for ask in found if ask.kind in kinds]
+    if len(found) > 1:
+        raise AmbiguousRevision(text, tuple(f"{ask.event[:16]} ({ask.kind} in {ask.session})" for ask in found))
+    if not found:
+        short = f"; the start of an id has at least {ASK_MIN} characters" if len(text) < ASK_MIN else ""
+        raise UnknownAsk(session, text, f"nothing that waits for {' or '.join(map(_wanted, kinds))} is called that{short}")
+    return found[0]
+
+
+def _is_start(text: str, id: str | None) -> bool:
+    return bool(id) and (text == id or (len(text) >= ASK_MIN and (id or "").startswith(text)))
+
+
+def ask_now(spot: Spot, name: Waiting | Event | str, *kinds: WaitKind) -> Waiting:
+    """The ask of this name in a session as it is now; raises if it has been answered, or is over."""
+    store, session = store_at(spot.store), short(spot.id)
+    log = store.log(spot.id)
+    try:
+        return find_ask(asks_in(store, log.id, log.place + 1, log.tip), name, kinds=kinds, session=session)
+    except UnknownAsk:
+        asked = [ask for event in store.read(log.id, log.place + 1, log.tip, kinds=ASKS) if (ask := ask_of(event)) is not None]
+        over = find_ask(asked, name, kinds=kinds, session=session)
+    refuse_second(store, over)
+    raise UnknownAsk(session, over.event[:12], "it is not open any more: it was settled, or its run is over")
+
+
+def _wanted(kind: WaitKind) -> str:
+    return {"approval": "an approval", "question": "an answer", "unknown": "a resolution", "timer": "a time"}[kind]
+
+
+def reply(spot: Spot, ask: Waiting, body: Body, act: Act, *, blobs: Mapping[Digest, bytes] | None = None) -> Event:
+    """Put an answer into the inbox, if whoever gives it may and nobody was first."""
+    store = store_at(spot.store)
+    session = short(spot.id)
+    if (why := not_allowed(ask, act.actor)) is not None:
+        raise MayNotApprove(session, act.actor, why)
+
+    def check(events: Sequence[Event]) -> None:
+        if is_late(ask, events[0].header.time):
+            raise AskExpired(session, ask.event, ask.expires or 0)
+        refuse_second(store, ask)
+
+    return writer_of(spot.run).post(spot.store, spot.id, [Draft(body, act._replace(causes=(ask.event,)))], blobs=blobs, check=check)[0]
+
+
+def refuse_second(store: Store, ask: Waiting) -> None:
+    for event in arrived(store, ask.log):
+        if answers(ask, event):
+            raise AlreadyAnswered(short(ask.log), ask.event, event.kind, event.actor)
