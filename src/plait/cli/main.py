@@ -7,6 +7,7 @@ import click
 from plait.cli.doctor import doctor
 from plait.cli.exits import Entry
 from plait.cli.history import find, log
+from plait.cli.inbox import answer, approve, cancel, deny, inbox, resolve, send, signal
 from plait.cli.sessions import ls, show, verify_command
 from plait.cli.tracing import diff_command, graph, influence, why
 from plait.cli.writing import (
@@ -47,6 +48,7 @@ SECTIONS: dict[str, list[click.Command]] = {
     "Ask": [why, influence, graph, diff_command],
     "Branch": [fork, rewind, merge],
     "Record": [say, note, fact, decide, retract, todo, settle, require, validate],
+    "People": [inbox, approve, deny, answer, resolve, send, signal, cancel],
     "End": [pause, unpause, close, archive],
     "Check": [verify_command, doctor],
 }

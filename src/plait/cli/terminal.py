@@ -10,6 +10,7 @@ Only what is shown is cleaned: the record keeps the text as it came.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -53,6 +54,8 @@ _SELECTORS = r"\u180b-\u180d\u180f\ufe00-\ufe0f"
 _STRAY_SELECTOR = re.compile(rf"(?<![^\s{_SELECTORS}{_JOINERS}])[{_SELECTORS}]+")
 _JOINED = rf"[^\x00-\x7f\s{_JOINERS}]"
 _JOINER = re.compile(rf"(?<={_JOINED})([{_JOINERS}])[{_JOINERS}]*+(?={_JOINED})|[{_JOINERS}]")
+_MARKS_SEEN = 4  # on one character, where a person decides
+_BLANKS = "\u2800"  # looks like a space, and is a symbol
 _PERHAPS_MARKS = re.compile(rf"[^\w\x00-\x7f]{{{MARKS_MAX + 1},}}")  # no mark is a \w, and few other runs are as long
 
 
@@ -69,6 +72,32 @@ def clean(text: str, *, lines: bool = False) -> str:
     text = _PERHAPS_MARKS.sub(_cap_marks, text)
     text = _JOINER.sub(r"\1", text)
     return text if lines or "\n" not in text else BREAK.join(filter(None, (line.strip(" ") for line in text.split("\n"))))
+
+
+def visible(text: str) -> str:
+    """Text from outside, on one line, with nothing left out: what would be obeyed, not seen or reordered stands as an escape.
+
+    For what somebody has to decide on. `clean` changes nothing of it any more.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    shown, marks = list[str](), 0
+    for char in text:
+        marks = marks + 1 if _is_mark(char) else 0
+        shown.append(_escape(char) if marks > _MARKS_SEEN or _is_unseen(char) else char)
+    return "".join(shown)
+
+
+def _is_unseen(char: str) -> bool:
+    if char == " ":
+        return False
+    category = unicodedata.category(char)
+    return category[0] in "CZ" or bool(_HIDDEN.match(char)) or char in _BLANKS or _STRAY_SELECTOR.match(char) is not None
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    return f"\\u{code:04x}" if code < 0x10000 else json.dumps(char)[1:-1]
 
 
 def _cap_marks(run: re.Match[str]) -> str:

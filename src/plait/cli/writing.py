@@ -19,6 +19,7 @@ from plait import open_store
 from plait.cli.common import Given, Negative, address_of, budget_of, is_number, limits, pairs, text_of, value_of, writing
 from plait.cli.documents import print_json, session_document
 from plait.cli.exits import Told
+from plait.cli.inbox import print_posted
 from plait.cli.render import ACCENT, Cell, Out
 from plait.cli.terminal import clean
 from plait.errors import InvalidValue, MergeConflict
@@ -218,11 +219,20 @@ def _again(choices: Sequence[str]) -> str:
 )
 @writing
 def say(given: Given, session: str, text: str | None, role: Any, name: str, files: Sequence[Path]) -> None:
-    """Add a message. As TEXT, - reads standard input."""
+    """Add a message. As TEXT, - reads standard input.
+
+    While a run is open it goes to the session's inbox, and is heard at the next safe point.
+    """
     said = [_nonempty(text_of(text))] if text is not None else []
     if not said and not files:
         raise click.UsageError("Nothing to say: give TEXT, - or --file.")
-    _done(given, given.open_last(session).say(*said, *files, role=role, name=name, actor=given.who))
+    value = given.open_last(session)
+    if value.open_run is None:
+        _done(given, value.say(*said, *files, role=role, name=name, actor=given.who))
+        return
+    if role != "user" or name:
+        raise click.UsageError(f"{value.short} has an open run: only a user's message can be sent to it, without --role and --name.")
+    print_posted(given, value.send(*said, *files, actor=given.who))
 
 
 @click.command()

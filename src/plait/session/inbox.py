@@ -70,9 +70,9 @@ def asks_in(store: Store, log: LogId, first: int, last: int) -> list[Waiting]:
     return [ask for ask in found if not _is_over(store, ask.run)]
 
 
-def all_waiting(store: Store) -> list[Waiting]:
-    """What waits in all sessions and nobody has answered, in the order it was asked."""
-    rows = store.rows(InboxRows.name, "ask", {"answered": 0}, order="number", limit=_ALL)
+def all_waiting(store: Store, *, answered: bool = False) -> list[Waiting]:
+    """What waits in all sessions, in the order it was asked; if so asked for, also what is answered and not delivered yet."""
+    rows = store.rows(InboxRows.name, "ask", {} if answered else {"answered": 0}, order="number", limit=_ALL)
     return [with_request(store, waiting_of(store, row)) for row in rows]
 
 

@@ -1,0 +1,215 @@
+"""What waits for people is shown exactly as it is bound, and answered from the shell."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from shell import Shell, on_a_terminal, shell
+
+from plait import Session
+from plait.cli.terminal import clean, visible
+from plait.event import Body, Json
+from plait.event.kinds import ApprovalRequested, QuestionAsked, RunStarted, TimerSet, ToolRequested, ToolUnknown
+from plait.ids import Digest, inbox_of
+from plait.session.ports import Act, Draft, writer_of
+
+__all__ = ["shell"]
+
+B = Digest("b" * 64)
+HOSTILE = "safe\x1b[2K\r\u202egnp.exe\u200b\u2066 \u00a0\u3164end\x07"
+
+
+def record(session: Session, *bodies: Body, call: str | None = None, actor: str = "agent:coder") -> Session:
+    """Events that only the runtime writes."""
+    drafts = [Draft(body, Act(actor, "model", behalf="human:ana", call=call)) for body in bodies]
+    return Session.of(writer_of(None).append(msgspec.structs.replace(session.spot, run="run-1"), drafts))
+
+
+def held(shell: Shell) -> Session:
+    """A session that a run holds."""
+    return record(shell.open(shell.new("Clean up.")), RunStarted("m:W"))
+
+
+def ask(session: Session, arguments: Json, shown: Json = None, expires: int | None = None) -> Session:
+    request = ToolRequested("delete", arguments, "at_most_once", version="v-17", reason="it is old")
+    return record(session, request, ApprovalRequested(B, shown, expires), call="call-1")
+
+
+# ── looking ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_approval_shows_all_that_is_bound(shell: Shell) -> None:
+    session = ask(held(shell), {"path": "a.txt"}, {"tool": "delete", "rule": "deletes ask first"}, 2_000_000_000_000_000)
+    text = shell("inbox")
+    for part in (
+        f"approval {session.waiting[0].event[:12]}  in {session.short}@5",
+        "asked by agent:coder on behalf of human:ana",
+        "delete",
+        "v-17",
+        '{"path": "a.txt"}',
+        "it is old",
+        "deletes ask first",
+        B,
+        "2033-05-18 03:33:20 UTC",
+    ):
+        assert part in text
+    assert text == shell("inbox", session.short)
+    [document] = shell.json("inbox")["waiting"]
+    assert document["id"] == session.waiting[0].event and document["session"] == session.id and document["resume"] == session.short
+    assert (document["tool"], document["version"], document["arguments"]) == ("delete", "v-17", {"path": "a.txt"})
+    assert shell.jsonl("inbox") == [document]
+    assert f"plait approve {document['id'][:8]}" in on_a_terminal("inbox")
+
+
+def test_nothing_hostile_gets_out_raw_and_nothing_is_left_out(shell: Shell) -> None:
+    session = ask(held(shell), {HOSTILE: HOSTILE}, {"why": HOSTILE, HOSTILE: [HOSTILE]})
+    record(session, QuestionAsked(HOSTILE, (HOSTILE, "b")), call="call-2")
+    text = shell("inbox")
+    assert not set(text) & (set(HOSTILE) - set("safe gnpxend.")) and "[2K" in text
+    line = next(line for line in text.splitlines() if line.strip().startswith("arguments"))
+    assert json.loads(line.strip().removeprefix("arguments").strip()) == {HOSTILE: HOSTILE}  # escapes and all, it is what is bound
+    assert "\\u202e" in text and "\\u200b" in text and "\\u3164" in text and "\\u00a0" in text
+
+
+@pytest.mark.parametrize(
+    "text", [HOSTILE, "é", "日本語", "a\u0301" * 3, "z" + "\u0301" * 30, "\ud800", "👩\u200d👩", "\U000e0041", "\u2800", "\ufe0f"]
+)
+def test_what_is_made_visible_stays_so(text: str) -> None:
+    shown = visible(text)
+    assert clean(shown) == shown and visible(shown) == shown
+    assert json.loads(f'"{shown}"') == text
+    assert visible("日本語 é") == "日本語 é"
+
+
+def test_what_is_long_is_folded_with_its_size_and_digest(shell: Shell) -> None:
+    arguments = {"text": "x" * 5000 + "the end"}
+    ask(held(shell), arguments)
+    whole = json.dumps(arguments)
+    folded = shell("inbox")
+    assert "the end" not in folded and hashlib.sha256(whole.encode()).hexdigest() in folded and f"{len(whole):,} bytes" in folded
+    assert whole in shell("inbox", "--full")
+    assert shell.json("inbox")["waiting"][0]["arguments"] == arguments
+
+
+def test_an_ask_that_shows_something_else_than_its_request_is_said_to(shell: Shell) -> None:
+    ask(held(shell), {"path": "/"}, {"tool": "list", "arguments": {"path": "a.txt"}})
+    text = shell("inbox")
+    assert text.count("CAUTION") == 2 and '{"path": "/"}' in text and "another tool than the request" in text
+
+
+def test_what_does_not_wait_for_people_is_shown_only_if_asked_for(shell: Shell) -> None:
+    session = record(held(shell), TimerSet(1_000_000, "deployed"), call="t")
+    assert shell("inbox") == "" and shell.json("inbox") == {"waiting": []}
+    assert "1970-01-01 00:00:01 UTC" in shell("inbox", "--all") and "deployed" in shell("inbox", "--all")
+    assert "nothing waits" in on_a_terminal("inbox")
+    shell("send", session.short, "Hello?")
+    assert "human:ana" in shell("inbox", session.short, "--all") and "Hello?" in shell("inbox", session.short, "--all")
+    assert [event["kind"] for event in shell.json("inbox", session.short, "--all")["events"]] == ["MessageSaid"]
+    assert [event["session"] for event in shell.jsonl("inbox", session.short, "--all")] == [inbox_of(session.id)]
+
+
+# ── answering ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_approving_and_what_comes_next(shell: Shell) -> None:
+    session = ask(held(shell), {"path": "a.txt"})
+    id = session.waiting[0].event
+    done = shell.json("approve", id[:8], "--note", "fine")
+    assert (done["ask"], done["resume"], done["event"]["kind"]) == (id, session.short, "ApprovalGranted")
+    assert done["event"]["body"]["binding"] == B and done["event"]["body"]["note"] == "fine" and done["event"]["causes"] == [id]
+    assert shell("inbox") == "" and session.reload() == session
+    assert "answered already, by human:ana" in shell.error(1, "approve", id[:8])
+    assert "answered already" in shell.error(1, "deny", id[:8])
+    assert "nothing was wrong" not in shell("verify") and "nothing is wrong" in shell("verify", session.short)
+
+
+def test_a_branch_goes_on_through_the_session_its_run_began_on(shell: Shell) -> None:
+    root = held(shell)
+    branch = ask(root.fork("b"), {"path": "a.txt"})
+    assert shell.json("inbox", root.short)["waiting"][0]["short"] == branch.short
+    assert shell.json("deny", branch.waiting[0].event[:8], "--reason", "no")["resume"] == root.short
+
+
+def test_the_command_that_goes_on_is_named(shell: Shell) -> None:
+    session = ask(held(shell), {})
+    assert f"plait resume {session.short}" in on_a_terminal("approve", session.waiting[0].event[:8], PLAIT_ACTOR="human:ana")
+
+
+def test_approving_with_other_arguments(shell: Shell, tmp_path: Path) -> None:
+    session = ask(held(shell), {"path": "/"})
+    id = session.waiting[0].event[:8]
+    for wrong in ("[1]", "{", '{"a": NaN}', '{"a": 1, "a": 2}', "@nowhere.json"):
+        shell.error(2, "approve", id, "--edit", wrong)
+    assert session.inbox == []
+    (tmp_path / "edit.json").write_text('{"path": "b.txt"}')
+    assert shell.json("approve", id, "--edit", "@edit.json")["event"]["body"]["edited"] == {"path": "b.txt"}
+
+
+def test_who_may_not_and_what_is_not_there(shell: Shell) -> None:
+    session = ask(held(shell), {}, expires=1)
+    id = session.waiting[0].event
+    assert "(it has)" in shell("inbox")
+    assert "may not answer" in shell.error(1, "approve", id[:8], "--as", "agent:coder")
+    assert "has expired" in shell.error(1, "approve", id[:8])
+    assert "called that" in shell.error(3, "approve", "feedfeed")
+    assert "at least 4 characters" in shell.error(3, "approve", id[:3])
+    assert "waits for an answer" in shell.error(3, "answer", id[:8], "yes")
+    assert session.inbox == []
+
+
+def test_the_start_of_an_id_must_name_one(shell: Shell) -> None:
+    first = ask(held(shell), {})
+    second = ask(held(shell), {})
+    found = shell.run("approve", B[:8])
+    assert found.exit_code == 2 and first.short in found.stderr and second.short in found.stderr
+
+
+def test_answering_and_resolving(shell: Shell) -> None:
+    session = record(held(shell), QuestionAsked("Which?", ("1", "b")), call="call-2")
+    session = record(session, ToolRequested("pay", {"sum": 3}, "at_most_once"), call="call-3")
+    session = record(session, ToolUnknown(session.events[-1].id, "killed"), call="call-3")
+    question, unknown = session.waiting
+    text = shell("inbox")
+    assert "Which?" in text and '["1", "b"]' in text and "pay" in text and '{"sum": 3}' in text and "killed" in text
+    shell.error(2, "answer", question.event[:8], "c")
+    assert shell.json("answer", question.event[:8], "1")["event"]["body"]["answer"] == "1"  # the choice, not the number
+    shell.error(2, "resolve", unknown.event[:8], "perhaps")
+    body = shell.json("resolve", unknown.event[:8], "did-not-happen", "--note", "the bank says so")["event"]["body"]
+    assert (body["verdict"], body["note"], body["request"]) == ("did_not_happen", "the bank says so", unknown.request)
+    assert shell("inbox") == ""
+
+
+# ── saying ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_whatever_is_said_while_a_run_is_open_goes_to_the_inbox(shell: Shell) -> None:
+    session = held(shell)
+    assert "in the inbox" in shell("say", session.short, "Stop at five.")
+    shell("send", session.short, "-", input=b"And come home.\n")
+    assert shell.json("signal", session.short, "deployed", '{"ok": true}')["event"]["body"]["value"] == {"ok": True}
+    shell("pause", session.short)
+    assert "enough" in shell("cancel", session.short, "--reason", "enough")
+    kinds = [event["kind"] for event in shell.json("inbox", session.short, "--all")["events"]]
+    assert kinds == ["MessageSaid", "MessageSaid", "Signalled", "SessionPaused", "CancelRequested"]
+    shell.error(2, "say", session.short, "I am the agent.", "--role", "assistant")
+    shell.error(2, "send", session.short, "")
+    assert session.reload() == session
+
+
+def test_without_a_run_there_is_nothing_to_cancel(shell: Shell) -> None:
+    session = shell.open(shell.new("x"))
+    assert "no open run" in shell.error(1, "cancel", session.short)
+    assert "in the inbox" not in shell("say", session.short, "Hello.")
+    assert session.inbox == []
+
+
+def test_an_inbox_is_verified_and_is_no_session(shell: Shell) -> None:
+    session = held(shell)
+    shell("send", session.short, "Hello?")
+    assert [each["id"] for each in shell.json("ls", "--all")["sessions"]] == [session.id]
+    assert shell.json("verify", session.short)["events"] == session.place + 1
+    assert shell.json("verify", "--state")["ok"] and shell.open("@").id == session.id

@@ -1,0 +1,455 @@
+"""The inbox: many writers, none of whom disturbs the session, and answers that count once, in time and from the right people."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from plait import Session, Store, open_store
+from plait.errors import (
+    AlreadyAnswered,
+    AmbiguousRevision,
+    AskExpired,
+    InvalidValue,
+    MayNotApprove,
+    NoRun,
+    UnknownAsk,
+    UnknownLog,
+    WrongStatus,
+)
+from plait.event import Body
+from plait.event.kinds import (
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
+    Delivered,
+    MessageSaid,
+    QuestionAsked,
+    RunCancelled,
+    RunFinished,
+    RunStarted,
+    Signalled,
+    Text,
+    TimerFired,
+    TimerSet,
+    ToolRequested,
+    ToolResolved,
+    ToolUnknown,
+)
+from plait.ids import Digest, LogId, inbox_of
+from plait.session import InboxRows, verify
+from plait.session.inbox import all_waiting, arrived, due, post, root_of
+from plait.session.ports import Act, Draft, store_at, writer_of
+
+B, C = Digest("b" * 64), Digest("c" * 64)
+FAR = 2**60
+
+
+def record(session: Session, *bodies: Body, call: str | None = None, run: str | None = "run-1", actor: str = "agent:coder") -> Session:
+    """Events that only the runtime writes."""
+    drafts = [Draft(body, Act(actor, "model", call=call)) for body in bodies]
+    return Session.of(writer_of(None).append(msgspec.structs.replace(session.spot, run=run), drafts))
+
+
+def ask(session: Session, binding: Digest = B, call: str = "call-1", expires: int | None = None) -> Session:
+    request = ToolRequested("delete", {"path": "a.txt"}, "at_most_once")
+    return record(session, request, ApprovalRequested(binding, {"tool": "delete"}, expires), call=call)
+
+
+@pytest.fixture
+def session(store: Store) -> Session:
+    """A session that a run holds."""
+    return record(Session("Clean up.", store=store), RunStarted("m:W"))
+
+
+def copies(session: Session) -> Session:
+    """What a run does at a safe point."""
+    news = arrived(store_at(session.store), session.id, delivered(session))
+    drafts = [Draft(Delivered(inbox_of(session.id), news[-1].seq), Act("service:run"))]
+    drafts += [Draft(each.body, Act(each.actor, each.header.origin, call=each.header.call, causes=(each.id,))) for each in news]
+    return Session.of(writer_of(None).append(msgspec.structs.replace(session.spot, run="run-1"), drafts))
+
+
+def delivered(session: Session) -> int:
+    return session._state.delivered  # pyright: ignore[reportPrivateUsage]
+
+
+# ── the lane ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_sent_stands_in_the_inbox_and_leaves_the_session_alone(session: Session, store: Store) -> None:
+    assert session.inbox == [] and arrived(store, session.id, 0) == []
+    assert session.send("Wait!", actor="human:ana") is session
+    session.signal("deployed", {"ok": True}).cancel("enough")
+    assert [event.kind for event in session.inbox] == ["MessageSaid", "Signalled", "CancelRequested"]
+    assert [event.kind for event in arrived(store, session.id, 1)] == ["Signalled", "CancelRequested"]
+    assert arrived(store, session.id, 3) == [] == arrived(store, session.id, 99)
+    assert session.reload() == session and session.inbox[0].log == inbox_of(session.id)
+    assert session.inbox[0].actor == "human:ana" and session.inbox[1].header.parents == (session.inbox[0].id,)
+    assert list(verify(store, state=True)) == []
+
+
+def test_an_inbox_belongs_to_a_log_that_is_there(store: Store) -> None:
+    with pytest.raises(UnknownLog):
+        post(store.address, LogId("01890000-0000-7000-8000-000000000000"), [Draft(Signalled("x"), Act("human:a"))])
+
+
+def test_a_check_that_raises_leaves_nothing_behind(session: Session, store: Store) -> None:
+    def refuse(_: object) -> None:
+        raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        post(store.address, session.id, [Draft(Signalled("x"), Act("human:a"))], check=refuse)
+    assert session.inbox == []
+
+
+def test_a_rival_is_outwaited_and_the_check_sees_what_it_wrote(session: Session, store: Store) -> None:
+    seen: list[int] = []
+
+    def rival(_: object) -> None:
+        seen.append(len(arrived(store, session.id)))
+        if len(seen) < 4:
+            post(store.address, session.id, [Draft(Signalled(f"rival-{len(seen)}"), Act("human:b"))])
+
+    [event] = post(store.address, session.id, [Draft(Signalled("mine"), Act("human:a"))], check=rival)
+    assert seen == [0, 1, 2, 3] and event.seq == 4  # at first there is not even a log
+    assert [str(each.body.name) for each in session.inbox if isinstance(each.body, Signalled)] == ["rival-1", "rival-2", "rival-3", "mine"]
+
+
+def test_what_a_message_carries_goes_along(session: Session, store: Store) -> None:
+    long = "x" * 100_000
+    session.send(long)
+    body = session.inbox[0].body
+    assert isinstance(body, MessageSaid)
+    [part] = body.parts
+    assert isinstance(part, Text) and part.blob is not None and store.get_blob(part.blob).decode() == long
+
+
+POSTER = """
+import sys
+from plait import Session
+session = Session.open(sys.argv[2], store=sys.argv[1])
+for n in range(int(sys.argv[4])):
+    session.send(f"{sys.argv[3]}-{n}", actor=f"human:{sys.argv[3]}")
+    print(n, flush=True)
+"""
+
+
+def poster(store: Store, session: Session, name: str, count: int) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", POSTER, store.address, session.id, name, str(count)], stdout=subprocess.PIPE, text=True)
+
+
+def said(session: Session) -> list[str]:
+    return [
+        body.parts[0].text for event in session.inbox if isinstance(body := event.body, MessageSaid) and isinstance(body.parts[0], Text)
+    ]
+
+
+def test_eight_processes_at_once_lose_nothing_and_never_touch_the_head(sqlite: Store) -> None:
+    session = record(Session("Go.", store=sqlite), RunStarted("m:W"))
+    writers = [poster(sqlite, session, f"w{n}", 15) for n in range(8)]
+    assert [writer.communicate(timeout=120) and writer.returncode for writer in writers] == [0] * 8
+    assert sorted(said(session)) == sorted(f"w{w}-{n}" for w in range(8) for n in range(15))
+    for w in range(8):  # of each writer, in its order
+        assert [text for text in said(session) if text.startswith(f"w{w}-")] == [f"w{w}-{n}" for n in range(15)]
+    assert session.reload() == session and list(verify(sqlite)) == []
+
+
+def test_what_was_acknowledged_survives_kill_9(sqlite: Store) -> None:
+    session = record(Session("Go.", store=sqlite), RunStarted("m:W"))
+    writers = [poster(sqlite, session, f"w{n}", 100_000) for n in range(3)]
+    done: dict[int, int] = {}
+    for n, writer in enumerate(writers):
+        assert writer.stdout is not None
+        for _ in range(5 + n):
+            done[n] = int(writer.stdout.readline())
+        os.kill(writer.pid, signal.SIGKILL)
+        done[n] = max([done[n], *(int(line) for line in writer.stdout.read().splitlines() if line)])
+        writer.wait()
+        writer.stdout.close()
+    there = said(session)
+    for n, last in done.items():
+        mine = [text for text in there if text.startswith(f"w{n}-")]
+        # What was acknowledged is there; at most one more had been written and not said.
+        assert mine == [f"w{n}-{i}" for i in range(len(mine))] and last + 1 <= len(mine) <= last + 2
+    assert session.reload() == session and list(verify(sqlite)) == []
+    session.send("still open")
+
+
+# ── what waits ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_waits_is_told_the_same_by_the_value_and_by_the_rows(session: Session, store: Store) -> None:
+    session = ask(session, expires=FAR)
+    session = record(session, QuestionAsked("Which?", ("a", "b")), call="call-2")
+    session = record(session, ToolUnknown(session.events[2 + 1].id, "killed"), call="call-1")
+    session = record(session, TimerSet(1000, "deployed"), call="call-3")
+    waiting = session.waiting
+    assert waiting == all_waiting(store) and session.status == "waiting"
+    assert [each.kind for each in waiting] == ["approval", "question", "unknown", "timer"]
+    approval, question, unknown, timer = waiting
+    assert (approval.binding, approval.shown, approval.expires, approval.call) == (B, {"tool": "delete"}, FAR, "call-1")
+    assert (question.question, question.choices) == ("Which?", ("a", "b"))
+    assert (unknown.tool, unknown.arguments, unknown.request) == ("delete", {"path": "a.txt"}, session.events[3].id)
+    assert (timer.until, timer.name, timer.session, timer.log) == (1000, "deployed", session.short, session.id)
+    assert approval.actor == "agent:coder" and approval.since == session.events[4].time and approval.event == session.events[4].id
+    assert [each.kind for each in session.at(5).waiting] == ["approval"]
+    store.rebuild(InboxRows.name)
+    assert all_waiting(store) == waiting
+    assert list(verify(store)) == []
+
+
+@pytest.mark.parametrize("end", [ApprovalGranted(B), ApprovalDenied(B), ApprovalExpired(B), RunFinished(), RunCancelled()])
+def test_what_is_settled_waits_no_more(session: Session, store: Store, end: Body) -> None:
+    session = record(ask(session), end)
+    assert (session.waiting, all_waiting(store), session.status) == ([], [], "active")
+
+
+def test_another_answer_settles_nothing(session: Session, store: Store) -> None:
+    session = record(ask(session), ApprovalGranted(C))
+    assert [each.binding for each in session.waiting] == [B] == [each.binding for each in all_waiting(store)]
+
+
+def test_closing_leaves_nothing_that_waits(store: Store) -> None:
+    session = record(Session("x", store=store), QuestionAsked("Which?"), run=None)
+    assert len(all_waiting(store)) == 1
+    closed = session.close()
+    assert closed.waiting == [] == all_waiting(store)
+    with pytest.raises(WrongStatus):
+        closed.send("hello?")
+    assert closed.inbox == []
+
+
+def test_a_branch_has_an_inbox_of_its_own_and_waits_for_itself(session: Session, store: Store) -> None:
+    session.send("to the root")
+    session = copies(ask(session))
+    branch = session.fork("b")
+    assert delivered(session) == 1 and delivered(branch) == 0
+    assert branch.inbox == [] and branch.waiting == [] and branch.status == "open"
+    branch = ask(branch, C, "call-9")
+    assert [each.binding for each in branch.waiting] == [C] and [each.binding for each in session.waiting] == [B]
+    assert root_of(store, branch.waiting[0].run, branch.id) == session.id
+    with pytest.raises(UnknownAsk):
+        branch.approve(B)
+    record(session, RunFinished())  # and with the run, whatever its branches waited for
+    assert branch.waiting == [] == all_waiting(store)
+    with pytest.raises(UnknownAsk, match="not open any more"):
+        branch.approve(C)
+
+
+def test_the_life_counts_each_kind_for_itself(session: Session) -> None:
+    session = ask(session)
+    request = session.events[3].id
+    resolved = record(session, ToolResolved(request, "happened"), call="call-1")
+    assert resolved.status == "waiting"  # the approval is still open
+    unknown = record(resolved, ApprovalGranted(B), ApprovalGranted(B), ToolUnknown(request))
+    assert unknown.status == "waiting"
+    resolved = record(unknown, ToolResolved(request, "compensated"))
+    assert resolved.status == "active"
+    timer = record(resolved, TimerSet(1), call="t")
+    assert timer.status == "waiting" and record(timer, TimerFired("time"), call="t").status == "active"
+
+
+# ── delivering ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_delivered_is_counted_and_settles_the_ask(session: Session, store: Store) -> None:
+    session = ask(session)
+    session.send("first")
+    session.approve(session.waiting[0], edited={"path": "b.txt"}, note="not that one", actor="human:ana")
+    assert session.waiting == [] == all_waiting(store) and due(store, 0) == [session.id]
+    after = copies(session)
+    assert delivered(after) == 2 and arrived(store, after.id, delivered(after)) == []
+    assert [event.kind for event in after.events][-3:] == ["Delivered", "MessageSaid", "ApprovalGranted"]
+    body = after.events[-1].body
+    assert isinstance(body, ApprovalGranted) and (body.binding, body.edited, body.note) == (B, {"path": "b.txt"}, "not that one")
+    assert after.waiting == [] and after.status == "active" and due(store, 0) == []
+    assert list(verify(store, state=True)) == []
+    rewound = after.rewind(2)
+    assert delivered(rewound) == 2  # the ledger never goes back
+
+
+def test_pausing_a_run_goes_through_its_inbox(session: Session, store: Store) -> None:
+    assert session.pause(reason="lunch") is session and session.reload() == session
+    with pytest.raises(WrongStatus):
+        session.pause()
+    session.unpause()
+    assert [event.kind for event in session.inbox] == ["SessionPaused", "SessionResumed"]
+    idle = Session("x", store=store)
+    assert idle.pause().status == "paused" and idle.inbox == []
+    with pytest.raises(NoRun, match="no open run"):
+        idle.cancel()
+
+
+# ── answering ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_ask_takes_one_answer(session: Session, store: Store) -> None:
+    session = ask(session)
+    found = session.waiting[0]
+    session.deny(found, "no", actor="human:ana")
+    for again in (lambda: session.approve(found), lambda: session.deny(B[:8]), lambda: session.approve(session.events[4])):
+        with pytest.raises(AlreadyAnswered, match="human:ana"):
+            again()
+    after = copies(session)
+    with pytest.raises(AlreadyAnswered):
+        after.approve(found)
+    assert len(session.inbox) == 1
+
+
+def test_two_who_answer_at_once_do_not_both_win(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = ask(session)
+    direct = writer_of(None)
+    real, first = direct.post, [True]
+
+    def late(*arguments: object, **options: object) -> object:
+        if first:
+            first.clear()
+            session.deny(B, actor="human:bob")  # between the look and the write
+        return real(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(direct, "post", late)
+    with pytest.raises(AlreadyAnswered, match="human:bob"):
+        session.approve(B, actor="human:ana")
+    assert [event.kind for event in session.inbox] == ["ApprovalDenied"]
+
+
+def test_the_same_call_asked_for_again_wants_a_new_answer(session: Session, store: Store) -> None:
+    session = ask(session)
+    session.approve(B)
+    again = record(session, ApprovalExpired(B), ApprovalRequested(B, {"tool": "delete"}, asked=2), call="call-1")
+    assert len(again.waiting) == 1 == len(all_waiting(store))
+    again.approve(B)
+    assert again.waiting == [] == all_waiting(store)
+
+
+def test_an_answer_that_comes_too_late_is_refused(session: Session, store: Store) -> None:
+    session = ask(session, expires=1)
+    for answer in (lambda: session.approve(B), lambda: session.deny(B)):
+        with pytest.raises(AskExpired):
+            answer()
+    assert session.inbox == [] and due(store, 0) == [] and due(store, 1) == [session.id]
+
+
+@pytest.mark.parametrize("actor", ["agent:coder", "agent:reviewer"])
+def test_no_agent_answers(session: Session, actor: str) -> None:
+    session = record(ask(session), QuestionAsked("Which?"))
+    session = record(session, ToolUnknown(session.events[3].id), call="call-1")
+    approval, question, unknown = session.waiting
+    for act in (
+        lambda: session.approve(approval, actor=actor),
+        lambda: session.deny(approval, actor=actor),
+        lambda: session.answer(question, "a", actor=actor),
+        lambda: session.resolve(unknown, "happened", actor=actor),
+    ):
+        with pytest.raises(MayNotApprove):
+            act()
+    assert session.inbox == []
+
+
+def test_whoever_asks_does_not_answer(session: Session) -> None:
+    session = record(session, ApprovalRequested(B, None), actor="service:deploy")
+    with pytest.raises(MayNotApprove):
+        session.approve(B, actor="service:deploy")
+    session.approve(B, actor="service:review-board")
+
+
+def test_an_answer_that_went_around_the_rules_does_not_count(session: Session, store: Store) -> None:
+    session = ask(session, expires=1)
+    late = Draft(ApprovalGranted(B), Act("human:ana"))
+    forged = Draft(ApprovalGranted(B), Act("agent:coder", "model"))
+    post(store.address, session.id, [forged, late])
+    assert len(session.waiting) == 1 == len(all_waiting(store)) and due(store, 0) == []
+
+
+def test_everything_is_checked_before_anything_is_written(session: Session) -> None:
+    session = record(ask(ask(session), C, "call-2"), QuestionAsked("Which?", ("a", "b")))
+    edited: list[object] = [[1], "x", 3]
+    for wrong in edited:
+        with pytest.raises(InvalidValue):
+            session.approve(B, edited=wrong)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidValue):
+        session.approve(B, edited={"x": float("nan")})
+    with pytest.raises(InvalidValue):
+        session.answer(session.waiting[2], "c")
+    with pytest.raises(InvalidValue):
+        session.approve(3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidValue):
+        session.resolve("call-1", "perhaps")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(AmbiguousRevision):
+        session.approve("call")
+    for unknown in ("feed", "bbb", "", session.waiting[2]):
+        with pytest.raises(UnknownAsk):
+            session.approve(unknown)
+    with pytest.raises(InvalidValue):
+        session.send()
+    with pytest.raises(InvalidValue):
+        session.signal("")
+    assert session.inbox == []
+
+
+@pytest.mark.parametrize("name", ["ask", "request", "id", "call"])
+def test_an_outcome_is_resolved_by_its_ask_its_request_or_its_call(session: Session, name: str) -> None:
+    session = record(session, ToolRequested("pay", {"sum": 3}, "at_most_once"), call="call-1")
+    session = record(session, ToolUnknown(session.events[-1].id, "killed"), call="call-1")
+    names = {"ask": session.waiting[0], "request": session.events[-2], "id": session.events[-2].id[:8], "call": "call-1"}
+    session.resolve(names[name], "happened", {"receipt": 17}, "the bank says so")
+    body = session.inbox[0].body
+    assert isinstance(body, ToolResolved) and (body.verdict, body.request) == ("happened", session.events[-2].id)
+    assert session.waiting == [] and copies(session).result == {"receipt": 17}
+
+
+# ── who could go on ──────────────────────────────────────────────────────────────────────────
+
+
+def test_who_is_due(session: Session, store: Store) -> None:
+    timer = record(session, TimerSet(1000, "deployed"), call="t")
+    assert due(store, 999) == [] and due(store, 1000) == [session.id] == due(store, FAR)
+    timer.signal("something else")
+    assert due(store, 0) == []
+    timer.signal("deployed")
+    assert due(store, 0) == [session.id]
+    fired = record(copies(timer), TimerFired("event"), call="t")
+    assert due(store, FAR) == [] and fired.waiting == []
+
+
+def test_a_signal_that_came_before_its_timer_is_not_missed(session: Session, store: Store) -> None:
+    session.signal("deployed")
+    timer = record(session, TimerSet(None, "deployed"), call="t")
+    assert due(store, 0) == [session.id]
+    store.rebuild(InboxRows.name)
+    assert due(store, 0) == [session.id]
+    after = record(copies(timer), TimerFired("event"), call="t")
+    again = record(after, TimerSet(None, "deployed"), call="t2")  # it was heard: the next wait is for the next one
+    assert due(store, FAR) == [] and len(again.waiting) == 1
+
+
+def test_whoever_is_to_be_cancelled_is_due(session: Session, store: Store) -> None:
+    session = ask(session)
+    session.cancel("never mind")
+    assert due(store, 0) == [session.id] and len(session.waiting) == 1
+    record(copies(session), RunCancelled("never mind"))
+    assert due(store, FAR) == [] == all_waiting(store)
+
+
+def test_no_ask_is_left_out_however_many_there_are(tmp_path: Path) -> None:
+    store = open_store(f"memory:{tmp_path.name}-many")
+    session = record(Session("x", store=store), RunStarted("m:W"))
+    for n in range(300):
+        session = record(session, QuestionAsked(f"q{n}"))
+    assert [each.question for each in all_waiting(store)] == [f"q{n}" for n in range(300)] == [each.question for each in session.waiting]
+    store.close()
+
+
+def test_a_long_text_is_read_from_its_event(session: Session, store: Store) -> None:
+    session = record(session, ApprovalRequested(B, {"diff": "x" * 50_000}, expires=2**80), call="call-1")
+    assert all_waiting(store) == session.waiting
+    session.approve(B)
+    assert all_waiting(store) == []
