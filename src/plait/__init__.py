@@ -118,6 +118,7 @@ _ACTING = {
     "Parked": "plait.runtime.run",
     "replay": "plait.durable",
     "resume": "plait.durable",
+    "whatif": "plait.durable",
 }
 
 

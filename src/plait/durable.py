@@ -11,23 +11,31 @@ import importlib.util
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path as File
+from typing import Any, Literal, NamedTuple, cast
+
+import msgspec
 
 from plait.errors import InvalidValue, NeedsWorkflow, NothingToResume, PlaitError, ReplayDiverged, RunHeld, StaleHead
-from plait.event import Event
+from plait.event import Body, Event
 from plait.event import kinds as k
-from plait.ids import LogId
+from plait.ids import Digest, LogId, short
+from plait.model import find
 from plait.runtime.call import Answerer, Watch, let_go, new_run, outside
 from plait.runtime.drive import Waiter
 from plait.runtime.hold import hold, release
-from plait.runtime.policy import Approver
-from plait.runtime.run import Halted, OnEvent, Record, Run, Stop, direct_writer, is_going_on, open_run
+from plait.runtime.path import Path, steps_of
+from plait.runtime.policy import Approver, Ask, Policy
+from plait.runtime.run import Halted, OnEvent, Overrides, Record, Run, Stop, direct_writer, is_going_on, open_run
+from plait.runtime.using import contents
 from plait.runtime.waits import Wait
 from plait.session import Session
+from plait.session.content import pack
 from plait.session.ports import Act, Draft, Spot, store_at
+from plait.session.revision import place_in
 from plait.store import Store
+from plait.tool import as_tool
 from plait.workflow import Workflow, call_again, name_target
 
 _RUNS = frozenset(kind.__name__ for kind in (k.RunStarted, k.RunBranched, k.RunResumed, k.RunFinished, k.RunFailed, k.RunCancelled))
@@ -50,6 +58,12 @@ class Started(NamedTuple):
         assert isinstance(body, (k.RunStarted, k.RunBranched))
         return body.workflow
 
+    @property
+    def source(self) -> k.Place | None:
+        """Where it was branched off another run; None: it was not."""
+        body = self.event.body
+        return body.source if isinstance(body, k.RunBranched) else None
+
 
 # ── resume ───────────────────────────────────────────────────────────────────────────────────
 
@@ -59,7 +73,7 @@ def resume(
     workflow: Workflow | None = None,
     /,
     *args: Any,
-    store: str | Path | Store | None = None,
+    store: str | File | Store | None = None,
     on_event: OnEvent | None = None,
     approver: Approver | None = None,
     answerer: Answerer | None = None,
@@ -83,8 +97,8 @@ def _resume(
         raise NothingToResume(session.short, "no run was ever started in it")
     if started.last.kind == k.RunFinished.__name__:
         return _unpaused(session)
-    program = workflow or _found(session, started)
-    given, named = (args, dict(kwargs)) if args or kwargs else _arguments(session, started)
+    program = workflow or _found(session, _beginning(session, started))
+    given, named = (args, dict(kwargs)) if args or kwargs else _arguments(session, _beginning(session, started))
     if is_going_on(started.id):
         raise RunHeld(session.short, started.id, f"this process, {os.getpid()}")
     hold(session.store, started.id, session.short)
@@ -99,19 +113,69 @@ def _resume(
 def _take_up(session: Session, started: Started, watch: Watch, waiter: Waiter | None) -> tuple[Run, Session]:
     """Say in the run's logs that it has a new holder, and read what they have on record."""
     store, id = store_at(session.store), started.id
-    at = _at(session, started.event, id)
+    at = _start_of(session, started)
     run = new_run(id, at, watch, waiter, behalf=started.event.actor)
     run.holder = f"{socket.gethostname()}/{os.getpid()}/{started.epoch + 1}"
-    record = run.record = Record(id)
-    body = started.last.body
-    if isinstance(body, k.RunFailed):
-        record.reopened = frozenset(started.last.header.causes)
     for log in (session.id, *_branches(store, session, id)):
         _say_resumed(run, store, log, started.epoch + 1, branch=log != session.id)
-    record.read(store, at.spot)
+    run.record = _record(session.reload(), started, at)
+    body = started.last.body
+    if isinstance(body, k.RunFailed):
+        run.record.reopened = frozenset(started.last.header.causes)
+    _apply_overrides(run, started)
     run.start(at.spot)
     open_run(run)
     return run, at
+
+
+def _record(session: Session, started: Started, at: Session, *, strict: bool = False, open: bool = True) -> Record:
+    """What the log of a run has on record, up to where the session stands; before it, what it was branched off."""
+    store, source = store_at(session.store), started.source
+    before, logs = (_prefix(store, source)) if source is not None else (list[Event](), dict[LogId, int]())
+    merged = Session.of(Spot(session.store, source.log, source.seq, source.head)).covers if source is not None else None
+    record = Record(started.id, strict=strict, open=open, merged=merged)
+    events = list(store.read(session.id, started.event.seq + 1, session.place))
+    if any(_goes_before(event, started) for event in events if event.kind == k.Rewound.__name__):
+        why = f"it was rewound to before run {started.id[:13]} began"
+        raise NothingToResume(session.short, why, "end that run: session.cancel(), or go on in a fork")
+    steps = steps_of(started.id, events)
+    tip = Spot(session.store, session.id, session.place, session.head, started.id)
+    path = Path(session.id, [*before, *steps], at.spot, tip, loose=len(before))
+    record.keep(path, (session.id, session.place), *logs.items())
+    return record
+
+
+def _goes_before(event: Event, started: Started) -> bool:
+    body = event.body
+    return event.header.run != started.id and isinstance(body, k.Rewound) and body.to < started.event.seq
+
+
+def _prefix(store: Store, place: k.Place) -> tuple[list[Event], dict[LogId, int]]:
+    """The steps of the run that another one was branched off, up to there, and where each log of them ended."""
+    source = Session.of(Spot(store.address, place.log, place.seq, place.head))
+    started = _last_run(source)
+    if started is None:
+        return [], {}
+    before, logs = _prefix(store, started.source) if started.source is not None else (list[Event](), dict[LogId, int]())
+    events = store.read(place.log, started.event.seq + 1, place.seq)
+    steps = [step for step in steps_of(started.id, events) if step.kind not in _RUNS]  # its end is not the branch's
+    return [*before, *steps], {**logs, place.log: place.seq}
+
+
+def _start_of(session: Session, started: Started) -> Session:
+    """The value at which the program started: of a run that was branched off, in the lineage of the branch."""
+    event = _beginning(session, started).event
+    return Session.of(Spot(session.store, session.id, event.seq, event.id, started.id))
+
+
+def _beginning(session: Session, started: Started) -> Started:
+    """The run that a program was first called in."""
+    while (place := started.source) is not None:
+        above = _last_run(Session.of(Spot(session.store, place.log, place.seq, place.head)))
+        if above is None:
+            break
+        started = above
+    return started
 
 
 def _say_resumed(run: Run, store: Store, log: LogId, epoch: int, *, branch: bool) -> None:
@@ -161,7 +225,7 @@ class NoExecutor:
 
 
 def replay(
-    session: Session | str, workflow: Workflow | None = None, /, *args: Any, store: str | Path | Store | None = None, **kwargs: Any
+    session: Session | str, workflow: Workflow | None = None, /, *args: Any, store: str | File | Store | None = None, **kwargs: Any
 ) -> Session:
     """Go through the last run of a session by its record alone: nothing is executed, nothing is written.
 
@@ -173,13 +237,13 @@ def replay(
         raise NothingToResume(there.short, "no run was ever started in it")
     if is_going_on(started.id):
         raise RunHeld(there.short, started.id, f"this process, {os.getpid()}")
-    program = workflow or _found(there, started)
-    given, named = (args, dict(kwargs)) if args or kwargs else _arguments(there, started)
-    at = _at(there, started.event, started.id)
+    program = workflow or _found(there, _beginning(there, started))
+    given, named = (args, dict(kwargs)) if args or kwargs else _arguments(there, _beginning(there, started))
+    at = _start_of(there, started)
     run = new_run(started.id, at, Watch(), NoExecutor(), behalf=started.event.actor)
     ended = started.last.kind in (k.RunFinished.__name__, k.RunFailed.__name__, k.RunCancelled.__name__)
-    run.record = Record(started.id, strict=True, open=not ended)
-    run.record.read(store_at(there.store), at.spot, there.place)
+    run.record = _record(there, started, at, strict=True, open=not ended)
+    _apply_overrides(run, started)
     run.start(at.spot)
     open_run(run)
     try:
@@ -194,6 +258,174 @@ def replay(
         return outside(Session.of(run.tip(run.root)))
     finally:
         let_go(run, there.store)
+
+
+# ── what if ──────────────────────────────────────────────────────────────────────────────────
+
+OUTWARD: tuple[k.EffectClass, ...] = ("idempotent", "probeable", "compensatable", "at_most_once")
+
+
+def whatif(
+    session: Session | str,
+    workflow: Workflow | None = None,
+    /,
+    *args: Any,
+    at: int | None = None,
+    model: Any = None,
+    instruction: Any = None,
+    tools: Any = None,
+    replace: Mapping[int | Event, Any] | None = None,
+    effects: Literal["ask", "live"] = "ask",
+    label: str | None = None,
+    store: str | File | Store | None = None,
+    on_event: OnEvent | None = None,
+    approver: Approver | None = None,
+    answerer: Answerer | None = None,
+    **kwargs: Any,
+) -> Session:
+    """The same program, as recorded up to a place and live after it, in a new branch, with something changed.
+
+    `model=`, `instruction=` and `tools=` are for every agent, or by name: `{"coder": …}`. `replace={place: value}` puts other words into
+    a message, a reply, a tool's result or a fact. What reaches beyond the workspace needs consent, unless `effects="live"`.
+    """
+    watch = Watch(on_event, approver, answerer)
+    there = _root(outside(_opened(session, store)))
+    edits = {_place(there, place): value for place, value in (replace or {}).items()}
+    last = place_in(there.id, at, there.place) if at is not None else max(edits, default=there.place)
+    if edits and max(edits) > last:
+        raise InvalidValue("replace", f"event {max(edits)} comes after {last}, where it goes on live", "pass a later at=")
+    if effects not in ("ask", "live"):
+        raise InvalidValue("effects", f"{effects!r} is not a way", "use 'ask' or 'live'")
+    started = _last_run(there.at(last))
+    if started is None:
+        raise NothingToResume(there.short, f"no run had started at {last}", "pass a place within a run")
+    program = workflow or _found(there, _beginning(there, started))
+    given, named = (args, dict(kwargs)) if args or kwargs else _arguments(there, _beginning(there, started))
+    over = Overrides(_models(model), instruction, _tools(tools))
+    branch = there.fork(label, at=min(edits, default=last + 1) - 1)
+    restated = _restated(there, min(edits), last, edits) if edits else []
+    body = k.RunBranched(
+        k.Place(there.id, branch.parent.place, branch.parent.head) if branch.parent else k.Place(there.id, last, there.at(last).head),
+        started.workflow,
+        {"at": last, "effects": effects, **_described(over.model, instruction, tools, edits)},
+    )
+    id = str(direct_writer().source(branch.store).fresh("run", branch.id, branch.place))
+    hold(branch.store, id, branch.short)
+    try:
+        behalf = started.event.actor
+        spot = msgspec.structs.replace(branch.spot, run=id)
+        drafts = [Draft(body, Act(behalf, "program")), *(draft for draft, _ in restated)]
+        blobs = {name: content for _, more in restated for name, content in more.items()}
+        direct_writer().write(spot, drafts, blobs=blobs)
+        here = branch.reload()
+        mine = _last_run(here)
+        assert mine is not None
+        start = _start_of(here, mine)
+        run = new_run(id, start, watch, None, behalf=behalf)
+        run.record = _record(here, mine, start)
+        run.overrides = over
+        run.policies = (Policy(Ask(effect=OUTWARD, name="what-if: it reaches beyond the workspace")),) if effects == "ask" else ()
+        run.start(start.spot)
+        open_run(run)
+    except BaseException:
+        release(branch.store, id)
+        raise
+    return call_again(program, run, start, given, named, watch)
+
+
+def _place(session: Session, place: int | Event) -> int:
+    return place.seq if isinstance(place, Event) else place_in(session.id, place, session.place)
+
+
+def _models(model: Any) -> Any:
+    if isinstance(model, Mapping):
+        return {name: _models(each) for name, each in cast("Mapping[str, Any]", model).items()}
+    return find(model) if isinstance(model, str) else model
+
+
+class _Named(NamedTuple):
+    """A model of which only the name is needed: nobody asks it anything."""
+
+    name: str
+
+
+def _stand_in(model: Any) -> Any:
+    if isinstance(model, Mapping):
+        return {name: _stand_in(each) for name, each in cast("Mapping[str, Any]", model).items()}
+    return _Named(model) if model is not None else None
+
+
+def _tools(tools: Any) -> Any:
+    if tools is None:
+        return None
+    if isinstance(tools, Mapping):
+        return {name: _tools(each) for name, each in cast("Mapping[str, Any]", tools).items()}
+    return [as_tool(tool) for tool in tools]
+
+
+def _described(model: Any, instruction: Any, tools: Any, edits: Mapping[int, Any]) -> dict[str, Any]:
+    """What is otherwise, as far as a record can tell."""
+
+    def named(given: Any) -> Any:
+        if isinstance(given, Mapping):
+            return {name: named(each) for name, each in cast("Mapping[str, Any]", given).items()}
+        if isinstance(given, (list, tuple)):
+            return [as_tool(each).name for each in cast("Sequence[Any]", given)]
+        return given if isinstance(given, (str, type(None))) else getattr(given, "name", type(given).__name__)
+
+    found = {"model": named(model), "instruction": named(instruction), "tools": named(tools), "replaced": sorted(edits) or None}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _apply_overrides(run: Run, started: Started) -> None:
+    """What a run that was branched off does otherwise, when it is taken up again, as far as that is on record."""
+    body = started.event.body
+    if not isinstance(body, k.RunBranched):
+        return
+    said: Any = body.overrides or {}
+    if said.get("tools"):
+        raise NeedsWorkflow(short(run.root), started.workflow, "its tools were replaced in a what-if, which can only be asked again")
+    strict = run.record is not None and run.record.strict
+    try:
+        model = _stand_in(said.get("model")) if strict else _models(said.get("model"))
+    except PlaitError as error:
+        why = f"its model was replaced in a what-if by one that cannot be found by its name ({error}), so it can only be asked again"
+        raise NeedsWorkflow(short(run.root), started.workflow, why) from error
+    run.overrides = Overrides(model, said.get("instruction"))
+    if said.get("effects") != "live":
+        run.policies = (Policy(Ask(effect=OUTWARD, name="what-if: it reaches beyond the workspace")),)
+
+
+def _restated(session: Session, first: int, last: int, edits: Mapping[int, Any]) -> list[tuple[Draft, dict[Digest, bytes]]]:
+    """What a branch repeats of the past with other words in it."""
+    found: list[tuple[Draft, dict[Digest, bytes]]] = []
+    for event in store_at(session.store).read(session.id, first, last):
+        if event.kind in (k.Rewound.__name__, k.Merged.__name__):
+            raise InvalidValue("replace", f"event {event.seq} is a {event.kind}", "go on live before it: pass a smaller at=")
+        if event.kind in _RUNS:
+            continue
+        body, blobs = _edited(event, edits[event.seq]) if event.seq in edits else (event.body, {})
+        header = event.header
+        found.append((Draft(body, Act(header.actor, header.origin, header.behalf, header.call, (event.id,))), blobs))
+    return found
+
+
+def _edited(event: Event, value: Any) -> tuple[Body, dict[Digest, bytes]]:
+    body = event.body
+    if isinstance(body, (k.ToolReturned, k.ToolFailed)):
+        parts, blobs = pack(contents(value), "replace")
+        return k.ToolReturned(parts, attempt=body.attempt), blobs
+    if isinstance(body, k.FactRecorded):
+        return msgspec.structs.replace(body, value=value), {}
+    if isinstance(body, k.QuestionAnswered):
+        return msgspec.structs.replace(body, answer=value), {}
+    if isinstance(body, (k.MessageSaid, k.ModelReplied)):
+        parts, blobs = pack([value], "replace")
+        said: dict[str, Any] = {"calls": (), "stop": "end"} if isinstance(body, k.ModelReplied) else {}
+        return msgspec.structs.replace(body, parts=parts, **said), blobs
+    raise InvalidValue(
+        "replace", f"event {event.seq} is a {event.kind}", "replace a message, a reply, a tool's result, an answer or a fact"
+    )
 
 
 # ── finding the program ──────────────────────────────────────────────────────────────────────
@@ -230,7 +462,7 @@ def load(target: str) -> Workflow:
     where, _, name = target.rpartition(":")
     if not where or not name:
         raise InvalidValue("workflow", f"{target!r} does not name one", "write FILE.py:Workflow or module:Workflow")
-    file = Path(where)
+    file = File(where)
     module = _from_file(file) if where.endswith(".py") or file.is_file() else importlib.import_module(where)
     found: Any = module
     for part in name.split("."):
@@ -249,7 +481,7 @@ def load(target: str) -> Workflow:
     return made
 
 
-def _from_file(file: Path) -> Any:
+def _from_file(file: File) -> Any:
     """A module from a file, as if its folder were where Python starts."""
     if not file.is_file():
         raise InvalidValue("workflow", f"there is no file {file}", "check the path")
@@ -285,7 +517,7 @@ def _arguments(session: Session, started: Started) -> tuple[tuple[Any, ...], dic
 # ── helpers ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _opened(session: Session | str, store: str | Path | Store | None) -> Session:
+def _opened(session: Session | str, store: str | File | Store | None) -> Session:
     return session if isinstance(session, Session) else Session.open(session, store=store)
 
 
@@ -316,8 +548,3 @@ def _last_run(session: Session) -> Started | None:
         elif found is not None and event.header.run == found.id:
             found = Started(found.event, event, found.epoch + (event.kind == k.RunResumed.__name__))
     return found
-
-
-def _at(session: Session, event: Event, run: str) -> Session:
-    spot = Spot(session.store, session.id, event.seq, event.id, run)
-    return Session.of(spot)

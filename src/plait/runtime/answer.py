@@ -7,7 +7,7 @@ written.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -23,6 +23,7 @@ from plait.model.base import Delta, Fault, OnDelta, Reply, Request, Restarted, T
 from plait.runtime.effects import Answer, AskModel, Effect, Retry, Turning, UseTools
 from plait.runtime.failures import line, traceback_of
 from plait.runtime.mail import has_mail, safe_point
+from plait.runtime.override import overridden, setup_blob
 from plait.runtime.people import requested
 from plait.runtime.prompt import told_failure
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of
@@ -138,6 +139,9 @@ class NotWritten(Exception):
 def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
     session = safe_point(effect.session) if sealed is None else effect.session
     run = run_of(session)
+    changed: list[Draft] = []
+    if run is not None and run.overrides is not None and not run.before_branch(session):
+        effect, changed = overridden(effect, session, run)
     prompt, model = effect.prompt, effect.model
     try:
         prompt.catch_up(session, run.since if run else None)
@@ -159,12 +163,13 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
         draft = Draft(asked, Act(effect.actor, "program", call=call, causes=causes))
         if sealed is not None and run is not None:
             try:
-                session, (event,) = record(session, [draft], held=sealed.events)
+                session, (*_, event) = record(session, [*changed, draft], setup_blob(changed, setup), held=sealed.events)
             except BaseException as error:
                 raise NotWritten from error
             sealed = None
         else:
-            session, (event,) = record(session, [draft])
+            session, (*_, event) = record(session, [*changed, draft], setup_blob(changed, setup))
+        changed = []
         call = event.header.call or call
         step = run.take(session, (call,)) if run is not None else None
         latency_us, on_record, outcome = 0, step is not None, _LOST
@@ -172,9 +177,11 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
             session, settled = step
             body = settled.body
             if isinstance(body, k.ModelReplied):
-                return _recalled(session, settled, body)
+                return _recalled(effect, session, settled, body)
             assert isinstance(body, k.ModelFailed)
             outcome = Fault(body.failure.kind, body.failure.message, retryable=body.failure.retryable)
+        elif run is not None and run.was_on_record(event) and event.header.run != session.run:
+            return (yield from _ask(effect._replace(session=session), None))  # branched off here: what was open there is left behind
         elif run is None or not run.was_on_record(event):
             request = Request(
                 setup.instruction, setup.tools, turns, session, store.get_blob, setup.parameters, setup.output, effect.choice, outcomes
@@ -215,7 +222,7 @@ def _recorded_wait(run: Run, session: Session, call: str, wait_s: float | None) 
     return None if run.on_record(session) else wait_s
 
 
-def _recalled(session: Session, reply: Event, body: k.ModelReplied) -> tuple[Session, Answer]:
+def _recalled(effect: AskModel, session: Session, reply: Event, body: k.ModelReplied) -> tuple[Session, Answer]:
     """A reply that is on record, with what was recorded of its calls at the same time."""
     run = run_of(session)
     assert run is not None
@@ -223,13 +230,18 @@ def _recalled(session: Session, reply: Event, body: k.ModelReplied) -> tuple[Ses
     refused: set[str] = set()
     for action in body.calls:
         step = run.take(session, (action.call,))
-        if step is None:  # the record was cut off by a rewind in between
+        if step is None:  # the record was cut off here, by a rewind or a what-if
             break
         session, requests[action.call] = step
         ahead = run.next_of(session, (action.call,))
         if ahead is not None and ahead.kind == k.ToolFailed.__name__ and ahead.header.causes == (requests[action.call].id,):
             refused.add(action.call)
             session, _ = run.take(session, (action.call,)) or (session, None)
+    missing = [action for action in body.calls if action.call not in requests]
+    if missing and not run.on_record(session):
+        session, events = _requested(effect, session, reply, missing, truncated=body.stop == "length")
+        requests.update({event.header.call or "": event for event in events if event.kind == "ToolRequested"})
+        refused.update(event.header.call or "" for event in events if event.kind == "ToolFailed")
     said = unpack(body.parts, store_at(session.store).get_blob)
     data = next((part for part in said if isinstance(part, k.Data)), None)
     runnable = tuple([each for each in body.calls if each.call not in refused])
@@ -335,6 +347,17 @@ def _request(effect: AskModel, session: Session, action: Action, at: int, *, tru
         body, why = requested(session, tool, action.arguments, User(effect.actor, effect.path), action.reason)
     refused = [Draft(k.ToolFailed(why), act._replace(origin="program", causes=(at,)))] if why else []
     return [Draft(body, act), *refused]
+
+
+def _requested(
+    effect: AskModel, session: Session, reply: Event, actions: Sequence[Action], *, truncated: bool
+) -> tuple[Session, list[Event]]:
+    """Requests of a reply whose record was cut off before them."""
+    drafts: list[Draft] = []
+    for action in actions:
+        request, *rest = _request(effect, session, action, len(drafts), truncated=truncated)
+        drafts.extend([request._replace(act=request.act._replace(causes=(reply.id,))), *rest])
+    return record_at_tip(session, drafts)
 
 
 def _refusal(tools: Mapping[str, Tool[..., Any]], tool: Tool[..., Any] | None, action: Action, truncated: bool) -> Failure | None:

@@ -32,10 +32,16 @@ class Differs(Exception):
 class Path:
     """The steps of one run in one log, from the first to the last that was there when it was read."""
 
-    def __init__(self, log: LogId, steps: list[Event], at: Spot, tip: Spot, *, loose: bool = False) -> None:
+    def __init__(self, log: LogId, steps: list[Event], at: Spot, tip: Spot, *, loose: int = 0, closed: bool = False) -> None:
         self.log, self.at, self.tip = log, at, tip  # at: the last step taken; tip: where the log ended
+        self.closed = closed  # whether nothing may be added to it: it is another run's
         self._steps, self._next = steps, 0
-        self._loose = loose  # what-if: the record is followed by kind, tool and order only
+        self._loose = loose  # what was branched off: so many steps are followed by kind, tool and order only
+
+    @property
+    def before_branch(self) -> bool:
+        """Whether the next step is one of the run this one was branched off."""
+        return self._next < self._loose
 
     @property
     def over(self) -> bool:
@@ -65,7 +71,7 @@ class Path:
         """The step this draft is; None: the record ends before it."""
         at = self._next
         while at < len(self._steps):
-            if self._same(draft, self._steps[at]):
+            if self._same(draft, self._steps[at], loose=at < self._loose):
                 return self._took(at)
             if not _is_aftermath(self._steps[at]):
                 raise Differs(self._steps[self._next], draft)
@@ -111,19 +117,19 @@ class Path:
         self.at = Spot(self.at.store, self.log, step.seq, step.id, self.at.run)
         return step
 
-    def _same(self, draft: Draft, step: Event) -> bool:
+    def _same(self, draft: Draft, step: Event, *, loose: bool) -> bool:
         body, act = draft
         if type(body).__name__ != step.kind:
             return False
-        if self._loose:
+        if loose:
             return not isinstance(body, k.ToolRequested) or body.tool == _tool_of(step)
         if step.header.call != act.call or step.header.actor != act.actor:
             return False
         return VOCABULARY.encode(body) == step.content or _comparable(body) == _comparable(step.body)
 
 
-def read_path(run: str, log: LogId, events: Iterable[Event], at: Spot, tip: Spot, *, loose: bool = False) -> Path:
-    """The path of a run through the events of a log, from one range scan."""
+def steps_of(run: str, events: Iterable[Event]) -> list[Event]:
+    """The steps of a run among the events of a log, from one range scan."""
     steps: list[Event] = []
     for event in events:
         kind = event.kind
@@ -135,7 +141,7 @@ def read_path(run: str, log: LogId, events: Iterable[Event], at: Spot, tip: Spot
                 steps.pop()
         elif kind not in _ABOUT:
             steps.append(event)
-    return Path(log, steps, at, tip, loose=loose)
+    return steps
 
 
 def _go_back(steps: list[Event], body: Body) -> None:
@@ -153,7 +159,9 @@ def _is_aftermath(step: Event) -> bool:
 
 
 def _comparable(body: Body) -> Body:
-    """Without what a clock decides, and without where in which file an error was raised."""
+    """Without what a clock decides, where in which file an error was raised, and what a policy said: that is not decided again."""
+    if isinstance(body, k.ToolRequested):
+        return msgspec.structs.replace(body, policy=None, decision="")
     failure = getattr(body, "failure", None)
     if isinstance(failure, k.Failure) and failure.traceback:
         body = msgspec.structs.replace(body, failure=msgspec.structs.replace(failure, traceback=""))

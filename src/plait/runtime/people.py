@@ -36,7 +36,7 @@ def requested(
     run = run_of(session)
     body = k.ToolRequested(tool.name, arguments, tool.effect, tool.version, reason, path=user.path, source=tool.origin)
     policies = _policies(run, session)
-    if run is None or not policies:
+    if run is None or not policies or run.on_record(session):  # a decision that is on record is not made again
         return body, None
     decided = policy.decide(policies, _call(run, session, tool, arguments, user, reason, origins))
     body = k.ToolRequested(

@@ -32,7 +32,7 @@ from plait.event import kinds as k
 from plait.event.kinds import ForkedFrom, Place, Purpose, SessionOpened
 from plait.ids import Digest, LogId, Micros, derived, digest, short
 from plait.model.base import Delta
-from plait.runtime.path import Differs, Path, read_path, told
+from plait.runtime.path import Differs, Path, steps_of, told
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.write import DirectWriter
 from plait.session import Session
@@ -89,7 +89,8 @@ class Run:
 
     def __init__(self, id: str, root: LogId, direct: DirectWriter, io: Any, *, behalf: str, on_event: OnEvent | None = None) -> None:
         self.id, self.root, self.io = id, root, io
-        self.policies: tuple[Policy, ...] = ()  # for all of it, besides those of its workflows
+        self.policies: tuple[Policy, ...] = ()  # for all of it that is not on record, besides those of its workflows
+        self.overrides: Overrides | None = None  # what is otherwise than its workflows say, beyond the record
         self.approver: Approver | None = None  # who is asked at once; None: whoever looks into the inbox
         self.answerer: Callable[[str, tuple[str, ...]], Json] | None = None  # likewise, for questions
         self.holder = ""  # how its RunResumed names whoever took it up; "": nobody had to
@@ -112,6 +113,7 @@ class Run:
         self._halted: Halted | None = None
         self.on_write: Callable[[str, Sequence[Draft]], None] | None = None  # told before and after each write: a simulation may end there
         self._delivered: dict[LogId, int] = {}
+        self._met: set[tuple[str, ...]] = set()
         self.record: Record | None = None  # what is on record; None: it was begun here, and all of it is being written
         self.address, self.post = direct.address, direct.post
 
@@ -121,8 +123,8 @@ class Run:
         return self._direct.store(address)
 
     def policies_for(self, session: Session) -> tuple[Policy, ...]:
-        """What holds for all of the run, wherever it is."""
-        return self.policies
+        """What holds for all of the run that is not on record."""
+        return self.policies if self.policies and not self.before_branch(session) else ()
 
     def now(self, session: Session) -> Micros:
         return self._direct.source(session.store).now(session.id, session.place + 1)
@@ -144,11 +146,13 @@ class Run:
         self._check_going()
         scope = run or self.id
         log, store = self._name(drafts[0].body, fork, scope), self.store(address)
-        recorded = self.record.began(self, store, log, drafts, scope) if self.record is not None else None
+        was = self._was_named(store, drafts[0].body, fork) if self.record is not None and self.record.branched else None
+        recorded = self.record.began(self, store, log, drafts, scope, was) if self.record is not None else None
         if recorded is None:
             recorded = self._direct.start(store, log, drafts, fork=fork, blobs=blobs, run=scope, behalf=self.behalf)
             self._tell(recorded[1])
         spot = recorded[0]
+        log = spot.id  # what was merged before it was branched off keeps its name
         with self._lock:
             self._tips[log] = spot
             if fork is not None:
@@ -264,13 +268,18 @@ class Run:
         """Whether what follows in this log is on record."""
         return self._path(session.spot) is not None
 
+    def before_branch(self, session: Session) -> bool:
+        """Whether what follows is the record of the run this one was branched off."""
+        path = self._path(session.spot) if self.record is not None and self.record.branched else None
+        return path is not None and path.before_branch
+
     def joined(self, session: Session) -> Session:
         """The value from which a run goes on: what others wrote since its last step is taken along."""
         path = self.record.paths.get(session.id) if self.record is not None and session.run == self.id else None
         if path is None or session.place != path.at.place:
             return session
         spot = self._at_gap(path, session.spot)
-        if path.over and self.record is not None and not self.record.strict:
+        if path.over and self.record is not None and not self.record.strict and not path.closed:
             self._live(spot)
         return session.later(spot) if spot.place != session.place else session
 
@@ -290,9 +299,10 @@ class Run:
 
     def names(self, session: Session) -> tuple[str, LogId]:
         """The run and the log after which calls are named: in what is branched off, as they were named there."""
-        record = self.record
-        if record is not None and record.source is not None and session.run == self.id and self._path(session.spot) is not None:
-            return record.source
+        path = self._path(session.spot) if self.record is not None and self.record.branched else None
+        step = path.peek() if path is not None else None
+        if step is not None:
+            return step.header.run or self.id, step.log
         return session.run or self.id, session.id
 
     # ── the inbox ────────────────────────────────────────────────────────────────────────────
@@ -305,6 +315,13 @@ class Run:
 
     def set_delivered(self, log: LogId, upto: int) -> None:
         self._delivered[log] = upto
+
+    def first_time(self, what: tuple[str, ...]) -> bool:
+        """Whether this is asked for the first time in this execution."""
+        with self._lock:
+            before = len(self._met)
+            self._met.add(what)
+            return len(self._met) > before
 
     def is_tip(self, session: Session) -> bool:
         """Whether this is the last value of its log that the run has made."""
@@ -327,7 +344,7 @@ class Run:
         if self.record is None or (spot.run is not None and spot.run != self.id):
             return None
         path = self.record.paths.get(spot.id)
-        return path if path is not None and not (path.over and not self.record.strict) else None
+        return path if path is not None and (self.record.strict or path.closed or not path.over) else None
 
     def _matched(self, path: Path, spot: Spot, drafts: Sequence[Draft]) -> list[Event]:
         """As many of these drafts as are on record."""
@@ -341,7 +358,7 @@ class Run:
             except Differs as error:
                 raise self.halt(_diverged(spot, error)) from None
             if event is None:
-                if self.record.strict:
+                if self.record.strict or path.closed:
                     raise self.halt(None if self.record.open else _diverged(spot, Differs(None, draft)))
                 break
             found.append(event)
@@ -431,6 +448,15 @@ class Run:
             ordinal = self._forks[key]
             self._forks[key] += 1
         return derived("plait/fork/1", scope, *about, ordinal)
+
+    def _was_named(self, store: Store, first: Body, fork: Place | None) -> LogId | None:
+        """What a branch was called in the run this one was branched off."""
+        if fork is None or not isinstance(first, ForkedFrom):
+            return None
+        made_at = store.event(fork.head)
+        about = ("fork", fork.log, str(fork.seq), first.label or "")
+        ordinal = self._forks[(self.id, *about)] - 1
+        return derived("plait/fork/1", made_at.header.run or "", "fork", made_at.log, str(fork.seq), first.label or "", ordinal)
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────
 
@@ -564,41 +590,62 @@ def _diverged(spot: Spot, error: Differs) -> ReplayDiverged:
     return ReplayDiverged(short(spot.id), at, told(error.recorded), told(error.wanted))
 
 
+class Overrides(NamedTuple):
+    """What agents do otherwise: all of them, or by path or name. None: nothing."""
+
+    model: Any = None
+    instruction: Any = None
+    tools: Any = None
+
+    def of(self, path: str) -> Overrides:
+        return Overrides(*(_for(path, given) for given in self))
+
+
+def _for(path: str, given: Any) -> Any:
+    if not isinstance(given, Mapping):
+        return given
+    by_name = cast("Mapping[str, Any]", given)
+    return by_name.get(path, by_name.get(path.rpartition("/")[2]))
+
+
 class Record:
     """What the logs of a run have on record, each read once, when the program comes to it."""
 
-    def __init__(self, run: str, *, strict: bool = False, open: bool = True) -> None:
+    def __init__(self, run: str, *, strict: bool = False, open: bool = True, merged: Mapping[LogId, int] | None = None) -> None:
         self.run, self.strict = run, strict  # strict: there is nothing beyond the record
         self.open = open  # whether the run has not ended, on record
+        self.merged = merged or {}  # branches of the run this one was branched off that were merged by then, with their last place
+        self.branched = merged is not None
         self.paths: dict[LogId, Path] = {}
         self.frontier: dict[LogId, int] = {}  # where each log ended
         self.reopened: frozenset[Digest] = frozenset()  # failures that ended the run: tried again
-        self.source: tuple[str, LogId] | None = None  # the run and the log it was branched off. None: it is the run itself
 
-    def read(self, store: Store, started: Spot, upto: int | None = None) -> None:
-        """The path of the run's own log, from where it started to where it ends, or to a place."""
-        log = store.log(started.id)
-        last = log.tip if upto is None else upto
-        events = list(store.read(log.id, started.place + 1, last))
-        tip = Spot(store.address, log.id, last, events[-1].id if events else started.head, started.run)
-        self.paths[log.id] = read_path(self.run, log.id, events, started, tip)
-        self.frontier[log.id] = last
+    def keep(self, path: Path, *logs: tuple[LogId, int]) -> None:
+        self.paths[path.log] = path
+        self.frontier.update(dict(logs) or {path.log: path.tip.place})
 
-    def began(self, run: Run, store: Store, log: LogId, drafts: Sequence[Draft], scope: str) -> tuple[Spot, list[Event]] | None:
-        """A log that was begun before; None: it was not."""
+    def began(
+        self, run: Run, store: Store, log: LogId, drafts: Sequence[Draft], scope: str, was: LogId | None
+    ) -> tuple[Spot, list[Event]] | None:
+        """A log that was begun before; None: it was not. `was` is what it was called in the run this one was branched off."""
         if scope != self.run:
             return None
+        if was is not None and was in self.merged:  # merged by then: answered whole
+            return self._began(store, was, len(drafts), self.merged[was], loose=True)
         there = store.heads([log]).get(log)
         if there is None:
             if self.strict:
                 raise run.halt(None if self.open else _diverged(Spot(store.address, log, 0, Digest("")), Differs(None, drafts[0])))
             return None
-        events = list(store.read(log, there.place + 1, there.tip))
-        first, rest = events[: len(drafts)], events[len(drafts) :]
+        return self._began(store, log, len(drafts), there.tip)
+
+    def _began(self, store: Store, log: LogId, size: int, last: int, *, loose: bool = False) -> tuple[Spot, list[Event]]:
+        events = list(store.read(log, store.log(log).place + 1, last))
+        first, rest = events[:size], events[size:]
         at = Spot(store.address, log, first[-1].seq, first[-1].id, self.run)
-        tip = Spot(store.address, log, there.tip, there.head, self.run)
-        self.paths[log] = read_path(self.run, log, rest, at, tip)
-        self.frontier[log] = there.tip
+        tip = Spot(store.address, log, last, events[-1].id, self.run)
+        steps = steps_of(first[0].header.run or "", rest)
+        self.keep(Path(log, steps, at, tip, loose=len(steps) if loose else 0, closed=loose))
         return at, first
 
 

@@ -18,6 +18,7 @@ from plait.runtime.bracket import Bracket
 from plait.runtime.effects import UseTools
 from plait.runtime.failures import failure_of, line, text_of_error
 from plait.runtime.mail import safe_point
+from plait.runtime.override import overridden_tools
 from plait.runtime.people import ask_people, hear, park, recalled, requested, took
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of, scoped
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
@@ -45,10 +46,11 @@ class User(NamedTuple):
 
 
 def use(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
+    tools = overridden_tools(run_of(effect.session), effect.session, effect.path, effect.tools)
     brackets = {
         number: Bracket(number, tool, action.call, effect.requests[action.call])
         for number, action in enumerate(effect.calls)
-        if (tool := effect.tools.get(action.tool)) is not None
+        if (tool := tools.get(action.tool)) is not None and action.call in effect.requests
     }
     return (yield from _settled(effect.session, brackets, User(effect.actor, effect.path), spare=True))
 
@@ -135,6 +137,10 @@ def _in_doubt(run: Run, session: Session, bracket: Bracket, user: User) -> Gener
         return _request_again(session, bracket, user)
     if bracket.unknown is not None or not run.was_on_record(bracket.since):
         return session
+    if bracket.since.header.run != session.run:  # branched off here: what was asked for there is asked for anew, under a key of its own
+        session = _request_again(session, bracket, user)
+        bracket.first = bracket.request
+        return session
     tool, why = bracket.tool, LOST
     if tool.effect in ("pure", "workspace", "idempotent"):
         return session  # it is run again, with the same key
@@ -198,7 +204,12 @@ def _again(bracket: Bracket, user: User) -> k.ToolRequested:
 def _request_again(session: Session, bracket: Bracket, user: User) -> Session:
     cause = bracket.outcome or bracket.request
     act = Act(user.actor, "program", call=bracket.call, causes=(cause.id,))
-    return took(session, bracket, [Draft(_again(bracket, user), act)])
+    again = _again(bracket, user)
+    if cause.header.run != session.run:
+        judged, _ = requested(session, bracket.tool, bracket.given, user, again.reason)
+        again = msgspec.structs.replace(again, attempt=1, policy=judged.policy, decision=judged.decision)
+        bracket.grant = None
+    return took(session, bracket, [Draft(again, act)])
 
 
 # ── running ──────────────────────────────────────────────────────────────────────────────────

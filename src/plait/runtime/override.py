@@ -1,0 +1,60 @@
+"""Agents that do otherwise than they say, because somebody asked what would have been if."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from plait.event import kinds as k
+from plait.ids import Digest
+from plait.model.base import Spec
+from plait.runtime.effects import AskModel
+from plait.runtime.prompt import Prompt, Setup
+from plait.runtime.run import Run
+from plait.session import Session
+from plait.session.ports import Act, Draft
+from plait.tool import Tool
+
+
+def overridden(effect: AskModel, session: Session, run: Run) -> tuple[AskModel, list[Draft]]:
+    """The ask as it is to be, and what is recorded before it: with what it is asked from now on."""
+    assert run.overrides is not None
+    over, before = run.overrides.of(effect.path), effect.prompt.setup
+    if effect.aside:
+        return effect._replace(model=over.model or effect.model), []
+    tools = effect.tools if over.tools is None else {tool.name: tool for tool in over.tools}
+    specs = before.tools if over.tools is None else tuple([_spec(tool) for _, tool in sorted(tools.items())])
+    setup = Setup(over.instruction or before.instruction, specs, before.parameters, before.output, before.view)
+    changed = effect._replace(model=over.model or effect.model, tools=tools)
+    if setup == before:
+        return changed, []
+    changed = changed._replace(prompt=Prompt.of(setup, effect.actor, run.id, session))
+    frame = run.frames(session.id)[-1]
+    if not run.first_time(("setup", frame.call)):
+        return changed, []
+    body = k.CallStarted(_path_of(frame.node), frame.path, frame.purpose, frame.path.rpartition("/")[2], _digest(setup))
+    return changed, [Draft(body, Act(frame.actor, "program", call=frame.call))]
+
+
+def overridden_tools(run: Run | None, session: Session, path: str, tools: Mapping[str, Tool[..., Any]]) -> Mapping[str, Tool[..., Any]]:
+    if run is None or run.overrides is None:
+        return tools
+    over = run.overrides.of(path).tools
+    return tools if over is None else {**tools, **{tool.name: tool for tool in over}}
+
+
+def setup_blob(changed: Sequence[Draft], setup: Setup) -> dict[Digest, bytes] | None:
+    return {_digest(setup): setup.encode()} if changed else None
+
+
+def _digest(setup: Setup) -> Digest:
+    return Digest(sha256(setup.encode()).hexdigest())
+
+
+def _spec(tool: Tool[..., Any]) -> Spec:
+    return Spec(tool.name, tool.description, tool.schema)
+
+
+def _path_of(node: object) -> str:
+    return f"{type(node).__module__}:{type(node).__qualname__}"
