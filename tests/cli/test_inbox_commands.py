@@ -69,7 +69,7 @@ def test_nothing_hostile_gets_out_raw_and_nothing_is_left_out(shell: Shell) -> N
     session = ask(held(shell), {HOSTILE: HOSTILE}, {"why": HOSTILE, HOSTILE: [HOSTILE]})
     record(session, QuestionAsked(HOSTILE, (HOSTILE, "b")), call="call-2")
     text = shell("inbox")
-    assert not set(text) & (set(HOSTILE) - set("safe gnpxend.")) and "[2K" in text
+    assert not [char for char in HOSTILE if char in text and (not char.isprintable() or char in "\u3164")] and "[2K" in text
     line = next(line for line in text.splitlines() if line.strip().startswith("arguments"))
     assert json.loads(line.strip().removeprefix("arguments").strip()) == {HOSTILE: HOSTILE}  # escapes and all, it is what is bound
     assert "\\u202e" in text and "\\u200b" in text and "\\u3164" in text and "\\u00a0" in text
@@ -124,7 +124,7 @@ def test_approving_and_what_comes_next(shell: Shell) -> None:
     assert shell("inbox") == "" and session.reload() == session
     assert "answered already, by human:ana" in shell.error(1, "approve", id[:8])
     assert "answered already" in shell.error(1, "deny", id[:8])
-    assert "nothing was wrong" not in shell("verify") and "nothing is wrong" in shell("verify", session.short)
+    assert "nothing is wrong" in shell("verify") and "nothing is wrong" in shell("verify", session.short)
 
 
 def test_a_branch_goes_on_through_the_session_its_run_began_on(shell: Shell) -> None:
