@@ -302,8 +302,8 @@ def whatif(
     program = workflow or _found(there, _beginning(there, started))
     given, named = (args, dict(kwargs)) if args or kwargs else _arguments(there, _beginning(there, started))
     over = Overrides(_models(model), instruction, _tools(tools))
-    branch = there.fork(label, at=min(edits, default=last + 1) - 1)
     restated = _restated(there, min(edits), last, edits) if edits else []
+    branch = there.fork(label, at=min(edits, default=last + 1) - 1)
     body = k.RunBranched(
         k.Place(there.id, branch.parent.place, branch.parent.head) if branch.parent else k.Place(there.id, last, there.at(last).head),
         started.workflow,
