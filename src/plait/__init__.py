@@ -19,6 +19,7 @@ from plait.event import Event
 from plait.event.kinds import Budget
 from plait.runtime.live import Live as _Live
 from plait.runtime.write import DirectWriter as _DirectWriter
+from plait.secrets import Secret
 from plait.session import GraphRows as _GraphRows
 from plait.session import Session, file, image
 from plait.session import SessionRows as _SessionRows
@@ -50,6 +51,7 @@ __all__ = [
     "PlaitError",
     "Retry",
     "ScriptedModel",
+    "Secret",
     "Selector",
     "Sequential",
     "Session",

@@ -18,8 +18,9 @@ from typing import Annotated, Any, Generic, ParamSpec, Protocol, TypeVar, cast, 
 
 import msgspec
 
-from plait.errors import BadTool
+from plait.errors import BadTool, InvalidInput
 from plait.event import Json
+from plait.event.codec import check_origin
 from plait.event.kinds import EffectClass
 from plait.ids import digest
 from plait.session import Session
@@ -59,12 +60,14 @@ class Tool(Generic[P, R]):
         unbound: bool = False,
         origin: str = "",  # where it comes from, if not from this program: mcp:git
         version: str | None = None,
+        taints: str = "tool",  # the origin of what it returns
     ) -> None:
         self.function = function
         self.name, self.description, self.schema = name, description, schema
         self.effect: EffectClass = effect
         self.takes_session, self.observe, self.attempts, self.origin = takes_session, observe, attempts, origin
         self.version = version or digest(b"plait/tool/1", msgspec.json.encode([name, description, schema], order="deterministic"))[:16]
+        self.taints = taints
         self.unbound = unbound  # a method without its object
         self._convert = convert
         self.__doc__ = function.__doc__
@@ -129,6 +132,7 @@ def tool(
     effect: EffectClass = "at_most_once",
     observe: Callable[..., Any] | None = None,
     attempts: int = 1,
+    taints: str = "tool",
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -139,14 +143,18 @@ def tool(
     effect: EffectClass = "at_most_once",
     observe: Callable[..., Any] | None = None,
     attempts: int = 1,
+    taints: str = "tool",
 ) -> Any:
-    """Make a function a tool. `attempts` above 1, for what may be repeated, runs it again when it raises."""
+    """Make a function a tool. `attempts` above 1, for what may be repeated, runs it again when it raises.
+
+    `taints` is the origin of what it returns, as policies see it: "web" for what reads pages of strangers.
+    """
     around = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]  types may be defined beside the function
     if function is not None:
-        return _made(function, around, name, description, effect, observe, attempts)
+        return _made(function, around, name, description, effect, observe, attempts, taints)
 
     def decorate(found: Callable[..., Any]) -> Tool[..., Any]:
-        return _made(found, around, name, description, effect, observe, attempts)
+        return _made(found, around, name, description, effect, observe, attempts, taints)
 
     return decorate
 
@@ -159,7 +167,7 @@ def as_tool(source: Any) -> Tool[..., Any]:
             raise BadTool(found.name, "it is a method without its object", f"pass it from an object, as in thing.{found.name}")
         return found
     if inspect.isfunction(source) or inspect.ismethod(source):
-        return _made(source, {}, None, None, "at_most_once", None, 1)
+        return _made(source, {}, None, None, "at_most_once", None, 1, "tool")
     raise BadTool(_called(source), f"a {type(source).__name__} is neither a tool nor a function", "decorate a function with @tool")
 
 
@@ -171,6 +179,7 @@ def _made(
     effect: EffectClass,
     observe: Callable[..., Any] | None,
     attempts: int,
+    taints: str,
 ) -> Tool[..., Any]:
     if not callable(function):
         raise BadTool(_called(function), "it is not a function", "decorate a function with @tool")
@@ -199,6 +208,7 @@ def _made(
         takes_session=takes_session,
         observe=observe,
         attempts=attempts,
+        taints=taints,
         unbound=next(iter(inspect.signature(function).parameters), "") == "self",
     )
 
@@ -289,6 +299,10 @@ def _check(tool: Tool[..., Any]) -> None:
         raise BadTool(tool.name, "providers take names of 1 to 64 letters, digits, _ and - only", "pass name=")
     if tool.effect not in get_args(EffectClass):
         raise BadTool(tool.name, f"{tool.effect!r} is not an effect class", f"use one of {', '.join(get_args(EffectClass))}")
+    try:
+        check_origin(tool.taints)
+    except InvalidInput as error:
+        raise BadTool(tool.name, f"taints={tool.taints!r} is no origin", "use a short lowercase word, as in web or mail:inbox") from error
     if tool.attempts < 1:
         raise BadTool(tool.name, f"{tool.attempts} attempts are none", "pass attempts= from 1")
     if tool.attempts > 1 and tool.effect not in _REPEATABLE:
