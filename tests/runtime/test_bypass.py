@@ -81,7 +81,7 @@ def test_processes_are_seen(begin: Callable[..., FakeRun]) -> None:
     run = begin()
     subprocess.run(["true", "one"], check=True)
     subprocess.run([shutil.which("true") or "true", "spawned"], check=True, close_fds=False)
-    os.system("true two")
+    os.system("true two")  # pyright: ignore[reportDeprecated]
     pid = os.posix_spawn(shutil.which("true") or "", ["true", "three"], {})
     os.waitpid(pid, 0)
     targets = [target for what, target in run.seen if what == "process"]
@@ -138,7 +138,7 @@ def test_what_is_spared(begin: Callable[..., FakeRun], tmp_path: Path, monkeypat
     with open(os.devnull, "w") as null, os.fdopen(os.dup(null.fileno()), "w") as same:
         same.write("x")
     (tmp_path / "elsewhere" / "fresh_module.py").write_text("x = 1")
-    monkeypatch.syspath_prepend(str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "elsewhere"), *sys.path])
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     __import__("fresh_module")
     print("to standard output")

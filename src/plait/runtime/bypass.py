@@ -254,7 +254,7 @@ def _is_spared(path: str) -> bool:
 
 
 def _text(value: Any) -> str:
-    return os.fsdecode(value) if isinstance(value, (str, bytes, os.PathLike)) else repr(value)
+    return os.fsdecode(cast("str", value)) if isinstance(value, (str, bytes, os.PathLike)) else repr(value)
 
 
 _DEVICES = frozenset({"/dev/null", "/dev/tty", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/ptmx", "/dev/zero"})
