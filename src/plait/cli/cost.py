@@ -85,9 +85,8 @@ def _print_table(store: Store, found: Costs) -> None:
     columns = [
         *(Column(name.removeprefix("tag:"), flex=at == 0) for at, name in enumerate(found.by)),
         *([] if found.by else [Column(flex=True)]),
-        Column("in", right=True, aside=True),
-        Column("out", right=True, aside=True),
         Column("tokens", right=True),
+        Column("in + out", right=True, aside=True),
         Column("model calls", right=True),
         Column("tool calls", right=True),
         Column("US dollars", right=True),
@@ -111,9 +110,8 @@ def _name(what: str, value: str, sessions: dict[LogId, str]) -> Cell:
 def _figures(spent: Spent) -> list[Cell]:
     usage = spent.usage
     return [
-        Cell(f"{usage.input_tokens:,}", DIM),
-        Cell(f"{usage.output_tokens:,}", DIM),
         Cell(f"{spent.tokens:,}"),
+        Cell(f"{usage.input_tokens:,} + {usage.output_tokens:,}" if spent.tokens else "", DIM),
         Cell(f"{spent.model_calls:,}"),
         Cell(f"{spent.tool_calls:,}"),
         Cell(_dollars(spent)),
