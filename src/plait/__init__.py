@@ -19,6 +19,7 @@ from plait.event import Event
 from plait.event.kinds import Budget
 from plait.runtime.live import Live as _Live
 from plait.runtime.write import DirectWriter as _DirectWriter
+from plait.secrets import Secret
 from plait.session import GraphRows as _GraphRows
 from plait.session import InboxRows as _InboxRows
 from plait.session import Session, file, image
@@ -56,6 +57,7 @@ __all__ = [
     "Refuse",
     "Retry",
     "ScriptedModel",
+    "Secret",
     "Selector",
     "Sequential",
     "Session",

@@ -33,6 +33,7 @@
     │   ├── AlreadyAnswered      somebody else answered first
     │   ├── AskExpired           the time for an answer is over
     │   ├── MayNotApprove        whoever asks, and no agent, cannot give the answer
+    │   ├── BypassRefused        a run's code went around the session, and may not
     │   └── NotASession          a workflow was given, or gave, something else
     ├── SetupError               something is missing or wrong before anything runs
     │   ├── BadTool              a function that cannot be a tool
@@ -40,6 +41,7 @@
     │   ├── MissingExtra         an optional package is not installed
     │   ├── MissingWeights       the file of a local model is not there
     │   ├── MissingKey           a credential is not set
+    │   ├── BadSecret            a value that cannot be kept out of the record
     │   └── ToolChanged          a server's tool is not the one that was accepted
     ├── ServerError              an MCP server did not do what was asked
     │   ├── ServerUnreachable    it could not be started or reached: nothing was called
@@ -398,6 +400,17 @@ class MayNotApprove(SessionError):
         )
 
 
+class BypassRefused(SessionError):
+    """Code of a run went around the session, where that is refused. It did not happen."""
+
+    def __init__(self, what: str, target: str) -> None:
+        self.what, self.target = what, target
+        super().__init__(
+            f"a {what} of this run's own code would leave no record: {target}. It was refused; put it into a tool and call "
+            "session.use(tool, …), or set bypass='record' on the workflow."
+        )
+
+
 class NotASession(SessionError):
     """`forward` takes a session and gives one back."""
 
@@ -620,9 +633,17 @@ class MissingWeights(SetupError):
 class MissingKey(SetupError):
     """A credential is not set."""
 
-    def __init__(self, what: str, variable: str) -> None:
+    def __init__(self, what: str, variable: str, step: str = "pass the model object with api_key=") -> None:
         self.what, self.variable = what, variable
-        super().__init__(f"{what} needs a key. Set the environment variable {variable}, or pass the model object with api_key=.")
+        super().__init__(f"{what} needs a key. Set the environment variable {variable}, or {step}.")
+
+
+class BadSecret(SetupError):
+    """A value that cannot be kept out of the record."""
+
+    def __init__(self, name: str, why: str) -> None:
+        self.name, self.why = name, why
+        super().__init__(f"{name!r} cannot be a secret: {why}. Use a longer value, or another name.")
 
 
 class ToolChanged(SetupError):

@@ -18,8 +18,9 @@ from typing import Annotated, Any, Generic, ParamSpec, Protocol, TypeVar, cast, 
 
 import msgspec
 
-from plait.errors import BadTool
+from plait.errors import BadTool, InvalidInput
 from plait.event import Json
+from plait.event.codec import check_origin
 from plait.event.kinds import EffectClass
 from plait.ids import digest
 from plait.session import Session
@@ -70,12 +71,14 @@ class Tool(Generic[P, R]):
         probe: Callable[..., Any] | None = None,  # says whether a call took place: Happened(result), or None
         compensate: Callable[..., Any] | None = None,  # undoes a call that may have taken place
         timeout_s: float | None = None,  # None: as long as it takes
+        taints: str = "tool",  # the origin of what it returns
     ) -> None:
         self.function = function
         self.name, self.description, self.schema = name, description, schema
         self.effect: EffectClass = effect
         self.takes_session, self.observe, self.attempts, self.origin = takes_session, observe, attempts, origin
         self.version = version or digest(b"plait/tool/1", msgspec.json.encode([name, description, schema], order="deterministic"))[:16]
+        self.taints = taints
         self.unbound = unbound  # a method without its object
         self.takes_key, self.probe, self.compensate, self.timeout_s = takes_key, probe, compensate, timeout_s
         self._convert = convert
@@ -150,6 +153,7 @@ def tool(
     probe: Callable[..., Any] | None = None,
     compensate: Callable[..., Any] | None = None,
     timeout_s: float | None = None,
+    taints: str = "tool",
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -163,14 +167,18 @@ def tool(
     probe: Callable[..., Any] | None = None,
     compensate: Callable[..., Any] | None = None,
     timeout_s: float | None = None,
+    taints: str = "tool",
 ) -> Any:
     """Make a function a tool. `attempts` above 1, for what may be repeated, runs it again when it raises.
 
     `probe=` (for `effect="probeable"`) and `compensate=` (for `"compensatable"`) are called with those of the arguments that they name,
     `idempotency_key` among them, when a call was lost with the process that made it.
+
+    `taints` is the origin of what it returns, as policies see it: "web" for what reads pages of strangers.
     """
     around = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]  types may be defined beside the function
-    more = {"observe": observe, "attempts": attempts, "probe": probe, "compensate": compensate, "timeout_s": timeout_s}
+    more: dict[str, Any] = {"observe": observe, "attempts": attempts, "probe": probe, "compensate": compensate}
+    more |= {"timeout_s": timeout_s, "taints": taints}
     if function is not None:
         return _made(function, around, name, description, effect, **more)
 
@@ -325,6 +333,10 @@ def _check(tool: Tool[..., Any]) -> None:
             raise BadTool(tool.name, why, f"pass effect={effect!r} and {name}= together")
     if tool.timeout_s is not None and not tool.timeout_s > 0:
         raise BadTool(tool.name, f"{tool.timeout_s!r} is no time at all", "pass timeout_s= above 0")
+    try:
+        check_origin(tool.taints)
+    except InvalidInput as error:
+        raise BadTool(tool.name, f"taints={tool.taints!r} is no origin", "use a short lowercase word, as in web or mail:inbox") from error
     if tool.attempts < 1:
         raise BadTool(tool.name, f"{tool.attempts} attempts are none", "pass attempts= from 1")
     if tool.attempts > 1 and tool.effect not in _REPEATABLE:

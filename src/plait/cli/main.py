@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
+from plait.cli.cost import cost
 from plait.cli.doctor import doctor
 from plait.cli.exits import Entry
 from plait.cli.history import find, log
 from plait.cli.inbox import answer, approve, cancel, deny, inbox, resolve, send, signal
 from plait.cli.sessions import ls, show, verify_command
+from plait.cli.tail import tail
 from plait.cli.tracing import diff_command, graph, influence, why
 from plait.cli.writing import (
     archive,
@@ -44,7 +46,7 @@ def main() -> None:
 
 SECTIONS: dict[str, list[click.Command]] = {
     "Begin": [init, new],
-    "Look": [ls, show, log, find],
+    "Look": [ls, show, log, tail, find, cost],
     "Ask": [why, influence, graph, diff_command],
     "Branch": [fork, rewind, merge],
     "Record": [say, note, fact, decide, retract, todo, settle, require, validate],

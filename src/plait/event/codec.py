@@ -338,9 +338,15 @@ def _check_names(log: str, actor: str, behalf: str | None, origin: str, run: str
     _check_principal(actor, "actor")
     if behalf is not None:
         _check_principal(behalf, "behalf")
-    if not _WORD.match(origin):
-        raise InvalidValue("origin", f"{origin!r} is not a lowercase word such as human, model or tool:http")
+    check_origin(origin)
     _check_word("run", run)
+
+
+def check_origin(origin: str) -> str:
+    """Where content comes from, as a header can say it."""
+    if not isinstance(origin, str) or not _WORD.match(origin):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+        raise InvalidValue("origin", f"{str(origin)[:200]!r} is not a lowercase word such as human, model or tool:http")
+    return origin
 
 
 def _check_word(name: str, text: str | None) -> None:

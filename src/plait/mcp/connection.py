@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from plait import secrets
 from plait.errors import CallFailed, MissingExtra, ServerLost, ServerSilent, ServerUnreachable
 from plait.event import Json
 from plait.mcp import loop
@@ -41,6 +42,7 @@ class Stdio:
     """A child process, spoken to through its pipes."""
 
     def __init__(self, command: str, args: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> None:
+        secrets.learn_all(env)
         self.command, self.args, self.env, self.cwd = command, args, env, cwd
 
     @asynccontextmanager
@@ -71,6 +73,7 @@ class Http:
     """A server elsewhere, spoken to by streamable HTTP."""
 
     def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+        secrets.learn_all(headers)
         self.url, self.headers, self.timeout_s = url, headers, timeout_s
 
     @asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import re
 import weakref
 from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ from plait.mcp.pins import Pins
 from plait.tool import Tool
 
 T = TypeVar("T")
+_UNFIT = re.compile(r"[^a-z0-9_.:/-]+")  # what has no place in an origin
 _OFFERED_MAX = 64  # characters of a name that providers take
 
 
@@ -278,6 +280,7 @@ class MCPServer:
             effect=self._effects.get(tool, self._effect),
             origin=f"mcp:{self.name}",
             version=accepted.digest,
+            taints=f"mcp:{_UNFIT.sub('-', self.name.lower())[:90]}",
         )
 
 

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from plait import secrets
 from plait.errors import InvalidInput, MissingExtra, MissingKey, PlaitError, UnknownBlob
 from plait.event import Json
 from plait.event.kinds import Data, File, Image, Parts, Price, Reasoning, Text, Usage
@@ -84,6 +85,7 @@ class AnthropicModel:
         self._key = (api_key or os.environ.get("ANTHROPIC_API_KEY", "")).strip()
         if not self._key:
             raise MissingKey(self.name, "ANTHROPIC_API_KEY")
+        secrets.learn(self._key, "ANTHROPIC_API_KEY")
         self._base_url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
         self._model, self._timeout_s, self._tokens_max = model, timeout_s, tokens_max
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, anthropic.AsyncAnthropic] = WeakKeyDictionary()

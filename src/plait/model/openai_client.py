@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from plait import secrets
 from plait.errors import MissingExtra
 from plait.event import Json
 from plait.model.base import Fault
@@ -45,6 +46,7 @@ class Endpoint:
             import openai  # noqa: F401  # pyright: ignore[reportUnusedImport]
         except ImportError as error:
             raise MissingExtra(what, "openai", str(error)) from error
+        secrets.learn(api_key, "API_KEY" if foreign else "OPENAI_API_KEY")
         self._base_url, self._key, self._timeout_s, self._foreign = base_url, api_key, timeout_s, foreign
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = WeakKeyDictionary()
         self._lock = Lock()

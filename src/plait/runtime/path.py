@@ -11,9 +11,11 @@ from collections.abc import Container, Iterable
 
 import msgspec
 
+from plait import secrets
 from plait.event import Body, Event, without_measured
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
+from plait.event.hidden import without_secrets
 from plait.ids import LogId
 from plait.session.ports import Draft, Spot
 
@@ -125,6 +127,8 @@ class Path:
             return not isinstance(body, k.ToolRequested) or body.tool == _tool_of(step)
         if step.header.call != act.call or step.header.actor != act.actor:
             return False
+        if secrets.armed():
+            body = without_secrets(body)
         return VOCABULARY.encode(body) == step.content or _comparable(body) == _comparable(step.body)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from plait import secrets
 from plait.errors import InvalidValue
 from plait.event import Event, Json
 from plait.event import kinds as k
@@ -125,7 +126,8 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
     view: View = View()
 
     def encode(self) -> bytes:
-        return _encode(self)
+        data = _encode(self)
+        return _encode(secrets.hide(msgspec.json.decode(data))) if secrets.armed() and secrets.spotted(data) else data
 
 
 KEPT_MAX = 32

@@ -271,7 +271,7 @@ def _outcome(job: Bracket, done: Done, actor: str) -> tuple[list[Draft], dict[Di
         except Exception as error:  # it may be anything, and do anything when it is looked at
             return [_unfit(job, done, actor, error)], {}
         body = k.ToolReturned(parts, delta=done.delta, attempt=job.attempt, duration_us=done.duration_us)
-        return [Draft(body, Act(actor, "tool", call=job.call))], blobs
+        return [Draft(body, Act(actor, job.tool.taints, call=job.call))], blobs
     return [_failed(job, done, done.failure, actor)], {}
 
 
@@ -283,7 +283,7 @@ def _unfit(job: Bracket, done: Done, actor: str, error: Exception) -> Draft:
 
 def _failed(job: Bracket, done: Done, failure: Failure, actor: str) -> Draft:
     body = k.ToolFailed(failure, delta=done.delta, attempt=job.attempt, duration_us=done.duration_us)
-    return Draft(body, Act(actor, "tool", call=job.call))
+    return Draft(body, Act(actor, job.tool.taints, call=job.call))
 
 
 def contents(value: Any) -> list[Any]:

@@ -8,11 +8,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 
+from plait import secrets
 from plait.errors import InvalidValue, LogExists, OutcomeUnknown, StaleHead, UnknownLog
 from plait.event import Event, seal
+from plait.event.hidden import without_secrets
 from plait.event.kinds import BOUNDARIES, Place
 from plait.ids import Digest, LogId, Source, inbox_of
-from plait.session.ports import Draft, Spot
+from plait.session.ports import Act, Draft, Spot
 from plait.store import Store
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
@@ -158,6 +160,9 @@ def _seal(
     merging: int = 0,
 ) -> list[Event]:
     events: list[Event] = []
+    if secrets.armed():
+        drafts = [Draft(without_secrets(body), _unnamed(act)) for body, act in drafts]
+        behalf = _plain_name(behalf) if behalf else behalf
     for index, (body, act) in enumerate(drafts):
         place = seq + index
         event = seal(
@@ -186,6 +191,18 @@ def _end_of(store: Store, log: LogId) -> tuple[Digest | None, int]:
     except UnknownLog:
         return None, 0
     return found.head, found.tip
+
+
+def _unnamed(act: Act) -> Act:
+    """Who acts is a name, and somebody may have put a secret into it."""
+    behalf = _plain_name(act.behalf) if act.behalf else act.behalf
+    origin = re.sub(r"[^a-z0-9_.:/-]+", "-", secrets.hide_text(act.origin).lower()).strip("-")
+    return act._replace(actor=_plain_name(act.actor), behalf=behalf, origin=origin)
+
+
+def _plain_name(name: str) -> str:
+    """A principal has no spaces."""
+    return secrets.hide_text(name).replace("[secret ", "[secret:")
 
 
 @cache

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from plait import secrets
 from plait.errors import InvalidValue, MalformedJson, UnknownBlob
 from plait.event import VOCABULARY, Json
+from plait.event.hidden import without_secrets
 from plait.event.kinds import Data, File, Image, Part, Parts, Reasoning, ScratchSet, Text
 from plait.event.strict import check_text
 from plait.ids import Digest
@@ -63,18 +65,16 @@ def pack(contents: Sequence[Content], where: str) -> tuple[Parts, dict[Digest, b
 
 def _pack(content: Content, blobs: dict[Digest, bytes], where: str) -> Text | Reasoning | Image | File | Data:
     if isinstance(content, str):
-        return _put(Text(content), blobs)
+        return _put(Text(secrets.hide_text(content)), blobs)
     if isinstance(content, Path):
         kind = _guess(content.name)
         content = image(content, kind) if kind.startswith("image/") else file(content, media_type=kind)
     if isinstance(content, Loose):
-        digest = Digest(sha256(content.content).hexdigest())
-        blobs[digest] = content.content
-        return content.part(digest)
+        return content.part(_keep(secrets.hide_bytes(content.content), blobs))
     if isinstance(content, (Text, Reasoning, Image, File, Data)):
-        return _put(content, blobs)
+        return _put(without_secrets(content), blobs)
     if isinstance(content, (Mapping, list, tuple)):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-        return _put(Data(_plain(content)), blobs)
+        return _put(without_secrets(Data(_plain(content))), blobs)
     step = "say a text, a Path, image(…), file(…), a dict or a list"
     raise InvalidValue(where, f"a {type(content).__name__} is not something that can be said", step)
 

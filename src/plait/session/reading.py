@@ -305,6 +305,11 @@ class Reading:
         return along(self._store, self._state.story.path, kinds)
 
     @property
+    def origins(self) -> frozenset[str]:
+        """Where what is on its path comes from: `"web" in session.origins` says that text of the web may be in a prompt."""
+        return frozenset([event.header.origin for _, event in self.walk()])
+
+    @property
     def messages(self) -> builtins.list[Message]:
         """The transcript: its own path, and one named block per merged branch."""
         store = self._store
@@ -354,11 +359,6 @@ class Reading:
     def delivered(self) -> int:
         """Up to which place of its inbox it has heard."""
         return self._state.delivered
-
-    @property
-    def origins(self) -> frozenset[str]:
-        """Where what is on its path came from: human, model, tool, program, web, …"""
-        return frozenset(event.header.origin for _, event in self.walk())
 
     @property
     def open_run(self) -> str | None:

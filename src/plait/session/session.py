@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from plait.errors import GateUnmet, InvalidValue, MergeConflict, NoCommonBase, NoRun, NotSettled, PlaitError, StaleHead, UnknownKey
 from plait.event import Body, Event, Json
+from plait.event.codec import check_origin
 from plait.event.kinds import (
     ApprovalDenied,
     ApprovalGranted,
@@ -119,16 +120,21 @@ class Session(Reading):
         role: Literal["user", "assistant", "system"] = "user",
         name: str = "",
         actor: str | None = None,
+        origin: str | None = None,
         because: Because = (),
     ) -> Session:
-        """Add a message: texts, paths, `image(…)`, `file(…)`, dicts and lists."""
+        """Add a message: texts, paths, `image(…)`, `file(…)`, dicts and lists.
+
+        `origin` says where its content comes from, as in "web", if not from whoever says it.
+        """
         if not content:
             raise InvalidValue("content", "nothing is said", "pass a text")
         _check_choice("role", role, ("user", "assistant", "system"))
         parts, blobs = pack(content, "content")
         if actor is None and role != "user":
             actor = f"agent:{_word(name or 'assistant')}" if role == "assistant" else "service:program"
-        return self._append(MessageSaid(role, parts, name), "take messages", actor=actor, because=because, blobs=blobs)
+        body = MessageSaid(role, parts, name)
+        return self._append(body, "take messages", actor=actor, origin=origin, because=because, blobs=blobs)
 
     def fact(self, key: str, value: Json, *, review_by: Micros | None = None, actor: str | None = None, because: Because = ()) -> Session:
         """Record a fact under a key: it survives compaction and merges three ways."""
@@ -169,9 +175,16 @@ class Session(Reading):
         return self._append(ScratchSet(_check_key(key), value), "take scratch", actor=actor)
 
     def attach(
-        self, name: str, content: Content | bytes | float, *, media_type: str | None = None, actor: str | None = None, because: Because = ()
+        self,
+        name: str,
+        content: Content | bytes | float,
+        *,
+        media_type: str | None = None,
+        actor: str | None = None,
+        origin: str | None = None,
+        because: Because = (),
     ) -> Session:
-        """Attach evidence: a file, a figure, a metric."""
+        """Attach evidence: a file, a figure, a metric. `origin` says where it comes from, if not from whoever attaches it."""
         _check_key(name, "name")
         if isinstance(content, bytes):
             content = image(content, media_type) if (media_type or "").startswith("image/") else file(content, name, media_type)
@@ -180,7 +193,8 @@ class Session(Reading):
         elif isinstance(content, (int, float)):
             content = Data(content)
         parts, blobs = pack([content], "content")
-        return self._append(EvidenceAttached(name, parts), "take evidence", actor=actor, because=because, blobs=blobs)
+        body = EvidenceAttached(name, parts)
+        return self._append(body, "take evidence", actor=actor, origin=origin, because=because, blobs=blobs)
 
     def validate(
         self, name: str, passed: bool, *, evidence: Because = (), detail: Json = None, actor: str | None = None, because: Because = ()
@@ -441,13 +455,14 @@ class Session(Reading):
         verb: str,
         *,
         actor: str | None = None,
+        origin: str | None = None,
         because: Because = (),
         blobs: dict[Digest, bytes] | None = None,
         merges: tuple[Digest, ...] = (),
     ) -> Session:
         life = self._living()
         check_may(self.short, life.status, verb)
-        draft = Draft(body, _act(actor or self._principal(), self._causes(because)))
+        draft = Draft(body, _act(actor or self._principal(), self._causes(because), origin))
         spot = writer_of(self.run).append(self._spot, [draft], merges=merges, blobs=blobs)
         after = self._next(spot, live_on(life, type(body).__name__))
         after.keep_state(since=self.place)  # it is written: whatever goes wrong with a cache must not look as if it were not
@@ -543,8 +558,10 @@ def _binding(ask: Waiting) -> Digest:
     return ask.binding
 
 
-def _act(actor: str, causes: tuple[Digest, ...] = ()) -> Act:
-    return Act(actor, _ORIGINS.get(actor.partition(":")[0], "program"), causes=causes)
+def _act(actor: str, causes: tuple[Digest, ...] = (), origin: str | None = None) -> Act:
+    """`origin`: None is the one that goes with who acts."""
+    known = check_origin(origin) if origin is not None else _ORIGINS.get(actor.partition(":")[0], "program")
+    return Act(actor, known, causes=causes)
 
 
 def _kept_as(durability: Durability | None, store: Store) -> Literal["full", "async"] | None:

@@ -1,0 +1,128 @@
+"""What it cost: `cost`."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+
+import click
+
+from plait.cli.common import Given, listing, names_of
+from plait.cli.documents import print_json, print_jsonl, session_document, spent_document
+from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out
+from plait.cli.terminal import clean
+from plait.ids import LogId, short
+from plait.session.ledger import Costs, costs
+from plait.session.ports import store_at
+from plait.session.state import Spent
+from plait.store import Store
+
+FIGURES = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "model_calls", "tool_calls", "cost_usd", "unpriced")
+
+
+@click.command("cost")
+@click.argument("session", metavar="[S]", required=False)
+@click.option(
+    "--by", "names", metavar="WHAT", multiple=True, help="user, project, tag:NAME, agent, model, session or day; several with commas."
+)
+@click.option("--since", metavar="WHEN", help="From then on: 2h, 7d back from the last event, or 2026-11-15 (UTC).")
+@click.option("--until", metavar="WHEN", help="Up to then.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, for a spreadsheet.")
+@listing
+def cost(given: Given, session: str | None, names: Sequence[str], since: str | None, until: str | None, as_csv: bool) -> None:
+    """Sum up what models and tools were used, and what that cost.
+
+    Of all sessions, or of S and everything it covers: what it was forked from and what was merged into it. Each call counts once.
+    """
+    if as_csv and given.form != "text":
+        raise click.UsageError("--csv excludes --json and --jsonl.")
+    value = given.open(session) if session is not None else None
+    store = store_at(given.store)
+    found = costs(store, list(names), since=since, until=until, session=value)
+    if as_csv:
+        _print_csv(found)
+    elif given.form == "jsonl":
+        print_jsonl(_row_document(found.by, key, spent) for key, spent in found.rows)
+    elif given.form == "json":
+        print_json(
+            {
+                "session": session_document(value) if value is not None else None,
+                "since": found.since,
+                "until": found.until,
+                "by": list(found.by),
+                "rows": [_row_document(found.by, key, spent) for key, spent in found.rows],
+                "total": spent_document(found.total),
+            }
+        )
+    else:
+        _print_table(store, found)
+
+
+def _row_document(by: Sequence[str], key: Sequence[str], spent: Spent) -> dict[str, object]:
+    return {**{name: value or None for name, value in zip(by, key, strict=True)}, **spent_document(spent)}
+
+
+def _print_csv(found: Costs) -> None:
+    """One line per row. A cell that a spreadsheet would take for a formula is quoted with an apostrophe, as they do."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow([*found.by, *FIGURES])
+    for key, spent in found.rows:
+        document = spent_document(spent)
+        writer.writerow([*map(_plain, key), *(document[name] for name in FIGURES)])
+
+
+def _plain(text: str) -> str:
+    text = clean(text)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def _print_table(store: Store, found: Costs) -> None:
+    out = Out()
+    if not found.rows:
+        out.hint("Nothing was spent" + (" in that time." if found.since is not None or found.until is not None else "."))
+        return
+    columns = [
+        *(Column(name.removeprefix("tag:"), flex=at == 0) for at, name in enumerate(found.by)),
+        *([] if found.by else [Column(flex=True)]),
+        Column("tokens", right=True),
+        Column("in + out", right=True, aside=True),
+        Column("model calls", right=True),
+        Column("tool calls", right=True),
+        Column("US dollars", right=True),
+        Column("", aside=True),
+    ]
+    sessions = names_of(store, [LogId(key[at]) for at, name in enumerate(found.by) if name == "session" for key, _ in found.rows])
+    rows = [
+        [*(_name(name, value, sessions) for name, value in zip(found.by, key, strict=True)), *_figures(spent)]
+        for key, spent in (found.rows if found.by else ())
+    ]
+    total = [Cell("total", STRONG), *[Cell("")] * (len(found.by) - 1), *(Cell(cell.text, STRONG) for cell in _figures(found.total))]
+    out.table(columns, [*rows, total], heads=True)
+
+
+def _name(what: str, value: str, sessions: dict[LogId, str]) -> Cell:
+    if not value:
+        return Cell("(none)", DIM)
+    return Cell(sessions.get(LogId(value), short(LogId(value))), ACCENT) if what == "session" else Cell(value)
+
+
+def _figures(spent: Spent) -> list[Cell]:
+    usage = spent.usage
+    return [
+        Cell(f"{spent.tokens:,}"),
+        Cell(f"{usage.input_tokens:,} + {usage.output_tokens:,}" if spent.tokens else "", DIM),
+        Cell(f"{spent.model_calls:,}"),
+        Cell(f"{spent.tool_calls:,}"),
+        Cell(_dollars(spent)),
+        Cell(f"{spent.unpriced:,} of unknown price" if spent.unpriced and spent.cost_usd_nano else "", DIM),
+    ]
+
+
+def _dollars(spent: Spent) -> str:
+    """Nothing where no model was asked; with prices that nobody knows, what it was at least."""
+    if not spent.model_calls and not spent.tokens:
+        return ""
+    if spent.unpriced and not spent.cost_usd_nano:
+        return "unknown"
+    return f"{'≥ ' if spent.unpriced else ''}{spent.cost_usd_nano / 1e9:,.4f}"

@@ -1,0 +1,163 @@
+"""What was spent, added up over many sessions: by whom, on what, with which model, on which day.
+
+Every event stands in the store once, however many forks and merges take it along, so each is counted once. What is counted, and how,
+is what a session's own `spent` counts: over all that a session covers, the total is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from plait.errors import InvalidValue
+from plait.event import Event
+from plait.event.kinds import ModelAsked, ModelFailed, ModelReplied, ToolRequested, Usage
+from plait.ids import LogId, Micros
+from plait.session.listing import session_row
+from plait.session.reading import Reading
+from plait.session.state import NOTHING, Spent
+from plait.session.times import When, parse_when
+from plait.store import Store
+
+NAMES = ("user", "project", "agent", "model", "session", "day")  # and tag:NAME
+KINDS = frozenset({kind.__name__ for kind in (ModelAsked, ModelReplied, ModelFailed, ToolRequested)})
+
+_tags = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class Costs(NamedTuple):
+    """Sums by what was asked for, the dearest first, and the sum of all."""
+
+    by: tuple[str, ...]
+    rows: tuple[tuple[tuple[str, ...], Spent], ...]  # "": there is none, as there is no model to a call of the program's own
+    total: Spent
+    since: Micros | None = None  # None: from the beginning
+    until: Micros | None = None  # None: up to the end
+
+
+def costs(
+    store: Store,
+    by: str | Sequence[str] = (),
+    *,
+    since: When | None = None,
+    until: When | None = None,
+    session: Reading | None = None,
+) -> Costs:
+    """What the sessions of a store spent, or one session and all that it covers. A span such as "7d" counts back from the last event."""
+    names = _check_names([name for text in ([by] if isinstance(by, str) else by) for name in text.split(",")])
+    first, last = _moments(store, since, until, session)
+    about = _About(store)
+    sums: dict[tuple[str, ...], list[Spent]] = {}
+    for event in _events(store, session):
+        body: Any = event.body
+        about.hear(event, body)
+        if (first is None or event.time >= first) and (last is None or event.time <= last):
+            spent = _spent(body)
+            if spent is not NOTHING:
+                sums.setdefault(tuple([about.value(name, event, body) for name in names]), []).append(spent)
+    rows = [(key, _sum(parts)) for key, parts in sums.items()]
+    rows.sort(key=lambda row: (-row[1].cost_usd_nano, -row[1].tokens, row[0]))
+    return Costs(names, tuple(rows), _sum([spent for _, spent in rows]), first, last)
+
+
+def _check_names(names: Sequence[str]) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys([name.strip() for name in names if name.strip()]))
+    for name in found:
+        if name not in NAMES and not (name.startswith("tag:") and len(name) > 4):
+            raise InvalidValue("by", f"nothing is summed by {name!r}", f"use {', '.join(NAMES)} or tag:NAME")
+    return found
+
+
+def _moments(store: Store, since: When | None, until: When | None, session: Reading | None) -> tuple[Micros | None, Micros | None]:
+    if since is None and until is None:
+        return None, None
+    newest = session.events[-1] if session is not None else next((event for _, event in store.feed(limit=1, reverse=True)), None)
+    last = newest.time if newest is not None else 0
+    return (
+        parse_when(since, last, "since") if since is not None else None,
+        parse_when(until, last, "until") if until is not None else None,
+    )
+
+
+def _events(store: Store, session: Reading | None) -> Iterator[Event]:
+    """Each event that may have cost something, once."""
+    if session is None:
+        for _, event in store.feed(kinds=KINDS):
+            yield event
+        return
+    for log, upto in session.covers.items():
+        yield from store.read(log, store.log(log).place + 1, upto, kinds=KINDS)
+
+
+def _spent(body: Any) -> Spent:
+    if isinstance(body, ModelAsked):
+        return Spent(model_calls=1)
+    if isinstance(body, ToolRequested):
+        return Spent(tool_calls=1)
+    if body.usage is None:  # it failed, and nobody knows at what expense
+        return NOTHING
+    return Spent(body.usage, body.price.cost_usd_nano if body.price else 0, 0 if body.price else 1)
+
+
+def _sum(parts: Sequence[Spent]) -> Spent:
+    usage = Usage(*(sum([getattr(part.usage, name) for part in parts]) for name in Usage.__struct_fields__))
+    return Spent(usage, *(sum([getattr(part, name) for part in parts]) for name in Spent.__struct_fields__[1:]))
+
+
+class _About:
+    """What an event is filed under."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rows: dict[LogId, dict[str, Any]] = {}
+        self._asked: dict[tuple[LogId, str | None], str] = {}  # which model a call asked: a failure does not say it
+
+    def hear(self, event: Event, body: Any) -> None:
+        if isinstance(body, ModelAsked):
+            self._asked[event.log, event.header.call] = body.model
+
+    def value(self, name: str, event: Event, body: Any) -> str:
+        if name.startswith("tag:"):
+            return self._row(event.log)["tags"].get(name[4:], "")
+        return _VALUES[name](self, event, body)
+
+    def model(self, event: Event, body: Any) -> str:
+        """As it was asked for: what a provider calls itself in its answer may differ, and the bill would be in two halves."""
+        if isinstance(body, ToolRequested):
+            return ""
+        return self._asked.get((event.log, event.header.call)) or getattr(body, "model", "")
+
+    def named(self, name: str, event: Event) -> str:
+        return str(self._row(event.log)[name] or "")
+
+    def _row(self, log: LogId) -> dict[str, Any]:
+        if log not in self._rows:
+            row = session_row(self._store, log)
+            tags = _tags(str(row.get("tags") or "{}"))
+            parent = row.get("parent")  # tags are kept with the root
+            if parent:
+                tags = {**self._row(LogId(str(parent)))["tags"], **tags}
+            self._rows[log] = {"user": row.get("user"), "project": row.get("project"), "tags": tags}
+        return self._rows[log]
+
+
+def _agent(about: _About, event: Event, body: Any) -> str:
+    kind, _, name = event.actor.partition(":")
+    return name if kind == "agent" else event.actor
+
+
+def _day(about: _About, event: Event, body: Any) -> str:
+    return datetime.fromtimestamp(event.time / 1e6, UTC).date().isoformat()
+
+
+_VALUES: dict[str, Callable[[_About, Event, Any], str]] = {
+    "user": lambda about, event, body: about.named("user", event),
+    "project": lambda about, event, body: about.named("project", event),
+    "agent": _agent,
+    "model": lambda about, event, body: about.model(event, body),
+    "session": lambda about, event, body: event.log,
+    "day": _day,
+}
