@@ -34,6 +34,7 @@ from plait.tool import tool
 
 if _TYPE_CHECKING:
     from plait.agent import Agent
+    from plait.compactor import Compactor
     from plait.model.base import ToolCall
     from plait.model.scripted import ScriptedModel
     from plait.runtime.effects import Retry
@@ -45,6 +46,7 @@ __all__ = [
     "Agent",
     "Budget",
     "Choice",
+    "Compactor",
     "Event",
     "Parallel",
     "PlaitError",
@@ -95,6 +97,7 @@ _bind_writer(_DirectWriter(_Live(), lambda address: _opened(address) or open_sto
 _ACTING = {
     "Agent": "plait.agent",
     "Choice": "plait.selector",
+    "Compactor": "plait.compactor",
     "Parallel": "plait.workflow",
     "Retry": "plait.runtime.effects",
     "ScriptedModel": "plait.model.scripted",

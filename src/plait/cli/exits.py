@@ -44,6 +44,7 @@ CODES: dict[type[PlaitError], int] = {
     errors.UnknownRevision: NOT_FOUND,
     errors.UnknownPlace: NOT_FOUND,
     errors.UnknownKey: NOT_FOUND,
+    errors.NoPrompt: NOT_FOUND,
     errors.UnknownLog: NOT_FOUND,
     errors.UnknownEvent: NOT_FOUND,
     errors.NoStore: NOT_FOUND,
