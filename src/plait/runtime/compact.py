@@ -106,21 +106,27 @@ def compacting(
     leaving = leaving or leaves(session, way.keep)
     if leaving is None:
         return session
-    act = Act(f"service:{principal_of(path)}", "program", call=call)
+    text, act = "", Act(f"service:{principal_of(path)}", "program", call=call)
     if way.model is not None:
         actor = f"agent:{principal_of(path)}"
         prompt = Prompt.of(way.setup(), actor, session.run, session)
         session, _ = yield Tell(session, ASK, aside=actor)
         session, answer = yield AskModel(session, prompt, way.model, actor, path, choice="none", retry=retry or Retry(), aside=True)
         prompt.put_back()
-        text, act = answer.text, Act(actor, "model", call=call, causes=(answer.id,))
-    else:
-        text = (way.rule or extract)(session, leaving.messages(session))
-        if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue("rule", f"it returned {text!r}, which says nothing", "return a text that stands for the messages")
+        if answer.text.strip():
+            text, act = answer.text, Act(actor, "model", call=call, causes=(answer.id,))
+    text = text or _by_rule(way.rule or extract, session, leaving)
     parts, blobs = pack([text], "summary")
     session, _ = yield Record(session, [Draft(k.ContextCompacted((1, leaving.last), parts, tuple(session.facts)), act)], blobs)
     return session
+
+
+def _by_rule(rule: Rule, session: Session, leaving: Leaving) -> str:
+    """A model that had nothing to say, but asked for tools there are not, say, is stood in for by the extract."""
+    text = rule(session, leaving.messages(session))
+    if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue("rule", f"it returned {text!r}, which says nothing", "return a text that stands for the messages")
+    return text
 
 
 # ── what leaves ──────────────────────────────────────────────────────────────────────────────
