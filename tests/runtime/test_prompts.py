@@ -140,20 +140,25 @@ def _late(session: Session, tool: str) -> Session:
     return record_at_tip(session, [Draft(body, Act("service:tools", "tool", call=calls[len(calls) // 2]))])[0]
 
 
-@pytest.mark.parametrize("part", range(6))
+def rebuilt(simulation: Simulation) -> None:
+    session = simulation.run(Chance(simulation.seed), "Begin.")
+    prompts._kept.clear()  # pyright: ignore[reportPrivateUsage]  another process
+    session = simulation.run(Chance(simulation.seed + 1), session.say("Go on."))
+    assert check_all(session) > 0
+
+
+RATES = {"model_fault_rate": 0.2, "tool_fault_rate": 0.2}
+
+
+@pytest.mark.parametrize("part", range(4))
 def test_what_was_sent_can_be_rebuilt_whatever_happened(part: int) -> None:
-    asks = 0
+    assert Simulation.check(rebuilt, seeds=range(part * 12, part * 12 + 12), **RATES) == 12
 
-    def history(simulation: Simulation) -> None:
-        nonlocal asks
-        session = simulation.run(Chance(simulation.seed), "Begin.")
-        prompts._kept.clear()  # pyright: ignore[reportPrivateUsage]  another process
-        session = simulation.run(Chance(simulation.seed + 1), session.say("Go on."))
-        asks += check_all(session)
 
-    rates = {"model_fault_rate": 0.2, "tool_fault_rate": 0.2}
-    assert Simulation.check(history, seeds=range(part * 40, part * 40 + 40), **rates) == 40
-    assert asks > 400
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(8))
+def test_in_hundreds_of_histories(part: int) -> None:
+    assert Simulation.check(rebuilt, seeds=range(48 + part * 50, 98 + part * 50), **RATES) == 50
 
 
 # ── single things ────────────────────────────────────────────────────────────────────────────

@@ -26,7 +26,7 @@ from plait.session.ports import Act, Draft, store_at
 from plait.session.views import message_of, speaker
 
 KEEP = 8
-WORTH = 4  # a compaction on our own account is worth a model's time if it frees this part of what the context may hold
+WORTH = 4  # an agent compacts if that takes away this part of its prompt: where what stays is too large already, not at every step
 CALLED = "compact"  # the last part of the path of an agent's own compaction
 INSTRUCTION = """\
 You put a conversation in short, so that somebody can go on with it who has not seen it. What you write stands for everything below.
@@ -70,7 +70,7 @@ def fitting(ask: AskModel, tokens_max: int, way: Way, known: Known | None = None
         if ask.prompt.tokens <= tokens_max:
             return session
         leaving = leaves(session, way.keep)
-        if leaving is None or ask.prompt.tokens_leaving(leaving.last) * WORTH < tokens_max:
+        if leaving is None or ask.prompt.tokens_leaving(leaving.last) * WORTH < ask.prompt.tokens:
             return session
         path = f"{ask.path}/{CALLED}"
         try:

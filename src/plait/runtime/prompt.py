@@ -275,17 +275,17 @@ class Prompt:
     def _viewed(self) -> tuple[list[Turn], list[Mark]]:
         """The turns that the view shows; the very lists of all, if it is not one of those that show the end of them only."""
         if self.setup.view.what == "last":
-            at, lead = _last(self._turns, self.setup.view.turns)
+            at = _last(self._turns, self.setup.view.turns)
             for mark in self._marks[:at]:
                 self._leave_out(mark, f"it is before the last {self.setup.view.turns} turns")
-            return [*lead, *self._turns[at:]], self._marks[at:]
+            return _alternating(self._turns[at:], bool(at)), self._marks[at:]
         if self.setup.view.what == "facts":
             last = max((at for at, mark in enumerate(self._marks) if mark.kind == "MessageSaid"), default=-1)
             gone = {at for at, mark in enumerate(self._marks) if mark.kind == "MessageSaid" and at != last}
             for at in gone:
                 self._leave_out(self._marks[at], "the view shows what is known, and the last message")
             kept = [at for at in range(len(self._turns)) if at not in gone]
-            return [self._turns[at] for at in kept], [self._marks[at] for at in kept]
+            return _alternating([self._turns[at] for at in kept], bool(gone)), [self._marks[at] for at in kept]
         return self._turns, self._marks
 
     def _leave_out(self, mark: Mark, why: str) -> None:
@@ -470,14 +470,23 @@ def _link(before: Digest, turn: bytes) -> Digest:
     return digest(PROMPT_TAG, before.encode(), turn)
 
 
-def _last(turns: Sequence[Turn], number: int) -> tuple[int, Sequence[Turn]]:
-    """Where the last so many begin, and what has to come before them."""
+def _last(turns: Sequence[Turn], number: int) -> int:
+    """Where the last so many begin."""
     number -= 1 if not turns or isinstance(turns[-1], Answered) else 0  # what it is told to go on with is one of them
     at = max(0, len(turns) - number)
-    while at and at < len(turns) and isinstance(turns[at], Returned):
+    while 0 < at < len(turns) and isinstance(turns[at], Returned):
         at -= 1
-    # A conversation does not begin with an answer: some providers refuse that.
-    return at, [_said("(what went before is not shown)")] if 0 < at < len(turns) and isinstance(turns[at], Answered) else []
+    return at
+
+
+def _alternating(turns: Sequence[Turn], cut_off: bool) -> list[Turn]:
+    """A conversation does not begin with an answer, and none follows another: some providers refuse that."""
+    found: list[Turn] = []
+    for turn in turns:
+        if isinstance(turn, Answered) and (not found or isinstance(found[-1], Answered)):
+            found.append(_said("(what went before is not shown)") if cut_off and not found else _said(GO_ON))
+        found.append(turn)
+    return found
 
 
 def _mark(event: Event, stretch: Stretch | None, epoch: int) -> Mark:
