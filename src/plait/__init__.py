@@ -36,6 +36,7 @@ from plait.tool import tool
 
 if _TYPE_CHECKING:
     from plait.agent import Agent
+    from plait.compactor import Compactor
     from plait.model.base import ToolCall
     from plait.model.scripted import ScriptedModel
     from plait.runtime.effects import Retry
@@ -50,6 +51,7 @@ __all__ = [
     "Ask",
     "Budget",
     "Choice",
+    "Compactor",
     "Event",
     "Parallel",
     "PlaitError",
@@ -105,6 +107,7 @@ _ACTING = {
     "Allow": "plait.runtime.policy",
     "Ask": "plait.runtime.policy",
     "Choice": "plait.selector",
+    "Compactor": "plait.compactor",
     "Parallel": "plait.workflow",
     "Policy": "plait.runtime.policy",
     "Refuse": "plait.runtime.policy",

@@ -2,6 +2,7 @@
 
 The turn is a generator that yields effects and knows neither threads nor event loops nor vendors. It asks, runs what the reply asks
 for, and asks again, until a reply asks for nothing. When it has asked as often as it may, it is told so and answers with what it has.
+When the prompt outgrows `context_max`, what went before is put in short first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from plait.model import find
 from plait.model.base import Model, Spec
 from plait.runtime.answer import WRAPPED, WRAPPER, play
 from plait.runtime.call import Calling
+from plait.runtime.compact import Compacting, Fit, Way, fitting
 from plait.runtime.drive import AsyncWaiter, adrive, drive
 from plait.runtime.effects import AskModel, Retry, Tell, Turning, UseTools
 from plait.runtime.prompt import Prompt, Setup, View
@@ -50,11 +52,17 @@ class Agent(Workflow):
         purpose: Purpose | None = None,
         parameters: Mapping[str, Json] | None = None,  # temperature, tokens_max, …
         retry: Retry | None = None,
+        context_max: int | None = None,  # tokens, estimated, above which what went before is compacted first; None: never
+        compactor: Compacting | None = None,  # how that is done, as a Compactor says; None: its own model makes a summary
     ) -> None:
         if not isinstance(instruction, str) or not instruction.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue("instruction", "it says nothing", "tell the agent what to do")
         if isinstance(steps_max, bool) or not isinstance(steps_max, int) or steps_max < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue("steps_max", f"{steps_max!r} is not a number of steps", "pass a number from 1")
+        if context_max is not None and (isinstance(context_max, bool) or not isinstance(context_max, int) or context_max < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue("context_max", f"{context_max!r} is not a number of tokens", "pass a number from 1, or None for no limit")
+        if compactor is not None and not isinstance(compactor, Compacting):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue("compactor", f"a {type(compactor).__name__} is not one", "pass a Compactor")
         check_text(instruction, "instruction")
         if purpose is not None and purpose not in get_args(Purpose):
             raise InvalidValue("purpose", f"{purpose!r} is not one", f"use one of {', '.join(get_args(Purpose))}")
@@ -62,6 +70,7 @@ class Agent(Workflow):
             raise InvalidValue("tools", f"a {type(tools).__name__} is not a list of tools", "pass tools=[…]")
         self.instruction, self.model, self.name, self.description = instruction, model, name, description
         self.view, self.steps_max, self.retry = View.of(view), steps_max, retry or Retry()
+        self.context_max, self.compactor = context_max, compactor
         self.parameters = dict(parameters or {})
         VOCABULARY.encode(ScratchSet("parameters", self.parameters))  # what no event can hold is refused here
         self._type = returns
@@ -143,9 +152,13 @@ class Agent(Workflow):
         actor, tools, model = f"agent:{principal_of(path)}", self.tools, model_of(self.model, path)
         prompt = Prompt.of(self._setup(tools), actor, run.id, session)
         ask = AskModel(session, prompt, model, actor, path, tools, retry=self.retry)
-        session = yield from turn(ask, self.steps_max, self._check if self._type is not None else None, self._type)
+        fit = fitting(ask, self.context_max, self._way(path, model), run.since) if self.context_max is not None else None
+        session = yield from turn(ask, self.steps_max, self._check if self._type is not None else None, self._type, fit)
         prompt.put_back()
         return session
+
+    def _way(self, path: str, model: Model) -> Way:
+        return self.compactor.way(path) if self.compactor is not None else Way(model)
 
     def _check(self, value: Any) -> str | None:
         """Why an answer does not have the type; None: it has."""
@@ -159,13 +172,16 @@ class Agent(Workflow):
 _FORWARD = original(Agent)
 
 
-def turn(ask: AskModel, steps_max: int, check: Callable[[Any], str | None] | None = None, type_: Any = None) -> Turning[Session]:
-    """Ask and act until there is an answer. `check` says why an answer will not do."""
+def turn(
+    ask: AskModel, steps_max: int, check: Callable[[Any], str | None] | None = None, type_: Any = None, fit: Fit | None = None
+) -> Turning[Session]:
+    """Ask and act until there is an answer. `check` says why an answer will not do, `fit` makes the prompt fit before each ask."""
     session, misses = ask.session, 0
     for step in range(steps_max + 1):
         last = step == steps_max
         if last:
             session, _ = yield Tell(session, LIMIT)
+        session = session if fit is None else (yield from fit(session))
         session, answer = yield ask._replace(session=session, choice="none" if last else ask.choice)
         if answer.calls:
             session, _ = yield UseTools(session, answer.runnable, ask.tools, ask.actor, ask.path, answer.requests)

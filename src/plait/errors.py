@@ -22,6 +22,7 @@
     │   ├── UnknownRevision      nothing is called that
     │   ├── AmbiguousRevision    several things are called that
     │   ├── NoHost               nothing is bound here that can run tools or place files
+    │   ├── NoPrompt             no model was asked there, or nobody recorded with what
     │   ├── RunOpen              a run of it is open, and has not ended
     │   ├── RunHeld              somebody else has the run in hand
     │   ├── RunLost              somebody else took the run over
@@ -238,6 +239,14 @@ class UnknownPlace(SessionError):
     def __init__(self, session: str, place: object, tip: int) -> None:
         self.session, self.place, self.tip = session, place, tip
         super().__init__(f"session {session} has no place {place}: its places are 1 to {tip}; -1 is the one before the last.")
+
+
+class NoPrompt(SessionError):
+    """There is no prompt to show at this place."""
+
+    def __init__(self, session: str, place: int, why: str, step: str) -> None:
+        self.session, self.place, self.why = session, place, why
+        super().__init__(f"there is no prompt at {session}@{place}: {why}; {step}.")
 
 
 class UnknownKey(SessionError):

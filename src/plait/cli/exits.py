@@ -45,6 +45,7 @@ CODES: dict[type[PlaitError], int] = {
     errors.UnknownPlace: NOT_FOUND,
     errors.UnknownKey: NOT_FOUND,
     errors.UnknownAsk: NOT_FOUND,
+    errors.NoPrompt: NOT_FOUND,
     errors.UnknownLog: NOT_FOUND,
     errors.UnknownEvent: NOT_FOUND,
     errors.NoStore: NOT_FOUND,

@@ -10,6 +10,7 @@ import click
 from plait.cli.common import Given, listing, pairs, store_of
 from plait.cli.documents import fault_document, listed_document, print_json, print_jsonl, show_document
 from plait.cli.exits import UNVERIFIED
+from plait.cli.prompts import show_prompt
 from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, counted
 from plait.errors import StoreCorrupt
 from plait.event.kinds import Budget, MessageSaid
@@ -109,13 +110,21 @@ def first_words(store: Store, session: Session) -> str:
 @click.command()
 @click.argument("session", metavar="[S]", default="@")
 @click.option("--messages", "-n", type=click.IntRange(min=0), help=f"So many of the last messages; else {MESSAGES}, or all with --json.")
+@click.option("--prompt", is_flag=True, help="What the model was sent at this place, or the nearest before it, exactly.")
+@click.option("--why", is_flag=True, help="With --prompt: also what was left out of it, and why.")
 @listing
-def show(given: Given, session: str, messages: int | None) -> None:
+@click.pass_context
+def show(context: click.Context, given: Given, session: str, messages: int | None, prompt: bool, why: bool) -> None:
     """Show a session at a place.
 
-    What it knows, what is open, what it cost, how it was judged and what was said.
+    What it knows, what is open, what it cost, how it was judged and what was said. With --prompt: what the model was sent there,
+    rebuilt from the log; the exit code is 6 if that is not what the log says was sent.
     """
+    if (why and not prompt) or (prompt and messages is not None):
+        raise click.UsageError("--why goes with --prompt, and --messages without it.")
     value = given.open(session)
+    if prompt:
+        context.exit(show_prompt(given, value, why=why))
     if given.form == "json":
         print_json(show_document(value, messages))
     elif given.form == "jsonl":

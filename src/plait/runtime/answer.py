@@ -20,7 +20,7 @@ from plait.event.kinds import Action, Failure
 from plait.event.strict import parse
 from plait.ids import Digest, digest
 from plait.model.base import Delta, Fault, OnDelta, Reply, Request, Restarted, ToolCall
-from plait.runtime.effects import Answer, AskModel, Effect, Retry, Turning, UseTools
+from plait.runtime.effects import Answer, AskModel, Effect, Record, Retry, Turning, UseTools
 from plait.runtime.failures import line, traceback_of
 from plait.runtime.mail import has_mail, safe_point
 from plait.runtime.override import overridden, setup_blob
@@ -82,6 +82,8 @@ def answering(effect: Effect) -> Answering:
     if isinstance(effect, UseTools):
         session, unwritten = yield from _used(effect)
         return (_written(unwritten) if unwritten else session), None
+    if isinstance(effect, Record):
+        return record(effect.session, effect.drafts, effect.blobs)
     body = k.MessageSaid(effect.role, (k.Text(effect.text),), "plait", bool(effect.aside))
     return record(safe_point(effect.session), [Draft(body, Act(effect.aside or SERVICE, "program"))])[0], None
 

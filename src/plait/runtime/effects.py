@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from plait.event import Event
@@ -11,6 +11,7 @@ from plait.ids import Digest
 from plait.model.base import Choice, Model
 from plait.runtime.prompt import Prompt
 from plait.session import Session
+from plait.session.ports import Draft
 from plait.tool import Tool
 
 
@@ -68,6 +69,14 @@ class Tell(NamedTuple):
     aside: str = ""  # the one agent who is to see it; "": it is part of the conversation
 
 
-Effect = AskModel | UseTools | Tell
+class Record(NamedTuple):
+    """Put on record what the turn did by itself, as in a compaction. Answer: (session, the events)."""
+
+    session: Session
+    drafts: Sequence[Draft]
+    blobs: Mapping[Digest, bytes] = {}
+
+
+Effect = AskModel | UseTools | Tell | Record
 T = TypeVar("T")
 Turning = Generator[Effect, tuple[Session, Any], T]

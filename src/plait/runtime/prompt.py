@@ -6,12 +6,16 @@ every fork, and providers' prompt caches hit. The digest of a prompt is that of 
 
 An agent sees its own replies as its own, with their reasoning verbatim; everybody else's words are data, with the name of who said
 them. Results are bounded here and whole in the log.
+
+Everything here follows from the log: what a model has been shown is what stood before its `ModelAsked`, so that a prompt built anew
+at any place is, byte for byte, the one that was sent from there. A compaction takes turns away and puts a summary in their place;
+what is known (facts, decisions, findings, open work, verdicts) never leaves with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -37,7 +41,9 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 _KINDS = frozenset(
     kind.__name__
     for kind in (
+        k.SessionOpened,
         k.MessageSaid,
+        k.ModelAsked,
         k.ModelReplied,
         k.ModelFailed,
         k.ToolRequested,
@@ -130,6 +136,28 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
         return _encode(secrets.hide(msgspec.json.decode(data))) if secrets.armed() and secrets.spotted(data) else data
 
 
+class Mark(NamedTuple):
+    """Where a turn comes from."""
+
+    at: tuple[int, int]  # on the session's own path: which numbering of places, and the place; what a merge brought stands at its place
+    via: int  # that merge; 0: none
+    log: LogId
+    seq: int  # of the event that made it
+    until: int  # the last place it stands for: its own, unless it is a summary
+    kind: str
+    about: tuple[str, str] | None = None  # what it is a word on, and which: ("fact", "db"); None: nothing that has to stay
+    ends: bool = False  # whether that is over with it
+
+
+class LeftOut(NamedTuple):
+    """An event that a prompt does not show, and why."""
+
+    log: LogId
+    seq: int
+    kind: str
+    why: str
+
+
 KEPT_MAX = 32
 _kept: dict[tuple[str, ...], Prompt] = {}  # a cache: whoever finds nothing reads the path. No lock: each step is one act of the interpreter
 
@@ -137,23 +165,22 @@ _kept: dict[tuple[str, ...], Prompt] = {}  # a cache: whoever finds nothing read
 class Prompt:
     """The turns of one agent in one session, caught up with it before each ask."""
 
-    def __init__(self, setup: Setup, actor: str, run: str | None, root: Digest | None = None) -> None:
-        self.setup, self._actor, self._run = setup, actor, run
-        self._root = root or digest(PROMPT_TAG, setup.encode())
+    def __init__(self, setup: Setup, actor: str, run: str | None, encoded: bytes | None = None, *, explain: bool = False) -> None:
+        encoded = setup.encode() if encoded is None else encoded
+        self.setup, self._actor, self._run, self._explain = setup, actor, run, explain
+        self._root, self._base = digest(PROMPT_TAG, encoded), len(encoded)
         self._key: tuple[str, ...] | None = None
         self._clear(None)
 
     @classmethod
     def of(cls, setup: Setup, actor: str, run: str | None, session: Session) -> Prompt:
         """The prompt of this agent in this session: as it was when it last asked, or a new one. `put_back` it when done."""
-        root = digest(PROMPT_TAG, setup.encode())
-        key = (session.store, session.id, actor, root)
+        encoded = setup.encode()
+        key = (session.store, session.id, actor, digest(PROMPT_TAG, encoded))
         kept = _kept.pop(key, None)
         if kept is None or kept._place > session.place:
-            kept = cls(setup, actor, run, root)
-        elif kept._run != run:
-            kept._run, kept.outcomes = run, []
-        kept._key = key
+            kept = cls(setup, actor, run, encoded)
+        kept._run, kept._key = run, key
         return kept
 
     def put_back(self) -> None:
@@ -167,13 +194,21 @@ class Prompt:
         self._log: LogId | None = session.id if session else None
         self._place = 0
         self._turns: list[Turn] = []
-        self._messages: list[int] = []  # which of them are somebody's words
+        self._marks: list[Mark] = []  # where each of them comes from
+        self._chain: list[tuple[Digest, int]] = []  # after each turn: the digest and the size so far, as far as anybody asked
         self._frozen = 0  # turns that a model has been shown
-        self._digest = self._root
         self._slots: dict[str, tuple[int, int]] = {}  # an own call: the turn of its result and which one
-        self._calls: dict[str, tuple[str, Json, int]] = {}  # a call of somebody else: its tool, its arguments, how much of it is shown
-        self.outcomes: list[str] = []  # replies and failures of its own in this run
+        self._calls: dict[str, tuple[str, Json, int]] = {}  # every call: its tool, its arguments, how much of its outcome is shown
+        self._outcomes: dict[str | None, list[str]] = {}
+        self._epoch = 0  # a session that was detached has a path in another numbering of places before its own
+        self._said_by = Mark((0, 0), 0, LogId(""), 0, 0, "")  # of the event that is being taken in
+        self.left_out: list[LeftOut] = []  # only with `explain`
         self.causes: tuple[Digest, ...] = ()  # what the next ask answers
+
+    @property
+    def outcomes(self) -> list[str]:
+        """Replies and failures of its own in this run, on the path."""
+        return self._outcomes.setdefault(self._run, [])
 
     def catch_up(self, session: Session, known: Callable[[LogId, int, int], list[Event] | None] | None = None) -> None:
         """Take in what the session has that the prompt has not. `known` are events somebody still has at hand."""
@@ -193,6 +228,8 @@ class Prompt:
         for stretch, event in session.walk(_KINDS):
             if own is None or event.log == own:
                 self._take(event, stretch, get_blob)
+            elif event.kind in _HANDLERS:
+                self._leave_out(_mark(event, stretch, 0), "it happened before this branch was forked, or in another one")
         self._place = session.place
 
     def take(self, events: Sequence[Event], get_blob: Callable[[Digest], bytes]) -> None:
@@ -207,46 +244,77 @@ class Prompt:
         self._clear(None)
 
     def ask(self) -> tuple[Digest, Sequence[Turn]]:
-        """The digest and the turns to ask with; from now on those turns are as they are."""
-        shown = self._shown(self._turns)
-        if self.setup.view.what in ("last", "facts"):
-            shown = _last(shown, self.setup.view.turns) if self.setup.view.what == "last" else self._knowing(shown)
-            found = self._root
-            for turn in shown:
-                found = _link(found, turn)
-        else:
-            for turn in self._turns[self._frozen :]:
-                self._digest = _link(self._digest, turn)
-            found = self._digest
-            if len(shown) > len(self._turns):
-                found = _link(found, shown[-1])
-        self._frozen = len(self._turns)
-        return found, shown
+        """The digest and the turns to ask with. They are as they are from the moment the ask is on record."""
+        turns, marks = self._viewed()
+        shown = turns if turns and not isinstance(turns[-1], Answered) else [*turns, _said(GO_ON)]
+        found = self._linked()[0] if marks is self._marks else self._root
+        for turn in shown if marks is not self._marks else shown[len(turns) :]:
+            found = _link(found, _encode(turn))
+        return found, tuple(shown)
 
-    def _knowing(self, turns: Sequence[Turn]) -> Sequence[Turn]:
-        """Without what people said before the last time they said something."""
-        gone = set(self._messages[:-1])
-        return [turn for index, turn in enumerate(turns) if index not in gone]
+    @property
+    def tokens(self) -> int:
+        """About how many tokens it has: a rule of thumb, four bytes each."""
+        turns, marks = self._viewed()
+        return (self._linked()[1] if marks is self._marks else self._base + sum(len(_encode(turn)) for turn in turns)) // 4
 
-    def _shown(self, turns: Sequence[Turn]) -> Sequence[Turn]:
-        if not turns or isinstance(turns[-1], Answered):
-            return [*turns, _said(GO_ON)]
-        return tuple(turns)
+    def tokens_leaving(self, last: int) -> int:
+        """How many of these a compaction up to this place would take away."""
+        self._linked()
+        ends = [self._base, *(size for _, size in self._chain)]
+        leaving = _covered(self._epoch, 1, last)
+        return sum(ends[at + 1] - ends[at] for at, mark in enumerate(self._marks) if mark.about is None and leaving(mark)) // 4
+
+    def _linked(self) -> tuple[Digest, int]:
+        """The digest and the size of all turns; those that were linked before are not looked at again."""
+        found, size = self._chain[-1] if self._chain else (self._root, self._base)
+        for turn in self._turns[len(self._chain) :]:
+            data = _encode(turn)
+            found, size = _link(found, data), size + len(data)
+            self._chain.append((found, size))
+        return found, size
+
+    def _viewed(self) -> tuple[list[Turn], list[Mark]]:
+        """The turns that the view shows; the very lists of all, if it is not one of those that show the end of them only."""
+        if self.setup.view.what == "last":
+            at = _last(self._turns, self.setup.view.turns)
+            for mark in self._marks[:at]:
+                self._leave_out(mark, f"it is before the last {self.setup.view.turns} turns")
+            return _alternating(self._turns[at:], bool(at)), self._marks[at:]
+        if self.setup.view.what == "facts":
+            last = max((at for at, mark in enumerate(self._marks) if mark.kind == "MessageSaid"), default=-1)
+            gone = {at for at, mark in enumerate(self._marks) if mark.kind == "MessageSaid" and at != last}
+            for at in gone:
+                self._leave_out(self._marks[at], "the view shows what is known, and the last message")
+            kept = [at for at in range(len(self._turns)) if at not in gone]
+            return _alternating([self._turns[at] for at in kept], bool(gone)), [self._marks[at] for at in kept]
+        return self._turns, self._marks
+
+    def _leave_out(self, mark: Mark, why: str) -> None:
+        if self._explain:
+            told = LeftOut(mark.log, mark.seq, mark.kind, why)
+            if told not in self.left_out[-1:]:
+                self.left_out.append(told)
 
     # ── events to turns ──────────────────────────────────────────────────────────────────────
 
     def _take(self, event: Event, stretch: Stretch | None, get_blob: Callable[[Digest], bytes]) -> None:
         branch = stretch.branch if stretch else None
-        kind, own = event.kind, event.actor == self._actor
-        if own and kind in ("ModelReplied", "ModelFailed") and event.header.run == self._run:
-            body = event.body
-            self.outcomes.append("" if not isinstance(body, k.ModelFailed) else told_failure(body.failure.kind, body.failure.message))
-        if kind not in _HANDLERS or not self._wanted(event, own):
+        kind, own, body = event.kind, event.actor == self._actor, event.body
+        if kind == "SessionOpened" and not (stretch and stretch.via):
+            self._epoch += 1
+        elif own and isinstance(body, k.ModelAsked) and body.attempt == 1:  # a further attempt shows what the first one showed
+            self._frozen = len(self._turns)
+        elif own and isinstance(body, (k.ModelReplied, k.ModelFailed)):
+            failure = body.failure if isinstance(body, k.ModelFailed) else None
+            self._outcomes.setdefault(event.header.run, []).append(told_failure(failure.kind, failure.message) if failure else "")
+        if kind not in _HANDLERS:
             return
-        before = len(self._turns)
-        _HANDLERS[kind](self, event, event.body, own, branch, get_blob)
-        if kind == "MessageSaid" and len(self._turns) > before:
-            self._messages.append(len(self._turns) - 1)
+        self._said_by = _mark(event, stretch, self._epoch)
+        if self._wanted(event, own):
+            _HANDLERS[kind](self, event, body, own, branch, get_blob)
+        else:
+            self._leave_out(self._said_by, f"the view shows {_VIEWED.get(self.setup.view.what, 'less')}")
 
     def _wanted(self, event: Event, own: bool) -> bool:
         view = self.setup.view
@@ -260,7 +328,7 @@ class Prompt:
 
     def said(self, event: Event, body: k.MessageSaid, own: bool, branch: str | None, get_blob: Callable[[Digest], bytes]) -> None:
         if body.aside and not own:
-            return
+            return self._leave_out(self._said_by, "it was said aside")
         parts = unpack(body.parts, get_blob)
         if own and body.role == "assistant":
             return self._answer(event, Answered(_verbatim(parts)))
@@ -269,7 +337,7 @@ class Prompt:
 
     def replied(self, event: Event, body: k.ModelReplied, own: bool, branch: str | None, get_blob: Callable[[Digest], bytes]) -> None:
         if body.aside and not own:
-            return
+            return self._leave_out(self._said_by, "it was said aside")
         parts = unpack(body.parts, get_blob)
         if own:
             return self._answer(
@@ -283,9 +351,10 @@ class Prompt:
 
     def requested(self, event: Event, body: k.ToolRequested, own: bool, branch: str | None, get_blob: Callable[[Digest], bytes]) -> None:
         call = event.header.call
-        if call is not None and call not in self._slots:
+        if call is not None:
             # What the program fetched it fetched for the agent to read; what others had of their tools is theirs.
-            self._calls[call] = body.tool, body.arguments, ASIDE_MAX if event.actor.startswith("agent:") else SHOWN_MAX
+            others = event.actor.startswith("agent:") and not own
+            self._calls[call] = body.tool, body.arguments, ASIDE_MAX if others else SHOWN_MAX
 
     def settled(self, event: Event, body: Any, own: bool, branch: str | None, get_blob: Callable[[Digest], bytes]) -> None:
         call = event.header.call or ""
@@ -300,30 +369,67 @@ class Prompt:
             self._say(event, _from(branch or "", (k.Text(f"({tool} {_json(arguments, ASIDE_MAX)} {how})"), *bounded(parts, limit))))
 
     def known(self, event: Event, body: Any, own: bool, branch: str | None, get_blob: Callable[[Digest], bytes]) -> None:
+        about, ends = _about(body, branch)
+        self._said_by = self._said_by._replace(about=about, ends=ends)
         self._say(event, _from(branch or "", (k.Text(_knowledge(body)),)))
 
     def compacted(self, event: Event, body: k.ContextCompacted, own: bool, branch: str | None, get_blob: Callable[[Digest], bytes]) -> None:
-        parts = (k.Text("(what went before, in short)"), *unpack(body.summary, get_blob))
-        if self.setup.view.what == "compacted":
-            self._turns, self._messages, self._slots, self._frozen, self._digest = [], [], {}, 0, self._root
-        self._say(event, parts)
+        summary = Said(_from(branch or "", (k.Text(SUMMARY), *unpack(body.summary, get_blob))))
+        mark, (first, last) = self._said_by, body.left
+        mark = mark._replace(until=last, at=mark.at if mark.via else (self._epoch, last))
+        if self.setup.view.what == "compacted" and not mark.via:
+            for gone in self._marks:
+                self._leave_out(gone, f"it is before the compaction at {event.seq}")
+            self._set([(summary, mark)])
+        else:
+            covered = _covered_there(mark, first, last) if mark.via else _covered(self._epoch, first, last)
+            self._compact(covered, summary, mark, f"it left with the compaction at {event.seq}")
+        self.causes = (*self.causes, event.id)
+
+    def _compact(self, covered: Callable[[Mark], bool], summary: Said, mark: Mark, why: str) -> None:
+        """Put the summary in the place of what it covers, and after it what is known from there."""
+        every = list(zip(self._turns, self._marks, strict=True))
+        gone = [at for at, (_, each) in enumerate(every) if covered(each)]
+        first = gone[0] if gone else len(every) if mark.via else 0
+        known = _still_known([every[at] for at in gone])
+        staying = {each for _, each in known}
+        for at in gone:
+            if every[at][1] not in staying:
+                self._leave_out(every[at][1], why)
+        hidden = set(gone)
+        self._set([*every[:first], (summary, mark), *known, *(every[at] for at in range(first, len(every)) if at not in hidden)])
+
+    def _set(self, every: Sequence[tuple[Turn, Mark]]) -> None:
+        """These turns and no others. Nobody was shown them so: the chain begins anew."""
+        self._turns, self._marks = [turn for turn, _ in every], [mark for _, mark in every]
+        self._chain, self._frozen = [], 0
+        self._slots = {
+            result.call: (at, number)
+            for at, turn in enumerate(self._turns)
+            if isinstance(turn, Returned)
+            for number, result in enumerate(turn.results)
+        }
 
     # ── turns ────────────────────────────────────────────────────────────────────────────────
 
+    def _add(self, turn: Turn) -> None:
+        self._turns.append(turn)
+        self._marks.append(self._said_by)
+
     def _say(self, event: Event, parts: Parts) -> None:
-        self._turns.append(Said(parts))
+        self._add(Said(parts))
         self.causes = (*self.causes, event.id) if not self._turns[-2:-1] or isinstance(self._turns[-2], Said) else (event.id,)
 
     def _answer(self, event: Event, turn: Answered) -> None:
-        if self._turns and isinstance(self._turns[-1], Answered):
-            self._turns.append(_said(GO_ON))
-        self._turns.append(turn)
+        if not self._turns or isinstance(self._turns[-1], Answered):  # it was told so when it was asked
+            self._add(_said(GO_ON))
+        self._add(turn)
         self.causes = ()
         if turn.calls:
             at = len(self._turns)
             # A branch leaves open calls behind; in the log where they were made, what is open may have happened.
             unsettled = _UNKNOWN if event.log == self._log else _LEFT
-            self._turns.append(Returned(tuple([Result(call.id, call.tool, unsettled, True) for call in turn.calls])))
+            self._add(Returned(tuple([Result(call.id, call.tool, unsettled, True) for call in turn.calls])))
             self._slots.update({call.id: (at, index) for index, call in enumerate(turn.calls)})
 
     def _fill(self, slot: tuple[int, int], call: str, parts: Parts, failed: bool) -> None:
@@ -332,6 +438,7 @@ class Prompt:
         results = list(turn.results)
         results[slot[1]] = Result(call, results[slot[1]].tool, bounded(parts, SHOWN_MAX), failed)
         self._turns[slot[0]] = Returned(tuple(results))
+        del self._chain[slot[0] :]
 
 
 _HANDLERS: dict[str, Callable[..., None]] = {
@@ -347,6 +454,8 @@ _HANDLERS: dict[str, Callable[..., None]] = {
     for kind in kinds
 }
 
+SUMMARY = "(what went before, in short)"
+_VIEWED = {"facts": "what is known, and the last message", "calls": "what some agents said, and people"}
 _LEFT: Parts = (k.Text("(not run in this branch)"),)
 _UNKNOWN: Parts = (k.Text("(its outcome is not known: it may have happened)"),)
 
@@ -359,16 +468,54 @@ def _said(text: str) -> Said:
     return Said((k.Text(text),))
 
 
-def _link(before: Digest, turn: Turn) -> Digest:
-    return digest(PROMPT_TAG, before.encode(), _encode(turn))
+def _link(before: Digest, turn: bytes) -> Digest:
+    return digest(PROMPT_TAG, before.encode(), turn)
 
 
-def _last(turns: Sequence[Turn], number: int) -> Sequence[Turn]:
+def _last(turns: Sequence[Turn], number: int) -> int:
+    """Where the last so many begin."""
+    number -= 1 if not turns or isinstance(turns[-1], Answered) else 0  # what it is told to go on with is one of them
     at = max(0, len(turns) - number)
-    while at and isinstance(turns[at], Returned):
+    while 0 < at < len(turns) and isinstance(turns[at], Returned):
         at -= 1
-    # A conversation does not begin with an answer: some providers refuse that.
-    return [_said("(what went before is not shown)"), *turns[at:]] if at and isinstance(turns[at], Answered) else turns[at:]
+    return at
+
+
+def _alternating(turns: Sequence[Turn], cut_off: bool) -> list[Turn]:
+    """A conversation does not begin with an answer, and none follows another: some providers refuse that."""
+    found: list[Turn] = []
+    for turn in turns:
+        if isinstance(turn, Answered) and (not found or isinstance(found[-1], Answered)):
+            found.append(_said("(what went before is not shown)") if cut_off and not found else _said(GO_ON))
+        found.append(turn)
+    return found
+
+
+def _mark(event: Event, stretch: Stretch | None, epoch: int) -> Mark:
+    via = stretch.via if stretch else 0
+    return Mark((epoch, via or event.seq), via, event.log, event.seq, event.seq, event.kind)
+
+
+def _covered(epoch: int, first: int, last: int) -> Callable[[Mark], bool]:
+    """What a compaction of the session itself covers: its own path, and with a merge the branches it brought."""
+    low = (epoch, first) if first > 1 else (0, 0)
+    return lambda mark: low <= mark.at <= (epoch, last)
+
+
+def _covered_there(there: Mark, first: int, last: int) -> Callable[[Mark], bool]:
+    """What a compaction in a merged branch covers: what that branch brought, and nothing of ours."""
+    return lambda mark: mark.via == there.via and mark.log == there.log and first <= mark.until <= last
+
+
+def _still_known(turns: Sequence[tuple[Turn, Mark]]) -> list[tuple[Turn, Mark]]:
+    """The last word on everything. What is over is left out, if both ends of it are here."""
+    found: dict[tuple[str, str], tuple[Turn, Mark]] = {}
+    for turn, mark in turns:
+        if mark.about is not None:
+            before = found.pop(mark.about, None)
+            if before is None or not mark.ends:
+                found[mark.about] = turn, mark
+    return list(found.values())
 
 
 def _verbatim(parts: Parts) -> Parts:
@@ -419,6 +566,17 @@ def _outcome(body: Any, get_blob: Callable[[Digest], bytes]) -> tuple[Parts, boo
     if isinstance(body, k.ToolUnknown):
         return (k.Text(f"its outcome is not known{': ' + body.why if body.why else ''}"),), True
     return unpack(body.parts, get_blob), isinstance(body, k.ToolResolved) and body.verdict != "happened"
+
+
+def _about(body: Any, branch: str | None) -> tuple[tuple[str, str], bool]:
+    """What a word is on, and whether it ends that. Branches speak for themselves: who is right is settled where they meet."""
+    where = f"{branch}/" if branch else ""
+    if isinstance(body, (k.FactRecorded, k.FactRetracted)):
+        return (f"{where}fact", body.key), isinstance(body, k.FactRetracted)
+    if isinstance(body, (k.PendingAdded, k.PendingSettled)):
+        return (f"{where}pending", body.key), isinstance(body, k.PendingSettled)
+    assert isinstance(body, k.ValidationRecorded)
+    return (f"{where}verdict", body.name), False
 
 
 def _knowledge(body: Any) -> str:
