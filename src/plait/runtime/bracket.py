@@ -18,8 +18,9 @@ from plait.tool import Tool
 class Bracket:
     """A call and how it stands."""
 
-    def __init__(self, number: int, tool: Tool[..., Any], call: str, request: Event) -> None:
+    def __init__(self, number: int, tool: Tool[..., Any], call: str, request: Event, own: dict[str, Any] | None = None) -> None:
         self.number, self.tool, self.call = number, tool, call
+        self._own = own  # what the program itself passes: what is recorded of it may have secrets taken out. None: as recorded
         self.first = request
         self.asked: Event | None = None  # the last time a person was asked for it
         self.grant: Event | None = None  # and that person's consent
@@ -57,6 +58,7 @@ class Bracket:
         body = event.body
         if isinstance(body, k.ToolRequested):
             corrected = self.grant is not None and body.decision != "ask"
+            self._own = None if body.arguments != self.given else self._own
             self._begin(event)
             self.needs_consent = self.needs_consent and not corrected
         elif isinstance(body, (k.ToolReturned, k.ToolFailed)):
@@ -89,4 +91,4 @@ class Bracket:
         return body.asked if isinstance(body, k.ApprovalRequested) else 0
 
     def arguments(self) -> dict[str, Any]:
-        return self.tool.arguments(self.given)
+        return dict(self._own) if self._own is not None else self.tool.arguments(self.given)

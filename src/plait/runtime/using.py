@@ -57,7 +57,7 @@ def use(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | Non
 
 def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], user: User) -> Generator[Wait, Any, Session]:
     """A call by the program itself."""
-    _, plain = _program_arguments(tool, given)
+    arguments, plain = _program_arguments(tool, given)
     check_running(session)
     session = safe_point(session)
     run = run_of(session)
@@ -67,7 +67,7 @@ def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], u
     act = Act(user.actor, "program", call=call)
     refused = [Draft(k.ToolFailed(refusal), act._replace(causes=(0,)))] if refusal is not None else []
     session, (request, *rest) = record(session, [Draft(body, act), *refused])
-    bracket = Bracket(0, tool, request.header.call or call, request)
+    bracket = Bracket(0, tool, request.header.call or call, request, arguments)
     for event in rest:
         bracket.take(event)
     try:
