@@ -34,6 +34,7 @@ __all__ = ["shell"]
 EXPECTED = {
     2: "InvalidInput InvalidValue TooDeep TooLarge DuplicateKey MalformedJson NotCanonical AmbiguousRevision BadAddress",
     3: "UnknownRevision UnknownPlace UnknownKey UnknownAsk UnknownLog UnknownEvent NoStore",
+    3: "UnknownRevision UnknownPlace UnknownKey NoPrompt UnknownLog UnknownEvent NoStore",
     8: "MergeConflict NoCommonBase",
     75: "StaleHead StoreBusy DiskFull OutcomeUnknown",
 }

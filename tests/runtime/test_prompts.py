@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -127,7 +128,7 @@ def _used(session: Session, what: str) -> Session:
         return error.session
 
 
-def _first(key: str, sides: dict[str, Any]) -> Any:
+def _first(key: str, sides: Mapping[str, Any]) -> Any:
     return next((value for value in sides.values() if value is not ABSENT), None)
 
 
@@ -147,18 +148,15 @@ def rebuilt(simulation: Simulation) -> None:
     assert check_all(session) > 0
 
 
-RATES = {"model_fault_rate": 0.2, "tool_fault_rate": 0.2}
-
-
 @pytest.mark.parametrize("part", range(4))
 def test_what_was_sent_can_be_rebuilt_whatever_happened(part: int) -> None:
-    assert Simulation.check(rebuilt, seeds=range(part * 12, part * 12 + 12), **RATES) == 12
+    assert Simulation.check(rebuilt, seeds=range(part * 12, part * 12 + 12), model_fault_rate=0.2, tool_fault_rate=0.2) == 12
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
 def test_in_hundreds_of_histories(part: int) -> None:
-    assert Simulation.check(rebuilt, seeds=range(48 + part * 50, 98 + part * 50), **RATES) == 50
+    assert Simulation.check(rebuilt, seeds=range(48 + part * 50, 98 + part * 50), model_fault_rate=0.2, tool_fault_rate=0.2) == 50
 
 
 # ── single things ────────────────────────────────────────────────────────────────────────────
