@@ -195,9 +195,11 @@ def _end_of(store: Store, log: LogId) -> tuple[Digest | None, int]:
 
 def _unnamed(act: Act) -> Act:
     """Who acts is a name, and somebody may have put a secret into it."""
-    behalf = _plain_name(act.behalf) if act.behalf else act.behalf
+    told = f"{act.actor} {act.behalf or ''} {act.origin}"
+    if secrets.hide_text(told) == told:
+        return act
     origin = re.sub(r"[^a-z0-9_.:/-]+", "-", secrets.hide_text(act.origin).lower()).strip("-")
-    return act._replace(actor=_plain_name(act.actor), behalf=behalf, origin=origin)
+    return act._replace(actor=_plain_name(act.actor), behalf=_plain_name(act.behalf) if act.behalf else None, origin=origin)
 
 
 def _plain_name(name: str) -> str:
