@@ -37,23 +37,32 @@ from plait.tool import tool
 if _TYPE_CHECKING:
     from plait.agent import Agent
     from plait.compactor import Compactor
+    from plait.durable import replay, resume, whatif
     from plait.model.base import ToolCall
     from plait.model.scripted import ScriptedModel
     from plait.runtime.effects import Retry
-    from plait.runtime.policy import Allow, Ask, Policy, Refuse
+    from plait.runtime.policy import Allow, Approval, Ask, Denied, Granted, Policy, Refuse
     from plait.runtime.prompt import View
+    from plait.runtime.run import Cancelled, Parked
     from plait.selector import Choice, Selector
+    from plait.tool import Happened, ask_human
     from plait.workflow import Parallel, Sequential, Workflow
 
 __all__ = [
     "Agent",
     "Allow",
+    "Approval",
     "Ask",
     "Budget",
+    "Cancelled",
     "Choice",
     "Compactor",
+    "Denied",
     "Event",
+    "Granted",
+    "Happened",
     "Parallel",
+    "Parked",
     "PlaitError",
     "Policy",
     "Refuse",
@@ -67,10 +76,14 @@ __all__ = [
     "ToolCall",
     "View",
     "Workflow",
+    "ask_human",
     "file",
     "image",
     "open_store",
+    "replay",
+    "resume",
     "tool",
+    "whatif",
 ]
 
 
@@ -105,10 +118,16 @@ _bind_writer(_DirectWriter(_Live(), lambda address: _opened(address) or open_sto
 _ACTING = {
     "Agent": "plait.agent",
     "Allow": "plait.runtime.policy",
+    "Approval": "plait.runtime.policy",
     "Ask": "plait.runtime.policy",
+    "Cancelled": "plait.runtime.run",
     "Choice": "plait.selector",
     "Compactor": "plait.compactor",
+    "Denied": "plait.runtime.policy",
+    "Granted": "plait.runtime.policy",
+    "Happened": "plait.tool",
     "Parallel": "plait.workflow",
+    "Parked": "plait.runtime.run",
     "Policy": "plait.runtime.policy",
     "Refuse": "plait.runtime.policy",
     "Retry": "plait.runtime.effects",
@@ -118,9 +137,7 @@ _ACTING = {
     "ToolCall": "plait.model.base",
     "View": "plait.runtime.prompt",
     "Workflow": "plait.workflow",
-    "Cancelled": "plait.runtime.run",
-    "Happened": "plait.tool",
-    "Parked": "plait.runtime.run",
+    "ask_human": "plait.tool",
     "replay": "plait.durable",
     "resume": "plait.durable",
     "whatif": "plait.durable",

@@ -24,6 +24,7 @@ from plait.runtime.call import Calling
 from plait.runtime.compact import Compacting, Fit, Way, fitting
 from plait.runtime.drive import AsyncWaiter, adrive, drive
 from plait.runtime.effects import AskModel, Retry, Tell, Turning, UseTools
+from plait.runtime.policy import Policy
 from plait.runtime.prompt import Prompt, Setup, View
 from plait.runtime.run import principal_of, run_of
 from plait.session import Session
@@ -53,6 +54,7 @@ class Agent(Workflow):
         parameters: Mapping[str, Json] | None = None,  # temperature, tokens_max, …
         retry: Retry | None = None,
         context_max: int | None = None,  # tokens, estimated, above which what went before is compacted first; None: never
+        policy: Policy | None = None,  # what it may do, and what needs consent; None: as its caller has it
         compactor: Compacting | None = None,  # how that is done, as a Compactor says; None: its own model makes a summary
     ) -> None:
         if not isinstance(instruction, str) or not instruction.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -70,7 +72,7 @@ class Agent(Workflow):
             raise InvalidValue("tools", f"a {type(tools).__name__} is not a list of tools", "pass tools=[…]")
         self.instruction, self.model, self.name, self.description = instruction, model, name, description
         self.view, self.steps_max, self.retry = View.of(view), steps_max, retry or Retry()
-        self.context_max, self.compactor = context_max, compactor
+        self.context_max, self.compactor, self.policy = context_max, compactor, policy
         self.parameters = dict(parameters or {})
         VOCABULARY.encode(ScratchSet("parameters", self.parameters))  # what no event can hold is refused here
         self._type = returns

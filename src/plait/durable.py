@@ -27,13 +27,16 @@ from plait.runtime.drive import Waiter
 from plait.runtime.hold import hold, release
 from plait.runtime.path import Path, steps_of
 from plait.runtime.policy import Approver, Ask, Policy
+from plait.runtime.pool import spent_in
 from plait.runtime.run import Halted, OnEvent, Overrides, Record, Run, Stop, direct_writer, is_going_on, open_run
+from plait.runtime.spend import pool_of, wall_of
 from plait.runtime.using import contents
 from plait.runtime.waits import Wait
 from plait.session import Session
 from plait.session.content import pack
 from plait.session.ports import Act, Draft, Spot, store_at
 from plait.session.revision import place_in
+from plait.session.state import NOTHING, Spent
 from plait.store import Store
 from plait.tool import as_tool
 from plait.workflow import Workflow, call_again, name_target
@@ -123,9 +126,19 @@ def _take_up(session: Session, started: Started, watch: Watch, waiter: Waiter | 
     if isinstance(body, k.RunFailed):
         run.record.reopened = frozenset(started.last.header.causes)
     _apply_overrides(run, started)
+    if (pool := pool_of(session, run, _elsewhere(store, session, id), wall_of(session, started.event))) is not None:
+        run.pools[run.root] = pool
     run.start(at.spot)
     open_run(run)
     return run, at
+
+
+def _elsewhere(store: Store, session: Session, run: str) -> Spent:
+    """What branches of a run have spent that are not merged yet."""
+    spent = NOTHING
+    for log in _branches(store, session, run):
+        spent += spent_in(store.read(log, store.log(log).place + 1))
+    return spent
 
 
 def _record(session: Session, started: Started, at: Session, *, strict: bool = False, open: bool = True) -> Record:
@@ -323,6 +336,8 @@ def whatif(
         start = _start_of(here, mine)
         run = new_run(id, start, watch, None, behalf=behalf)
         run.record = _record(here, mine, start)
+        if (pool := pool_of(here, run)) is not None:
+            run.pools[run.root] = pool
         run.overrides = over
         run.policies = (Policy(Ask(effect=OUTWARD, name="what-if: it reaches beyond the workspace")),) if effects == "ask" else ()
         run.start(start.spot)

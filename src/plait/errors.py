@@ -782,6 +782,17 @@ class ChoiceInvalid(EffectError):
         )
 
 
+class BudgetExceeded(EffectError):
+    """The budget does not allow it. Nothing was spent on it; the refusal is on record."""
+
+    def __init__(self, limit: str, asked: float, left: float, session: Any = None) -> None:
+        self.limit, self.asked, self.left, self.session = limit, asked, left, session
+        super().__init__(
+            f"the budget does not allow it: {limit}, {asked:g} asked for and {left:g} left. It is recorded; "
+            "grant more with session.grant(Budget(…)) and resume, or go on from error.session."
+        )
+
+
 class BranchFailed(EffectError):
     """A branch of a Parallel failed, so the others were stopped. `__cause__` is its error; `branches` holds every branch as it stands."""
 

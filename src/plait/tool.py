@@ -81,6 +81,7 @@ class Tool(Generic[P, R]):
         self.taints = taints
         self.unbound = unbound  # a method without its object
         self.takes_key, self.probe, self.compensate, self.timeout_s = takes_key, probe, compensate, timeout_s
+        self.asks = False  # whether a person answers instead of a function
         self._convert = convert
         self.__doc__ = function.__doc__
         self.__name__ = name
@@ -343,6 +344,20 @@ def _check(tool: Tool[..., Any]) -> None:
         raise BadTool(
             tool.name, f"a call of class {tool.effect} is made once", f"say effect= one of {', '.join(_REPEATABLE)}, or attempts=1"
         )
+
+
+@tool(effect="pure")
+def ask_human(question: str, choices: tuple[str, ...] = ()) -> str:
+    """Ask the person you work for, when only they can know or decide. Ask one thing at a time.
+
+    Args:
+        question: what you want to know, in a sentence
+        choices: the answers to choose from; leave it out if any answer will do
+    """
+    raise NotImplementedError("a person answers this: hand it to an agent as a tool")
+
+
+ask_human.asks = True
 
 
 def difference(before: Json, after: Json) -> Json:

@@ -15,7 +15,7 @@ from concurrent.futures import wait
 from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from threading import Lock
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 
 from plait.errors import BranchFailed, EffectError, InvalidValue, NotASession
 from plait.event import Event
@@ -108,6 +108,7 @@ class Workflow(Nested):
 
     purpose: Purpose | None = None  # plan, act, validate, reflect, route; or pass purpose= where it is called
     policy: Policy | None = None  # what it, and whoever it calls, may do. None: what its caller may
+    bypass: Literal["record", "warn", "refuse"] | None = None  # what is done about acts around the session; None: PLAIT_BYPASS, or record
     name: str | None = None  # what it is called where it is nobody's attribute; None: its class, in lower case
 
     # Not a method: a forward may be plain or async and take more than the session, and type checkers are to let it.
@@ -181,6 +182,7 @@ class Workflow(Nested):
             arguments=arguments_of(args, kwargs),
             environment=target_of(self),
             policy=self.policy,
+            bypass=self.bypass,
         )
 
     def _act(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

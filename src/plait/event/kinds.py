@@ -530,6 +530,7 @@ class BudgetRefused(Body, frozen=True):
     limit: str
     asked: float
     left: float
+    final: bool = False  # whether there is nothing left for an answer either
 
 
 class Linked(Body, frozen=True):

@@ -12,21 +12,24 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from plait import secrets
 from plait.errors import InvalidInput, ModelFailed, PlaitError, StaleHead, UnknownEvent
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
-from plait.event.kinds import Action, Failure
+from plait.event.kinds import Action, Failure, Price, Usage
 from plait.event.strict import parse
 from plait.ids import Digest, digest
-from plait.model.base import Delta, Fault, OnDelta, Reply, Request, Restarted, ToolCall
+from plait.model.base import Delta, Fault, OnDelta, Reply, Request, Restarted, ToolCall, Turn
 from plait.runtime.effects import Answer, AskModel, Effect, Record, Retry, Turning, UseTools
 from plait.runtime.failures import line, traceback_of
 from plait.runtime.mail import has_mail, safe_point
 from plait.runtime.override import overridden, setup_blob
-from plait.runtime.people import requested
+from plait.runtime.people import refused, requested
+from plait.runtime.pool import Reservation
 from plait.runtime.prompt import told_failure
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of
+from plait.runtime.spend import afford, afford_again, lose, settle
 from plait.runtime.using import Unwritten, User, use
 from plait.runtime.waits import Answering, CallModel, Pause, Wait
 from plait.session import Session
@@ -101,7 +104,7 @@ def _asked_with(effect: AskModel, unwritten: Unwritten) -> Answering:
     """Ask, and write the last outcome in the same transaction; if that cannot be, one after the other. Either way it is written."""
     run = run_of(effect.session)
     sealed = run.seal(effect.session.spot, unwritten.drafts) if run is not None else None
-    if sealed is None or run is None or run.is_stopped(effect.session.id) or has_mail(effect.session):
+    if sealed is None or run is None or run.is_stopped(effect.session.id) or run.pool(effect.session.id) or has_mail(effect.session):
         return (yield from answering(effect._replace(session=_written(unwritten))))
     try:
         return (yield from _ask(effect, Sealed(*sealed)))
@@ -138,81 +141,173 @@ class NotWritten(Exception):
 # ── models ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
-    session = safe_point(effect.session) if sealed is None else effect.session
-    run = run_of(session)
-    changed: list[Draft] = []
-    if run is not None and run.overrides is not None and not run.before_branch(session):
-        effect, changed = overridden(effect, session, run)
-    prompt, model = effect.prompt, effect.model
-    try:
-        prompt.catch_up(session, run.since if run else None)
+class _Asking:
+    """One ask, from the first attempt to its settlement."""
+
+    def __init__(self, effect: AskModel, session: Session, changed: list[Draft]) -> None:
+        self.effect, self.session, self.changed = effect, session, changed
+        self.run = run_of(session)
+        self.reservation: Reservation | None = None
+        self.reserved: Usage | None = None
+        self.chain, self.turns = Digest(""), cast("Sequence[Turn]", ())
+        self.call, self.attempt, self.lost = "", 1, 0  # lost: attempts that ended with the process, and do not count
+        self.outcomes: Sequence[str] = ()
+
+    def prepare(self, sealed: Sealed | None) -> None:
+        """What is asked with, and that there is enough left for it."""
+        prompt, known = self.effect.prompt, self.run.since if self.run else None
+        prompt.catch_up(self.session, known)
         if sealed is not None:
-            prompt.take(sealed.events, store_at(session.store).get_blob)
-            session = session.later(sealed.after, *[event.kind for event in sealed.events])
-        chain, turns = prompt.ask()
+            prompt.take(sealed.events, store_at(self.session.store).get_blob)
+            self.session = self.session.later(sealed.after, *[event.kind for event in sealed.events])
+        else:
+            before = self.session
+            self.session, self.effect, self.reservation, self.reserved = afford(before, self.effect)
+            if self.session is not before:
+                prompt.catch_up(self.session, known)
+        self.chain, self.turns = prompt.ask()
+        name, log = self.run.names(self.session) if self.run is not None else (None, self.session.id)
+        self.call = call_id(name, log, self.session.place + 1, "ask")
+        self.outcomes = prompt.outcomes
+
+    def ask(self, held: Sequence[Event]) -> Event:
+        """Put it on record, with what was sealed before it."""
+        effect, setup = self.effect, self.effect.prompt.setup
+        asked = k.ModelAsked(effect.model.name, self.chain, {**setup.parameters} or None, self.attempt, self.reserved)
+        draft = Draft(asked, Act(effect.actor, "program", call=self.call, causes=effect.prompt.causes[-8:]))
+        blobs = setup_blob(self.changed, setup)
+        self.session, events = record(self.session, [*self.changed, draft], blobs, held=held)
+        self.changed = []
+        self.call = events[-1].header.call or self.call
+        return events[-1]
+
+    def on_record(self) -> Event | None:
+        """What is on record of the answer."""
+        step = self.run.take(self.session, (self.call,)) if self.run is not None else None
+        if step is None:
+            return None
+        self.session = step[0]
+        return step[1]
+
+    def is_lost(self, event: Event) -> bool:
+        return self.run is not None and self.run.was_on_record(event)
+
+    def request(self) -> CallModel:
+        effect, setup, store = self.effect, self.effect.prompt.setup, store_at(self.session.store)
+        request = Request(
+            setup.instruction,
+            setup.tools,
+            self.turns,
+            self.session,
+            store.get_blob,
+            setup.parameters,
+            setup.output,
+            effect.choice,
+            self.outcomes,
+        )
+        return CallModel(effect.model, request, _deltas(self.run, effect.path), self.call, self.attempt)
+
+    def replied(self, reply: Reply, latency_us: int, event: Event) -> tuple[Session, Answer] | Fault:
+        """Record a reply; a fault, if it cannot be taken."""
+        self._settle(reply.usage, reply.price)
+        try:
+            return _replied(self.effect, self.session, reply, latency_us, self.call, event.id)
+        except InvalidInput as error:  # a text that no log can hold: nothing of it was written
+            return Fault("MalformedReply", str(error), retryable=True, usage=reply.usage, price=reply.price)
+        except Fault as error:
+            return error
+
+    def failed(self, fault: Fault, latency_us: int, event: Event) -> None:
+        """Record that an attempt failed."""
+        self._settle(fault.usage or Usage(), fault.price)  # what a provider did not count is not counted
+        act = Act(self.effect.actor, "model", call=self.call, causes=(event.id,))
+        self.session = _faulted(self.session, fault, self.attempt, latency_us, act)
+
+    def wait_s(self, fault: Fault, *, recorded: bool) -> float | None:
+        """How long until the next attempt; None: there is none."""
+        self.lost += fault.kind == PROCESS_ENDED
+        wait_s = _wait_s(self.effect.retry, fault, self.attempt - self.lost, self.call)
+        return _recorded_wait(self.run, self.session, self.call, wait_s) if recorded and self.run is not None else wait_s
+
+    def go_on(self, fault: Fault) -> None:
+        """The next attempt."""
+        self.attempt += 1
+        self.outcomes = [*self.outcomes, told_failure(line(fault.kind), line(fault.message))]
+        _, _, self.reservation, self.reserved = afford_again(self.session, self.effect)
+
+    def _settle(self, usage: Usage | None, price: Price | None) -> None:
+        settle(self.session, self.reservation, usage, price)
+        self.reservation = None
+
+
+def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
+    asking = _asking(effect, sealed)
+    run, held = asking.run, sealed.events if sealed is not None else []
+    while True:
+        try:
+            event = asking.ask(held)
+        except BaseException as error:
+            if not held:
+                raise
+            raise NotWritten from error
+        held = []
+        settled = asking.on_record()
+        if settled is None and asking.is_lost(event) and event.header.run != asking.session.run:
+            # Branched off here: what was open there is left behind.
+            return (yield from _ask(effect._replace(session=asking.session), None))
+        latency_us = 0
+        if settled is not None:
+            body = settled.body
+            if isinstance(body, k.ModelReplied):
+                return _recalled(asking.effect, asking.session, settled, body)
+            assert isinstance(body, k.ModelFailed)
+            fault = Fault(body.failure.kind, body.failure.message, retryable=body.failure.retryable)
+        elif asking.is_lost(event):
+            fault = _lost(asking.session, event)
+        else:
+            outcome, latency_us = yield asking.request()
+            answer = asking.replied(outcome, latency_us, event) if isinstance(outcome, Reply) else outcome
+            if not isinstance(answer, Fault):
+                return answer
+            fault = answer
+        if settled is None:
+            asking.failed(fault, latency_us, event)
+        wait_s = asking.wait_s(fault, recorded=settled is not None)
+        if wait_s is None:
+            raise ModelFailed(effect.model.name, line(fault.kind), line(fault.message), asking.attempt, asking.session)
+        if run is not None and run.heard and settled is None:
+            run.tell(Restarted(told_failure(line(fault.kind), line(fault.message)), effect.path))
+        if wait_s:
+            yield Pause(wait_s, asking.session)
+        asking.go_on(fault)
+
+
+def _asking(effect: AskModel, sealed: Sealed | None) -> _Asking:
+    """An ask that is about to be made."""
+    try:
+        session = safe_point(effect.session) if sealed is None else effect.session
+        run, changed = run_of(session), list[Draft]()
+        if run is not None and run.overrides is not None and not run.before_branch(session):
+            effect, changed = overridden(effect, session, run)
+        asking = _Asking(effect, session, changed)
+        asking.prepare(sealed)
     except BaseException as error:
         if sealed is None:
             raise
         raise NotWritten from error
-    setup, causes = prompt.setup, prompt.causes[-8:]
-    name, log = run.names(session) if run is not None else (None, session.id)
-    call = call_id(name, log, session.place + 1, "ask")
-    store = store_at(session.store)
-    attempt, lost, outcomes = 1, 0, prompt.outcomes
-    while True:
-        asked = k.ModelAsked(model.name, chain, {**setup.parameters} or None, attempt)
-        draft = Draft(asked, Act(effect.actor, "program", call=call, causes=causes))
-        if sealed is not None and run is not None:
-            try:
-                session, (*_, event) = record(session, [*changed, draft], setup_blob(changed, setup), held=sealed.events)
-            except BaseException as error:
-                raise NotWritten from error
-            sealed = None
-        else:
-            session, (*_, event) = record(session, [*changed, draft], setup_blob(changed, setup))
-        changed = []
-        call = event.header.call or call
-        step = run.take(session, (call,)) if run is not None else None
-        latency_us, on_record, outcome = 0, step is not None, _LOST
-        if step is not None:
-            session, settled = step
-            body = settled.body
-            if isinstance(body, k.ModelReplied):
-                return _recalled(effect, session, settled, body)
-            assert isinstance(body, k.ModelFailed)
-            outcome = Fault(body.failure.kind, body.failure.message, retryable=body.failure.retryable)
-        elif run is not None and run.was_on_record(event) and event.header.run != session.run:
-            return (yield from _ask(effect._replace(session=session), None))  # branched off here: what was open there is left behind
-        elif run is None or not run.was_on_record(event):
-            request = Request(
-                setup.instruction, setup.tools, turns, session, store.get_blob, setup.parameters, setup.output, effect.choice, outcomes
-            )
-            outcome, latency_us = yield CallModel(model, request, _deltas(run, effect.path), call, attempt)
-        if isinstance(outcome, Reply):
-            try:
-                return _replied(effect, session, outcome, latency_us, call, event.id)
-            except InvalidInput as error:  # a text that no log can hold: nothing of it was written
-                outcome = Fault("MalformedReply", str(error), retryable=True, usage=outcome.usage, price=outcome.price)
-            except Fault as error:
-                outcome = error
-        lost += outcome.kind == _LOST.kind  # no fault of the model's: such attempts do not count
-        if not on_record:
-            session = _faulted(session, outcome, attempt, latency_us, Act(effect.actor, "model", call=call, causes=(event.id,)))
-        wait_s = _wait_s(effect.retry, outcome, attempt - lost, call)
-        if on_record and run is not None:
-            wait_s = _recorded_wait(run, session, call, wait_s)
-        if wait_s is None:
-            raise ModelFailed(model.name, line(outcome.kind), line(outcome.message), attempt, session)
-        if run is not None and run.heard and not on_record:
-            run.tell(Restarted(told_failure(line(outcome.kind), line(outcome.message)), effect.path))
-        if wait_s:
-            yield Pause(wait_s, session)
-        attempt, outcomes = attempt + 1, [*outcomes, told_failure(line(outcome.kind), line(outcome.message))]
+    return asking
 
 
-# A call that was lost with the process that made it: asked again, and what it cost counts as spent.
-_LOST = Fault("ProcessEnded", "the process ended before the answer was recorded", retryable=True, retry_after_s=0.0)
+PROCESS_ENDED = "ProcessEnded"
+
+
+def _lost(session: Session, asked: Event) -> Fault:
+    """A call that was lost with the process that made it: asked again, and what was set aside for it counts as spent."""
+    body = asked.body
+    usage = body.reserved if isinstance(body, k.ModelAsked) else None
+    lose(session, usage)
+    why = "the process ended before the answer was recorded"
+    return Fault(PROCESS_ENDED, why, retryable=True, retry_after_s=0.0, usage=usage)
 
 
 def _recorded_wait(run: Run, session: Session, call: str, wait_s: float | None) -> float | None:
@@ -229,24 +324,23 @@ def _recalled(effect: AskModel, session: Session, reply: Event, body: k.ModelRep
     run = run_of(session)
     assert run is not None
     requests: dict[str, Event] = {}
-    refused: set[str] = set()
+    unrunnable: set[str] = set()
     for action in body.calls:
         step = run.take(session, (action.call,))
         if step is None:  # the record was cut off here, by a rewind or a what-if
             break
         session, requests[action.call] = step
-        ahead = run.next_of(session, (action.call,))
-        if ahead is not None and ahead.kind == k.ToolFailed.__name__ and ahead.header.causes == (requests[action.call].id,):
-            refused.add(action.call)
+        while (ahead := run.next_of(session, (action.call,))) is not None and _is_refusal(ahead, requests[action.call]):
+            unrunnable.add(action.call)
             session, _ = run.take(session, (action.call,)) or (session, None)
     missing = [action for action in body.calls if action.call not in requests]
     if missing and not run.on_record(session):
         session, events = _requested(effect, session, reply, missing, truncated=body.stop == "length")
         requests.update({event.header.call or "": event for event in events if event.kind == "ToolRequested"})
-        refused.update(event.header.call or "" for event in events if event.kind == "ToolFailed")
+        unrunnable.update(event.header.call or "" for event in events if event.kind == "ToolFailed")
     said = unpack(body.parts, store_at(session.store).get_blob)
     data = next((part for part in said if isinstance(part, k.Data)), None)
-    runnable = tuple([each for each in body.calls if each.call not in refused])
+    runnable = tuple([each for each in body.calls if each.call not in unrunnable])
     return session, Answer(reply.id, text_of(said), data, body.calls, runnable, body.stop, requests)
 
 
@@ -283,6 +377,8 @@ def _replied(effect: AskModel, session: Session, reply: Reply, latency_us: int, 
     session, events = record_at_tip(session, drafts, blobs)
     written = events[0].body
     assert isinstance(written, k.ModelReplied)
+    if secrets.armed():  # the program only ever sees what was recorded
+        said = unpack(written.parts, store_at(session.store).get_blob)
     data = next((part for part in said if isinstance(part, k.Data)), None)
     failed = {event.header.call for event in events if event.kind == "ToolFailed"}
     runnable = tuple([each for each in written.calls if each.call not in failed])
@@ -347,8 +443,14 @@ def _request(effect: AskModel, session: Session, action: Action, at: int, *, tru
         body = k.ToolRequested(action.tool, action.arguments, *known, action.reason, path=effect.path, source=tool.origin if tool else "")
     else:
         body, why = requested(session, tool, action.arguments, User(effect.actor, effect.path), action.reason)
-    refused = [Draft(k.ToolFailed(why), act._replace(origin="program", causes=(at,)))] if why else []
-    return [Draft(body, act), *refused]
+    return [Draft(body, act), *refused(session, why, act._replace(causes=(at,)))]
+
+
+def _is_refusal(event: Event, request: Event) -> bool:
+    """Whether an event says that a call was not run at all, as it is written with the request."""
+    if event.kind == k.BudgetRefused.__name__:
+        return True
+    return event.kind == k.ToolFailed.__name__ and event.header.causes == (request.id,) and event.header.origin == "program"
 
 
 def _requested(

@@ -25,6 +25,8 @@ class Bracket:
         self.asked: Event | None = None  # the last time a person was asked for it
         self.grant: Event | None = None  # and that person's consent
         self.denial: Event | None = None  # or refusal
+        self.answer: Event | None = None  # of a tool that asks a person: what was answered
+        self.refusal: k.BudgetRefused | None = None  # the budget does not allow it
         self.unknown: Event | None = None  # the outcome is in doubt
         self.outcome: Event | None = None
         self._begin(request)
@@ -74,6 +76,12 @@ class Bracket:
             self.grant = event
         elif isinstance(body, k.ApprovalDenied) and self._answers(body.binding):
             self.denial = event
+        elif isinstance(body, k.BudgetRefused):
+            self.refusal = body
+        elif isinstance(body, k.QuestionAsked):
+            self.asked = event
+        elif isinstance(body, k.QuestionAnswered):
+            self.answer = event
 
     def _answers(self, binding: Digest) -> bool:
         body = self.asked.body if self.asked is not None else None

@@ -5,6 +5,7 @@ The outermost call on a value without a run starts one; every call inside, in wh
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -15,16 +16,29 @@ from urllib.parse import unquote
 
 import msgspec
 
-from plait.errors import EffectError, InvalidInput, ModelFailed, NotASession, PlaitError, RunOpen, ToolFailed, WrongStatus
+from plait.errors import (
+    BudgetExceeded,
+    EffectError,
+    InvalidInput,
+    ModelFailed,
+    NotASession,
+    PlaitError,
+    RunHeld,
+    RunOpen,
+    ToolFailed,
+    WrongStatus,
+)
 from plait.event import Json
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.kinds import Body, Purpose
 from plait.ids import Digest
 from plait.runtime.answer import SERVICE
+from plait.runtime.bypass import policy_of
 from plait.runtime.drive import Blocking, Waiter
 from plait.runtime.failures import failure_of
 from plait.runtime.hold import hold, release
+from plait.runtime.mail import deliver_all, undelivered
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.run import (
     Cancelled,
@@ -37,12 +51,15 @@ from plait.runtime.run import (
     check_running,
     close_run,
     direct_writer,
+    is_going_on,
     open_run,
     principal_of,
     record,
     record_at_tip,
     run_of,
+    watch_run,
 )
+from plait.runtime.spend import pool_of
 from plait.session import Session
 from plait.session.ports import Act, Draft, store_at
 from plait.session.typed import to_json
@@ -62,6 +79,7 @@ class Calling(NamedTuple):
     arguments: Json = None
     environment: Mapping[str, str] = {}  # more that whoever takes it up again needs to know
     policy: Policy | None = None
+    bypass: str | None = None  # what is done about acts that go around the session; None: PLAIT_BYPASS
 
 
 Answerer = Callable[[str, tuple[str, ...]], Json]  # a question and what can be chosen: the answer
@@ -94,6 +112,7 @@ def enter(session: object, calling: Calling, *, watch: Watch = NOBODY, waiter: W
         raise NotASession(f"{calling.name} was called with", session)
     # What no event can hold is refused now, and not by the first append of a forward that is not to blame.
     VOCABULARY.encode(k.CallStarted(calling.workflow, calling.name, calling.purpose, calling.agent))
+    policy_of(calling.bypass, os.environ)
     check_running(session)
     if session.status in ("paused", "closed", "archived"):
         step = "unpause() it first" if session.status == "paused" else "go on in a fork of it"
@@ -102,6 +121,8 @@ def enter(session: object, calling: Calling, *, watch: Watch = NOBODY, waiter: W
     outermost = run is None or run is again
     if run is None:
         run, session = _start(session, calling, watch, waiter)
+    if outermost and (run.record is None or not run.record.strict):
+        watch_run(run, session.store, calling.bypass)
     scope = session.run or run.id
     callers = run.frames(session.id) if not outermost else ()
     path = f"{callers[-1].path}/{calling.name}" if callers else calling.name
@@ -171,6 +192,7 @@ def fail(entry: Entry, error: BaseException) -> BaseException | None:
         if isinstance(error, Exception):
             ended = _end(entry, lambda at, ahead: k.RunFailed(failure), causes=_causes(error))
         elif ends:
+            deliver_all(run)
             ended = _end(entry, lambda at, ahead: k.RunCancelled(failure.message))
         else:
             ended = outside(Session.of(run.tip(run.root)))
@@ -196,7 +218,7 @@ def _causes(error: BaseException) -> tuple[Digest, ...]:
     at: BaseException | None = error
     while at is not None and id(at) not in seen:
         seen.add(id(at))
-        if isinstance(at, (ModelFailed, ToolFailed)) and isinstance(at.session, Session):
+        if isinstance(at, (ModelFailed, ToolFailed, BudgetExceeded)) and isinstance(at.session, Session):
             return (at.session.head,)
         at = at.__cause__ or at.__context__
     return ()
@@ -215,6 +237,8 @@ def _start(session: Session, calling: Calling, watch: Watch, waiter: Waiter | No
     hold(spot.store, id, session.short)
     try:
         run = new_run(id, session, watch, waiter)
+        if (pool := pool_of(session, run)) is not None:
+            run.pools[run.root] = pool
         inside = session.later(msgspec.structs.replace(spot, run=id))
         body = k.RunStarted(calling.workflow, calling.arguments, calling.revision(), {**dict(_environment()), **calling.environment})
         after, _ = run.write(inside.spot, [Draft(body, Act(run.behalf, "program"))])
@@ -231,6 +255,7 @@ def new_run(id: str, session: Session, watch: Watch, waiter: Waiter | None, beha
     behalf = behalf or (f"human:{principal_of(session.user)}" if session.user else direct.principal())
     run = Run(id, session.id, direct, waiter or Blocking(), behalf=behalf, on_event=watch.on_event)
     run.approver, run.answerer = watch.approver, watch.answerer
+    run.gated = bool(session.gates)
     if (last := _last_agent(session)) is not None:
         run.hand_over(session.id, id, last)
     return run
@@ -260,6 +285,23 @@ def _end(entry: Entry, body: Callable[[Session, int], Body], *, whole: bool = Fa
     session = run.joined(entry.session.later(run.tip(run.root)))
     session, _ = record_at_tip(session, lambda at: [Draft(body(at, run.waiting(run.root, run.id)), Act(SERVICE, causes=causes))])
     return outside(session)
+
+
+def end_unheld(session: Session, reason: str) -> None:
+    """End a run that nobody holds, as somebody wishes; one that is held hears the wish before its next effect."""
+    at = outside(session).reload()
+    if at.open_run is None or is_going_on(at.open_run):
+        return
+    try:
+        hold(at.store, at.open_run, at.short)
+    except RunHeld:
+        return
+    try:
+        inside = at.later(msgspec.structs.replace(at.spot, run=at.open_run))
+        news = undelivered(inside)
+        record_at_tip(inside, [*news, Draft(k.RunCancelled(reason), Act(SERVICE))])
+    finally:
+        release(at.store, at.open_run)
 
 
 def outside(session: Session) -> Session:

@@ -14,6 +14,7 @@ from plait.event.kinds import Failure
 from plait.model.base import Fault, Reply
 from plait.runtime import loop
 from plait.runtime.answer import misfit
+from plait.runtime.bypass import owned
 from plait.runtime.failures import failure_of, text_of_error
 from plait.runtime.run import Cancelled, run_of
 from plait.runtime.using import concluded, observed_before, run_tool
@@ -42,7 +43,8 @@ def drive(steps: Generator[Wait, Any, T], waiter: Waiter) -> T:
         except StopIteration as done:
             return done.value
         try:
-            answer = waiter.wait(op)
+            with owned():
+                answer = waiter.wait(op)
         except BaseException:
             steps.close()
             raise
@@ -79,7 +81,8 @@ async def adrive(steps: Generator[Wait, Any, T], waiter: AsyncWaiter, on_cancel:
             await settle(steps.close)
             raise cancelled
         try:
-            answer = await waiter.wait(op)
+            with owned():
+                answer = await waiter.wait(op)
         except asyncio.CancelledError as error:
             cancel(error)
             if not isinstance(op, Next):
@@ -195,7 +198,13 @@ class Blocking:
     def run(self, job: Job) -> Done:
         if job.tool.is_async:
             return loop.wait(loop.start(run_async_tool(job, self.clock)))
-        return run_tool(job, self.clock)
+        if job.tool.timeout_s is None:
+            return run_tool(job, self.clock)
+        work = loop.spawn(lambda: run_tool(job, self.clock), "plait-tool")
+        try:
+            return work.result(job.tool.timeout_s)
+        except TimeoutError:  # its own errors are outcomes, so this is ours: nobody can stop a thread, so it is left behind
+            return _timed_out(job)
 
     def pause(self, op: Pause) -> None:
         until, run = time.monotonic() + op.seconds, run_of(op.session)
@@ -211,13 +220,20 @@ async def run_async_tool(job: Job, clock: Callable[[], int]) -> Done:
     if isinstance(before, Failure):
         return Done(job.number, failure=before, duration_us=clock() - started)
     try:
-        value, failure = await job.tool.function(**job.arguments), None
+        value, failure = await asyncio.wait_for(job.tool.function(**job.arguments), job.tool.timeout_s), None
+    except TimeoutError as error:
+        value, failure = None, _timed_out(job).failure if job.tool.timeout_s is not None else failure_of(error)
     except BaseException as error:  # what would end the loop ends the tool; what cancels us goes on
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
         value, failure = None, failure_of(error)
     return concluded(job, value, failure, before, started, clock)
+
+
+def _timed_out(job: Job) -> Done:
+    why = f"no outcome after {job.tool.timeout_s:g} s; it may have happened, and may still happen"
+    return Done(job.number, failure=Failure("TimedOut", why), duration_us=int((job.tool.timeout_s or 0) * 1e6))
 
 
 async def _awaited(answer: Awaitable[T]) -> T:
@@ -323,7 +339,11 @@ class AsyncWaiter:
     async def _run(self, job: Job) -> Done:
         if job.tool.is_async:
             return await run_async_tool(job, clock)
-        return await asyncio.wrap_future(loop.spawn(lambda: run_tool(job, clock)))
+        work = asyncio.wrap_future(loop.spawn(lambda: run_tool(job, clock)))
+        if job.tool.timeout_s is None:
+            return await work
+        done, _ = await asyncio.wait([work], timeout=job.tool.timeout_s)
+        return work.result() if done else _timed_out(job)
 
 
 class AsyncBatch:

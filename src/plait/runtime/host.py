@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, cast
 
 from plait.errors import NoHost
 from plait.event import Json
+from plait.runtime.call import end_unheld
 from plait.runtime.drive import AsyncWaiter, Blocking, Waiter, adrive, drive
 from plait.runtime.run import principal_of, run_of
 from plait.runtime.using import User, use_tool
+from plait.runtime.waiting import ask_human, sleep, wait_for
 from plait.runtime.waits import Wait
 from plait.session import Session
 from plait.session.life import check_may
@@ -28,11 +30,30 @@ class LocalHost:
         steps, waiter = _steps(session, tool, arguments)
         return (await adrive(steps, AsyncWaiter(waiter))).spot
 
+    def ask(self, session: Value, question: str, choices: Sequence[str]) -> Spot:
+        return _waited(session, lambda value, actor: ask_human(value, question, choices, actor))
+
+    def sleep(self, session: Value, seconds: float) -> Spot:
+        return _waited(session, lambda value, actor: sleep(value, seconds, actor))
+
+    def wait_for(self, session: Value, name: str, timeout_s: float | None) -> Spot:
+        return _waited(session, lambda value, actor: wait_for(value, name, timeout_s, actor))
+
+    def cancel(self, session: Value, reason: str) -> None:
+        end_unheld(cast("Session", session), reason)
+
     def place(self, session: Value, backend: str, where: str | None, options: Mapping[str, Json]) -> Spot:
         raise NoHost("place it")
 
     def publish(self, session: Value) -> Spot:
         raise NoHost("publish its files")
+
+
+def _waited(session: Value, steps: Callable[[Session, str], Generator[Wait, Any, Session]]) -> Spot:
+    value = cast("Session", session)
+    run = run_of(value)
+    actor = run.principal(value.id) if run else _principal(value)
+    return drive(steps(value, actor), run.io if run else Blocking()).spot
 
 
 def _steps(session: Value, tool: object, arguments: Mapping[str, Any]) -> tuple[Generator[Wait, Any, Session], Waiter]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from plait.event import Event
 from plait.event import kinds as k
-from plait.ids import inbox_of
+from plait.ids import LogId, inbox_of
 from plait.runtime.run import Cancelled, Parked, Run, record_at_tip, run_of
 from plait.session import Session
 from plait.session.asks import ANSWERS, answers
@@ -45,7 +45,22 @@ def arrivals(session: Session) -> tuple[Session, list[Event]]:
             return session, events
     session, events = _deliver(run, session)
     _heed(session, events)
+    if run.gated:
+        _check_gates(run, session)
     return session, events
+
+
+def _check_gates(run: Run, session: Session) -> None:
+    """A verdict that is required holds the next effect until it was given once; whoever is to give it may act."""
+    frames = run.frames(session.id)
+    if any(frame.purpose == "validate" for frame in frames):
+        return
+    names = {name for frame in frames for name in (frame.path.rpartition("/")[2], type(frame.node).__qualname__)}
+    for name, gate in session.gates.items():
+        verdict = session.verdict(name)
+        if gate.by not in names and (verdict is None or not verdict[0] or (verdict[1] < gate.at.seq and gate.at.log == session.id)):
+            who = f" by {gate.by}" if gate.by else ""
+            raise Parked(session, f"the verdict {name!r}{who} is required first: plait validate {session.short} {name}")
 
 
 def has_mail(session: Session) -> bool:
@@ -60,9 +75,17 @@ def has_mail(session: Session) -> bool:
     return session.id != run.root and places.get(inbox_of(run.root), 0) > run.delivered(Session.of(run.tip(run.root)))
 
 
-def deliver_all(run: Run, session: Session) -> Session:
-    """What has arrived at a run that ends: its wish to be cancelled, say."""
-    return _deliver(run, session)[0]
+def deliver_all(run: Run) -> None:
+    """What has arrived at a run that ends: the wish that it be cancelled, say."""
+    session = Session.of(run.tip(run.root))
+    if not run.on_record(session):
+        _deliver(run, run.joined(session))
+
+
+def undelivered(session: Session) -> list[Draft]:
+    """What stands in the inbox and has not reached the session, as it would be delivered."""
+    news = arrived(store_at(session.store), session.id, session.delivered)
+    return _delivery(session, inbox_of(session.id), news) if news else []
 
 
 def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
@@ -74,17 +97,21 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
         run.check_mine(session.spot)
         session = session.reload()
         run.start(session.spot)
-    _heed_above(run, store, heads[above].tip if above in heads else 0)
+    if log != run.root and above in heads:
+        _heed_above(run, store, heads[above].tip)
     if inbox not in heads or heads[inbox].tip <= run.delivered(session):
         return session, []
     news = arrived(store, log, run.delivered(session))
-    upto = news[-1].seq
+    session, events = record_at_tip(session, _delivery(session, inbox, news))
+    run.set_delivered(log, news[-1].seq)
+    return session, events[1:]
+
+
+def _delivery(session: Session, inbox: LogId, news: Sequence[Event]) -> list[Draft]:
     copies = [event for event in news if event.kind not in {kind.__name__ for kind in _LATE}]
     asks = _asks(session) if any(event.kind in ANSWERS for event in copies) else []
-    drafts = [Draft(k.Delivered(inbox, upto, len(copies)), Act("service:plait")), *(_copy(event, asks) for event in copies)]
-    session, events = record_at_tip(session, drafts)
-    run.set_delivered(log, upto)
-    return session, events[1:]
+    delivered = Draft(k.Delivered(inbox, news[-1].seq, len(copies)), Act("service:plait"))
+    return [delivered, *(_copy(event, asks) for event in copies)]
 
 
 def _copy(event: Event, asks: Sequence[Waiting]) -> Draft:

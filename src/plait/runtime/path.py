@@ -61,8 +61,10 @@ class Path:
         body = self._steps[-1].body if self._steps and _is_aftermath(self._steps[-1]) else None
         return isinstance(body, k.CallFinished) and body.failure is not None and body.failure.kind == "Cancelled"
 
-    def peek(self) -> Event | None:
-        return self._steps[self._next] if self._next < len(self._steps) else None
+    def peek(self, ahead: int = 0) -> Event | None:
+        """The next step, or the one so many further."""
+        at = self._next + ahead
+        return self._steps[at] if at < len(self._steps) else None
 
     def gap(self) -> int:
         """The last place before the next step: others may have written since the one before. The tip's, if there is none."""
@@ -142,10 +144,19 @@ def steps_of(run: str, events: Iterable[Event]) -> list[Event]:
                 _go_back(steps, event.body)
         elif kind == k.RunResumed.__name__:
             while steps and steps[-1].kind in _ENDED:  # it ended, and was taken up again
-                steps.pop()
+                _reopen(steps, steps.pop())
         elif kind not in _ABOUT:
             steps.append(event)
     return steps
+
+
+def _reopen(steps: list[Event], end: Event) -> None:
+    """If it ended because the budget did not allow something, that is asked for again."""
+    for at in range(len(steps) - 1, -1, -1):
+        if steps[at].kind == k.BudgetRefused.__name__ and steps[at].id in end.header.causes:
+            del steps[at]
+        if at < len(steps) and not _is_aftermath(steps[at]):
+            return
 
 
 def _go_back(steps: list[Event], body: Body) -> None:
@@ -166,6 +177,8 @@ def _comparable(body: Body) -> Body:
     """Without what a clock decides, where in which file an error was raised, and what a policy said: that is not decided again."""
     if isinstance(body, k.ToolRequested):
         return msgspec.structs.replace(body, policy=None, decision="")
+    if isinstance(body, k.ModelAsked):
+        return msgspec.structs.replace(body, reserved=None)
     failure = getattr(body, "failure", None)
     if isinstance(failure, k.Failure) and failure.traceback:
         body = msgspec.structs.replace(body, failure=msgspec.structs.replace(failure, traceback=""))

@@ -19,6 +19,7 @@ from plait.runtime.bracket import Bracket
 from plait.runtime.mail import arrivals
 from plait.runtime.policy import Approval, Granted
 from plait.runtime.run import Parked, Run, record_at_tip, run_of
+from plait.runtime.spend import afford_tool, refusal_of
 from plait.session import Session
 from plait.session.ports import Act, Draft
 from plait.tool import Tool, WrongArguments
@@ -52,6 +53,15 @@ def requested(
     )
     refused = Failure("Refused", f"not allowed: {decided.reason or decided.rule}") if decided.verdict == "refuse" else None
     return body, refused
+
+
+def refused(session: Session, why: Failure | None, act: Act) -> list[Draft]:
+    """What is written with a request that is not run, and why: it is not allowed, or the budget does not allow it."""
+    if why is None and (spent := afford_tool(session)) is not None:
+        body, why = refusal_of(spent)
+        act = act._replace(origin="program")
+        return [Draft(k.ToolFailed(why), act), Draft(body, act)]
+    return [Draft(k.ToolFailed(why), act._replace(origin="program"))] if why is not None else []
 
 
 def _policies(run: Run | None, session: Session) -> tuple[policy.Policy, ...]:
@@ -203,6 +213,30 @@ def _corrected(session: Session, bracket: Bracket, user: Any) -> Session:
     return took(session, bracket, [Draft(body, act)])
 
 
+def ask_question(session: Session, bracket: Bracket, user: Any) -> Session:
+    """A tool that is a question: asked once, and settled by the answer."""
+    run = run_of(session)
+    if run is None:
+        why = Failure("NoRun", "a person can only be asked in a workflow")
+        return took(session, bracket, [Draft(k.ToolFailed(why), Act(user.actor, "program", call=bracket.call))])
+    given = bracket.arguments()
+    question, choices = str(given["question"]), tuple(given.get("choices", ()))
+    if bracket.asked is None:
+        act = Act(user.actor, "program", call=bracket.call, causes=(bracket.request.id,))
+        session = took(session, bracket, [Draft(k.QuestionAsked(question, choices), act)])
+    assert bracket.asked is not None
+    if bracket.answer is None and run.answerer is not None:
+        act = Act(run.behalf, "human", call=bracket.call, causes=(bracket.asked.id,))
+        session = took(session, bracket, [Draft(k.QuestionAnswered(bracket.asked.id, run.answerer(question, choices)), act)])
+    body = bracket.answer.body if bracket.answer is not None else None
+    if not isinstance(body, k.QuestionAnswered) or bracket.answer is None:
+        return session
+    said = k.Text(body.answer) if isinstance(body.answer, str) and body.answer else k.Data(body.answer)
+    return took(
+        session, bracket, [Draft(k.ToolReturned((said,)), Act(user.actor, "human", call=bracket.call, causes=(bracket.answer.id,)))]
+    )
+
+
 def park(session: Session, waiting: Sequence[Bracket]) -> None:
     """Leave the run as it is until somebody has decided."""
     if not waiting:
@@ -216,6 +250,8 @@ def park(session: Session, waiting: Sequence[Bracket]) -> None:
 def _waits_for(bracket: Bracket) -> str:
     ask = bracket.unknown or bracket.asked
     name = ask.id[:12] if ask is not None else bracket.call
+    if bracket.tool.asks:
+        return f"a question waits for an answer: plait answer {name} …"
     if bracket.unknown is not None:
         return f"nobody knows whether {bracket.tool.name} happened: plait resolve {name} happened|did-not-happen|compensated"
     return f"{bracket.tool.name} needs consent: plait approve {name}"

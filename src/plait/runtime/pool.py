@@ -11,12 +11,13 @@ what certainly did not happen, gives anything back; going back in a session does
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Lock
 from typing import NamedTuple
 
 from plait.errors import InvalidValue
-from plait.event import Json
+from plait.event import Event, Json
+from plait.event import kinds as k
 from plait.event.kinds import Budget, Usage
 from plait.model import prices
 from plait.session.state import NOTHING, Spent
@@ -277,6 +278,25 @@ def _check(amount: Amount) -> None:
 
 
 # ── what something will take ─────────────────────────────────────────────────────────────────
+
+
+_SPENDING = frozenset(kind.__name__ for kind in (k.ModelAsked, k.ModelReplied, k.ModelFailed, k.ToolRequested))
+
+
+def spent_in(events: Iterable[Event]) -> Spent:
+    """What these events add to a bill."""
+    spent = NOTHING
+    for event in events:
+        if event.kind not in _SPENDING:
+            continue
+        body = event.body
+        if isinstance(body, k.ModelAsked):
+            spent += Spent(model_calls=1)
+        elif isinstance(body, k.ToolRequested):
+            spent += Spent(tool_calls=1)
+        elif isinstance(body, (k.ModelReplied, k.ModelFailed)) and body.usage is not None:
+            spent += Spent(body.usage, body.price.cost_usd_nano if body.price else 0)
+    return spent
 
 
 def estimate(turn_characters: int, parameters: Mapping[str, Json]) -> Usage:

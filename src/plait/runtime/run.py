@@ -13,6 +13,7 @@ and the call's (a *scope*), so that a path of the run passes over it, and nothin
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -21,7 +22,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 from itertools import count, islice
 from threading import Lock, Thread, current_thread
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, NoReturn, cast
 from urllib.parse import quote
 
 import msgspec
@@ -32,11 +33,14 @@ from plait.event import kinds as k
 from plait.event.kinds import ForkedFrom, Place, Purpose, SessionOpened
 from plait.ids import Digest, LogId, Micros, derived, digest, short
 from plait.model.base import Delta
+from plait.runtime import bypass
 from plait.runtime.path import Differs, Path, steps_of, told
 from plait.runtime.policy import Approver, Policy
+from plait.runtime.pool import Pool, spent_in
 from plait.runtime.write import DirectWriter
 from plait.session import Session
 from plait.session.ports import Act, Draft, Spot, bind_writer, unbind_writer, writer_of
+from plait.session.state import NOTHING, Spent
 from plait.store import Store
 
 OnEvent = Callable[[Event | Delta], object]
@@ -114,6 +118,8 @@ class Run:
         self.on_write: Callable[[str, Sequence[Draft]], None] | None = None  # told before and after each write: a simulation may end there
         self._delivered: dict[LogId, int] = {}
         self._met: set[tuple[str, ...]] = set()
+        self.pools: dict[LogId, Pool] = {}  # by the log that has a budget
+        self.gated = False  # whether a verdict was ever required in it
         self.record: Record | None = None  # what is on record; None: it was begun here, and all of it is being written
         self.address, self.post = direct.address, direct.post
 
@@ -121,6 +127,11 @@ class Run:
 
     def store(self, address: str) -> Store:
         return self._direct.store(address)
+
+    def noticed(self, body: k.Bypassed) -> None:
+        """Something went around the session: said with the next append to the run's own log."""
+        if not self.closed and not (self.record is not None and self.on_record(Session.of(self.tip(self.root)))):
+            self.ride(self.root, self.id, Draft(body, Act("service:plait", "program")))
 
     def policies_for(self, session: Session) -> tuple[Policy, ...]:
         """What holds for all of the run that is not on record."""
@@ -158,6 +169,10 @@ class Run:
             if fork is not None:
                 self._parents[log] = fork.log
                 self._frames[log] = self._bases[log] = self._frames.get(fork.log, ())
+                first = drafts[0].body
+                if isinstance(first, ForkedFrom) and first.budget is not None:
+                    own = self.record.spent(log) if self.record is not None else NOTHING
+                    self.pools[log] = Pool(first.budget, spent=own, above=self.pool(fork.log), clock=lambda: self.io.clock() / 1e6)
                 if (agent := self._agents.get((fork.log, scope)) or self._agents.get((fork.log, self.id))) is not None:
                     self._agents[log, scope] = agent
         return spot
@@ -210,6 +225,7 @@ class Run:
             drafts, spot = _after(drafts, found), path.at
             merging -= len(found)
         spot = self._beyond(spot)
+        self.gated = self.gated or any([isinstance(draft.body, k.GateRequired) for draft in drafts])
         if self.on_write is not None:
             self.on_write("before", drafts)
         try:
@@ -231,6 +247,10 @@ class Run:
         path = self._path(spot)
         return self._direct.latest(spot) if path is None else self._at_gap(path, spot)
 
+    def refuse(self, spot: Spot, error: Exception) -> NoReturn:
+        """A gate holds a merge or an end of the session: the run waits for the verdict."""
+        raise Parked(Session.of(spot), str(error))
+
     def is_current(self, spot: Spot) -> bool:
         """Whether one can go on from this spot: it is the last step taken, whatever others wrote since, or the end of the log."""
         path = self.record.paths.get(spot.id) if self.record is not None and spot.run == self.id else None
@@ -247,6 +267,20 @@ class Run:
         self._remember(path, [event])
         return session.later(path.at, event.kind), event
 
+    def peek(self, session: Session) -> Event | None:
+        """The next step on record."""
+        path = self._path(session.spot)
+        return path.peek(self.waiting(session.id, session.run or self.id)) if path is not None else None
+
+    def pool(self, log: LogId) -> Pool | None:
+        """What a branch draws on: its own budget, else that of whatever it was forked from."""
+        at: LogId | None = log
+        while at is not None:
+            if at in self.pools:
+                return self.pools[at]
+            at = self._parents.get(at)
+        return self.pools.get(self.root)
+
     def next_of(self, session: Session, calls: Container[str | None]) -> Event | None:
         path = self._path(session.spot)
         return path.next_of(calls) if path is not None else None
@@ -256,6 +290,12 @@ class Run:
         path = self._path(session.spot)
         if path is None:
             return None
+        riding = self.waiting(session.id, session.run or self.id)
+        step = path.peek(riding)
+        if step is None or step.kind != k.Delivered.__name__:
+            return session, []
+        if riding:  # what waited for the next append was written with it
+            session = session.later(self.write(session.spot, [])[0])
         events = path.take_delivery()
         self._remember(path, events)
         for event in events[:1]:
@@ -619,6 +659,11 @@ class Record:
         self.paths: dict[LogId, Path] = {}
         self.frontier: dict[LogId, int] = {}  # where each log ended
         self.reopened: frozenset[Digest] = frozenset()  # failures that ended the run: tried again
+        self._spent: dict[LogId, Spent] = {}
+
+    def spent(self, log: LogId) -> Spent:
+        """What a branch had spent by then."""
+        return self._spent.get(log, NOTHING)
 
     def keep(self, path: Path, *logs: tuple[LogId, int]) -> None:
         self.paths[path.log] = path
@@ -645,6 +690,7 @@ class Record:
         at = Spot(store.address, log, first[-1].seq, first[-1].id, self.run)
         tip = Spot(store.address, log, last, events[-1].id, self.run)
         steps = steps_of(first[0].header.run or "", rest)
+        self._spent[log] = spent_in(rest)
         self.keep(Path(log, steps, at, tip, loose=len(steps) if loose else 0, closed=loose))
         return at, first
 
@@ -683,8 +729,17 @@ def open_run(run: Run) -> None:
     bind_writer(run, run.id)
 
 
+def watch_run(run: Run, address: str, policy: str | None) -> None:
+    """From now on what the run's own code does around the session is noticed."""
+    scheme, _, folder = address.partition(":")
+    if scheme == "sqlite":
+        bypass.spare(folder)
+    bypass.watch(run, bypass.policy_of(policy, os.environ))
+
+
 def close_run(run: Run) -> None:
     run.closed = True
+    bypass.unwatch(run)
     for scope in (run.id, *_scopes.pop(run.id, ())):
         _runs.pop(scope, None)
         unbind_writer(scope)
@@ -705,6 +760,7 @@ def scoped(session: Session, call: str, attempt: int) -> Session:
 
 
 running: ContextVar[Run | None] = ContextVar("plait_run", default=None)  # whose code this is; threads we start know it, too
+bypass.bind(running.get)
 
 
 def check_running(session: Session) -> None:

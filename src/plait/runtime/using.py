@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
-from plait.errors import InvalidInput, InvalidValue, ToolFailed, UnknownBlob
+from plait.errors import BudgetExceeded, InvalidInput, InvalidValue, ToolFailed, UnknownBlob
 from plait.event import Json
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
@@ -19,7 +19,7 @@ from plait.runtime.effects import UseTools
 from plait.runtime.failures import failure_of, line, text_of_error
 from plait.runtime.mail import safe_point
 from plait.runtime.override import overridden_tools
-from plait.runtime.people import ask_people, hear, park, recalled, requested, took
+from plait.runtime.people import ask_people, ask_question, hear, park, recalled, refused, requested, took
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of, scoped
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.session import Session
@@ -65,8 +65,7 @@ def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], u
     call = call_id(name, log, session.place + 1, "use")
     body, refusal = requested(session, tool, plain, user)
     act = Act(user.actor, "program", call=call)
-    refused = [Draft(k.ToolFailed(refusal), act._replace(causes=(0,)))] if refusal is not None else []
-    session, (request, *rest) = record(session, [Draft(body, act), *refused])
+    session, (request, *rest) = record(session, [Draft(body, act), *refused(session, refusal, act._replace(causes=(0,)))])
     bracket = Bracket(0, tool, request.header.call or call, request, arguments)
     for event in rest:
         bracket.take(event)
@@ -78,6 +77,8 @@ def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], u
             record_at_tip(session, [Draft(k.ToolFailed(failure), Act(user.actor, "program", call=call))])
         raise
     settled = bracket.outcome.body if bracket.outcome is not None else None
+    if isinstance(settled, k.ToolFailed) and bracket.refusal is not None:
+        raise BudgetExceeded(bracket.refusal.limit, bracket.refusal.asked, bracket.refusal.left, session)
     if isinstance(settled, k.ToolFailed):
         raise ToolFailed(tool.name, settled.failure.kind, settled.failure.message, session)
     if isinstance(settled, k.ToolResolved) and settled.verdict != "happened":
@@ -112,15 +113,17 @@ def _settled(
     open_ = [each for each in brackets.values() if each.outcome is None or _is_reopened(run, each)]
     if not open_:
         return session, None
-    if run is not None and (run.was_on_record(open_[0].since) or any(each.waits for each in open_)):
+    if run is not None and (run.was_on_record(open_[0].since) or any(each.waits or each.tool.asks for each in open_)):
         session = hear(session, brackets)  # what has arrived may settle some of them
     for bracket in open_:
         if _is_reopened(run, bracket):
             session = _request_again(session, bracket, user)
+        elif bracket.outcome is None and bracket.tool.asks and not bracket.waits:
+            session = ask_question(session, bracket, user)
         elif bracket.outcome is None and run is not None and not bracket.waits:
             session = yield from _in_doubt(run, session, bracket, user)
     session = ask_people(session, [each for each in open_ if each.outcome is None], user)
-    ready = {each.number: each for each in open_ if each.outcome is None and not each.waits and each.unknown is None}
+    ready = {each.number: each for each in open_ if each.outcome is None and not each.waits and each.unknown is None and not each.tool.asks}
     session, unwritten = yield from _run(session, ready, user, spare=spare and len(ready) == len(open_))
     park(session, [each for each in open_ if each.outcome is None and each.number not in ready])
     return session, unwritten

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from typing import NoReturn
 
 from plait import secrets
 from plait.errors import InvalidValue, LogExists, OutcomeUnknown, StaleHead, UnknownLog
@@ -48,6 +49,9 @@ class DirectWriter:
                 raise InvalidValue("PLAIT_ACTOR", f"{given!r} is not a principal", "set it to something like human:u-17 or service:ci")
             return given
         return _login()
+
+    def refuse(self, spot: Spot, error: Exception) -> NoReturn:
+        raise error
 
     def is_current(self, spot: Spot) -> bool:
         return self._open(spot.store).log(spot.id).head == spot.head

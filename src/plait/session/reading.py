@@ -29,13 +29,16 @@ from plait.event.kinds import (
     ModelReplied,
     Placement,
     PlacementChanged,
+    QuestionAnswered,
     RunBranched,
     RunCancelled,
     RunFailed,
     RunFinished,
     RunStarted,
     SessionOpened,
+    Signalled,
     StateDigest,
+    TimerFired,
     ToolFailed,
     ToolResolved,
     ToolReturned,
@@ -79,7 +82,7 @@ _ENDS: dict[str, Literal["finished", "failed", "cancelled"]] = {
 }
 _RUN_KINDS = frozenset({RunStarted.__name__, RunBranched.__name__, *_ENDS})
 
-_RESULT_KINDS = frozenset({ToolReturned.__name__, ToolResolved.__name__, ModelReplied.__name__})
+_RESULT_KINDS = frozenset(kind.__name__ for kind in (ToolReturned, ToolResolved, ModelReplied, QuestionAnswered, Signalled, TimerFired))
 _MESSAGE_KINDS = frozenset({MessageSaid.__name__, ModelReplied.__name__})
 # What a verdict no longer speaks of, once it happened.
 _MATERIAL = frozenset(
@@ -322,6 +325,14 @@ class Reading:
         store = self._store
         for _, event in along(store, self._state.story.path, _RESULT_KINDS, reverse=True):
             body = event.body
+            if isinstance(body, QuestionAnswered):
+                return body.answer
+            if isinstance(body, TimerFired):
+                if body.by == "time":
+                    return None
+                continue  # the signal it fired by stands before it
+            if isinstance(body, Signalled):
+                return body.value
             assert isinstance(body, (ToolReturned, ToolResolved, ModelReplied))
             if not isinstance(body, ModelReplied) or (not body.aside and any(isinstance(part, Data) for part in body.parts)):
                 return value_of(unpack(body.parts, store.get_blob))
@@ -417,6 +428,11 @@ class Reading:
         return self._state.budget
 
     @property
+    def spent_of_budget(self) -> Spent:
+        """What was spent since the budget was granted."""
+        return self._state.spent - self._state.granted_at
+
+    @property
     def left(self) -> Budget | None:
         """What remains of the budget. None: unlimited."""
         return self._state.left
@@ -509,6 +525,11 @@ class Reading:
     def graph(self) -> Graph:
         """The family of this session in the store as it is now: sessions, what they did, how it hangs together."""
         return graph(self._store, self.id)
+
+    def verdict(self, name: str) -> tuple[bool, int] | None:
+        """The last verdict of a name: whether it passed, and where it was given. None: nobody gave one."""
+        found = self._state.story.verdicts.get(name)
+        return (found.passed, found.at.seq) if found is not None else None
 
     @property
     def unmet(self) -> dict[str, str]:

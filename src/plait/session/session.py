@@ -19,6 +19,7 @@ from plait.event.kinds import (
     ApprovalDenied,
     ApprovalGranted,
     Budget,
+    BudgetSet,
     CancelRequested,
     Data,
     EvidenceAttached,
@@ -220,6 +221,11 @@ class Session(Reading):
         )
         return self._append(body, "take links", actor=actor, because=because)
 
+    def grant(self, budget: Budget, *, actor: str | None = None) -> Session:
+        """Grant a budget from here on, instead of what was left of the one before."""
+        _check_budget(budget)
+        return self._append(BudgetSet(budget), "be granted a budget", actor=actor)
+
     # ── branching ────────────────────────────────────────────────────────────────────────────
 
     def fork(self, label: str | None = None, *, at: int | None = None, budget: Budget | None = None, actor: str | None = None) -> Session:
@@ -364,7 +370,9 @@ class Session(Reading):
         """Ask the open run to end before its next effect."""
         if self.reload().open_run is None:
             raise NoRun(self.short, "be cancelled")
-        return self._post(CancelRequested(reason), "be cancelled", actor)
+        asked = self._post(CancelRequested(reason), "be cancelled", actor)
+        host("be cancelled").cancel(self, reason)
+        return asked
 
     def signal(self, name: str, value: Json = None, *, actor: str | None = None) -> Session:
         """Say that something has happened which a run may wait for."""
@@ -438,6 +446,25 @@ class Session(Reading):
     async def ause(self, tool: object, /, **arguments: Json) -> Session:
         """The same, for whoever has an event loop."""
         return self._next(await host("use a tool").ause(self, tool, arguments), None)
+
+    def ask(self, question: str, choices: Sequence[str] = ()) -> Session:
+        """Ask a person, in a workflow; `session.result` is the answer. A run that nobody answers at once is parked."""
+        _check_text("question", question)
+        return self._next(host("ask a person").ask(self, question, choices), None)
+
+    def sleep(self, seconds: float) -> Session:
+        """Wait so long, in a workflow. A long sleep holds no process: the run is parked until its time."""
+        if not isinstance(seconds, (int, float)) or not 0 <= seconds < 10**10:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue("seconds", f"{_told(seconds)} is not a time", "pass seconds, from 0")
+        return self._next(host("sleep").sleep(self, seconds), None)
+
+    def wait_for(self, name: str, timeout_s: float | None = None) -> Session:
+        """Wait, in a workflow, until somebody signals this (`session.signal(name, value)`, `plait signal`), or so long.
+
+        `session.result` is what came with the signal; None: nobody signalled in time.
+        """
+        _check_key(name, "name")
+        return self._next(host("wait").wait_for(self, name, timeout_s), None)
 
     def to(self, backend: str, where: str | Path | None = None, **options: Json) -> Session:
         """Place it: where its tools run, on which files."""
@@ -547,7 +574,7 @@ class Session(Reading):
 
     def _check_gates(self, verb: str) -> None:
         for name, why in self.unmet.items():
-            raise GateUnmet(self.short, name, why, verb)
+            writer_of(self.run).refuse(self._spot, GateUnmet(self.short, name, why, verb))
 
 
 # ── small helpers ────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,121 @@
+"""Waiting in a workflow: for an answer, for a time, for something to happen.
+
+Each is a bracket: what is waited for is on record, and so is its end. Who has to wait long is parked: the wait is a row with a wake
+time, and no process. `resume` finds the end of it on record, in the inbox, or on the clock; a time that is over fires once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from plait.errors import NoRun
+from plait.event import Event
+from plait.event import kinds as k
+from plait.runtime.mail import arrivals, safe_point
+from plait.runtime.run import Parked, Run, call_id, check_running, record, run_of
+from plait.runtime.waits import Pause, Wait
+from plait.session import Session
+from plait.session.ports import Act, Draft, store_at
+
+IN_PLACE_S = 5.0  # a shorter sleep is slept, a longer one is a row
+SERVICE = "service:plait"
+
+
+def ask_human(session: Session, question: str, choices: Sequence[str], actor: str) -> Generator[Wait, Any, Session]:
+    """Ask a person, and go on with the answer: `session.result`."""
+    run, session, call = _begin(session, "ask a person", "question")
+    session, (asked,) = record(session, [Draft(k.QuestionAsked(question, tuple(choices)), Act(actor, "program", call=call))])
+    call = asked.header.call or call
+    session, answered = _heard(run, session, call, asked)
+    if answered is None and run.answerer is not None:
+        answer = run.answerer(question, tuple(choices))
+        act = Act(run.behalf, "human", call=call, causes=(asked.id,))
+        session, (answered,) = record(session, [Draft(k.QuestionAnswered(asked.id, answer), act)])
+    if answered is None:
+        raise _parked(run, session, f"a question waits for an answer: plait answer {asked.id[:12]} …")
+    return session
+    yield  # nothing is waited for here: whoever has to wait is parked
+
+
+def sleep(session: Session, seconds: float, actor: str) -> Generator[Wait, Any, Session]:
+    """Go on after so long; whoever sleeps long holds no process."""
+    run, session, call = _begin(session, "sleep", "sleep")
+    until = run.now(session) + int(seconds * 1e6)
+    session, (timer,) = record(session, [Draft(k.TimerSet(until), Act(actor, "program", call=call))])
+    return (yield from _until(run, session, timer))
+
+
+def wait_for(session: Session, name: str, timeout_s: float | None, actor: str) -> Generator[Wait, Any, Session]:
+    """Go on when somebody signals this, or after so long. `session.result` is what came with the signal; None: nobody did."""
+    run, session, call = _begin(session, "wait", "wait")
+    until = run.now(session) + int(timeout_s * 1e6) if timeout_s is not None else None
+    session, (timer,) = record(session, [Draft(k.TimerSet(until, name), Act(actor, "program", call=call))])
+    return (yield from _until(run, session, timer))
+
+
+def _until(run: Run, session: Session, timer: Event) -> Generator[Wait, Any, Session]:
+    call, body = timer.header.call or "", timer.body
+    assert isinstance(body, k.TimerSet)
+    session, fired = _heard(run, session, call, timer)
+    if fired is not None:
+        return session
+    signal = _signal(session, body.event) if body.event else None
+    if signal is not None:
+        return _fire(session, call, "event", signal)
+    left_s = (body.until - run.now(session)) / 1e6 if body.until is not None else None
+    if left_s is not None and 0 < left_s <= IN_PLACE_S and not body.event:
+        yield Pause(left_s, session)
+        left_s = 0.0
+    if left_s is not None and left_s <= 0:
+        return _fire(session, call, "time", timer)
+    what = f"something to be signalled: plait signal {session.short} {body.event}" if body.event else f"a time, {left_s:,.0f} s from now"
+    raise _parked(run, session, f"it waits for {what}")
+
+
+def _fire(session: Session, call: str, by: Any, cause: Event) -> Session:
+    return record(session, [Draft(k.TimerFired(by), Act(SERVICE, "program", call=call, causes=(cause.id,)))])[0]
+
+
+def _signal(session: Session, name: str) -> Event | None:
+    """A signal of this name that nobody has waited for yet."""
+    store = store_at(session.store)
+    kinds = {k.Signalled.__name__, k.TimerFired.__name__}
+    events = list(store.read(session.id, store.log(session.id).place + 1, session.place, kinds=kinds))
+    used = {cause for event in events if event.kind == k.TimerFired.__name__ for cause in event.header.causes}
+    return next((each for each in events if isinstance(body := each.body, k.Signalled) and body.name == name and each.id not in used), None)
+
+
+def _begin(session: Session, verb: str, what: str) -> tuple[Run, Session, str]:
+    check_running(session)
+    session = safe_point(session)
+    run = run_of(session)
+    if run is None:
+        raise NoRun(session.short, verb)
+    return run, session, call_id(*run.names(session), session.place + 1, what)
+
+
+def _heard(run: Run, session: Session, call: str, ask: Event) -> tuple[Session, Event | None]:
+    """What ended a wait: on record, or just arrived."""
+    while run.on_record(session):
+        step = run.take(session, (call,))
+        if step is not None:
+            return step
+        delivery = run.take_delivery(session)
+        if delivery is None or not delivery[1]:
+            break
+        session = delivery[0]
+        if (answer := _of(delivery[1], call)) is not None:
+            return session, answer
+    if run.was_on_record(ask):
+        session, events = arrivals(session)
+        return session, _of(events, call)
+    return session, None
+
+
+def _of(events: Sequence[Event], call: str) -> Event | None:
+    return next((event for event in events if event.header.call == call), None)
+
+
+def _parked(run: Run, session: Session, why: str) -> BaseException:
+    return run.ended(session) if run.record is not None and run.record.strict else Parked(session, why)
