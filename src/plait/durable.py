@@ -75,7 +75,13 @@ def resume(
 
 
 def _resume(
-    session: Session, workflow: Workflow | None, args: tuple[Any, ...], kwargs: Mapping[str, Any], watch: Watch, waiter: Waiter | None
+    session: Session,
+    workflow: Workflow | None,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    watch: Watch,
+    waiter: Waiter | None,
+    on_start: Callable[[Run], None] | None = None,  # told of the run before it writes anything
 ) -> Session:
     session = _root(outside(session).reload())
     started = _last_run(session)
@@ -89,20 +95,24 @@ def _resume(
         raise RunHeld(session.short, started.id, f"this process, {os.getpid()}")
     hold(session.store, started.id, session.short)
     try:
-        run, at = _take_up(_unpaused(session), started, watch, waiter)
+        run, at = _take_up(_unpaused(session), started, watch, waiter, on_start)
     except BaseException:
         release(session.store, started.id)
         raise
     return call_again(program, run, at, given, named, watch)
 
 
-def _take_up(session: Session, started: Started, watch: Watch, waiter: Waiter | None) -> tuple[Run, Session]:
+def _take_up(
+    session: Session, started: Started, watch: Watch, waiter: Waiter | None, on_start: Callable[[Run], None] | None = None
+) -> tuple[Run, Session]:
     """Say in the run's logs that it has a new holder, and read what they have on record."""
     store, id = store_at(session.store), started.id
     at = _at(session, started.event, id)
     run = new_run(id, at, watch, waiter, behalf=started.event.actor)
     run.holder = f"{socket.gethostname()}/{os.getpid()}/{started.epoch + 1}"
     record = run.record = Record(id)
+    if on_start is not None:
+        on_start(run)
     body = started.last.body
     if isinstance(body, k.RunFailed):
         record.reopened = frozenset(started.last.header.causes)
@@ -117,13 +127,14 @@ def _take_up(session: Session, started: Started, watch: Watch, waiter: Waiter | 
 def _say_resumed(run: Run, store: Store, log: LogId, epoch: int, *, branch: bool) -> None:
     """From here on, whoever held the run before cannot write to this log."""
     direct = direct_writer()
-    body = k.RunResumed(run.holder, epoch, branch)
+    drafts = [Draft(k.RunResumed(run.holder, epoch, branch), Act(run.taker, "program"))]
     end = store.log(log)
     spot = Spot(store.address, log, end.tip, end.head, run.id)
     while True:  # each time around somebody else got something written
         try:
-            direct.write(spot, [Draft(body, Act(direct.principal(), "program"))])
-            return
+            run.told_of_write("before", drafts)
+            direct.write(spot, drafts)
+            return run.told_of_write("after", drafts)
         except StaleHead:
             spot = direct.latest(spot)
 

@@ -93,6 +93,7 @@ class Run:
         self.approver: Approver | None = None  # who is asked at once; None: whoever looks into the inbox
         self.answerer: Callable[[str, tuple[str, ...]], Json] | None = None  # likewise, for questions
         self.holder = ""  # how its RunResumed names whoever took it up; "": nobody had to
+        self.taker = direct.principal()  # and as whom
         self._direct, self.behalf = direct, behalf
         self._listeners: list[OnEvent] = [on_event] if on_event else []
         self._lock = Lock()
@@ -146,7 +147,9 @@ class Run:
         log, store = self._name(drafts[0].body, fork, scope), self.store(address)
         recorded = self.record.began(self, store, log, drafts, scope) if self.record is not None else None
         if recorded is None:
+            self.told_of_write("before", drafts)
             recorded = self._direct.start(store, log, drafts, fork=fork, blobs=blobs, run=scope, behalf=self.behalf)
+            self.told_of_write("after", drafts)
             self._tell(recorded[1])
         spot = recorded[0]
         with self._lock:
@@ -206,8 +209,7 @@ class Run:
             drafts, spot = _after(drafts, found), path.at
             merging -= len(found)
         spot = self._beyond(spot)
-        if self.on_write is not None:
-            self.on_write("before", drafts)
+        self.told_of_write("before", drafts)
         try:
             # What a run does, it does on behalf of whoever started it.
             after, events = self._direct.write(spot, drafts, merges=merges, merging=merging, blobs=blobs, behalf=self.behalf, held=held)
@@ -217,10 +219,14 @@ class Run:
         with self._lock:
             self._tips[spot.id] = after
             self._tails.setdefault(spot.id, deque(maxlen=TAIL)).extend([*held, *events])
-        if self.on_write is not None:
-            self.on_write("after", drafts)
+        self.told_of_write("after", drafts)
         self._tell([*held, *events] if held else events)
         return after, [*found, *events] if found else events
+
+    def told_of_write(self, when: str, drafts: Sequence[Draft]) -> None:
+        """Whoever watches the writes may end the process here, or let it look as if it had ended."""
+        if self.on_write is not None:
+            self.on_write(when, drafts)
 
     def latest(self, spot: Spot) -> Spot:
         """Where a log stands: for a run that is taken up again, where it stood then."""
@@ -380,6 +386,10 @@ class Run:
         """From now on nothing of this run is written by this process."""
         self._halted = self._halted or Halted(error)
         return self._halted
+
+    @property
+    def is_halted(self) -> bool:
+        return self._halted is not None
 
     def _check_going(self) -> None:
         if self._halted is not None:
