@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from random import Random
 from threading import Lock
 from typing import Any, NamedTuple
@@ -32,6 +33,10 @@ class World:
     """What there is outside of any process."""
 
     def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> World:
+        """As if nothing had ever happened."""
         self.stands: Counter[str] = Counter()  # by key: done, less undone
         self.most: Counter[str] = Counter()  # by key: how often it stood at once, at most
         self.times: Counter[str] = Counter()  # by key: how often it was done
@@ -39,16 +44,17 @@ class World:
         self.asked = 0  # models
         self.runs = 0  # of tools of any class
         self.sealed = False  # nothing may happen any more
-        self._lock = Lock()
+        self.lock = Lock()
+        return self
 
     def touch(self) -> None:
         assert not self.sealed, "something was executed in a replay"
-        with self._lock:
+        with self.lock:
             self.runs += 1
 
     def do(self, key: str, effect: Effect) -> str:
         self.touch()
-        with self._lock:
+        with self.lock:
             self.about[key] = effect
             self.times[key] += 1
             self.stands[key] += 1
@@ -57,7 +63,7 @@ class World:
 
     def undo(self, key: str) -> None:
         self.touch()
-        with self._lock:
+        with self.lock:
             self.stands[key] = 0
 
     def found(self, key: str) -> Happened | None:
@@ -81,11 +87,12 @@ class Counted(ScriptedModel):
 
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
         assert not self._world.sealed, "a model was asked in a replay"
-        with self._world._lock:  # pyright: ignore[reportPrivateUsage]
+        with self._world.lock:
             self._world.asked += 1
         return super().ask(request, on_delta)
 
 
+@cache  # reading signatures takes longer than most histories
 def tools_of(world: World) -> dict[str, Tool[..., Any]]:
     """A tool of every class, and some that have the session in hand."""
 
@@ -163,7 +170,7 @@ class Traits(NamedTuple):
 class Maker:
     """Makes the same program from the same seed, for every process anew."""
 
-    def __init__(self, seed: int, world: World, *, steps: int = 4) -> None:
+    def __init__(self, seed: int, world: World, *, steps: int = 3) -> None:
         self._chance, self._world, self._steps = Random(seed), world, steps
         self._tools = tools_of(world)
         self._number = 0
@@ -183,7 +190,7 @@ class Maker:
     def _step(self, parts: list[Any], depth: int) -> Act:
         flat = (self._say, self._fact, self._use, self._use, self._agent, self._agent, self._caught, self._gone, self._select, self._with_session)
         deep = (self._parallel, self._fork, self._rewind, self._nested, self._threads, self._left_alone)
-        kinds = (*flat, *deep) if depth < 2 else flat
+        kinds = (*flat, *deep) if depth == 0 or (depth == 1 and self._chance.random() < 0.3) else flat
         return self._chance.choice(kinds)(parts, depth)
 
     def _next(self) -> int:
@@ -314,7 +321,7 @@ def program(seed: int, world: World) -> Program:
     return Maker(seed, world).program()
 
 
-def traits(seed: int) -> Traits:
-    maker = Maker(seed, World())
+def traits(seed: int, world: World) -> Traits:
+    maker = Maker(seed, world)
     maker.program()
     return maker.traits
