@@ -118,3 +118,58 @@ def test_kill_anywhere_and_resume(chunk: int, tmp_path: Path) -> None:
                 _dies(seed, simulation, expected, asked)
 
             Simulation.check(check, seeds=[seed * 100 + life], crash_rate=rate, kept=tmp_path / "seeds.txt")
+
+
+# ── others act while no process runs ─────────────────────────────────────────────────────────
+
+
+def _others(simulation: Simulation, session: Session) -> None:
+    """What somebody else does between a death and the next life, as the seed has it."""
+    about = ("others", simulation.crashes)
+    lot = simulation.lot(*about)
+    if lot < 0.3:
+        session.send(f"sent {simulation.crashes}")
+    elif lot < 0.4:
+        session.say(f"from outside {simulation.crashes}", actor="human:else")
+    elif lot < 0.5:
+        session.fact(f"outside {simulation.crashes}", simulation.crashes)
+    elif lot < 0.75:
+        started = next(event.seq for event in session.events if event.kind == "RunStarted")
+        session.rewind(started + int(simulation.lot("to", *about) * (session.place - started + 1)), reason="another way")
+
+
+def _disturbed(simulation: Simulation, seed: int) -> None:
+    WORLD.renew()
+    session = simulation.run(lambda: _made(seed), "go", oracle=WORLD.oracle, between=lambda at: _others(simulation, at))
+    _check_effects()
+    _check_asks(list(_events(session)), simulation.crashes, None)
+    _check_record(session, seed)
+    texts = [message.text for message in session.messages]
+    sent = [event for event in session.inbox if isinstance(event.body, k.MessageSaid)]
+    delivered = [event for event in session.events if event.kind == "Delivered"]
+    assert bool(sent) >= bool(delivered) and len(texts) == len(set(texts) - {""}) + texts.count("")
+    count("others act between a death and the next life", simulation)
+
+
+@pytest.mark.parametrize("chunk", range(10))
+def test_others_between_a_death_and_the_next_life(chunk: int, tmp_path: Path) -> None:
+    histories = dose("DURABLE_OTHERS", 60, 2000)
+    for seed in range(10**6 + chunk * histories, 10**6 + (chunk + 1) * histories):
+        Simulation.check(lambda simulation, seed=seed: _disturbed(simulation, seed), seeds=[seed], crash_rate=0.06, kept=tmp_path / "seeds")
+
+
+# ── the seed decides ─────────────────────────────────────────────────────────────────────────
+
+
+def test_the_same_seed_dies_at_the_same_moments_and_ends_on_the_same_head() -> None:
+    died = 0
+    for seed in range(40):
+        if not traits(seed, WORLD).threads:  # whose turn it is among the program's own threads is not for the seed to say
+            heads: list[str] = []
+            for _ in range(2):
+                WORLD.renew()
+                simulation = Simulation(seed, crash_rate=0.1)
+                heads.append(simulation.run(lambda seed=seed: _made(seed), "go", oracle=WORLD.oracle).head)
+                died += simulation.crashes
+            assert heads[0] == heads[1], seed
+    assert died > 20

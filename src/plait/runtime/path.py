@@ -7,7 +7,7 @@ along the path, never by number: what other writers put in between is passed ove
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 
 import msgspec
 
@@ -80,6 +80,17 @@ class Path:
     def next_of(self, calls: Container[str | None]) -> Event | None:
         at = self._ahead(calls)
         return self._steps[at] if at is not None else None
+
+    def delivers_after(self, drafts: Sequence[Draft]) -> bool:
+        """Whether these drafts are the next steps, and a delivery comes right after them."""
+        at = self._next
+        for draft in drafts:
+            while at < len(self._steps) and not self._same(draft, self._steps[at]) and _is_aftermath(self._steps[at]):
+                at += 1
+            if at == len(self._steps) or not self._same(draft, self._steps[at]):
+                return False
+            at += 1
+        return at < len(self._steps) and self._steps[at].kind == k.Delivered.__name__
 
     def take_delivery(self) -> list[Event]:
         """What was delivered from the inbox at this point; nothing, if nothing was."""

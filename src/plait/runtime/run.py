@@ -258,6 +258,7 @@ class Run:
         path = self._path(session.spot)
         if path is None:
             return None
+        self._take_riding(path, session.spot)
         events = path.take_delivery()
         self._remember(path, events)
         for event in events[:1]:
@@ -265,6 +266,16 @@ class Run:
             assert isinstance(body, k.Delivered)
             self._delivered[session.id] = body.upto
         return session.later(path.at, *[event.kind for event in events]) if events else session, events[1:]
+
+    def _take_riding(self, path: Path, spot: Spot) -> None:
+        """What waited for the next append was written with the delivery, if one is on record right after it."""
+        key = spot.id, self.id
+        with self._lock:
+            riding = [draft for draft, _ in self._riding.get(key, ())]
+        if riding and path.delivers_after(riding):
+            self._matched(path, spot, riding)
+            with self._lock:
+                del self._riding[key][: len(riding)]
 
     def on_record(self, session: Session) -> bool:
         """Whether what follows in this log is on record."""
