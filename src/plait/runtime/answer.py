@@ -172,7 +172,7 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
             session, settled = step
             body = settled.body
             if isinstance(body, k.ModelReplied):
-                return _recalled(session, settled, body)
+                return _recalled(effect, session, settled, body)
             assert isinstance(body, k.ModelFailed)
             outcome = Fault(body.failure.kind, body.failure.message, retryable=body.failure.retryable)
         elif run is None or not run.was_on_record(event):
@@ -215,25 +215,39 @@ def _recorded_wait(run: Run, session: Session, call: str, wait_s: float | None) 
     return None if run.on_record(session) else wait_s
 
 
-def _recalled(session: Session, reply: Event, body: k.ModelReplied) -> tuple[Session, Answer]:
+def _recalled(effect: AskModel, session: Session, reply: Event, body: k.ModelReplied) -> tuple[Session, Answer]:
     """A reply that is on record, with what was recorded of its calls at the same time."""
     run = run_of(session)
     assert run is not None
     requests: dict[str, Event] = {}
     refused: set[str] = set()
     for action in body.calls:
-        step = run.take(session, (action.call,))
-        if step is None:  # the record was cut off by a rewind in between
-            break
-        session, requests[action.call] = step
-        ahead = run.next_of(session, (action.call,))
-        if ahead is not None and ahead.kind == k.ToolFailed.__name__ and ahead.header.causes == (requests[action.call].id,):
-            refused.add(action.call)
-            session, _ = run.take(session, (action.call,)) or (session, None)
+        session, requests[action.call], is_refused = _recalled_request(run, effect, session, action, reply, truncated=body.stop == "length")
+        refused |= {action.call} if is_refused else set()
     said = unpack(body.parts, store_at(session.store).get_blob)
     data = next((part for part in said if isinstance(part, k.Data)), None)
     runnable = tuple([each for each in body.calls if each.call not in refused])
     return session, Answer(reply.id, text_of(said), data, body.calls, runnable, body.stop, requests)
+
+
+def _recalled_request(
+    run: Run, effect: AskModel, session: Session, action: Action, reply: Event, *, truncated: bool
+) -> tuple[Session, Event, bool]:
+    """The request of a call and whether it was refused. What somebody's rewind cut off, between the reply and them, is written again."""
+    step = run.take(session, (action.call,))
+    if step is not None and run.on_record(session := step[0]):
+        ahead = run.next_of(session, (action.call,))
+        is_refused = ahead is not None and ahead.kind == k.ToolFailed.__name__ and ahead.header.causes == (step[1].id,)
+        return (run.take(session, (action.call,)) or step)[0] if is_refused else session, step[1], is_refused
+    drafts = _request(effect, session, action, 0, truncated=truncated)
+    if step is None:
+        drafts[0] = drafts[0]._replace(act=drafts[0].act._replace(causes=(reply.id,)))
+        session, events = record_at_tip(session, drafts)
+        return session, events[0], len(events) > 1
+    if len(drafts) > 1 and effect.tools.get(action.tool) is None:
+        refusal = drafts[1]._replace(act=drafts[1].act._replace(causes=(step[1].id,)))
+        return record_at_tip(session, [refusal])[0], step[1], True
+    return session, step[1], False
 
 
 def _deltas(run: Run | None, path: str) -> OnDelta | None:

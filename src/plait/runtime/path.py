@@ -7,7 +7,7 @@ along the path, never by number: what other writers put in between is passed ove
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 
 import msgspec
 
@@ -99,7 +99,9 @@ class Path:
             return []
         body = step.body
         assert isinstance(body, k.Delivered)
-        return [self._took(self._next) for _ in range(1 + body.copies) if self._next < len(self._steps)]
+        # What was repeated follows at once; a rewind may have cut some of it off.
+        last = step.seq + body.copies
+        return [self._took(self._next) for _ in range(1 + body.copies) if self._next < len(self._steps) and self._steps[self._next].seq <= last]
 
     def left(self) -> Event | None:
         """The first step that nobody took. None: there is none."""
@@ -133,26 +135,30 @@ class Path:
         return VOCABULARY.encode(body) == step.content or _comparable(body) == _comparable(step.body)
 
 
-def read_path(run: str, log: LogId, events: Iterable[Event], at: Spot, tip: Spot, *, loose: bool = False) -> Path:
-    """The path of a run through the events of a log, from one range scan."""
+def read_path(run: str, log: LogId, events: Sequence[Event], at: Spot, tip: Spot, *, loose: bool = False) -> Path:
+    """The path of a run through the events of a log, one after another, from one range scan."""
     steps: list[Event] = []
-    for event in events:
-        kind = event.kind
-        if event.header.run != run:
-            if kind == k.Rewound.__name__:
-                _go_back(steps, event.body)
-        elif kind == k.RunResumed.__name__:
+    for event in _along(run, events):
+        if event.kind == k.RunResumed.__name__:
             while steps and steps[-1].kind in _ENDED:  # it ended, and was taken up again
                 steps.pop()
-        elif kind not in _ABOUT:
+        elif event.kind not in _ABOUT:
             steps.append(event)
     return Path(log, steps, at, tip, loose=loose)
 
 
-def _go_back(steps: list[Event], body: Body) -> None:
-    assert isinstance(body, k.Rewound)
-    while steps and steps[-1].seq > body.to:
-        steps.pop()
+def _along(run: str, events: Sequence[Event]) -> list[Event]:
+    """Events of the run, back from the last: a rewind by another writer jumps to its target, which may itself have been rewound before."""
+    found: list[Event] = []
+    at = len(events) - 1
+    while at >= 0:
+        event = events[at]
+        at -= 1
+        if event.header.run == run:
+            found.append(event)
+        elif isinstance(event.body, k.Rewound):
+            at = event.body.to - events[0].seq
+    return found[::-1]
 
 
 def _is_aftermath(step: Event) -> bool:

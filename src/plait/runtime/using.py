@@ -18,7 +18,7 @@ from plait.runtime.bracket import Bracket
 from plait.runtime.effects import UseTools
 from plait.runtime.failures import failure_of, line, text_of_error
 from plait.runtime.mail import safe_point
-from plait.runtime.people import ask_people, hear, park, recalled, requested, took
+from plait.runtime.people import ask_people, hear, is_open, park, recalled, requested, took
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of, scoped
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.session import Session
@@ -133,7 +133,9 @@ def _in_doubt(run: Run, session: Session, bracket: Bracket, user: User) -> Gener
     """What to do about a call that may have happened, because the process that made it is gone: it depends on its class."""
     if bracket.again:
         return _request_again(session, bracket, user)
-    if bracket.unknown is not None or not run.was_on_record(bracket.since):
+    if bracket.unknown is not None:
+        return session if run.on_record(session) or is_open(session, bracket.unknown) else _unknown(session, bracket, LOST)
+    if not run.was_on_record(bracket.since):
         return session
     tool, why = bracket.tool, LOST
     if tool.effect in ("pure", "workspace", "idempotent"):
@@ -148,6 +150,10 @@ def _in_doubt(run: Run, session: Session, bracket: Bracket, user: User) -> Gener
         if done.failure is None:
             return _resolved(session, bracket, user, "compensated", ())
         why = f"it could not be undone: {done.failure.message}"
+    return _unknown(session, bracket, why)
+
+
+def _unknown(session: Session, bracket: Bracket, why: str) -> Session:
     return took(session, bracket, [Draft(k.ToolUnknown(bracket.request.id, why), Act(SERVICE, "program", call=bracket.call))])
 
 
