@@ -109,7 +109,8 @@ def _take_up(
     store, id = store_at(session.store), started.id
     at = _at(session, started.event, id)
     run = new_run(id, at, watch, waiter, behalf=started.event.actor)
-    run.holder = f"{socket.gethostname()}/{os.getpid()}/{started.epoch + 1}"
+    run.epoch = started.epoch + 1
+    run.holder = f"{socket.gethostname()}/{os.getpid()}/{run.epoch}"
     record = run.record = Record(id)
     if on_start is not None:
         on_start(run)
@@ -117,7 +118,7 @@ def _take_up(
     if isinstance(body, k.RunFailed):
         record.reopened = frozenset(started.last.header.causes)
     for log in (session.id, *_branches(store, session, id)):
-        _say_resumed(run, store, log, started.epoch + 1, branch=log != session.id)
+        _say_resumed(run, store, log, run.epoch, branch=log != session.id)
     record.read(store, at.spot)
     run.start(at.spot)
     open_run(run)

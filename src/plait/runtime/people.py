@@ -97,7 +97,7 @@ def recalled(session: Session, brackets: Mapping[int, Bracket]) -> Session:
             return session
         else:
             delivery = run.take_delivery(session)
-            if delivery is None or not delivery[1]:
+            if delivery is None or delivery[0] == session:
                 return session
             session = delivery[0]
             _take(calls, delivery[1])
@@ -147,6 +147,18 @@ def _ask(run: Run, session: Session, bracket: Bracket, user: Any) -> Session:
     expires = run.now(session) + int(decided.expires_s * 1e6) if decided.expires_s is not None else None
     ask = k.ApprovalRequested(_binding(session, bracket, times), shown, expires, times)
     return took(session, bracket, [Draft(ask, Act(user.actor, "program", call=bracket.call, causes=(bracket.request.id,)))])
+
+
+def was_tried(run: Run, session: Session, bracket: Bracket) -> bool:
+    """Whether this call went further before, on a way that was rewound since: it may have been run, and must not be run twice."""
+    log, first = session.id, bracket.last.seq + 1
+    if not run.was_on_record(bracket.last) or run.on_record(session) or session.place < first:
+        return False
+    later = store_at(session.store).read(log, first, session.place, kinds=_TRIES)
+    return any(event.header.call == bracket.call for event in later)
+
+
+_TRIES = frozenset({k.ApprovalGranted.__name__, k.ToolRequested.__name__})
 
 
 def is_open(session: Session, ask: Event | None) -> bool:

@@ -93,6 +93,7 @@ class Run:
         self.approver: Approver | None = None  # who is asked at once; None: whoever looks into the inbox
         self.answerer: Callable[[str, tuple[str, ...]], Json] | None = None  # likewise, for questions
         self.holder = ""  # how its RunResumed names whoever took it up; "": nobody had to
+        self.epoch = 0  # how often it was taken up again, this time included
         self.taker = direct.principal()  # and as whom
         self._direct, self.behalf = direct, behalf
         self._listeners: list[OnEvent] = [on_event] if on_event else []
@@ -410,7 +411,7 @@ class Run:
         """Whoever takes a run over says so in its logs: then this process has lost it, and what it brings is left in the inbox."""
         for event in self.store(spot.store).read(spot.id, spot.place + 1, kinds=_RESUMED):
             body = event.body
-            if event.header.run == self.id and isinstance(body, k.RunResumed) and body.holder != self.holder:
+            if event.header.run == self.id and isinstance(body, k.RunResumed) and body.epoch > self.epoch:
                 late = [draft._replace(act=draft.act._replace(causes=())) for draft in drafts if isinstance(draft.body, _OUTCOMES)]
                 if late:
                     self._direct.post(spot.store, spot.id, late)

@@ -18,7 +18,7 @@ from plait.runtime.bracket import Bracket
 from plait.runtime.effects import UseTools
 from plait.runtime.failures import failure_of, line, text_of_error
 from plait.runtime.mail import safe_point
-from plait.runtime.people import ask_people, hear, is_open, park, recalled, requested, took
+from plait.runtime.people import ask_people, hear, is_open, park, recalled, requested, took, was_tried
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of, scoped
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.session import Session
@@ -115,9 +115,9 @@ def _settled(
     for bracket in open_:
         if _is_reopened(run, bracket):
             session = _request_again(session, bracket, user)
-        elif bracket.outcome is None and run is not None and not bracket.waits:
+        elif bracket.outcome is None and run is not None:
             session = yield from _in_doubt(run, session, bracket, user)
-    session = ask_people(session, [each for each in open_ if each.outcome is None], user)
+    session = ask_people(session, [each for each in open_ if each.outcome is None and each.unknown is None], user)
     ready = {each.number: each for each in open_ if each.outcome is None and not each.waits and each.unknown is None}
     session, unwritten = yield from _run(session, ready, user, spare=spare and len(ready) == len(open_))
     park(session, [each for each in open_ if each.outcome is None and each.number not in ready])
@@ -131,11 +131,12 @@ def _is_reopened(run: Run | None, bracket: Bracket) -> bool:
 
 def _in_doubt(run: Run, session: Session, bracket: Bracket, user: User) -> Generator[Wait, Any, Session]:
     """What to do about a call that may have happened, because the process that made it is gone: it depends on its class."""
-    if bracket.again:
+    tried = was_tried(run, session, bracket)
+    if bracket.again and not tried:
         return _request_again(session, bracket, user)
     if bracket.unknown is not None:
         return session if run.on_record(session) or is_open(session, bracket.unknown) else _unknown(session, bracket, LOST)
-    if not run.was_on_record(bracket.since):
+    if not tried and (bracket.waits or not run.was_on_record(bracket.since)):
         return session
     tool, why = bracket.tool, LOST
     if tool.effect in ("pure", "workspace", "idempotent"):
