@@ -28,7 +28,7 @@ from plait.runtime.waits import Wait
 from plait.session import Session
 from plait.session.ports import Act, Draft, Spot, store_at
 from plait.store import Store
-from plait.workflow import Workflow, call_again, name_target
+from plait.workflow import Workflow, call_again, name_target, target_of
 
 _RUNS = frozenset(kind.__name__ for kind in (k.RunStarted, k.RunBranched, k.RunResumed, k.RunFinished, k.RunFailed, k.RunCancelled))
 
@@ -206,14 +206,17 @@ def _found(session: Session, started: Started) -> Workflow:
     name = started.workflow
     try:
         if environment.get("file"):
-            return load(f"{environment['file']}:{environment.get('name', '')}")
-        made = _class_of(name)()
+            made: Any = load(f"{environment['file']}:{environment.get('name', '')}")
+        else:
+            made = _class_of(name)()
     except PlaitError:
         raise
     except Exception as error:
         raise NeedsWorkflow(session.short, name, f"it cannot be made from here: {type(error).__name__}: {error}") from error
     if not isinstance(made, Workflow):
         raise NeedsWorkflow(session.short, name, "that is not a workflow")
+    if environment.get("model"):  # it was rebound from outside before it ran: `plait run --model`
+        name_target(made.to(model=environment["model"]), {**target_of(made), "model": environment["model"]})
     return made
 
 
@@ -244,8 +247,7 @@ def load(target: str) -> Workflow:
     if not isinstance(made, Workflow):
         step = "name a Workflow, or a function that makes one"
         raise InvalidValue("workflow", f"{target} is a {type(made).__name__}, not a workflow", step)
-    if file.is_file():
-        name_target(made, {"file": str(file.resolve()), "name": name})
+    name_target(made, {"file": str(file.resolve()) if file.is_file() else where, "name": name})
     return made
 
 
