@@ -238,9 +238,7 @@ def load(target: str) -> Workflow:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            there = [
-                each for each, value in vars(module).items() if isinstance(value, (Workflow, type(Workflow))) and value is not Workflow
-            ]
+            there = [each for each, value in vars(module).items() if _is_workflow(value, module.__name__)]
             raise InvalidValue("workflow", f"{where} has no {name!r}", f"it has: {', '.join(there) or 'no workflows'}")
         found = getattr(found, part)
     made = found if isinstance(found, Workflow) else found()
@@ -249,6 +247,11 @@ def load(target: str) -> Workflow:
         raise InvalidValue("workflow", f"{target} is a {type(made).__name__}, not a workflow", step)
     name_target(made, {"file": str(file.resolve()) if file.is_file() else where, "name": name})
     return made
+
+
+def _is_workflow(value: Any, module: str) -> bool:
+    """Whether it is one, or a class of them, that was written in this module."""
+    return isinstance(value, Workflow) or (isinstance(value, type) and issubclass(value, Workflow) and value.__module__ == module)
 
 
 def _from_file(file: Path) -> Any:
