@@ -7,6 +7,7 @@ thrown away. Whatever is not a clear yes is none, and who does not want to decid
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from threading import Lock
@@ -154,8 +155,11 @@ def typed(prompt: str) -> str | None:
 
     termios.tcflush(sys.stdin, termios.TCIFLUSH)  # a key that was pressed before is no answer
     click.echo(prompt, nl=False, err=True)
-    line = sys.stdin.readline()
+    line = b""
+    # Not by way of Python's buffer: a branch that is still asked when the process ends would have it locked.
+    while not line.endswith(b"\n") and (more := os.read(sys.stdin.fileno(), 4096)):
+        line += more
     if not line:
         click.echo(err=True)
         return None
-    return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return line.decode("utf-8", "replace")

@@ -333,8 +333,8 @@ class _Running:
             sys.stdout.flush()
             id = session.short
             self.progress.out.line(Cell(id, ACCENT), f"  finished: {self.progress.summary}")
-            next_ones = f"{_command(self.given, 'log', id)}   {_command(self.given, 'show', id)}"
-            self.progress.out.line(Cell(f"  {next_ones}", DIM))
+            for verb in ("log", "show"):
+                self.progress.out.line(Cell(f"  {_command(self.given, verb, id)}", DIM))
 
     def _waiting(self, outcome: Outcome) -> NoReturn:
         session, out = outcome.session, self.progress.out
@@ -360,6 +360,8 @@ class _Running:
         if self.given.form == "json":
             details = {"session": session.id, "resume": resume}
             raise Told(_Interrupted("interrupted"), [], INTERRUPTED, details)
+        if self.progress.out.tty:
+            click.echo(err=True)  # the terminal has put ^C there
         click.echo(f"interrupted; go on with: {resume}", err=True)
         raise click.exceptions.Exit(INTERRUPTED)
 
