@@ -209,6 +209,8 @@ def _found(session: Session, started: Started) -> Workflow:
             made: Any = load(f"{environment['file']}:{environment.get('name', '')}")
         else:
             made = _class_of(name)()
+    except InvalidValue as error:
+        raise NeedsWorkflow(session.short, name, error.why) from error
     except PlaitError:
         raise
     except Exception as error:

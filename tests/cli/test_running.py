@@ -10,9 +10,10 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from plait.cli.progress import Progress
 from plait.event import kinds as k
 from plait.ids import Digest
 from plait.session.ports import Act, Draft, writer_of
+from plait.store import exists
 from support import python
 
 __all__ = ["shell"]
@@ -109,9 +111,11 @@ ready = Needs(8)
 
 
 @pytest.fixture
-def folder(shell: Shell, tmp_path: Path) -> Path:
+def folder(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "flow.py").write_text(PROGRAM)
-    return tmp_path
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    sys.modules.pop("flow", None)
 
 
 def harmless(text: str) -> str:
@@ -152,7 +156,7 @@ def latest(shell: Shell) -> Session:
 
 def test_run_log_replay(shell: Shell, folder: Path) -> None:
     done = ran(0, "run", "flow.py:Flow", "-i", "Say hello.", "--title", "Hello", "--user", "ana", "--project", "p", "--tag", "a=b")
-    assert done.stdout == "All done.\nBye.\n"
+    assert done.stdout == "All evildone.\nBye.\n"
     session = latest(shell)
     assert (session.title, session.user, session.project, session.tags) == ("Hello", "ana", "p", {"a": "b"})
     assert session.messages[0].text == "Say hello."
@@ -192,7 +196,7 @@ def test_for_programs(shell: Shell, folder: Path) -> None:
 
 def test_quiet(shell: Shell, folder: Path) -> None:
     done = ran(0, "run", "flow.py:Flow", "-i", "x", "--quiet")
-    assert (done.stdout, done.stderr) == ("All done.\nBye.\n", "")
+    assert (done.stdout, done.stderr) == ("All evildone.\nBye.\n", "")
 
 
 def test_input_from_a_pipe_and_a_module(shell: Shell, folder: Path) -> None:
@@ -207,7 +211,7 @@ def test_going_on_in_a_session(shell: Shell, folder: Path) -> None:
     session = shell.open(shell.new("first"))
     assert ran(0, "run", "flow.py:made", "--session", session.short, "-i", "second", "--arg", "more=[1]", "-q").stdout == "7 and [1]\n"
     assert [message.text for message in session.reload().messages] == ["first", "second", "7 and [1]"]
-    ran(2, "run", "flow.py:made", "--session", session.short, "--title", "other", "--arg", "more=1")
+    shell.error(2, "run", "flow.py:made", "--session", session.short, "--title", "other", "--arg", "more=1")
 
 
 def test_what_is_said_is_of_this_run(shell: Shell, folder: Path) -> None:
@@ -227,7 +231,7 @@ def test_a_budget_stands_in_the_session(shell: Shell, folder: Path) -> None:
     ran(0, "run", "flow.py:made", "-i", "x", "--arg", "more=1", "--budget", "tokens=10000,cost_usd=1.5,wall_s=60,steps=4,tool_calls=5")
     assert latest(shell).budget == k.Budget(10000, 1.5, 60, 4, 5)
     for wrong in ("nonsense=1", "tokens", "tokens=many", "tokens=true", "tokens=-1"):
-        assert process("run", "flow.py:made", "-i", "x", "--arg", "more=1", "--budget", wrong).returncode == 2
+        shell.error(2, "run", "flow.py:made", "-i", "x", "--arg", "more=1", "--budget", wrong)
 
 
 # ── programs that cannot be run ──────────────────────────────────────────────────────────────
@@ -255,8 +259,8 @@ def test_programs_that_cannot_be_run(shell: Shell, folder: Path, target: str, sa
     (folder / "missing.py").write_text("import nobody_has_this\n")
     (folder / "raises.py").write_text("1 / 0\n")
     (folder / "exits.py").write_text("raise SystemExit(0)\n")
-    done = ran(2, "run", target, "-i", "x")
-    assert said in done.stderr and done.stdout == "" and not shell.folder.exists()
+    assert said in harmless(shell.error(2, "run", target, "-i", "x"))
+    assert not shell.folder.exists()  # nothing was written
 
 
 def test_a_traceback_is_there_for_whoever_asks(shell: Shell, folder: Path) -> None:
@@ -265,9 +269,11 @@ def test_a_traceback_is_there_for_whoever_asks(shell: Shell, folder: Path) -> No
 
 
 def test_nothing_is_begun_without_something_to_do(shell: Shell, folder: Path) -> None:
-    assert "-i TEXT" in ran(2, "run", "flow.py:Flow").stderr
-    assert "nothing is said" in ran(2, "run", "flow.py:Flow", "-i", "").stderr
-    assert "cannot be given here" in ran(2, "run", "flow.py:made", "--arg", "more=1", "--arg", "on_event=2").stderr
+    assert "-i TEXT" in shell.error(2, "run", "flow.py:Flow")
+    assert "nothing is said" in shell.error(2, "run", "flow.py:Flow", "-i", "")
+    assert "cannot be given here" in shell.error(2, "run", "flow.py:made", "--arg", "more=1", "--arg", "on_event=2")
+    assert "no model is called" in shell.error(1, "run", "flow.py:Flow", "-i", "x", "--model", "nobody:x")
+    assert not shell.folder.exists()
 
 
 # ── failing, and going on ────────────────────────────────────────────────────────────────────
@@ -276,7 +282,7 @@ def test_nothing_is_begun_without_something_to_do(shell: Shell, folder: Path) ->
 def test_a_failed_run_can_be_resumed_when_it_is_mended(shell: Shell, folder: Path) -> None:
     done = ran(1, "run", "flow.py:Fails", "-i", "x")
     session = latest(shell)
-    assert "ValueError: bad  thing (flow.py, line" in done.stderr and f"plait resume {session.short}" in done.stderr
+    assert "ValueError: bad evil thing (flow.py, line" in done.stderr and f"plait resume {session.short}" in done.stderr
     assert f"on record: session {session.short}, {session.place} events" in done.stderr
     ran(1, "resume", session.short)
     (folder / "mended").touch()
@@ -285,8 +291,10 @@ def test_a_failed_run_can_be_resumed_when_it_is_mended(shell: Shell, folder: Pat
 
 def test_nothing_to_resume(shell: Shell, folder: Path) -> None:
     session = shell.new("x")
-    assert "no run was ever started" in ran(1, "resume", session).stderr
-    assert "no run was ever started" in ran(1, "replay", session).stderr
+    assert "no run was ever started" in shell.error(1, "resume", session)
+    assert "no run was ever started" in shell.error(1, "replay", session)
+    shell.error(2, "resume", session, "--due")
+    assert shell("resume", "--due") == "" and shell.json("resume", "--due") == {"resumed": []}
 
 
 def test_a_program_that_is_gone_can_be_named(shell: Shell, folder: Path) -> None:
@@ -298,15 +306,15 @@ def test_a_program_that_is_gone_can_be_named(shell: Shell, folder: Path) -> None
 
 
 @contextmanager
-def running(shell: Shell, folder: Path, *arguments: str, waits: str = "wait") -> Iterator[tuple[subprocess.Popen[str], Session]]:
+def running(shell: Shell, folder: Path, *arguments: str, waits: str = "wait") -> Generator[tuple[subprocess.Popen[str], Session]]:
     """A run that has got as far as this tool, and stays there."""
     with subprocess.Popen([*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True) as started:
         try:
 
             def at_the_tool() -> Session | None:
-                if not (shell.folder.exists() and Session.list(store=shell.address)):
+                if not exists(shell.address) or not (found := Session.list(store=shell.address)):
                     return None
-                session = latest(shell)
+                session = found[0]
                 bodies = [event.body for event in session.events]
                 return session if any(isinstance(body, k.ToolRequested) and body.tool == waits for body in bodies) else None
 
@@ -367,7 +375,6 @@ def test_killed_within_an_effect(shell: Shell, folder: Path) -> None:
     done = ran(0, "resume", "--due", "-q")
     assert re.fullmatch(rf"{session.short}  finished\n", done.stdout)
     assert sent(folder) == ["hung"]
-    assert ran(0, "resume", "--due").stdout == "" and json.loads(ran(0, "resume", "--due", "--json").stdout) == {"resumed": []}
 
 
 # ── consent ──────────────────────────────────────────────────────────────────────────────────
@@ -496,7 +503,7 @@ def test_the_line_on_a_terminal_is_harmless_and_goes(shell: Shell, folder: Path)
         for part in re.split(r"\x1b\[[?0-9;]*[A-Za-z]|\r", text):  # what rich moves the cursor with
             harmless(part)
             assert "owned" not in part
-        assert "All done.\nBye.\n" in text and " finished: 2 steps" in text
+        assert "All evildone.\nBye.\n" in text and " finished: 2 steps" in text
 
 
 HOSTILE = "t\x1b[2J\x1b]0;owned\x07\u202eevil\nline"
@@ -545,8 +552,8 @@ def test_a_replay_that_diverges_shows_both_sides(shell: Shell, folder: Path) -> 
     assert found["type"] == "ReplayDiverged" and found["found"]["kind"] == "FactRecorded" and found["expected"]["kind"] != "FactRecorded"
     for width in (100, 40):
         text = on_a_terminal("replay", session.short, width=width, NO_COLOR="1")
-        harmless(text)
-        assert all(len(line) <= width for line in text.splitlines() if line.startswith("  "))
+        rows = [line for line in harmless(text).splitlines() if line.startswith("  ")]
+        assert len(rows) > 3 and (width < 100 or all(len(row) <= width for row in rows))  # without room one below the other
     assert session.reload() == session and sent(folder) == ["hello"]
 
 

@@ -174,6 +174,7 @@ def _check_arguments(program: Workflow, more: dict[str, Any]) -> None:
 def _loaded(target: str, model: str | None = None) -> Workflow:
     """The workflow that is named; if there is none, what to do about it."""
     from plait.durable import load
+    from plait.model import find
     from plait.workflow import name_target, target_of
 
     _import_from_here()
@@ -198,6 +199,7 @@ def _loaded(target: str, model: str | None = None) -> Workflow:
             raise InvalidValue("workflow", f"{target} cannot be made without arguments: {error}", step) from error
         raise InvalidValue("workflow", f"{target} cannot be loaded: {_told(error)}", "correct it and run it again") from error
     if model is not None:
+        find(model)  # what no model is called is said before anything is written
         program.to(model=model)
         name_target(program, {**target_of(program), "model": model})  # whoever takes the run up again asks the same
     return program
@@ -471,9 +473,9 @@ def _pieces(text: str, width: int) -> list[str]:
     return [*pieces, piece][:20]
 
 
-def _told_needs(given: Given, error: NeedsWorkflow) -> Told:
+def _told_needs(given: Given, error: NeedsWorkflow, verb: str = "resume") -> Told:
     name = error.workflow.rpartition(":")[2] or "NAME"
-    step = f"Name it: {_command(given, 'resume', error.session)} --workflow FILE.py:{name}"
+    step = f"Name it: {_command(given, verb, error.session)} --workflow FILE.py:{name}"
     return Told(error, [f"the run of session {error.session} is of {error.workflow}, and {error.why}.", step], FAILED)
 
 
@@ -571,7 +573,7 @@ def replay_command(given: Given, name: str, target: str | None) -> None:
     except ReplayDiverged as error:
         raise told_diverged(given, error) from error
     except NeedsWorkflow as error:
-        raise _told_needs(given, error) from error
+        raise _told_needs(given, error, "replay") from error
     run = session.runs[-1]
     count = ended.place - run.first + 1
     if given.form != "text":
