@@ -282,9 +282,16 @@ class _Running:
         self.quiet, self.mute = quiet, quiet or given.form != "text"
         self.progress = Progress(self.mute)
 
-    def go(self, session: Session, do: Do, again: str = "", show: Callable[[Session], None] | None = None) -> None:
-        """Run it, say what came of it, and end with the code for that."""
-        outcome = self.attend(session, do)
+    def go(
+        self,
+        session: Session,
+        do: Do,
+        again: str = "",
+        show: Callable[[Session], None] | None = None,
+        now: Callable[[], Session] | None = None,
+    ) -> None:
+        """Run it, say what came of it, and end with the code for that. `now`: where it stands, if not in the session itself."""
+        outcome = self.attend(session, do, now)
         match outcome.status:
             case "finished":
                 (show or self._finished)(outcome.session)
@@ -295,26 +302,27 @@ class _Running:
             case _:
                 self._failed(outcome)
 
-    def attend(self, session: Session, do: Do) -> Outcome:
+    def attend(self, session: Session, do: Do, now: Callable[[], Session] | None = None) -> Outcome:
         from plait.runtime.run import Cancelled, Parked
 
-        before = session.reload().place
+        now = now or session.reload
+        before = session.reload()
         with self.progress as progress:
             try:
                 return Outcome("finished", do(watch_of(self.mode, progress, session, self.given.who)))
             except KeyboardInterrupt as error:
-                return Outcome("interrupted", session.reload(), error=error)
+                return Outcome("interrupted", now(), error=error)
             except Parked as parked:
                 return Outcome("waiting", parked.session, parked.why)
             except Cancelled as cancelled:
-                return Outcome("cancelled", session.reload(), f"it was cancelled: {cancelled}", cancelled)
+                return Outcome("cancelled", now(), f"it was cancelled: {cancelled}", cancelled)
             except ReplayDiverged as error:
                 raise told_diverged(self.given, error) from error
             except NeedsWorkflow as error:
                 raise _told_needs(self.given, error) from error
             except Exception as error:
-                after = session.reload()
-                if isinstance(error, PlaitError) and after.place == before:
+                after = now()
+                if isinstance(error, PlaitError) and after == before:
                     raise  # refused before anything happened
                 _debug(error)
                 return Outcome("failed", after, _told(error), error)
@@ -635,8 +643,21 @@ def whatif_command(
     }
     python: Any = durable
     whatif: Callable[..., Session] = python.whatif
-    running = _Running(given, mode, quiet)
-    running.go(session, lambda watch: whatif(session, program, **changed, **watch), show=lambda made: _compared(running, session, made))
+    running, before = _Running(given, mode, quiet), _branch_of(session)
+
+    def now() -> Session:
+        branch = _branch_of(session)
+        return branch if branch is not None and (before is None or branch.id != before.id) else session.reload()
+
+    def do(watch: Mapping[str, Any]) -> Session:
+        return whatif(session, program, **changed, **watch)
+
+    running.go(session, do, show=lambda made: _compared(running, session, made), now=now)
+
+
+def _branch_of(session: Session) -> Session | None:
+    """The latest one."""
+    return next(iter(Session.list(parent=session, store=session.store, limit=1)), None)
 
 
 def _compared(running: _Running, session: Session, made: Session) -> None:
