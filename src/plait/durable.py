@@ -39,7 +39,7 @@ from plait.session.revision import place_in
 from plait.session.state import NOTHING, Spent
 from plait.store import Store
 from plait.tool import as_tool
-from plait.workflow import Workflow, call_again, name_target
+from plait.workflow import Workflow, call_again, name_target, target_of
 
 _RUNS = frozenset(kind.__name__ for kind in (k.RunStarted, k.RunBranched, k.RunResumed, k.RunFinished, k.RunFailed, k.RunCancelled))
 
@@ -465,14 +465,19 @@ def _found(session: Session, started: Started) -> Workflow:
     name = started.workflow
     try:
         if environment.get("file"):
-            return load(f"{environment['file']}:{environment.get('name', '')}")
-        made = _class_of(name)()
+            made: Any = load(f"{environment['file']}:{environment.get('name', '')}")
+        else:
+            made = _class_of(name)()
+    except InvalidValue as error:
+        raise NeedsWorkflow(session.short, name, error.why) from error
     except PlaitError:
         raise
     except Exception as error:
         raise NeedsWorkflow(session.short, name, f"it cannot be made from here: {type(error).__name__}: {error}") from error
     if not isinstance(made, Workflow):
         raise NeedsWorkflow(session.short, name, "that is not a workflow")
+    if environment.get("model"):  # it was rebound from outside before it ran: `plait run --model`
+        name_target(made.to(model=environment["model"]), {**target_of(made), "model": environment["model"]})
     return made
 
 
@@ -494,18 +499,20 @@ def load(target: str) -> Workflow:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            there = [
-                each for each, value in vars(module).items() if isinstance(value, (Workflow, type(Workflow))) and value is not Workflow
-            ]
+            there = [each for each, value in vars(module).items() if _is_workflow(value, module.__name__)]
             raise InvalidValue("workflow", f"{where} has no {name!r}", f"it has: {', '.join(there) or 'no workflows'}")
         found = getattr(found, part)
     made = found if isinstance(found, Workflow) else found()
     if not isinstance(made, Workflow):
         step = "name a Workflow, or a function that makes one"
         raise InvalidValue("workflow", f"{target} is a {type(made).__name__}, not a workflow", step)
-    if file.is_file():
-        name_target(made, {"file": str(file.resolve()), "name": name})
+    name_target(made, {"file": str(file.resolve()) if file.is_file() else where, "name": name})
     return made
+
+
+def _is_workflow(value: Any, module: str) -> bool:
+    """Whether it is one, or a class of them, that was written in this module."""
+    return isinstance(value, Workflow) or (isinstance(value, type) and issubclass(value, Workflow) and value.__module__ == module)
 
 
 def _from_file(file: File) -> Any:

@@ -219,4 +219,5 @@ def told(step: Event | Draft | str | None) -> dict[str, object]:
     if isinstance(step, str):
         return {"kind": step}
     kind, body = (step.kind, step.body) if isinstance(step, Event) else (type(step.body).__name__, step.body)
-    return {"kind": kind, **msgspec.to_builtins(body)}
+    # A fact has a kind of its own, which is not that of its event.
+    return {"kind": kind, **{f"{name}_" if name == "kind" else name: value for name, value in msgspec.to_builtins(body).items()}}
