@@ -188,7 +188,18 @@ class Maker:
         return Program(acts, parts)
 
     def _step(self, parts: list[Any], depth: int) -> Act:
-        flat = (self._say, self._fact, self._use, self._use, self._agent, self._agent, self._caught, self._gone, self._select, self._with_session)
+        flat = (
+            self._say,
+            self._fact,
+            self._use,
+            self._use,
+            self._agent,
+            self._agent,
+            self._caught,
+            self._gone,
+            self._select,
+            self._with_session,
+        )
         deep = (self._parallel, self._fork, self._rewind, self._nested, self._threads, self._left_alone)
         kinds = (*flat, *deep) if depth == 0 or (depth == 1 and self._chance.random() < 0.3) else flat
         return self._chance.choice(kinds)(parts, depth)
@@ -226,7 +237,9 @@ class Maker:
         for _ in range(self._chance.randint(0, 2)):
             if self._chance.random() < 0.15:
                 script.append(Fault("Overloaded", "come back later", retryable=True))
-            script.append([ToolCall(self._chance.choice((*PLAIN, "broken", "jot")), n=self._next()) for _ in range(self._chance.randint(1, 3))])
+            script.append(
+                [ToolCall(self._chance.choice((*PLAIN, "broken", "jot")), n=self._next()) for _ in range(self._chance.randint(1, 3))]
+            )
         script.append(f"done {self._next()}")
         return Agent("Work.", model=Counted(self._world, script), tools=list(self._tools.values()), name=f"agent{self._next()}")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
 from durable_programs import Effect, Program, World, program, traits
+
 from plait import Session
 from plait.durable import replay
 from plait.event import Event
