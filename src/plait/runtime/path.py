@@ -170,7 +170,9 @@ def _is_aftermath(step: Event) -> bool:
 
 
 def _comparable(body: Body) -> Body:
-    """Without what a clock decides, and without where in which file an error was raised."""
+    """Without what a clock decides, where in which file an error was raised, and what a module is called: a script is __main__ when it is run."""
+    if isinstance(body, k.CallStarted):
+        body = msgspec.structs.replace(body, workflow=body.workflow.rpartition(":")[2])
     failure = getattr(body, "failure", None)
     if isinstance(failure, k.Failure) and failure.traceback:
         body = msgspec.structs.replace(body, failure=msgspec.structs.replace(failure, traceback=""))
