@@ -1,9 +1,9 @@
 """Where whole runs are raised to be killed: one process that has imported everything and opened nothing, and forks a child for every life.
 
-A child starts a workflow, or takes it up again, and kills itself with SIGKILL at a chosen write, or is killed from outside as it goes. People,
-children too, answer what it waits for meanwhile, as they would: by looking at what the tools left in the world. In the end the story
-has to be the one of a run that nobody disturbed, with no effect twice. A script, because no thread may be there when it forks: it takes a request
-as JSON, and prints what it did and what was wrong.
+A child starts a workflow, or takes it up again, and kills itself with SIGKILL at a chosen write, or is killed from outside as it goes.
+People, children too, answer what it waits for meanwhile, as they would: by looking at what the tools left in the world. In the end the
+story has to be the one of a run that nobody disturbed, with no effect twice. A script, because no thread may be there when it forks: it
+takes a request as JSON, and prints what it did and what was wrong.
 """
 
 from __future__ import annotations
@@ -196,7 +196,9 @@ def replayed() -> int:
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-        leaves = event.startswith(("socket.", "subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.remove", "os.rename", "os.mkdir"))
+        leaves = event.startswith(
+            ("socket.", "subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.remove", "os.rename", "os.mkdir")
+        )
         if armed and (writes or leaves):
             tried.append(f"{event} {arguments!r}")
             raise RuntimeError(f"a replay does {event}")
@@ -310,8 +312,11 @@ def killed_from_outside(chance: random.Random) -> int:
         os.close(mine)
         code = WRONG
 
+        def on_write(when: str, drafts: Sequence[Draft]) -> None:
+            os.write(far, b".")
+
         def arm(run: Run) -> None:
-            run.on_write = lambda when, drafts: os.write(far, b".") and None
+            run.on_write = on_write
 
         try:
             code = live(arm)

@@ -1,4 +1,4 @@
-"""kill -9 at every moment of a run with forks, parallel branches, an approval, a selector and a compaction: as if never killed, no effect twice."""
+"""kill -9 at every moment of a run with forks, branches, an approval, a selector and a compaction: as if never killed, no effect twice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def test_the_story_has_all_that_a_run_can_have() -> None:
 def test_killed_at_every_moment(part: int) -> None:
     found = _raised({"every": [part, PARTS]}, 300)
     assert found["killed"] >= sum(found["moments"]) // PARTS - 1
-    report("a run killed with -9 at every moment", f"part {part + 1} of {PARTS}: {found['killed']} kills, 0 effects twice, 0 stories changed")
+    report(
+        "a run killed with -9 at every moment", f"part {part + 1} of {PARTS}: {found['killed']} kills, 0 effects twice, 0 stories changed"
+    )
 
 
 def test_killed_at_random_moments() -> None:

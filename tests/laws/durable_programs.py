@@ -68,7 +68,7 @@ class World:
 
     def found(self, key: str) -> Happened | None:
         """What a probe sees, or a person who looks."""
-        return Happened("{0} {1}".format(*self.about[key])) if self.stands[key] else None
+        return Happened(f"{self.about[key].tool} {self.about[key].n}") if self.stands[key] else None
 
     def oracle(self, ask: Waiting, key: str) -> Happened | None:
         return self.found(key)
@@ -110,11 +110,17 @@ def tools_of(world: World) -> dict[str, Tool[..., Any]]:
     def put(n: int, idempotency_key: str) -> str:
         return world.do(idempotency_key, Effect("put", n))
 
-    @tool(effect="probeable", probe=lambda idempotency_key: world.found(idempotency_key))
+    def probe(idempotency_key: str) -> Happened | None:
+        return world.found(idempotency_key)
+
+    def undo(idempotency_key: str) -> None:
+        world.undo(idempotency_key)
+
+    @tool(effect="probeable", probe=probe)
     def book(n: int, idempotency_key: str) -> str:
         return world.do(idempotency_key, Effect("book", n))
 
-    @tool(effect="compensatable", compensate=lambda idempotency_key: world.undo(idempotency_key))
+    @tool(effect="compensatable", compensate=undo)
     def charge(n: int, idempotency_key: str) -> str:
         return world.do(idempotency_key, Effect("charge", n))
 
@@ -188,7 +194,18 @@ class Maker:
         return Program(acts, parts)
 
     def _step(self, parts: list[Any], depth: int) -> Act:
-        flat = (self._say, self._fact, self._use, self._use, self._agent, self._agent, self._caught, self._gone, self._select, self._with_session)
+        flat = (
+            self._say,
+            self._fact,
+            self._use,
+            self._use,
+            self._agent,
+            self._agent,
+            self._caught,
+            self._gone,
+            self._select,
+            self._with_session,
+        )
         deep = (self._parallel, self._fork, self._rewind, self._nested, self._threads, self._left_alone)
         kinds = (*flat, *deep) if depth == 0 or (depth == 1 and self._chance.random() < 0.3) else flat
         return self._chance.choice(kinds)(parts, depth)
@@ -226,7 +243,9 @@ class Maker:
         for _ in range(self._chance.randint(0, 2)):
             if self._chance.random() < 0.15:
                 script.append(Fault("Overloaded", "come back later", retryable=True))
-            script.append([ToolCall(self._chance.choice((*PLAIN, "broken", "jot")), n=self._next()) for _ in range(self._chance.randint(1, 3))])
+            script.append(
+                [ToolCall(self._chance.choice((*PLAIN, "broken", "jot")), n=self._next()) for _ in range(self._chance.randint(1, 3))]
+            )
         script.append(f"done {self._next()}")
         return Agent("Work.", model=Counted(self._world, script), tools=list(self._tools.values()), name=f"agent{self._next()}")
 

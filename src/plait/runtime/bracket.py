@@ -14,7 +14,6 @@ from plait.event import kinds as k
 from plait.ids import Digest
 from plait.tool import Tool
 
-
 SERVICE = "service:plait"
 
 

@@ -101,7 +101,9 @@ class Path:
         assert isinstance(body, k.Delivered)
         # What was repeated follows at once; a rewind may have cut some of it off.
         last = step.seq + body.copies
-        return [self._took(self._next) for _ in range(1 + body.copies) if self._next < len(self._steps) and self._steps[self._next].seq <= last]
+        return [
+            self._took(self._next) for _ in range(1 + body.copies) if self._next < len(self._steps) and self._steps[self._next].seq <= last
+        ]
 
     def left(self) -> Event | None:
         """The first step that nobody took. None: there is none."""
@@ -170,7 +172,7 @@ def _is_aftermath(step: Event) -> bool:
 
 
 def _comparable(body: Body) -> Body:
-    """Without what a clock decides, where in which file an error was raised, and what a module is called: a script is __main__ when it is run."""
+    """Without what a clock decides, where an error was raised, and what a module is called: a script is __main__ when it is run."""
     if isinstance(body, k.CallStarted):
         body = msgspec.structs.replace(body, workflow=body.workflow.rpartition(":")[2])
     failure = getattr(body, "failure", None)
