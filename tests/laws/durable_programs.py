@@ -68,7 +68,7 @@ class World:
 
     def found(self, key: str) -> Happened | None:
         """What a probe sees, or a person who looks."""
-        return Happened("{0} {1}".format(*self.about[key])) if self.stands[key] else None
+        return Happened(f"{self.about[key].tool} {self.about[key].n}") if self.stands[key] else None
 
     def oracle(self, ask: Waiting, key: str) -> Happened | None:
         return self.found(key)
@@ -110,11 +110,17 @@ def tools_of(world: World) -> dict[str, Tool[..., Any]]:
     def put(n: int, idempotency_key: str) -> str:
         return world.do(idempotency_key, Effect("put", n))
 
-    @tool(effect="probeable", probe=lambda idempotency_key: world.found(idempotency_key))
+    def probe(idempotency_key: str) -> Happened | None:
+        return world.found(idempotency_key)
+
+    def undo(idempotency_key: str) -> None:
+        world.undo(idempotency_key)
+
+    @tool(effect="probeable", probe=probe)
     def book(n: int, idempotency_key: str) -> str:
         return world.do(idempotency_key, Effect("book", n))
 
-    @tool(effect="compensatable", compensate=lambda idempotency_key: world.undo(idempotency_key))
+    @tool(effect="compensatable", compensate=undo)
     def charge(n: int, idempotency_key: str) -> str:
         return world.do(idempotency_key, Effect("charge", n))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -167,7 +168,7 @@ def test_the_same_seed_dies_at_the_same_moments_and_ends_on_the_same_head() -> N
             for _ in range(2):
                 WORLD.renew()
                 simulation = Simulation(seed, crash_rate=0.1)
-                heads.append(simulation.run(lambda seed=seed: _made(seed), "go", oracle=WORLD.oracle).head)
+                heads.append(simulation.run(partial(_made, seed), "go", oracle=WORLD.oracle).head)
                 died += simulation.crashes
             assert heads[0] == heads[1], seed
     assert died > 20

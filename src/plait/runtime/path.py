@@ -200,7 +200,7 @@ def _comparable(body: Body) -> Body:
     if isinstance(body, k.ModelAsked):
         return msgspec.structs.replace(body, reserved=None)
     if isinstance(body, k.CallStarted):
-        return msgspec.structs.replace(body, workflow="")  # where its class was imported from says nothing of what it does
+        return msgspec.structs.replace(body, workflow=body.workflow.rpartition(":")[2])  # a script is __main__ when it is run
     failure = getattr(body, "failure", None)
     if isinstance(failure, k.Failure) and failure.traceback:
         body = msgspec.structs.replace(body, failure=msgspec.structs.replace(failure, traceback=""))

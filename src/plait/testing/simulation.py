@@ -184,7 +184,7 @@ class Simulation:
         *,
         seeds: Iterable[int] = range(100),
         kept: str | Path | None = None,  # where seeds that failed are kept, one per line, and tried first from then on
-        **rates: Any,
+        **rates: Any,  # as for one
     ) -> int:
         """Try a property on many seeds; a seed that fails is kept and named in the error. Returns how many were tried."""
         file = Path(kept) if kept is not None else None
