@@ -40,10 +40,13 @@ class Path:
         self._steps, self._next = steps, 0
         self._loose = loose  # what was branched off: so many steps are followed by kind, tool and order only
 
-    @property
-    def before_branch(self) -> bool:
-        """Whether the next step is one of the run this one was branched off."""
-        return self._next < self._loose
+    def before_branch(self, ahead: int = 0) -> bool:
+        """Whether the next step, or the one so many further, is one of the run this one was branched off."""
+        return self._next + ahead < self._loose
+
+    def goes_on(self, ahead: int) -> bool:
+        """Whether there is anything after so many further steps but how a failure was described."""
+        return any(not _is_aftermath(step) for step in self._steps[self._next + ahead :])
 
     @property
     def over(self) -> bool:

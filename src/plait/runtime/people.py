@@ -38,7 +38,7 @@ def requested(
     run = run_of(session)
     body = k.ToolRequested(tool.name, arguments, tool.effect, tool.version, reason, path=user.path, source=tool.origin)
     policies = _policies(run, session)
-    if run is None or not policies or run.on_record(session):  # a decision that is on record is not made again
+    if run is None or not policies or run.follows(session):  # a decision that is on record is not made again
         return body, None
     decided = policy.decide(policies, _call(run, session, tool, arguments, user, reason, origins))
     body = k.ToolRequested(
@@ -61,7 +61,7 @@ def refused(session: Session, why: Failure | None, act: Act) -> list[Draft]:
     if why is None and (spent := afford_tool(session)) is not None:
         body, why = refusal_of(spent)
         act = act._replace(origin="program")
-        return [Draft(k.ToolFailed(why), act), Draft(body, act)]
+        return [Draft(body, act), Draft(k.ToolFailed(why), act)]
     return [Draft(k.ToolFailed(why), act._replace(origin="program"))] if why is not None else []
 
 

@@ -320,10 +320,17 @@ class Run:
         """Whether what follows in this log is on record."""
         return self._path(session.spot) is not None
 
+    def follows(self, session: Session) -> bool:
+        """Whether what the program does next is on record: after what waits for the next append, which may be all that is left."""
+        path = self._path(session.spot)
+        if path is None or self.record is None:
+            return False
+        return self.record.strict or path.closed or path.goes_on(self.waiting(session.id, session.run or self.id))
+
     def before_branch(self, session: Session) -> bool:
         """Whether what follows is the record of the run this one was branched off."""
         path = self._path(session.spot) if self.record is not None and self.record.branched else None
-        return path is not None and path.before_branch
+        return path is not None and path.before_branch(self.waiting(session.id, session.run or self.id))
 
     def joined(self, session: Session) -> Session:
         """The value from which a run goes on: what others wrote since its last step is taken along."""

@@ -223,7 +223,8 @@ def _request_again(session: Session, bracket: Bracket, user: User) -> Session:
         judged, _ = requested(session, bracket.tool, bracket.given, user, again.reason)
         again = msgspec.structs.replace(again, attempt=1, policy=judged.policy, decision=judged.decision)
         bracket.grant = None
-    return took(session, bracket, [Draft(again, act)])
+    bracket.refusal = None  # what the budget did not allow then, it may allow now; and the other way round
+    return took(session, bracket, [Draft(again, act), *refused(session, None, act._replace(causes=(0,)))])
 
 
 # ── running ──────────────────────────────────────────────────────────────────────────────────

@@ -76,6 +76,8 @@ def is_about(ask: Waiting, event: Event) -> bool:
     """Whether an event, in the session's own log or in its inbox, names this ask."""
     if event.kind not in SETTLES:
         return False
+    if event.log == ask.log and (event.header.call or "", event.header.run) != (ask.call, ask.run):
+        return False  # what was delivered and does not count, or was written by somebody else: the run does not go by it
     body = event.body
     # The same call may be asked for again under the same name: whoever answered the first ask did not answer the second.
     asked = event.header.causes
