@@ -321,7 +321,7 @@ class Run:
         spot = self._at_gap(path, session.spot)
         if path.over and self.record is not None and not self.record.strict and not path.closed:
             self._live(spot)
-        return session.later(spot) if spot.place != session.place else session
+        return session.beyond(spot) if spot.place != session.place else session
 
     def ended(self, session: Session) -> Halted:
         """The record ends, and only the record may be followed: what would have to be run is not on it."""
@@ -795,7 +795,7 @@ def record(
     spot, events = writer.write(session.spot, drafts, blobs=blobs, held=held)
     after = session.later(spot, *[type(draft.body).__name__ for draft in drafts])
     if not isinstance(writer, Run) or writer.record is None:
-        after.keep_state(since=session.place)
+        after.keep_state(since=session.place - len(held))
     return after, events
 
 
