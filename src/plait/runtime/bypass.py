@@ -13,8 +13,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
@@ -110,19 +109,25 @@ def spare(folder: str) -> None:
     _spared.add(os.path.join(os.path.abspath(folder), ""))
 
 
-@contextmanager
-def owned(by: str = "effect") -> Generator[None]:
+class owned:  # noqa: N801  a word of the language, as it is used; a class because it is entered at every effect
     """What happens within is somebody's: it is on record, or Plait's own work."""
-    global _owning
-    token = owner.set(by)
-    with _lock:
-        _owning += 1
-    try:
-        yield
-    finally:
+
+    __slots__ = ("_by", "_token")
+
+    def __init__(self, by: str = "effect") -> None:
+        self._by = by
+
+    def __enter__(self) -> None:
+        global _owning
+        self._token = owner.set(self._by)
+        with _lock:
+            _owning += 1
+
+    def __exit__(self, *_: object) -> None:
+        global _owning
         with _lock:
             _owning -= 1
-        owner.reset(token)
+        owner.reset(self._token)
 
 
 # ── the hook ─────────────────────────────────────────────────────────────────────────────────

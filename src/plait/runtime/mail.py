@@ -34,6 +34,8 @@ def arrivals(session: Session) -> tuple[Session, list[Event]]:
     run = run_of(session)
     if run is None or session.run != run.id:  # what a tool does with its session is its own affair
         return session, []
+    if run.goes_on(session):
+        return session, []
     session = run.joined(session)
     recorded = run.take_delivery(session)
     if recorded is not None:

@@ -236,7 +236,7 @@ class Run:
             raise
         with self._lock:
             self._tips[spot.id] = after
-            self._tails.setdefault(spot.id, deque(maxlen=TAIL)).extend([*held, *events])
+            self._tail(spot.id).extend([*held, *events] if held else events)
         if self.on_write is not None:
             self.on_write("after", drafts)
         self._tell([*held, *events] if held else events)
@@ -303,6 +303,13 @@ class Run:
             assert isinstance(body, k.Delivered)
             self._delivered[session.id] = body.upto
         return session.later(path.at, *[event.kind for event in events]) if events else session, events[1:]
+
+    def goes_on(self, session: Session) -> bool:
+        """Whether the record has an ordinary step right after this value: then nothing arrived here, and there is nothing to heed."""
+        path = self.record.paths.get(session.id) if self.record is not None else None
+        if path is None or path.at.place != session.place or self._riding.get((session.id, self.id)):
+            return False
+        return path.follows(session.place)
 
     def on_record(self, session: Session) -> bool:
         """Whether what follows in this log is on record."""
@@ -408,7 +415,13 @@ class Run:
     def _remember(self, path: Path, events: Sequence[Event]) -> None:
         with self._lock:
             self._tips[path.log] = path.at
-            self._tails.setdefault(path.log, deque(maxlen=TAIL)).extend(events)
+            self._tail(path.log).extend(events)
+
+    def _tail(self, log: LogId) -> deque[Event]:
+        found = self._tails.get(log)
+        if found is None:
+            found = self._tails[log] = deque(maxlen=TAIL)
+        return found
 
     def _at_gap(self, path: Path, spot: Spot) -> Spot:
         step, place = path.peek(), path.gap()
@@ -780,7 +793,8 @@ def is_going_on(id: str) -> bool:
 
 def run_of(session: Session) -> Run | None:
     """The run this value belongs to, if it is going on in this process."""
-    return _runs.get(session.run) if session.run is not None else None
+    id = session.run
+    return _runs.get(id) if id is not None else None
 
 
 def direct_writer() -> DirectWriter:
