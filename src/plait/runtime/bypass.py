@@ -109,7 +109,7 @@ def spare(folder: str) -> None:
     _spared.add(os.path.join(os.path.abspath(folder), ""))
 
 
-class owned:  # noqa: N801  a word of the language, as it is used; a class because it is entered at every effect
+class owned:  # a class, and not a generator, because it is entered at every effect
     """What happens within is somebody's: it is on record, or Plait's own work."""
 
     __slots__ = ("_by", "_token")
