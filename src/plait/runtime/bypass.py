@@ -23,6 +23,7 @@ from plait.event.kinds import Bypassed
 Policy = Literal["record", "warn", "refuse"]
 What = Literal["process", "socket", "file"]
 
+_POLICIES = get_args(Policy)
 VARIABLE = "PLAIT_BYPASS"
 NOTED_MAX = 100  # per run
 TARGET_MAX = 500  # characters
@@ -85,8 +86,8 @@ def bind(running: Callable[[], Watched | None]) -> None:
 def policy_of(given: str | None, environ: Mapping[str, str]) -> Policy:
     """What a workflow asks for, else PLAIT_BYPASS, else `record`."""
     where, wanted = ("bypass", given) if given is not None else (VARIABLE, environ.get(VARIABLE) or "record")
-    if wanted not in get_args(Policy):
-        raise InvalidValue(where, f"{wanted!r} is not a policy", f"use one of {', '.join(get_args(Policy))}")
+    if wanted not in _POLICIES:
+        raise InvalidValue(where, f"{wanted!r} is not a policy", f"use one of {', '.join(_POLICIES)}")
     return cast("Policy", wanted)
 
 

@@ -260,7 +260,7 @@ class Run:
 
     def take(self, session: Session, calls: Container[str | None]) -> tuple[Session, Event] | None:
         """The next step on record, if it belongs to one of these brackets; None: it does not, or there is none."""
-        path = self._path(session.spot)
+        path = self._path(session.spot) if self.record is not None else None
         event = path.take(calls) if path is not None else None
         if path is None or event is None:
             return None
@@ -274,6 +274,8 @@ class Run:
 
     def pool(self, log: LogId) -> Pool | None:
         """What a branch draws on: its own budget, else that of whatever it was forked from."""
+        if not self.pools:  # as most runs have none
+            return None
         at: LogId | None = log
         while at is not None:
             if at in self.pools:
@@ -313,7 +315,7 @@ class Run:
 
     def on_record(self, session: Session) -> bool:
         """Whether what follows in this log is on record."""
-        return self._path(session.spot) is not None
+        return self.record is not None and self._path(session.spot) is not None
 
     def before_branch(self, session: Session) -> bool:
         """Whether what follows is the record of the run this one was branched off."""
