@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -30,12 +31,12 @@ def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("PLAIT_STORE", raising=False)
     module = ModuleType("page")  # as a program has one: dataclasses look for it
     monkeypatch.setitem(sys.modules, "page", module)
-    monkeypatch.syspath_prepend(tmp_path)
-    files: list[Path] = []
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     for language, code in BLOCK.findall(page.read_text()):
         if language == "python" and (named := FILE.match(code)):
-            files.append(tmp_path / named[1])
-            files[-1].write_text(code)
+            (tmp_path / named[1]).write_text(code)
+            sys.modules.pop(Path(named[1]).stem, None)  # another page may have had one of that name
+            importlib.invalidate_caches()
         elif language == "python":
             exec(compile(code, str(page), "exec", dont_inherit=True), vars(module))  # the blocks of a page are one program
         elif language == "sh":
@@ -44,8 +45,6 @@ def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             assert language in ("text", "json"), f"{page.name}: a block in {language or 'no language'} is not checked"
     for address in [address for address in open_stores if address.startswith(canonical(str(tmp_path)))]:
         open_stores.pop(address).close()
-    for file in files:
-        sys.modules.pop(file.stem, None)
 
 
 def test_the_first_agent_takes_ten_lines_at_most() -> None:
