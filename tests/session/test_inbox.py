@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -44,6 +45,7 @@ from plait.event.kinds import (
     ToolUnknown,
 )
 from plait.ids import Digest, LogId, inbox_of
+from plait.runtime.hold import hold, release
 from plait.session import InboxRows, verify
 from plait.session.inbox import all_waiting, arrived, due, post, root_of
 from plait.session.ports import Act, Draft, store_at, writer_of
@@ -64,9 +66,12 @@ def ask(session: Session, binding: Digest = B, call: str = "call-1", expires: in
 
 
 @pytest.fixture
-def session(store: Store) -> Session:
+def session(store: Store) -> Iterator[Session]:
     """A session that a run holds."""
-    return record(Session("Clean up.", store=store), RunStarted("m:W"))
+    made = record(Session("Clean up.", store=store), RunStarted("m:W"))
+    hold(made.store, "run-1", made.short)
+    yield made
+    release(made.store, "run-1")
 
 
 def copies(session: Session) -> Session:

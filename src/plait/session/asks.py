@@ -77,14 +77,15 @@ def is_about(ask: Waiting, event: Event) -> bool:
     if event.kind not in SETTLES:
         return False
     body = event.body
+    # The same call may be asked for again under the same name: whoever answered the first ask did not answer the second.
+    asked = event.header.causes
+    this = event.log == ask.log or not asked or ask.event in asked
     if isinstance(body, (ApprovalGranted, ApprovalDenied, ApprovalExpired)):
-        # The same call may be asked for again under the same binding: whoever answered the first ask did not answer the second.
-        asked = event.header.causes
-        return ask.kind == "approval" and body.binding == ask.binding and (event.log == ask.log or not asked or ask.event in asked)
+        return ask.kind == "approval" and body.binding == ask.binding and this
     if isinstance(body, QuestionAnswered):
         return ask.kind == "question" and body.question == ask.event
     if isinstance(body, ToolResolved):
-        return ask.kind == "unknown" and body.request == ask.request
+        return ask.kind == "unknown" and body.request == ask.request and this
     return ask.kind == "timer" and ask.call == (event.header.call or "")
 
 
