@@ -34,6 +34,7 @@ from plait.runtime.using import contents
 from plait.runtime.waits import Wait
 from plait.session import Session
 from plait.session.content import pack
+from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, Spot, store_at
 from plait.session.revision import place_in
 from plait.session.state import NOTHING, Spent
@@ -136,6 +137,7 @@ def _take_up(
     body = started.last.body
     if isinstance(body, k.RunFailed):
         run.record.reopened = frozenset(started.last.header.causes)
+    run.resumed_at = max((event.seq for event in arrived(store, session.id)), default=0)
     _apply_overrides(run, started)
     if session.budget is not None:  # what was spent of it is only added up if there is one
         pool = pool_of(session, run, _elsewhere(store, session, id), wall_of(session, started.event))

@@ -290,7 +290,8 @@ class RunOpen(SessionError):
     def __init__(self, session: str, run: str) -> None:
         self.session, self.run = session, run
         super().__init__(
-            f"session {session} has an open run, {run}. Nothing was written; wait for it, or go on without it in a fork: session.fork()."
+            f"session {session} has an open run, {run}. Nothing was written; take it up again with resume(session) or `plait resume "
+            f"{session}`, end it with session.cancel(), or go on without it in a fork: session.fork()."
         )
 
 

@@ -736,3 +736,26 @@ def test_any_answer_is_one(answer: Any) -> None:
     session = resume(session, asker())
     assert session.text == "thanks"
     same(session, asker())
+
+
+class _Half(Workflow):
+    def __init__(self, pause: list[str]) -> None:
+        self.first, self.second = Agent("x", model=ScriptedModel(["one"])), Agent("y", model=ScriptedModel(["two"]))
+        self._pause = pause
+
+    def forward(self, session: Session) -> Session:
+        session = self.first(session)
+        if self._pause:
+            Session.open(self._pause.pop(), store=session.store).pause()
+        return self.second(session)
+
+
+def test_a_pause_that_branches_heard_is_over_when_the_run_is_resumed() -> None:
+    session, pause = Session("go", store="memory:paused-branches"), list[str]()
+    pause.append(session.id)
+    both = Parallel(left=_Half(pause), right=_Half(pause))
+    with pytest.raises(Parked, match="paused"):
+        both(session)
+    done = resume(session.reload(), both)
+    assert done.status == "active" and [message.text for message in done.messages].count("two") == 2
+    assert replay(done, both).head == done.head

@@ -89,7 +89,7 @@ def deliver_all(run: Run) -> None:
 def undelivered(session: Session) -> list[Draft]:
     """What stands in the inbox and has not reached the session, as it would be delivered."""
     news = arrived(store_at(session.store), session.id, session.delivered)
-    return _delivery(session, inbox_of(session.id), news) if news else []
+    return _delivery(session, inbox_of(session.id), news, news[-1].seq) if news else []
 
 
 def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
@@ -106,15 +106,20 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
     if inbox not in heads or heads[inbox].tip <= run.delivered(session):
         return session, []
     news = arrived(store, log, run.delivered(session))
-    session, events = record_at_tip(session, _delivery(session, inbox, news))
+    session, events = record_at_tip(session, _delivery(session, inbox, [each for each in news if not _is_over(run, each)], news[-1].seq))
     run.set_delivered(log, news[-1].seq)
     return session, events[1:]
 
 
-def _delivery(session: Session, inbox: LogId, news: Sequence[Event]) -> list[Draft]:
+def _is_over(run: Run, event: Event) -> bool:
+    """Whether somebody wanted it to pause, and it was resumed since."""
+    return event.kind == k.SessionPaused.__name__ and event.log == inbox_of(run.root) and event.seq <= run.resumed_at
+
+
+def _delivery(session: Session, inbox: LogId, news: Sequence[Event], upto: int) -> list[Draft]:
     copies = [event for event in news if event.kind not in {kind.__name__ for kind in _LATE}]
     asks = _asks(session) if any(event.kind in ANSWERS for event in copies) else []
-    delivered = Draft(k.Delivered(inbox, news[-1].seq, len(copies)), Act("service:plait"))
+    delivered = Draft(k.Delivered(inbox, upto, len(copies)), Act("service:plait"))
     return [delivered, *(_copy(event, asks) for event in copies)]
 
 
@@ -144,4 +149,5 @@ def _heed_above(run: Run, store: Store, tip: int) -> None:
     """In a branch: whether somebody wants the whole run to stop. It is delivered where it is addressed to."""
     root = Session.of(run.tip(run.root))
     if tip > run.delivered(root):
-        _heed(root, [event for event in arrived(store, run.root, run.delivered(root)) if event.kind in _STOPS])
+        news = arrived(store, run.root, run.delivered(root))
+        _heed(root, [event for event in news if event.kind in _STOPS and not _is_over(run, event)])

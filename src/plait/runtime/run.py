@@ -121,6 +121,7 @@ class Run:
         self._delivered: dict[LogId, int] = {}
         self._met: set[tuple[str, ...]] = set()
         self.pools: dict[LogId, Pool] = {}  # by the log that has a budget
+        self.resumed_at = 0  # up to where in its inbox a wish to pause is over, because somebody resumed it since
         self.gated = False  # whether a verdict was ever required in it
         self.record: Record | None = None  # what is on record; None: it was begun here, and all of it is being written
         self.address, self.post = direct.address, direct.post
