@@ -312,7 +312,11 @@ def test_branches_are_counted_when_they_are_taken_up_again() -> None:
 
 def test_waiting_for_consent_spends_nothing() -> None:
     agent = Agent(
-        "Look.", model=ScriptedModel([ToolCall("look", n=1), "done"]), tools=[look], policy=Policy(Ask("look")), parameters={"tokens_max": 9}
+        "Look.",
+        model=ScriptedModel([ToolCall("look", n=1), "done"]),
+        tools=[look],
+        policy=Policy(Ask("look")),
+        parameters={"tokens_max": 9},
     )
     start = Session("go", budget=Budget(tool_calls_max=1, steps_max=3, tokens_max=1000))
     with pytest.raises(Parked) as caught:

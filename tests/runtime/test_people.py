@@ -609,7 +609,9 @@ class Inner(Workflow):
     policy = Policy(Allow("wire"), Allow("read"))  # as wide as can be
 
     def __init__(self) -> None:
-        self.clerk = Agent("Pay.", model=ScriptedModel([[ToolCall("wire", amount=1), ToolCall("read", name="n")], "done"]), tools=[wire, read])
+        self.clerk = Agent(
+            "Pay.", model=ScriptedModel([[ToolCall("wire", amount=1), ToolCall("read", name="n")], "done"]), tools=[wire, read]
+        )
 
     def forward(self, session: Session) -> Session:
         return self.clerk(session)

@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 from itertools import count, islice
 from threading import Lock, Thread, current_thread
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 import msgspec
@@ -220,6 +220,7 @@ class Run:
         blobs: Mapping[Digest, bytes] | None,
         held: Sequence[Event],
     ) -> tuple[Spot, list[Event]]:
+        self.gated = self.gated or any([isinstance(draft.body, k.GateRequired) for draft in drafts])
         found: list[Event] = []
         path = self._path(spot)
         if path is not None:
@@ -229,7 +230,6 @@ class Run:
             drafts, spot = _after(drafts, found), path.at
             merging -= len(found)
         spot = self._beyond(spot)
-        self.gated = self.gated or any([isinstance(draft.body, k.GateRequired) for draft in drafts])
         self.told_of_write("before", drafts)
         try:
             # What a run does, it does on behalf of whoever started it.
@@ -254,9 +254,10 @@ class Run:
         path = self._path(spot)
         return self._direct.latest(spot) if path is None else self._at_gap(path, spot)
 
-    def refuse(self, spot: Spot, error: Exception) -> NoReturn:
-        """A gate holds a merge or an end of the session: the run waits for the verdict."""
-        raise Parked(Session.of(spot), str(error))
+    def refuse(self, spot: Spot, gate: str, error: Exception, into: Spot) -> None:
+        """A gate holds a merge or an end of the session: the run waits for the verdict, unless it is on record that it came, or came by now."""
+        if not self.follows(Session.of(into)) and gate in Session.of(spot).reload().unmet:
+            raise Parked(Session.of(spot), str(error))
 
     def is_current(self, spot: Spot) -> bool:
         """Whether one can go on from this spot: it is the last step taken, whatever others wrote since, or the end of the log."""
