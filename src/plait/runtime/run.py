@@ -255,7 +255,7 @@ class Run:
         return self._direct.latest(spot) if path is None else self._at_gap(path, spot)
 
     def refuse(self, spot: Spot, gate: str, error: Exception, into: Spot) -> None:
-        """A gate holds a merge or an end of the session: the run waits for the verdict, unless it is on record that it came, or came by now."""
+        """A gate holds a merge or an end of the session: the run waits for the verdict, unless that came by now."""
         if not self.follows(Session.of(into)) and gate in Session.of(spot).reload().unmet:
             raise Parked(Session.of(spot), str(error))
 
@@ -332,6 +332,14 @@ class Run:
         """Whether what follows is the record of the run this one was branched off."""
         path = self._path(session.spot) if self.record is not None and self.record.branched else None
         return path is not None and path.before_branch(self.waiting(session.id, session.run or self.id))
+
+    def branched_off(self, session: Session) -> tuple[str, ...]:
+        """The runs that this one was branched off, the first one first."""
+        return self.record.before if self.record is not None and session.run == self.id else ()
+
+    def is_inherited(self, event: Event) -> bool:
+        """Whether an event was there when this run was branched off: what was asked for there was not asked for here."""
+        return event.header.run != self.id or (self.record is not None and event.log == self.root and event.seq <= self.record.restated)
 
     def joined(self, session: Session) -> Session:
         """The value from which a run goes on: what others wrote since its last step is taken along."""
@@ -682,6 +690,8 @@ class Record:
         self.branched = merged is not None
         self.paths: dict[LogId, Path] = {}
         self.frontier: dict[LogId, int] = {}  # where each log ended
+        self.before: tuple[str, ...] = ()  # the runs it was branched off
+        self.restated = 0  # up to where a branch repeats the past, with other words in it
         self.reopened: frozenset[Digest] = frozenset()  # failures that ended the run: tried again
         self._spent: dict[LogId, Spent] = {}
 
