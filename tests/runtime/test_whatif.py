@@ -21,11 +21,12 @@ from plait import (
     tool,
     whatif,
 )
-from plait.errors import InvalidValue, NothingToResume
+from plait.errors import InvalidValue, NothingToResume, UnknownPlace
 from plait.event import Event
 from plait.event.kinds import (
     ApprovalRequested,
     FactRecorded,
+    Merged,
     MessageSaid,
     ModelAsked,
     ModelReplied,
@@ -71,9 +72,14 @@ class Trip(Workflow):
     """Tools, branches, a choice, a question, a fact: a bit of everything."""
 
     def __init__(self) -> None:
-        self.scout = Agent("Scout.", model=scripted(ToolCall("look", what="map"), [ToolCall("look", what="a"), ToolCall("look", what="b")], "scouted"), tools=[look])
+        self.scout = Agent(
+            "Scout.",
+            model=scripted(ToolCall("look", what="map"), [ToolCall("look", what="a"), ToolCall("look", what="b")], "scouted"),
+            tools=[look],
+        )
         self.critics = Parallel(
-            one=Agent("Criticise.", model=scripted(ToolCall("look", what="one"), "one is fine"), tools=[look]), two=Agent("Doubt.", model=scripted("two doubts"))
+            one=Agent("Criticise.", model=scripted(ToolCall("look", what="one"), "one is fine"), tools=[look]),
+            two=Agent("Doubt.", model=scripted("two doubts")),
         )
         self.walk, self.ride = Agent("Walk.", model=scripted("walked")), Agent("Ride.", model=scripted("rode"))
         self.choose = Selector({"walk": self.walk, "ride": self.ride}, rule=lambda session: "ride" if session.facts["far"] else "walk")
@@ -125,8 +131,8 @@ def test_at_every_place_the_past_is_kept_and_the_rest_is_live() -> None:
         assert branched.body.source.seq == at  # pyright: ignore[reportAttributeAccessIssue]
         ran = list(RAN)
         # Nothing that came back before the cut is run again, and everything after it is.
-        done = [event for event in session.at(at).events if isinstance(event.body, ToolReturned)]
-        assert len([each for each in ran if isinstance(each, str)]) <= 4 - sum(1 for _ in done if True) + 1, (at, ran)
+        done = sum(isinstance(event.body, (ToolReturned, Merged)) for event in session.at(at).events)  # one was in a branch
+        assert len(ran) == len(recorded) - done, (at, ran)
         assert all(isinstance(each, str) or each[1] != key for each in ran), at
         assert replay(other, Trip()).head == other.head, at
         assert ran == RAN
@@ -153,7 +159,9 @@ def test_an_instruction_is_another_and_the_prompt_says_so() -> None:
         rebuilt = sent(other.at(each.seq), each)
         assert rebuilt.matches, (each.seq, each.actor)
     everyone = whatif(session, Trip(), at=at, instruction="Be brief.", effects="live", answerer=lambda q, c: "yes")
-    assert {sent(everyone, each).setup.instruction for each in events_of(everyone, ModelAsked) if each.seq > at and each.log == everyone.id} == {"Be brief."}
+    assert {
+        sent(everyone, each).setup.instruction for each in events_of(everyone, ModelAsked) if each.seq > at and each.log == everyone.id
+    } == {"Be brief."}
     assert replay(other, Trip()).head == other.head and replay(everyone, Trip()).head == everyone.head
 
 
@@ -198,7 +206,6 @@ def test_a_tools_result_is_another() -> None:
     returned = events_of(session, ToolReturned)[0]
     other = _replaced(session, returned, "saw a dragon")
     assert other.effects[0].result == "saw a dragon" and session.effects[0].result == "saw map"
-    assert "dragon" in str(sent(other.at(other.place)).turns) or True
     first = [event for event in events_of(other, ModelAsked) if event.log == other.id][0]
     assert "dragon" in str(sent(other, first).turns)
 
@@ -221,7 +228,7 @@ def test_what_cannot_be_replaced_is_refused() -> None:
     odd: Any = "sometimes"
     with pytest.raises(InvalidValue):
         whatif(session, Trip(), effects=odd)
-    with pytest.raises(InvalidValue):
+    with pytest.raises(UnknownPlace):
         whatif(session, Trip(), at=10_000)
     with pytest.raises(NothingToResume):
         whatif(session, Trip(), at=1)
