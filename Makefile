@@ -27,11 +27,13 @@ bench: .venv/ready           ## the figures, each beside the raw limit of the sa
 	$(BIN)/python benchmarks/log.py
 	$(BIN)/python benchmarks/session.py
 	$(BIN)/python benchmarks/runtime.py
+	$(BIN)/python benchmarks/durable.py
 	@echo "The log and the runtime beside their peers (they are installed first): make bench-peers"
 
 bench-peers: .venv/ready .venv-peers/ready  ## the log and the runtime beside their peers, each in a process of its own
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/runtime.py --peers .venv-peers/bin/python
+	$(BIN)/python benchmarks/durable.py --peers .venv-peers/bin/python
 
 torture: .venv/ready         ## the faults, at length; KILLS=10000 for more, SEED=n for the same again
 	TORTURE=1 HYPOTHESIS_PROFILE=torture $(BIN)/python -m pytest tests/laws tests/faults -n 2 -q

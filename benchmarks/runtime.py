@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,9 +46,8 @@ class Line(msgspec.Struct):
 class Contest:
     """Who takes part, and a fresh process of each for a part of the table."""
 
-    def __init__(self, bench: Bench, peers: bool) -> None:
-        self.bench = bench
-        self.contestants = (PLAIT, RAW, *(PEERS if peers else ()))
+    def __init__(self, bench: Bench, contestants: tuple[Contestant, ...]) -> None:
+        self.bench, self.contestants = bench, contestants
 
     def heat(self, asks: dict[str, Callable[[Any], Ask]], rounds: int) -> Heat:
         """Each question to each contestant, in rounds. The keys of the heat are (contestant, question)."""
@@ -94,7 +93,7 @@ def _tried(prepare: Callable[[Any], Ask], worker: Any) -> Ask:
     return ask
 
 
-def _asking(verb: str, **what: Any) -> Callable[[Any], Ask]:
+def asking(verb: str, **what: Any) -> Callable[[Any], Ask]:
     return lambda worker: lambda: worker.ask(verb, **what)["value"]
 
 
@@ -104,10 +103,10 @@ def _asking(verb: str, **what: Any) -> Callable[[Any], Ask]:
 def overhead(contest: Contest) -> list[Line]:
     """What the runtime adds to a model call, in memory."""
     asks = {
-        "turn": _asking("turn", calls=CALLS),
-        "refused": _asking("turn", calls=CALLS, refused=True),
-        "nested": _asking("nested", calls=CALLS),
-        "outermost": _asking("outermost", calls=CALLS),
+        "turn": asking("turn", calls=CALLS),
+        "refused": asking("turn", calls=CALLS, refused=True),
+        "nested": asking("nested", calls=CALLS),
+        "outermost": asking("outermost", calls=CALLS),
     }
     heat = contest.heat(asks, contest.bench.some(300))
     return [
@@ -120,7 +119,7 @@ def overhead(contest: Contest) -> list[Line]:
 
 def durable(contest: Contest) -> list[Line]:
     """A step on disk: a model call and a tool call, with everything on record before anything follows from it."""
-    heat = contest.heat({"steps": _asking("steps", calls=STEPS)}, contest.bench.some(100))
+    heat = contest.heat({"steps": asking("steps", calls=STEPS)}, contest.bench.some(100))
     lines = contest.lines(heat, "steps", "durable step", "-")
     rate = Line("durable steps per second", "", _rates(lines[0].cells), ">= 5x OpenRath")
     return [*lines, rate, Line("commits asked for per step", "", contest.each(partial(_appends, contest.bench)), "<= 3")]
@@ -171,7 +170,7 @@ def _syncs(bench: Bench, verb: str, contestant: Contestant, steps: int, asked: d
 
 def together(contest: Contest) -> list[Line]:
     """Agents at work at the same time, in threads: what they write shares commits."""
-    heat = contest.heat({"together": _asking("together", **CROWD)}, contest.bench.some(50) // 5)
+    heat = contest.heat({"together": asking("together", **CROWD)}, contest.bench.some(50) // 5)
     lines = contest.lines(heat, "together", f"step, {SESSIONS * AGENTS} agents in {SESSIONS} sessions", "-")
     return [*lines, Line(f"steps per second, {SESSIONS * AGENTS} agents", "", _rates(lines[0].cells), ">= 5x OpenRath")]
 
@@ -187,7 +186,7 @@ def growth(contest: Contest) -> list[Line]:
     keys = {contestant.name: (contestant.name, "growth") for contestant in contest.contestants}
     lines = [Line(f"step {steps:,} of a turn / step 10, CPU", "x", heat.cells(keys, "cpu", 1), "<= 1.1")]
     for fresh, how in ((False, "asked again"), (True, "asked for the first time")):
-        asks = {str(length): _asking("answer", messages=length, fresh=fresh) for length in (10, long)}
+        asks = {str(length): asking("answer", messages=length, fresh=fresh) for length in (10, long)}
         heat = contest.heat(asks, contest.bench.some(100))
         for length in (10, long):
             keys = {contestant.name: (contestant.name, str(length)) for contestant in contest.contestants}
@@ -201,7 +200,8 @@ def _grown(took: dict[str, dict[str, float]]) -> dict[str, float]:
 
 # ── the report ───────────────────────────────────────────────────────────────────────────────
 
-PARTS: tuple[Callable[[Contest], list[Line]], ...] = (overhead, durable, fsyncs, together, growth)
+Part = Callable[[Contest], list[Line]]
+PARTS: tuple[Part, ...] = (overhead, durable, fsyncs, together, growth)
 
 
 def print_table(lines: list[Line], names: list[str]) -> None:
@@ -222,21 +222,22 @@ def _cell(cell: Cell, unit: str, ours: float | None, name: str) -> str:
     return f"{text} ({significant(cell.value / ours)}x)" if beside and cell.value is not None and ours else text
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def measure(doc: str, parts: Sequence[Part], ours: tuple[Contestant, ...], peers: tuple[Contestant, ...], file: str) -> None:
+    """Run the parts that are asked for, print the table, and write it down if nothing was left out."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="about a tenth of everything")
-    parser.add_argument("--only", choices=[part.__name__ for part in PARTS], help="one part alone; nothing is written")
+    parser.add_argument("--only", choices=[part.__name__ for part in parts], help="one part alone; nothing is written")
     parser.add_argument("--date", default="", help="the date to write into the results; today if not given")
     parser.add_argument("--peers", default="", help="the interpreter of the peers; without it they do not take part")
     asked = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=RESULTS))
     bench = Bench(scratch, asked.peers, asked.quick, patient=False)
-    contest, lines = Contest(bench, bool(asked.peers)), list[Line]()
+    contest, lines = Contest(bench, (*ours, *(peers if asked.peers else ()))), list[Line]()
     facts = machine(RESULTS, asked.date) | {"quick": asked.quick}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("broken off"))
     try:
-        for part in PARTS:
+        for part in parts:
             if asked.only in (None, part.__name__):
                 start = time.perf_counter()
                 lines += part(contest)
@@ -247,7 +248,7 @@ def main() -> None:
             report(lines, contest, facts)
     if asked.only is None:
         document = {"machine": facts, "contestants": bench.about, "absent": bench.absent, "rows": msgspec.to_builtins(lines)}
-        (RESULTS / "runtime.json").write_text(json.dumps(document, indent=2) + "\n")
+        (RESULTS / file).write_text(json.dumps(document, indent=2) + "\n")
 
 
 def report(lines: list[Line], contest: Contest, facts: dict[str, object]) -> None:
@@ -261,4 +262,4 @@ def report(lines: list[Line], contest: Contest, facts: dict[str, object]) -> Non
 
 
 if __name__ == "__main__":
-    main()
+    measure(__doc__ or "", PARTS, (PLAIT, RAW), PEERS, "runtime.json")

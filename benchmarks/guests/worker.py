@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import random
+import signal
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -129,6 +132,63 @@ class Runner(Guest):
     def together(self, sessions: int, agents: int, calls: int) -> dict[str, float]:
         """On disk: per step of as many agents in each of as many sessions, all at the same time."""
         raise NotImplementedError
+
+
+class Resumer(Guest):
+    """What a contestant of the table of runs taken up again may be asked for. Each answers with {"wall": …, "cpu": …}.
+
+    `record` is not timed: a run is begun in another process, which kills itself when so many effects are on record. `shape` says what
+    they are: `agent`, half of them a model's replies and half the tools it calls; `program`, tool calls that the program itself makes;
+    `branches`, the first of these in ten branches of one run, at the same time.
+    """
+
+    def record(self, shape: str, effects: int, times: int) -> None:
+        """Such a run that was cut by a crash, to be taken up again so often."""
+        raise NotImplementedError
+
+    def resume(self, shape: str) -> dict[str, float]:
+        """Take it up again, to the first effect that is not on record (in branches: to the last of these)."""
+        raise NotImplementedError
+
+    def replay(self, shape: str) -> dict[str, float]:
+        """Go through it by its record alone, to its end."""
+        raise NotImplementedError
+
+    def read(self, shape: str) -> dict[str, float]:
+        """Nothing but read what is on record of it."""
+        raise NotImplementedError
+
+
+class Edge:
+    """Where the record ends. In the process that makes it, that is where it dies; later, where the clock stops."""
+
+    def __init__(self, lanes: int = 1) -> None:
+        self.barrier, self.deadly = threading.Barrier(lanes), False
+        self.wall = self.cpu = 0.0
+        self.reached = threading.Event()
+
+    def reach(self) -> None:
+        if self.deadly:
+            self.barrier.wait()  # every branch has come to it
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+        self.reached.set()
+
+    def clock(self, operation: Callable[[], object]) -> dict[str, float]:
+        """From here to where it was last reached; the operation goes on to its end."""
+        self.reached.clear()
+        cpu, wall = time.process_time(), time.perf_counter()
+        operation()
+        if not self.reached.wait(600):
+            raise RuntimeError("it did not come to an effect that is not on record")
+        return {"wall": self.wall - wall, "cpu": self.cpu - cpu}
+
+
+def crash(*more: str) -> None:
+    """This very script again, told to make a record and die."""
+    done = subprocess.run([sys.executable, *sys.argv[:3], *more], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=900)
+    if done.returncode != -signal.SIGKILL:
+        raise RuntimeError(f"it was to be killed, but ended with {done.returncode}")
 
 
 class Stamps:

@@ -137,7 +137,9 @@ def _take_up(
     if isinstance(body, k.RunFailed):
         run.record.reopened = frozenset(started.last.header.causes)
     _apply_overrides(run, started)
-    if (pool := pool_of(session, run, _elsewhere(store, session, id), wall_of(session, started.event))) is not None:
+    if session.budget is not None:  # what was spent of it is only added up if there is one
+        pool = pool_of(session, run, _elsewhere(store, session, id), wall_of(session, started.event))
+        assert pool is not None
         run.pools[run.root] = pool
     run.start(at.spot)
     open_run(run)

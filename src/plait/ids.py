@@ -8,6 +8,7 @@ hashing from something that is known already, so that whoever derives it again f
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import sha256
 from typing import NewType, Protocol
 
@@ -51,6 +52,7 @@ def derived(tag: str, *parts: str | int) -> LogId:
     return LogId(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
 
 
+@lru_cache(1024)  # asked for at every effect
 def inbox_of(log: LogId) -> LogId:
     """The log in which others write to a session while a run holds it."""
     return derived("plait/inbox/1", log)

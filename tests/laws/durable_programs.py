@@ -132,7 +132,19 @@ def tools_of(world: World) -> dict[str, Tool[..., Any]]:
     def consult(n: int, session: Session) -> str:
         world.touch()
         aside = session.fork("aside")
-        return Agent("Advise.", model=Counted(world, [f"advice {n}"]), name="adviser")(aside).text
+        script = [ToolCall("look", n=n), f"advice {n}"]
+        return Agent("Advise.", model=Counted(world, script), name="adviser", tools=[look])(aside).text
+
+    @tool(effect="idempotent", attempts=2)
+    def flaky(n: int, idempotency_key: str) -> str:
+        if not world.times[idempotency_key]:
+            world.do(idempotency_key, Effect("flaky", n))
+            raise TimeoutError("nobody heard of it")
+        return f"flaky {n}"
+
+    @tool(effect="idempotent")
+    async def later(n: int, idempotency_key: str) -> str:
+        return world.do(idempotency_key, Effect("later", n))
 
     @tool(effect="idempotent")
     def jot(n: int, session: Session) -> str:
@@ -145,12 +157,12 @@ def tools_of(world: World) -> dict[str, Tool[..., Any]]:
         world.touch()
         raise RuntimeError(f"broken {n}")
 
-    found = (look, edit, put, book, charge, mail, consult, jot, broken)
+    found = (look, edit, put, book, charge, mail, consult, jot, broken, flaky, later)
     return {each.name: each for each in found}
 
 
 EFFECTS = ("put", "book", "charge", "mail")
-PLAIN = ("look", "edit", *EFFECTS)
+PLAIN = ("look", "edit", "flaky", "later", *EFFECTS)
 WITH_SESSION = ("consult", "jot")
 
 

@@ -119,23 +119,23 @@ class Event:
 
     @property
     def kind(self) -> str:
-        return self._kind or self.header.kind
+        return self._kind or (self._header or self.header).kind
 
     @property
     def log(self) -> LogId:
-        return self.header.log
+        return (self._header or self.header).log
 
     @property
     def seq(self) -> int:
-        return self.header.seq
+        return (self._header or self.header).seq
 
     @property
     def actor(self) -> str:
-        return self.header.actor
+        return (self._header or self.header).actor
 
     @property
     def time(self) -> Micros:
-        return self.header.time
+        return (self._header or self.header).time
 
     @property
     def content(self) -> bytes:
@@ -262,6 +262,15 @@ class Vocabulary:
 
 
 VOCABULARY = Vocabulary(KINDS)
+
+
+def encoded(body: Body) -> bytes | None:
+    """The bytes of a body without asking whether they read back as the same: to compare with what is known to. None: it has none."""
+    try:
+        return _ENCODE(body)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        return None
+
 
 B = TypeVar("B", bound=Body)
 

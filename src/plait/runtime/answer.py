@@ -27,7 +27,7 @@ from plait.runtime.mail import has_mail, safe_point
 from plait.runtime.override import overridden, setup_blob
 from plait.runtime.people import refused, requested
 from plait.runtime.pool import Reservation
-from plait.runtime.prompt import told_failure
+from plait.runtime.prompt import blobs_of, told_failure
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of
 from plait.runtime.spend import afford, afford_again, lose, settle
 from plait.runtime.using import Unwritten, User, use
@@ -158,7 +158,7 @@ class _Asking:
         prompt, known = self.effect.prompt, self.run.since if self.run else None
         prompt.catch_up(self.session, known)
         if sealed is not None:
-            prompt.take(sealed.events, store_at(self.session.store).get_blob)
+            prompt.take(sealed.events, blobs_of(self.session))
             self.session = self.session.later(sealed.after, *[event.kind for event in sealed.events])
         else:
             before = self.session
@@ -328,7 +328,7 @@ def _recalled(effect: AskModel, session: Session, reply: Event, body: k.ModelRep
     for action in body.calls:
         session, requests[action.call], is_refused = _recalled_request(run, effect, session, action, reply, truncated=body.stop == "length")
         unrunnable |= {action.call} if is_refused else set()
-    said = unpack(body.parts, store_at(session.store).get_blob)
+    said = unpack(body.parts, blobs_of(session))
     data = next((part for part in said if isinstance(part, k.Data)), None)
     runnable = tuple([each for each in body.calls if each.call not in unrunnable])
     return session, Answer(reply.id, text_of(said), data, body.calls, runnable, body.stop, requests)

@@ -13,8 +13,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
@@ -24,6 +23,7 @@ from plait.event.kinds import Bypassed
 Policy = Literal["record", "warn", "refuse"]
 What = Literal["process", "socket", "file"]
 
+_POLICIES = get_args(Policy)
 VARIABLE = "PLAIT_BYPASS"
 NOTED_MAX = 100  # per run
 TARGET_MAX = 500  # characters
@@ -86,8 +86,8 @@ def bind(running: Callable[[], Watched | None]) -> None:
 def policy_of(given: str | None, environ: Mapping[str, str]) -> Policy:
     """What a workflow asks for, else PLAIT_BYPASS, else `record`."""
     where, wanted = ("bypass", given) if given is not None else (VARIABLE, environ.get(VARIABLE) or "record")
-    if wanted not in get_args(Policy):
-        raise InvalidValue(where, f"{wanted!r} is not a policy", f"use one of {', '.join(get_args(Policy))}")
+    if wanted not in _POLICIES:
+        raise InvalidValue(where, f"{wanted!r} is not a policy", f"use one of {', '.join(_POLICIES)}")
     return cast("Policy", wanted)
 
 
@@ -110,19 +110,25 @@ def spare(folder: str) -> None:
     _spared.add(os.path.join(os.path.abspath(folder), ""))
 
 
-@contextmanager
-def owned(by: str = "effect") -> Generator[None]:
+class owned:  # a class, and not a generator, because it is entered at every effect
     """What happens within is somebody's: it is on record, or Plait's own work."""
-    global _owning
-    token = owner.set(by)
-    with _lock:
-        _owning += 1
-    try:
-        yield
-    finally:
+
+    __slots__ = ("_by", "_token")
+
+    def __init__(self, by: str = "effect") -> None:
+        self._by = by
+
+    def __enter__(self) -> None:
+        global _owning
+        self._token = owner.set(self._by)
+        with _lock:
+            _owning += 1
+
+    def __exit__(self, *_: object) -> None:
+        global _owning
         with _lock:
             _owning -= 1
-        owner.reset(token)
+        owner.reset(self._token)
 
 
 # ── the hook ─────────────────────────────────────────────────────────────────────────────────

@@ -22,13 +22,13 @@ from plait.tool import as_tool
 class LocalHost:
     """Runs tools in this process."""
 
-    def use(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Spot:
+    def use(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Session:
         steps, waiter = _steps(session, tool, arguments)
-        return drive(steps, waiter).spot
+        return drive(steps, waiter)
 
-    async def ause(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Spot:
+    async def ause(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Session:
         steps, waiter = _steps(session, tool, arguments)
-        return (await adrive(steps, AsyncWaiter(waiter))).spot
+        return await adrive(steps, AsyncWaiter(waiter))
 
     def ask(self, session: Value, question: str, choices: Sequence[str]) -> Spot:
         return _waited(session, lambda value, actor: ask_human(value, question, choices, actor))

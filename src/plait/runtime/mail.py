@@ -34,6 +34,8 @@ def arrivals(session: Session) -> tuple[Session, list[Event]]:
     run = run_of(session)
     if run is None or session.run != run.id:  # what a tool does with its session is its own affair
         return session, []
+    if run.goes_on(session):
+        return session, []
     session = run.joined(session)
     recorded = run.take_delivery(session)
     if recorded is not None:
@@ -70,11 +72,11 @@ def has_mail(session: Session) -> bool:
     run = run_of(session)
     if run is None or session.run != run.id:
         return False
-    heads = store_at(session.store).heads([session.id, *{inbox_of(session.id), inbox_of(run.root)}])
-    places = {log: head.tip for log, head in heads.items()}
-    if heads[session.id].head != session.head or places.get(inbox_of(session.id), 0) > run.delivered(session):
+    log, inbox, above = session.id, inbox_of(session.id), inbox_of(run.root)
+    heads = store_at(session.store).heads([log, inbox] if log == run.root else [log, inbox, above])
+    if heads[log].head != session.head or (inbox in heads and heads[inbox].tip > run.delivered(session)):
         return True
-    return session.id != run.root and places.get(inbox_of(run.root), 0) > run.delivered(Session.of(run.tip(run.root)))
+    return log != run.root and above in heads and heads[above].tip > run.delivered(Session.of(run.tip(run.root)))
 
 
 def deliver_all(run: Run) -> None:

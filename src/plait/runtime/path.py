@@ -14,13 +14,15 @@ import msgspec
 from plait import secrets
 from plait.event import Body, Event, without_measured
 from plait.event import kinds as k
-from plait.event.codec import VOCABULARY
+from plait.event.codec import VOCABULARY, encoded
 from plait.event.hidden import without_secrets
 from plait.ids import LogId
 from plait.session.ports import Draft, Spot
 
 _ABOUT = frozenset({k.RunResumed.__name__, k.Bypassed.__name__})  # about the run, not steps of it
 _ENDED = frozenset({k.RunFailed.__name__, k.RunCancelled.__name__})
+_FINISHED = k.CallFinished.__name__
+_NO_ORDINARY = _ENDED | {_FINISHED, k.Delivered.__name__}
 
 
 class Differs(Exception):
@@ -38,6 +40,9 @@ class Path:
         self.log, self.at, self.tip = log, at, tip  # at: the last step taken; tip: where the log ended
         self.closed = closed  # whether nothing may be added to it: it is another run's
         self._steps, self._next = steps, 0
+        self._end = len(steps)  # after it come only words on how a run failed
+        while self._end and _is_aftermath(steps[self._end - 1]):
+            self._end -= 1
         self._loose = loose  # what was branched off: so many steps are followed by kind, tool and order only
 
     def before_branch(self, ahead: int = 0) -> bool:
@@ -51,7 +56,7 @@ class Path:
     @property
     def over(self) -> bool:
         """Whether every step was taken, or only what describes a failure is left."""
-        return all(_is_aftermath(step) for step in self._steps[self._next :]) if len(self._steps) - self._next < 16 else False
+        return self._next >= self._end
 
     @property
     def ends(self) -> bool:
@@ -123,15 +128,16 @@ class Path:
         """The first step that nobody took. None: there is none."""
         return next((step for step in self._steps[self._next :] if not _is_aftermath(step)), None)
 
+    def follows(self, place: int) -> bool:
+        """Whether an ordinary step comes right after this place: nothing was delivered there, nobody wrote, it is not the end."""
+        step = self.peek()
+        return step is not None and step.header.seq == place + 1 and step.kind not in _NO_ORDINARY
+
     def _ahead(self, calls: Container[str | None]) -> int | None:
-        at = self._next
-        while at < len(self._steps):
+        for at in range(self._next, self._end):
             step = self._steps[at]
-            if step.header.call in calls and not _is_aftermath(step):
-                return at
             if not _is_aftermath(step):
-                return None
-            at += 1
+                return at if step.header.call in calls else None
         return None
 
     def _took(self, at: int) -> Event:
@@ -150,7 +156,8 @@ class Path:
             return False
         if secrets.armed():
             body = without_secrets(body)
-        return VOCABULARY.encode(body) == step.content or _comparable(body) == _comparable(step.body)
+        # The bytes as they come are enough if they are the same: those on record were checked when they were written.
+        return encoded(body) == step.content or VOCABULARY.encode(body) == step.content or _comparable(body) == _comparable(step.body)
 
 
 def steps_of(run: str, events: Sequence[Event]) -> list[Event]:
@@ -190,7 +197,7 @@ def _along(run: str, events: Sequence[Event]) -> list[Event]:
 
 def _is_aftermath(step: Event) -> bool:
     """Whether a step only says that a call failed, as a run does of all its calls when it ends."""
-    if step.kind != k.CallFinished.__name__:
+    if step.kind != _FINISHED:
         return False
     body = step.body
     return isinstance(body, k.CallFinished) and body.failure is not None

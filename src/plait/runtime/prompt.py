@@ -217,13 +217,12 @@ class Prompt:
 
     def catch_up(self, session: Session, known: Callable[[LogId, int, int], list[Event] | None] | None = None) -> None:
         """Take in what the session has that the prompt has not. `known` are events somebody still has at hand."""
-        store = store_at(session.store)
-        get_blob = store.get_blob
+        get_blob = blobs_of(session)
         if session.id == self._log and session.place >= self._place:
             news = known(session.id, self._place + 1, session.place) if known is not None and self._place else None
             if news is None:
-                news = list(store.read(session.id, self._place + 1, session.place, kinds=_KINDS))
-            if not any(event.kind in _ANEW for event in news):
+                news = list(store_at(session.store).read(session.id, self._place + 1, session.place, kinds=_KINDS))
+            if _ANEW.isdisjoint([event.kind for event in news]):
                 for event in news:
                     self._take(event, None, get_blob)
                 self._place = session.place
@@ -473,6 +472,11 @@ CORRECTED = "({who} corrected the arguments; it was called with {arguments})"
 _VIEWED = {"facts": "what is known, and the last message", "calls": "what some agents said, and people"}
 _LEFT: Parts = (k.Text("(not run in this branch)"),)
 _UNKNOWN: Parts = (k.Text("(its outcome is not known: it may have happened)"),)
+
+
+def blobs_of(session: Session) -> Callable[[Digest], bytes]:
+    """How to get a blob; the store is only looked for if somebody needs one."""
+    return lambda name: store_at(session.store).get_blob(name)
 
 
 def told_failure(kind: str, message: str) -> str:

@@ -239,7 +239,7 @@ class Run:
             raise
         with self._lock:
             self._tips[spot.id] = after
-            self._tails.setdefault(spot.id, deque(maxlen=TAIL)).extend([*held, *events])
+            self._tail(spot.id).extend([*held, *events] if held else events)
         self.told_of_write("after", drafts)
         self._tell([*held, *events] if held else events)
         return after, [*found, *events] if found else events
@@ -268,7 +268,7 @@ class Run:
 
     def take(self, session: Session, calls: Container[str | None]) -> tuple[Session, Event] | None:
         """The next step on record, if it belongs to one of these brackets; None: it does not, or there is none."""
-        path = self._path(session.spot)
+        path = self._path(session.spot) if self.record is not None else None
         event = path.take(calls) if path is not None else None
         if path is None or event is None:
             return None
@@ -282,6 +282,8 @@ class Run:
 
     def pool(self, log: LogId) -> Pool | None:
         """What a branch draws on: its own budget, else that of whatever it was forked from."""
+        if not self.pools:  # as most runs have none
+            return None
         at: LogId | None = log
         while at is not None:
             if at in self.pools:
@@ -317,9 +319,16 @@ class Run:
             with self._lock:
                 del self._riding[key][: len(riding)]
 
+    def goes_on(self, session: Session) -> bool:
+        """Whether the record has an ordinary step right after this value: then nothing arrived here, and there is nothing to heed."""
+        path = self.record.paths.get(session.id) if self.record is not None else None
+        if path is None or path.at.place != session.place or self._riding.get((session.id, self.id)):
+            return False
+        return path.follows(session.place)
+
     def on_record(self, session: Session) -> bool:
         """Whether what follows in this log is on record."""
-        return self._path(session.spot) is not None
+        return self.record is not None and self._path(session.spot) is not None
 
     def follows(self, session: Session) -> bool:
         """Whether what the program does next is on record: after what waits for the next append, which may be all that is left."""
@@ -349,7 +358,7 @@ class Run:
         spot = self._at_gap(path, session.spot)
         if path.over and self.record is not None and not self.record.strict and not path.closed:
             self._live(spot)
-        return session.later(spot) if spot.place != session.place else session
+        return session.beyond(spot) if spot.place != session.place else session
 
     def ended(self, session: Session) -> Halted:
         """The record ends, and only the record may be followed: what would have to be run is not on it."""
@@ -436,7 +445,13 @@ class Run:
     def _remember(self, path: Path, events: Sequence[Event]) -> None:
         with self._lock:
             self._tips[path.log] = path.at
-            self._tails.setdefault(path.log, deque(maxlen=TAIL)).extend(events)
+            self._tail(path.log).extend(events)
+
+    def _tail(self, log: LogId) -> deque[Event]:
+        found = self._tails.get(log)
+        if found is None:
+            found = self._tails[log] = deque(maxlen=TAIL)
+        return found
 
     def _at_gap(self, path: Path, spot: Spot) -> Spot:
         step, place = path.peek(), path.gap()
@@ -814,7 +829,8 @@ def is_going_on(id: str) -> bool:
 
 def run_of(session: Session) -> Run | None:
     """The run this value belongs to, if it is going on in this process."""
-    return _runs.get(session.run) if session.run is not None else None
+    id = session.run
+    return _runs.get(id) if id is not None else None
 
 
 def direct_writer() -> DirectWriter:
@@ -829,7 +845,7 @@ def record(
     spot, events = writer.write(session.spot, drafts, blobs=blobs, held=held)
     after = session.later(spot, *[type(draft.body).__name__ for draft in drafts])
     if not isinstance(writer, Run) or writer.record is None:
-        after.keep_state(since=session.place)
+        after.keep_state(since=session.place - len(held))
     return after, events
 
 

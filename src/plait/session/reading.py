@@ -609,6 +609,10 @@ class Reading:
             life = live_on(life, kind) if life is not None else None
         return self._next(spot, life)
 
+    def beyond(self, spot: Spot) -> Self:
+        """The value at a later spot of the same log, reached by events that nobody looked at."""
+        return self._next(spot, None)
+
     def _next(self, spot: Spot, life: Life | None) -> Self:
         """A value of the same lineage: earlier, later, or a branch from here."""
         near = self._near

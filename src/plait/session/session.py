@@ -60,7 +60,7 @@ from plait.session.fold import state_at
 from plait.session.inbox import arrived, ask_now, post, reply, waiting_in
 from plait.session.life import Life, check_may, live_on
 from plait.session.merge import WORKSPACE, combine
-from plait.session.ports import Act, Draft, host, is_bound, writer_of
+from plait.session.ports import Act, Draft, Spot, Value, host, is_bound, writer_of
 from plait.session.reading import Reading, address_of
 from plait.session.state import ABSENT, FactKind, Known, PendingKind, Ref, State, share_a_place, state_digest
 from plait.session.views import Message, Waiting
@@ -441,11 +441,11 @@ class Session(Reading):
 
     def use(self, tool: object, /, **arguments: Json) -> Session:
         """Run a tool as the program's own act; `session.result` is what it returned."""
-        return self._next(host("use a tool").use(self, tool, arguments), None)
+        return self._given(host("use a tool").use(self, tool, arguments))
 
     async def ause(self, tool: object, /, **arguments: Json) -> Session:
         """The same, for whoever has an event loop."""
-        return self._next(await host("use a tool").ause(self, tool, arguments), None)
+        return self._given(await host("use a tool").ause(self, tool, arguments))
 
     def ask(self, question: str, choices: Sequence[str] = ()) -> Session:
         """Ask a person, in a workflow; `session.result` is the answer. A run that nobody answers at once is parked."""
@@ -475,6 +475,10 @@ class Session(Reading):
         return self._next(host("publish its files").publish(self), None)
 
     # ── helpers ─────────────────────────────────────────────────────────────────────────────
+
+    def _given(self, back: Spot | Value) -> Session:
+        """What a host gave back: where the session stands, or the value itself, which knows what this one knew and more."""
+        return back if isinstance(back, Session) else self._next(back if isinstance(back, Spot) else back.spot, None)
 
     def _append(
         self,
