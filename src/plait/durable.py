@@ -167,10 +167,26 @@ def _record(session: Session, started: Started, at: Session, *, strict: bool = F
         why = f"it was rewound to before run {started.id[:13]} began"
         raise NothingToResume(session.short, why, "end that run: session.cancel(), or go on in a fork")
     steps = steps_of(started.id, events)
+    record.before = tuple(dict.fromkeys(step.header.run or "" for step in before))
+    loose = len(before)
+    if source is not None and (restated := _restated_steps(store, started, source, steps)) is not None:
+        steps, again = restated
+        record.restated, loose = started.event.seq + again, loose + sum(step.seq <= started.event.seq + again for step in steps)
     tip = Spot(session.store, session.id, session.place, session.head, started.id)
-    path = Path(session.id, [*before, *steps], at.spot, tip, loose=len(before))
+    path = Path(session.id, [*before, *steps], at.spot, tip, loose=loose)
     record.keep(path, (session.id, session.place), *logs.items())
     return record
+
+
+def _restated_steps(store: Store, started: Started, source: k.Place, steps: list[Event]) -> tuple[list[Event], int] | None:
+    """Steps without what others had said in the past that a branch repeats, and how many events that is. None: it repeats nothing."""
+    said: Any = getattr(started.event.body, "overrides", None) or {}
+    if not said.get("replaced"):
+        return None
+    was = [event for event in store.read(source.log, source.seq + 1, said["at"]) if event.kind not in _RUNS]
+    above = _last_run(Session.of(Spot(store.address, source.log, said["at"], store.event(was[-1].id).id)))
+    others = {started.event.seq + 1 + at for at, event in enumerate(was) if above is None or event.header.run != above.id}
+    return [step for step in steps if step.seq not in others], len(was)
 
 
 def _goes_before(event: Event, started: Started) -> bool:

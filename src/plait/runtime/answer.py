@@ -252,7 +252,7 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
             raise NotWritten from error
         held = []
         settled = asking.on_record()
-        if settled is None and asking.is_lost(event) and event.header.run != asking.session.run:
+        if settled is None and asking.is_lost(event) and run is not None and run.is_inherited(event):
             # Branched off here: what was open there is left behind.
             return (yield from _ask(effect._replace(session=asking.session), None))
         latency_us = 0

@@ -63,6 +63,8 @@ class Bracket:
         if isinstance(body, k.ToolRequested):
             corrected = self.grant is not None and body.decision != "ask"
             self._own = None if body.arguments != self.given else self._own
+            if body.attempt == 1:  # asked for anew, in a branch: under a key of its own
+                self.first, self.asked, self.grant, self.denial, corrected = event, None, None, None, False
             self._begin(event)
             self.needs_consent = self.needs_consent and not corrected
         elif isinstance(body, (k.ToolReturned, k.ToolFailed)):

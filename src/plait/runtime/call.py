@@ -280,6 +280,9 @@ def _end(entry: Entry, body: Callable[[Session, int], Body], *, whole: bool = Fa
     for log, scope in run.left():
         if (log, scope) != (run.root, run.id):
             record_at_tip(Session.of(run.tip(log, scope)), ())
+    tip = Session.of(run.tip(run.root))
+    if run.waiting(run.root, run.id) and run.on_record(tip):  # what is on record already is not written with the end
+        record_at_tip(tip, ())
     if whole:
         run.check_all_taken()
     session = run.joined(entry.session.later(run.tip(run.root)))

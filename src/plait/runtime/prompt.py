@@ -167,20 +167,24 @@ class Prompt:
 
     def __init__(self, setup: Setup, actor: str, run: str | None, encoded: bytes | None = None, *, explain: bool = False) -> None:
         encoded = setup.encode() if encoded is None else encoded
-        self.setup, self._actor, self._run, self._explain = setup, actor, run, explain
+        self.setup, self._actor, self._explain = setup, actor, explain
+        self._runs: tuple[str | None, ...] = (run,)
         self._root, self._base = digest(PROMPT_TAG, encoded), len(encoded)
         self._key: tuple[str, ...] | None = None
         self._clear(None)
 
     @classmethod
-    def of(cls, setup: Setup, actor: str, run: str | None, session: Session) -> Prompt:
-        """The prompt of this agent in this session: as it was when it last asked, or a new one. `put_back` it when done."""
+    def of(cls, setup: Setup, actor: str, run: str | None, session: Session, before: tuple[str, ...] = ()) -> Prompt:
+        """The prompt of this agent in this session: as it was when it last asked, or a new one. `put_back` it when done.
+
+        `before` are the runs that this one was branched off: what it answered there, it has answered.
+        """
         encoded = setup.encode()
         key = (session.store, session.id, actor, digest(PROMPT_TAG, encoded))
         kept = _kept.pop(key, None)
         if kept is None or kept._place > session.place:
             kept = cls(setup, actor, run, encoded)
-        kept._run, kept._key = run, key
+        kept._runs, kept._key = (*before, run), key
         return kept
 
     def put_back(self) -> None:
@@ -209,7 +213,7 @@ class Prompt:
     @property
     def outcomes(self) -> list[str]:
         """Replies and failures of its own in this run, on the path."""
-        return self._outcomes.setdefault(self._run, [])
+        return [outcome for run in self._runs for outcome in self._outcomes.get(run, ())]
 
     def catch_up(self, session: Session, known: Callable[[LogId, int, int], list[Event] | None] | None = None) -> None:
         """Take in what the session has that the prompt has not. `known` are events somebody still has at hand."""

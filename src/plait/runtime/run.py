@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 from itertools import count, islice
 from threading import Lock, Thread, current_thread
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 import msgspec
@@ -221,6 +221,7 @@ class Run:
         blobs: Mapping[Digest, bytes] | None,
         held: Sequence[Event],
     ) -> tuple[Spot, list[Event]]:
+        self.gated = self.gated or any([isinstance(draft.body, k.GateRequired) for draft in drafts])
         found: list[Event] = []
         path = self._path(spot)
         if path is not None:
@@ -230,7 +231,6 @@ class Run:
             drafts, spot = _after(drafts, found), path.at
             merging -= len(found)
         spot = self._beyond(spot)
-        self.gated = self.gated or any([isinstance(draft.body, k.GateRequired) for draft in drafts])
         self.told_of_write("before", drafts)
         try:
             # What a run does, it does on behalf of whoever started it.
@@ -255,9 +255,10 @@ class Run:
         path = self._path(spot)
         return self._direct.latest(spot) if path is None else self._at_gap(path, spot)
 
-    def refuse(self, spot: Spot, error: Exception) -> NoReturn:
-        """A gate holds a merge or an end of the session: the run waits for the verdict."""
-        raise Parked(Session.of(spot), str(error))
+    def refuse(self, spot: Spot, gate: str, error: Exception, into: Spot) -> None:
+        """A gate holds a merge or an end of the session: the run waits for the verdict, unless that came by now."""
+        if not self.follows(Session.of(into)) and gate in Session.of(spot).reload().unmet:
+            raise Parked(Session.of(spot), str(error))
 
     def is_current(self, spot: Spot) -> bool:
         """Whether one can go on from this spot: it is the last step taken, whatever others wrote since, or the end of the log."""
@@ -341,6 +342,14 @@ class Run:
         """Whether what follows is the record of the run this one was branched off."""
         path = self._path(session.spot) if self.record is not None and self.record.branched else None
         return path is not None and path.before_branch(self.waiting(session.id, session.run or self.id))
+
+    def branched_off(self, session: Session) -> tuple[str, ...]:
+        """The runs that this one was branched off, the first one first."""
+        return self.record.before if self.record is not None and session.run == self.id else ()
+
+    def is_inherited(self, event: Event) -> bool:
+        """Whether an event was there when this run was branched off: what was asked for there was not asked for here."""
+        return event.header.run != self.id or (self.record is not None and event.log == self.root and event.seq <= self.record.restated)
 
     def joined(self, session: Session) -> Session:
         """The value from which a run goes on: what others wrote since its last step is taken along."""
@@ -697,6 +706,8 @@ class Record:
         self.branched = merged is not None
         self.paths: dict[LogId, Path] = {}
         self.frontier: dict[LogId, int] = {}  # where each log ended
+        self.before: tuple[str, ...] = ()  # the runs it was branched off
+        self.restated = 0  # up to where a branch repeats the past, with other words in it
         self.reopened: frozenset[Digest] = frozenset()  # failures that ended the run: tried again
         self._spent: dict[LogId, Spent] = {}
 

@@ -147,10 +147,8 @@ def _in_doubt(run: Run, session: Session, bracket: Bracket, user: User) -> Gener
         return session if run.on_record(session) or is_open(session, bracket.unknown) else _unknown(session, bracket, LOST)
     if not tried and (bracket.waits or not run.was_on_record(bracket.since)):
         return session
-    if bracket.since.header.run != session.run:  # branched off here: what was asked for there is asked for anew, under a key of its own
-        session = _request_again(session, bracket, user)
-        bracket.first = bracket.request
-        return session
+    if run.is_inherited(bracket.since):  # branched off here: what was asked for there is asked for anew, under a key of its own
+        return _request_again(session, bracket, user)
     tool, why = bracket.tool, LOST
     if tool.effect in ("pure", "workspace", "idempotent"):
         return session  # it is run again, with the same key
@@ -219,10 +217,11 @@ def _request_again(session: Session, bracket: Bracket, user: User) -> Session:
     cause = bracket.outcome or bracket.request
     act = Act(user.actor, "program", call=bracket.call, causes=(cause.id,))
     again = _again(bracket, user)
-    if cause.header.run != session.run:
+    run = run_of(session)
+    if run is not None and run.is_inherited(cause):
         judged, _ = requested(session, bracket.tool, bracket.given, user, again.reason)
         again = msgspec.structs.replace(again, attempt=1, policy=judged.policy, decision=judged.decision)
-        bracket.grant = None
+        bracket.asked = bracket.grant = bracket.denial = None
     bracket.refusal = None  # what the budget did not allow then, it may allow now; and the other way round
     return took(session, bracket, [Draft(again, act), *refused(session, None, act._replace(causes=(0,)))])
 

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import NoReturn
 
 from plait import secrets
 from plait.errors import InvalidValue, LogExists, OutcomeUnknown, StaleHead, UnknownLog
@@ -50,7 +49,7 @@ class DirectWriter:
             return given
         return _login()
 
-    def refuse(self, spot: Spot, error: Exception) -> NoReturn:
+    def refuse(self, spot: Spot, gate: str, error: Exception, into: Spot) -> None:
         raise error
 
     def is_current(self, spot: Spot) -> bool:

@@ -8,7 +8,7 @@ registers one of its own, which consults what was recorded first. What needs too
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, NoReturn, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -73,8 +73,8 @@ class Writer(Protocol):
         """Begin a session with these events; with `fork`, as a branch from that place; by a value of this run."""
         ...
 
-    def refuse(self, spot: Spot, error: Exception) -> NoReturn:
-        """A gate holds this: raise the error; in a run wait until somebody has given the verdict."""
+    def refuse(self, spot: Spot, gate: str, error: Exception, into: Spot) -> None:
+        """A gate on this spot holds what is to be appended at `into`: raise the error; in a run wait until the verdict was given."""
         ...
 
     def is_current(self, spot: Spot) -> bool:

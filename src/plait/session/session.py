@@ -294,7 +294,7 @@ class Session(Reading):
             _resolutions({}, resolve)
             return self
         for session in (self, *others):
-            session._check_gates("merged")
+            session._check_gates("merged", self)
         resolved = _resolutions(outcome.conflicts, resolve)
         left = {key: sides for key, sides in outcome.conflicts.items() if key not in resolved}
         if left:
@@ -576,9 +576,10 @@ class Session(Reading):
             now = writer_of(self.run).latest(self._spot)
             raise StaleHead(self.id, self.head, now.head, now.place)
 
-    def _check_gates(self, verb: str) -> None:
+    def _check_gates(self, verb: str, into: Session | None = None) -> None:
+        at = into or self
         for name, why in self.unmet.items():
-            writer_of(self.run).refuse(self._spot, GateUnmet(self.short, name, why, verb))
+            writer_of(at.run).refuse(self._spot, name, GateUnmet(self.short, name, why, verb), at._spot)
 
 
 # ── small helpers ────────────────────────────────────────────────────────────────────────────
