@@ -152,7 +152,7 @@ class Agent(Workflow):
         assert run is not None
         path = run.frames(session.id)[-1].path
         actor, tools, model = f"agent:{principal_of(path)}", self.tools, model_of(self.model, path)
-        prompt = Prompt.of(self._setup(tools), actor, run.id, session)
+        prompt = Prompt.of(self._setup(tools), actor, session.run, session)  # in a tool: since the tool was called
         ask = AskModel(session, prompt, model, actor, path, tools, retry=self.retry)
         fit = fitting(ask, self.context_max, self._way(path, model), run.since) if self.context_max is not None else None
         session = yield from turn(ask, self.steps_max, self._check if self._type is not None else None, self._type, fit)

@@ -39,7 +39,7 @@ from plait.session.revision import place_in
 from plait.session.state import NOTHING, Spent
 from plait.store import Store
 from plait.tool import as_tool
-from plait.workflow import Workflow, call_again, name_target
+from plait.workflow import Workflow, call_again, name_target, target_of
 
 _RUNS = frozenset(kind.__name__ for kind in (k.RunStarted, k.RunBranched, k.RunResumed, k.RunFinished, k.RunFailed, k.RunCancelled))
 
@@ -92,7 +92,13 @@ def resume(
 
 
 def _resume(
-    session: Session, workflow: Workflow | None, args: tuple[Any, ...], kwargs: Mapping[str, Any], watch: Watch, waiter: Waiter | None
+    session: Session,
+    workflow: Workflow | None,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    watch: Watch,
+    waiter: Waiter | None,
+    on_start: Callable[[Run], None] | None = None,  # told of the run before it writes anything
 ) -> Session:
     session = _root(outside(session).reload())
     started = _last_run(session)
@@ -106,21 +112,26 @@ def _resume(
         raise RunHeld(session.short, started.id, f"this process, {os.getpid()}")
     hold(session.store, started.id, session.short)
     try:
-        run, at = _take_up(_unpaused(session), started, watch, waiter)
+        run, at = _take_up(_unpaused(session), started, watch, waiter, on_start)
     except BaseException:
         release(session.store, started.id)
         raise
     return call_again(program, run, at, given, named, watch)
 
 
-def _take_up(session: Session, started: Started, watch: Watch, waiter: Waiter | None) -> tuple[Run, Session]:
+def _take_up(
+    session: Session, started: Started, watch: Watch, waiter: Waiter | None, on_start: Callable[[Run], None] | None = None
+) -> tuple[Run, Session]:
     """Say in the run's logs that it has a new holder, and read what they have on record."""
     store, id = store_at(session.store), started.id
     at = _start_of(session, started)
     run = new_run(id, at, watch, waiter, behalf=started.event.actor)
-    run.holder = f"{socket.gethostname()}/{os.getpid()}/{started.epoch + 1}"
+    run.epoch = started.epoch + 1
+    run.holder = f"{socket.gethostname()}/{os.getpid()}/{run.epoch}"
+    if on_start is not None:
+        on_start(run)
     for log in (session.id, *_branches(store, session, id)):
-        _say_resumed(run, store, log, started.epoch + 1, branch=log != session.id)
+        _say_resumed(run, store, log, run.epoch, branch=log != session.id)
     run.record = _record(session.reload(), started, at)
     body = started.last.body
     if isinstance(body, k.RunFailed):
@@ -172,7 +183,7 @@ def _prefix(store: Store, place: k.Place) -> tuple[list[Event], dict[LogId, int]
     if started is None:
         return [], {}
     before, logs = _prefix(store, started.source) if started.source is not None else (list[Event](), dict[LogId, int]())
-    events = store.read(place.log, started.event.seq + 1, place.seq)
+    events = list(store.read(place.log, started.event.seq + 1, place.seq))
     steps = [step for step in steps_of(started.id, events) if step.kind not in _RUNS]  # its end is not the branch's
     return [*before, *steps], {**logs, place.log: place.seq}
 
@@ -196,13 +207,14 @@ def _beginning(session: Session, started: Started) -> Started:
 def _say_resumed(run: Run, store: Store, log: LogId, epoch: int, *, branch: bool) -> None:
     """From here on, whoever held the run before cannot write to this log."""
     direct = direct_writer()
-    body = k.RunResumed(run.holder, epoch, branch)
+    drafts = [Draft(k.RunResumed(run.holder, epoch, branch), Act(run.taker, "program"))]
     end = store.log(log)
     spot = Spot(store.address, log, end.tip, end.head, run.id)
     while True:  # each time around somebody else got something written
         try:
-            direct.write(spot, [Draft(body, Act(direct.principal(), "program"))])
-            return
+            run.told_of_write("before", drafts)
+            direct.write(spot, drafts)
+            return run.told_of_write("after", drafts)
         except StaleHead:
             spot = direct.latest(spot)
 
@@ -455,14 +467,19 @@ def _found(session: Session, started: Started) -> Workflow:
     name = started.workflow
     try:
         if environment.get("file"):
-            return load(f"{environment['file']}:{environment.get('name', '')}")
-        made = _class_of(name)()
+            made: Any = load(f"{environment['file']}:{environment.get('name', '')}")
+        else:
+            made = _class_of(name)()
+    except InvalidValue as error:
+        raise NeedsWorkflow(session.short, name, error.why) from error
     except PlaitError:
         raise
     except Exception as error:
         raise NeedsWorkflow(session.short, name, f"it cannot be made from here: {type(error).__name__}: {error}") from error
     if not isinstance(made, Workflow):
         raise NeedsWorkflow(session.short, name, "that is not a workflow")
+    if environment.get("model"):  # it was rebound from outside before it ran: `plait run --model`
+        name_target(made.to(model=environment["model"]), {**target_of(made), "model": environment["model"]})
     return made
 
 
@@ -484,18 +501,20 @@ def load(target: str) -> Workflow:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            there = [
-                each for each, value in vars(module).items() if isinstance(value, (Workflow, type(Workflow))) and value is not Workflow
-            ]
+            there = [each for each, value in vars(module).items() if _is_workflow(value, module.__name__)]
             raise InvalidValue("workflow", f"{where} has no {name!r}", f"it has: {', '.join(there) or 'no workflows'}")
         found = getattr(found, part)
     made = found if isinstance(found, Workflow) else found()
     if not isinstance(made, Workflow):
         step = "name a Workflow, or a function that makes one"
         raise InvalidValue("workflow", f"{target} is a {type(made).__name__}, not a workflow", step)
-    if file.is_file():
-        name_target(made, {"file": str(file.resolve()), "name": name})
+    name_target(made, {"file": str(file.resolve()) if file.is_file() else where, "name": name})
     return made
+
+
+def _is_workflow(value: Any, module: str) -> bool:
+    """Whether it is one, or a class of them, that was written in this module."""
+    return isinstance(value, Workflow) or (isinstance(value, type) and issubclass(value, Workflow) and value.__module__ == module)
 
 
 def _from_file(file: File) -> Any:

@@ -144,7 +144,7 @@ class Selector(Nested):
             act = Act(f"service:{principal_of(frame.path)}", "program", call=frame.call)
         else:
             actor = f"agent:{principal_of(frame.path)}"
-            prompt, model = Prompt.of(self._setup(), actor, run.id, session), model_of(self.model, frame.path)
+            prompt, model = Prompt.of(self._setup(), actor, session.run, session), model_of(self.model, frame.path)
             ask = AskModel(session, prompt, model, actor, frame.path, retry=self._retry, aside=True)
             session, name, reason = drive(play(choosing(ask, self.names, self._attempts)), run.io)
             prompt.put_back()

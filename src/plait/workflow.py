@@ -440,14 +440,14 @@ class Parallel(Workflow):
 
     def forward(self, session: Session) -> Session:
         forks = {name: session.fork(name) for name in self._branches}
-        works = {name: loop.spawn(lambda name=name: call_as(name, self._branches[name], forks[name]), f"plait-{name}") for name in forks}
-        done: queue.SimpleQueue[str] = queue.SimpleQueue()
-        for name, future in works.items():
-            future.add_done_callback(lambda _, name=name: done.put(name))
+        calls = {name: lambda name=name: call_as(name, self._branches[name], forks[name]) for name in forks}
+        run = run_of(session)
+        start_all: Callable[..., Any] = getattr(run.io if run is not None else None, "start_all", loop.start_all)
+        works, next_done = start_all(calls)
         failed: str | None = None
         try:
             for _ in works:
-                name = done.get()
+                name = next_done()
                 error = works[name].exception()
                 if error is None or isinstance(error, Parked):  # while one branch waits for somebody, the others go on
                     failed = failed or (name if error is not None else None)

@@ -33,10 +33,11 @@ __all__ = ["shell"]
 
 EXPECTED = {
     2: "InvalidInput InvalidValue TooDeep TooLarge DuplicateKey MalformedJson NotCanonical AmbiguousRevision BadAddress",
-    3: "UnknownRevision UnknownPlace UnknownKey UnknownAsk UnknownLog UnknownEvent NoStore",
-    3: "UnknownRevision UnknownPlace UnknownKey NoPrompt UnknownLog UnknownEvent NoStore",
+    3: "UnknownRevision UnknownPlace UnknownKey UnknownAsk NoPrompt UnknownLog UnknownEvent NoStore",
+    5: "BudgetExceeded",
+    7: "ReplayDiverged",
     8: "MergeConflict NoCommonBase",
-    75: "StaleHead StoreBusy DiskFull OutcomeUnknown",
+    75: "RunHeld StaleHead StoreBusy DiskFull OutcomeUnknown",
 }
 
 
@@ -45,7 +46,7 @@ def test_every_error_has_its_code() -> None:
     for name, kind in vars(errors).items():
         if inspect.isclass(kind) and issubclass(kind, PlaitError):
             assert code_of(kind.__new__(kind)) == wanted.get(name, 1), name
-    assert set(CODES.values()) == {1, 2, 3, 8, 75}
+    assert set(CODES.values()) == {1, 2, 3, 5, 7, 8, 75}
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:

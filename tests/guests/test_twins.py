@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 LINES_MAX = 10
 
 
-@pytest.mark.parametrize("name", ["round_robin", "supervisor"])
+@pytest.mark.parametrize("name", ["round_robin", "supervisor", "approval"])
 def test_an_example_prints_what_its_docstring_shows(name: str, tmp_path: Path) -> None:
     file = EXAMPLES / f"{name}.py"
     shown = dedent((ast.get_docstring(ast.parse(file.read_text()), clean=True) or "").partition("prints:\n\n")[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -17,6 +18,8 @@ from plait.store import canonical
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# (\w+\.py)\n")  # a block that begins so is that file, in the folder of the page's program
+EXITS = re.compile(r"# exits with (\d+)")  # what a command says with its exit code is a part of what it shows
 
 # What the shell blocks may say, besides `plait …`, which is run. These run this very suite, or install.
 KNOWN = {"make demo", "make test", "make check", "make test-outside", "pip install ."}
@@ -28,8 +31,13 @@ def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("PLAIT_STORE", raising=False)
     module = ModuleType("page")  # as a program has one: dataclasses look for it
     monkeypatch.setitem(sys.modules, "page", module)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     for language, code in BLOCK.findall(page.read_text()):
-        if language == "python":
+        if language == "python" and (named := FILE.match(code)):
+            (tmp_path / named[1]).write_text(code)
+            sys.modules.pop(Path(named[1]).stem, None)  # another page may have had one of that name
+            importlib.invalidate_caches()
+        elif language == "python":
             exec(compile(code, str(page), "exec", dont_inherit=True), vars(module))  # the blocks of a page are one program
         elif language == "sh":
             run_shell(code)
@@ -53,4 +61,5 @@ def run_shell(code: str) -> None:
         assert command.startswith("plait "), f"{command!r} is neither run nor known"
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(command, shell=True, capture_output=True, text=True, env={**os.environ, "PATH": path})
-        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        said = EXITS.search(line)
+        assert done.returncode == (int(said[1]) if said else 0), f"{command}: {done.returncode} {done.stdout}{done.stderr}"

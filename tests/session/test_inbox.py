@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -44,6 +45,7 @@ from plait.event.kinds import (
     ToolUnknown,
 )
 from plait.ids import Digest, LogId, inbox_of
+from plait.runtime.hold import hold, release
 from plait.session import InboxRows, verify
 from plait.session.inbox import all_waiting, arrived, due, post, root_of
 from plait.session.ports import Act, Draft, store_at, writer_of
@@ -64,16 +66,20 @@ def ask(session: Session, binding: Digest = B, call: str = "call-1", expires: in
 
 
 @pytest.fixture
-def session(store: Store) -> Session:
+def session(store: Store) -> Iterator[Session]:
     """A session that a run holds."""
-    return record(Session("Clean up.", store=store), RunStarted("m:W"))
+    made = record(Session("Clean up.", store=store), RunStarted("m:W"))
+    hold(made.store, "run-1", made.short)
+    yield made
+    release(made.store, "run-1")
 
 
 def copies(session: Session) -> Session:
     """What a run does at a safe point."""
     news = arrived(store_at(session.store), session.id, delivered(session))
     drafts = [Draft(Delivered(inbox_of(session.id), news[-1].seq), Act("service:run"))]
-    drafts += [Draft(each.body, Act(each.actor, each.header.origin, call=each.header.call, causes=(each.id,))) for each in news]
+    calls = {each.id: "call-1" for each in news if each.kind in ("ApprovalGranted", "ApprovalDenied")}  # what counts: in its bracket
+    drafts += [Draft(each.body, Act(each.actor, each.header.origin, call=calls.get(each.id), causes=(each.id,))) for each in news]
     return Session.of(writer_of(None).append(msgspec.structs.replace(session.spot, run="run-1"), drafts))
 
 
@@ -208,12 +214,19 @@ def test_what_waits_is_told_the_same_by_the_value_and_by_the_rows(session: Sessi
 
 @pytest.mark.parametrize("end", [ApprovalGranted(B), ApprovalDenied(B), ApprovalExpired(B), RunFinished(), RunCancelled()])
 def test_what_is_settled_waits_no_more(session: Session, store: Store, end: Body) -> None:
-    session = record(ask(session), end)
+    session = record(ask(session), end, call="call-1")
     assert (session.waiting, all_waiting(store), session.status) == ([], [], "active")
 
 
 def test_another_answer_settles_nothing(session: Session, store: Store) -> None:
     session = record(ask(session), ApprovalGranted(C))
+    assert [each.binding for each in session.waiting] == [B] == [each.binding for each in all_waiting(store)]
+
+
+@pytest.mark.parametrize(("call", "run"), [(None, "run-1"), ("call-2", "run-1"), ("call-1", None), ("call-1", "run-2")])
+def test_what_the_run_does_not_go_by_settles_nothing(session: Session, store: Store, call: str | None, run: str | None) -> None:
+    """A grant by somebody who may not give it is delivered, and counts for nothing: who may is still asked."""
+    session = record(ask(session), ApprovalGranted(B), call=call, run=run)
     assert [each.binding for each in session.waiting] == [B] == [each.binding for each in all_waiting(store)]
 
 

@@ -29,6 +29,7 @@ from plait.event.kinds import (
     SessionClosed,
     SessionOpened,
     SessionPaused,
+    TimerSet,
     ToolRequested,
 )
 from plait.ids import Digest, LogId
@@ -401,6 +402,7 @@ def test_every_kind_that_is_said_to_be_one_is_a_boundary(tmp_path: Path, kind: s
         "RunFailed": RunFailed(Failure("E", "x")),
         "RunCancelled": RunCancelled("x"),
         "SessionPaused": SessionPaused(),
+        "TimerSet": TimerSet(1),
         "SessionClosed": SessionClosed(),
         "SessionArchived": SessionArchived(),
         "CheckpointSigned": CheckpointSigned(1, digest, "k", "s"),

@@ -4,10 +4,10 @@
     1    failed: every error that is not named below, and output that could not be written
     2    usage: the command line or a value on it is wrong, or names several things at once
     3    not found: no such store, session, place, key or event
-    4    waiting for an approval (kept for it; nothing waits yet)
-    5    the budget does not allow it (kept for it; nothing spends yet)
+    4    waiting: the run is parked until somebody answers or a time comes; `plait inbox` shows for what, `plait resume` goes on
+    5    the budget does not allow it: the run failed there, and can be resumed with a larger one
     6    verification failed: `plait verify` found something wrong
-    7    a replay went another way than the record (kept for it; nothing replays yet)
+    7    the program went another way than the record, in a replay or when a run was taken up again
     8    a merge needs somebody to choose, or a base
     75   not now: somebody else was first, or the disk is full; try again
     130  interrupted, as by SIGINT
@@ -31,7 +31,8 @@ from plait.cli.terminal import clean
 from plait.errors import PlaitError
 from plait.session import ABSENT
 
-FAILED, USAGE, NOT_FOUND, UNVERIFIED, CONFLICT, RETRY, INTERRUPTED, NO_READER = 1, 2, 3, 6, 8, 75, 130, 141
+FAILED, USAGE, NOT_FOUND, WAITING, NO_BUDGET, UNVERIFIED, DIVERGED, CONFLICT = 1, 2, 3, 4, 5, 6, 7, 8
+RETRY, INTERRUPTED, NO_READER = 75, 130, 141
 
 CODES: dict[type[PlaitError], int] = {
     PlaitError: FAILED,
@@ -49,8 +50,11 @@ CODES: dict[type[PlaitError], int] = {
     errors.UnknownLog: NOT_FOUND,
     errors.UnknownEvent: NOT_FOUND,
     errors.NoStore: NOT_FOUND,
+    errors.BudgetExceeded: NO_BUDGET,
+    errors.ReplayDiverged: DIVERGED,
     errors.MergeConflict: CONFLICT,
     errors.NoCommonBase: CONFLICT,
+    errors.RunHeld: RETRY,
     errors.StaleHead: RETRY,
     errors.StoreBusy: RETRY,
     errors.DiskFull: RETRY,
@@ -59,19 +63,22 @@ CODES: dict[type[PlaitError], int] = {
 
 
 class Told(Exception):
-    """An error in lines made for the shell."""
+    """An error in lines made for the shell: with a code of its own, perhaps, and what a program needs to go on."""
 
-    def __init__(self, error: PlaitError, lines: Sequence[str]) -> None:
+    def __init__(
+        self, error: Exception, lines: Sequence[str], code: int | None = None, details: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__(error, lines)
-        self.error, self.lines = error, lines
+        self.error, self.lines, self.details = error, lines, details or {}
+        self.code = code if code is not None else code_of(error)
 
 
 class _NoReader(Exception):
     """The other end of the pipe is closed."""
 
 
-def code_of(error: PlaitError) -> int:
-    return next(CODES[kind] for kind in type(error).__mro__ if kind in CODES)
+def code_of(error: BaseException) -> int:
+    return next((CODES[kind] for kind in type(error).__mro__ if kind in CODES), FAILED)
 
 
 class Entry(click.Group):
@@ -139,7 +146,7 @@ def _end(run: Callable[[], Any], as_json: bool) -> int:
     except click.ClickException as error:
         return _tell(error, [error.format_message()], error.exit_code, as_json, before=_usage(error))
     except Told as told:
-        return _tell(told.error, told.lines, code_of(told.error), as_json)
+        return _tell(told.error, told.lines, told.code, as_json, details=told.details)
     except PlaitError as error:
         return _tell(error, _lines(error), code_of(error), as_json)
     except OSError as error:
@@ -153,11 +160,15 @@ def _end(run: Callable[[], Any], as_json: bool) -> int:
         )
 
 
-def _tell(error: Exception, lines: Sequence[str], code: int, as_json: bool, before: str = "") -> int:
+def _tell(
+    error: Exception, lines: Sequence[str], code: int, as_json: bool, before: str = "", details: Mapping[str, object] | None = None
+) -> int:
     """Say it on stderr: to a program all at once, to a person line by line, each of them cleaned."""
     if as_json:
         text = str(error) if isinstance(error, PlaitError) else "\n".join(lines)
-        said = json.dumps({"error": {"type": type(error).__name__, "message": text, "exit_code": code, **_details(error)}})
+        said = json.dumps(
+            {"error": {"type": type(error).__name__, "message": text, "exit_code": code, **_details(error), **(details or {})}}
+        )
     else:
         said = before + "plait: " + "\n".join(map(clean, lines))
     try:

@@ -95,7 +95,7 @@ def _print_asks(store: Store, asks: list[Waiting], full: bool) -> None:
         out.hint("nothing waits for anybody")
 
 
-def print_ask(out: Out, store: Store, ask: Waiting, full: bool) -> None:
+def print_ask(out: Out, store: Store, ask: Waiting, full: bool, hints: bool = True) -> None:
     """One ask for people: everything that is bound, and what to type."""
     behalf = f" on behalf of {visible(ask.behalf)}" if ask.behalf else ""
     who = f"{visible(ask.actor)}{behalf}, {out.time(ask.since)}"
@@ -103,7 +103,7 @@ def print_ask(out: Out, store: Store, ask: Waiting, full: bool) -> None:
     for name, value, style in _about(store, ask, out.now):
         text = value if full or len(value) <= FOLD_AT else _folded(value)
         out.line(Cell(f"  {name:<10}  ", DIM), Cell(text, style))
-    for hint in _hints(ask):
+    for hint in hints_of(ask) if hints else ():
         out.hint(f"  {hint}")
 
 
@@ -166,7 +166,8 @@ def _json(value: Json) -> str:
     return visible(json.dumps(value, ensure_ascii=False))
 
 
-def _hints(ask: Waiting) -> list[str]:
+def hints_of(ask: Waiting) -> list[str]:
+    """What to type."""
     id = ask.event[:8]
     if ask.kind == "approval":
         return [f"plait approve {id}", f'plait deny {id} --reason "…"']

@@ -9,6 +9,7 @@ from plait.cli.doctor import doctor
 from plait.cli.exits import Entry
 from plait.cli.history import find, log
 from plait.cli.inbox import answer, approve, cancel, deny, inbox, resolve, send, signal
+from plait.cli.running import replay_command, resume_command, run_command, whatif_command
 from plait.cli.sessions import ls, show, verify_command
 from plait.cli.tail import tail
 from plait.cli.tracing import diff_command, graph, influence, why
@@ -46,6 +47,7 @@ def main() -> None:
 
 SECTIONS: dict[str, list[click.Command]] = {
     "Begin": [init, new],
+    "Run": [run_command, resume_command, replay_command, whatif_command],
     "Look": [ls, show, log, tail, find, cost],
     "Ask": [why, influence, graph, diff_command],
     "Branch": [fork, rewind, merge],

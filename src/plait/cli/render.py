@@ -43,9 +43,9 @@ class Column(NamedTuple):
 class Out:
     """Where a command prints what is for people."""
 
-    def __init__(self) -> None:
-        self._console = console()
-        self.tty = sys.stdout.isatty()
+    def __init__(self, stderr: bool = False) -> None:
+        self._console = console(stderr)
+        self.tty = (sys.stderr if stderr else sys.stdout).isatty()
         self.width = self._console.width
         self.now = Live().now(LogId(""), 0)
 

@@ -195,10 +195,11 @@ def diff_command(given: Given, left: str, right: str | None) -> None:
     elif given.form == "jsonl":
         print_jsonl([diff_document(found, one, two)])
     else:
-        _print_diff(found)
+        print_diff(found)
 
 
-def _print_diff(diff: Diff) -> None:
+def print_diff(diff: Diff) -> None:
+    """Two values for people: side by side where there is room for it."""
     out = Out()
     if not out.tty:
         for line in lines(diff):

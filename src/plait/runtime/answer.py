@@ -326,22 +326,33 @@ def _recalled(effect: AskModel, session: Session, reply: Event, body: k.ModelRep
     requests: dict[str, Event] = {}
     unrunnable: set[str] = set()
     for action in body.calls:
-        step = run.take(session, (action.call,))
-        if step is None:  # the record was cut off here, by a rewind or a what-if
-            break
-        session, requests[action.call] = step
-        while (ahead := run.next_of(session, (action.call,))) is not None and _is_refusal(ahead, requests[action.call]):
-            unrunnable.add(action.call)
-            session, _ = run.take(session, (action.call,)) or (session, None)
-    missing = [action for action in body.calls if action.call not in requests]
-    if missing and not run.on_record(session):
-        session, events = _requested(effect, session, reply, missing, truncated=body.stop == "length")
-        requests.update({event.header.call or "": event for event in events if event.kind == "ToolRequested"})
-        unrunnable.update(event.header.call or "" for event in events if event.kind == "ToolFailed")
+        session, requests[action.call], is_refused = _recalled_request(run, effect, session, action, reply, truncated=body.stop == "length")
+        unrunnable |= {action.call} if is_refused else set()
     said = unpack(body.parts, blobs_of(session))
     data = next((part for part in said if isinstance(part, k.Data)), None)
     runnable = tuple([each for each in body.calls if each.call not in unrunnable])
     return session, Answer(reply.id, text_of(said), data, body.calls, runnable, body.stop, requests)
+
+
+def _recalled_request(
+    run: Run, effect: AskModel, session: Session, action: Action, reply: Event, *, truncated: bool
+) -> tuple[Session, Event, bool]:
+    """The request of a call and whether it was refused. What a rewind or a what-if cut off after the reply is written again."""
+    step = run.take(session, (action.call,))
+    if step is None:
+        first, *rest = _request(effect, session, action, 0, truncated=truncated)
+        session, events = record_at_tip(session, [first._replace(act=first.act._replace(causes=(reply.id,))), *rest])
+        return session, events[0], len(events) > 1
+    session, request = step
+    is_refused = False
+    while (ahead := run.next_of(session, (action.call,))) is not None and _is_refusal(ahead, request):
+        is_refused = True
+        session, _ = run.take(session, (action.call,)) or (session, ahead)
+    why = _refusal(effect.tools, effect.tools.get(action.tool), action, truncated)
+    if is_refused or why is None or run.on_record(session):
+        return session, request, is_refused
+    act = Act(effect.actor, "program", call=action.call, causes=(request.id,))
+    return record_at_tip(session, [Draft(k.ToolFailed(why), act)])[0], request, True
 
 
 def _deltas(run: Run | None, path: str) -> OnDelta | None:
@@ -451,17 +462,6 @@ def _is_refusal(event: Event, request: Event) -> bool:
     if event.kind == k.BudgetRefused.__name__:
         return True
     return event.kind == k.ToolFailed.__name__ and event.header.causes == (request.id,) and event.header.origin == "program"
-
-
-def _requested(
-    effect: AskModel, session: Session, reply: Event, actions: Sequence[Action], *, truncated: bool
-) -> tuple[Session, list[Event]]:
-    """Requests of a reply whose record was cut off before them."""
-    drafts: list[Draft] = []
-    for action in actions:
-        request, *rest = _request(effect, session, action, len(drafts), truncated=truncated)
-        drafts.extend([request._replace(act=request.act._replace(causes=(reply.id,))), *rest])
-    return record_at_tip(session, drafts)
 
 
 def _refusal(tools: Mapping[str, Tool[..., Any]], tool: Tool[..., Any] | None, action: Action, truncated: bool) -> Failure | None:

@@ -14,6 +14,8 @@ from plait.event import kinds as k
 from plait.ids import Digest
 from plait.tool import Tool
 
+SERVICE = "service:plait"
+
 
 class Bracket:
     """A call and how it stands."""
@@ -21,7 +23,7 @@ class Bracket:
     def __init__(self, number: int, tool: Tool[..., Any], call: str, request: Event, own: dict[str, Any] | None = None) -> None:
         self.number, self.tool, self.call = number, tool, call
         self._own = own  # what the program itself passes: what is recorded of it may have secrets taken out. None: as recorded
-        self.first = request
+        self.first = self.last = request
         self.asked: Event | None = None  # the last time a person was asked for it
         self.grant: Event | None = None  # and that person's consent
         self.denial: Event | None = None  # or refusal
@@ -57,7 +59,7 @@ class Bracket:
 
     def take(self, event: Event) -> None:
         """What happened next in this bracket."""
-        body = event.body
+        body, self.last = event.body, event
         if isinstance(body, k.ToolRequested):
             corrected = self.grant is not None and body.decision != "ask"
             self._own = None if body.arguments != self.given else self._own
@@ -68,8 +70,10 @@ class Bracket:
         elif isinstance(body, k.ToolUnknown):
             self.unknown = event
         elif isinstance(body, k.ToolResolved):
-            self.again = body.verdict == "did_not_happen"
+            # Undone by the tool itself it is run once more, of which the request may have been rewound; by a person, that is their word.
+            self.again = body.verdict == "did_not_happen" or (body.verdict == "compensated" and event.actor == SERVICE)
             self.outcome = None if self.again else event
+            self.unknown = None if self.again else self.unknown
         elif isinstance(body, k.ApprovalRequested):
             self.asked, self.grant, self.denial = event, None, None
         elif isinstance(body, k.ApprovalGranted) and self._answers(body.binding):

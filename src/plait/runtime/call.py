@@ -181,17 +181,17 @@ def fail(entry: Entry, error: BaseException) -> BaseException | None:
     What interrupts the process, parks the run or takes it away leaves it open: it can be taken up again.
     """
     run = entry.run
-    failure = failure_of(error)
     ends = isinstance(error, (Exception, Cancelled)) or _is_cancel(error)
-    if ends:
+    failure = failure_of(error) if ends else None
+    if failure is not None:
         run.ride(entry.frame.log, entry.frame.scope, Draft(k.CallFinished(failure), _act(entry.frame)))
     run.drop_frame(entry.frame.log, entry.frame)
     if not entry.outermost:
         return None
     try:
-        if isinstance(error, Exception):
+        if failure is not None and isinstance(error, Exception):
             ended = _end(entry, lambda at, ahead: k.RunFailed(failure), causes=_causes(error))
-        elif ends:
+        elif failure is not None:
             deliver_all(run)
             ended = _end(entry, lambda at, ahead: k.RunCancelled(failure.message))
         else:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+import queue
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
@@ -87,3 +88,12 @@ def spawn(work: Callable[[], T], name: str = "plait-worker") -> Future[T]:
 
     Thread(target=target, name=name, daemon=True).start()
     return future
+
+
+def start_all(works: Mapping[str, Callable[[], T]]) -> tuple[dict[str, Future[T]], Callable[[], str]]:
+    """Run functions side by side; returns also who waits for the next that is done, and says its name."""
+    done: queue.SimpleQueue[str] = queue.SimpleQueue()
+    futures = {name: spawn(work, f"plait-{name}") for name, work in works.items()}
+    for name, future in futures.items():
+        future.add_done_callback(lambda _, name=name: done.put(name))
+    return futures, done.get

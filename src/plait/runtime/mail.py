@@ -39,7 +39,9 @@ def arrivals(session: Session) -> tuple[Session, list[Event]]:
     session = run.joined(session)
     recorded = run.take_delivery(session)
     if recorded is not None:
-        session, events = recorded
+        before, (session, events) = session, recorded
+        while session != before and not events:  # all it brought was rewound, and the next one came at the same point
+            before, (session, events) = session, run.take_delivery(session) or (session, events)
         session = run.joined(session)
         if run.ends_here(session):
             _heed(session, events)

@@ -29,7 +29,7 @@ def overridden(effect: AskModel, session: Session, run: Run) -> tuple[AskModel, 
     changed = effect._replace(model=over.model or effect.model, tools=tools)
     if setup == before:
         return changed, []
-    changed = changed._replace(prompt=Prompt.of(setup, effect.actor, run.id, session))
+    changed = changed._replace(prompt=Prompt.of(setup, effect.actor, session.run, session))
     frame = run.frames(session.id)[-1]
     if not run.first_time(("setup", frame.call)):
         return changed, []

@@ -7,7 +7,7 @@ along the path, never by number: what other writers put in between is passed ove
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Sequence
 
 import msgspec
 
@@ -45,10 +45,13 @@ class Path:
             self._end -= 1
         self._loose = loose  # what was branched off: so many steps are followed by kind, tool and order only
 
-    @property
-    def before_branch(self) -> bool:
-        """Whether the next step is one of the run this one was branched off."""
-        return self._next < self._loose
+    def before_branch(self, ahead: int = 0) -> bool:
+        """Whether the next step, or the one so many further, is one of the run this one was branched off."""
+        return self._next + ahead < self._loose
+
+    def goes_on(self, ahead: int) -> bool:
+        """Whether there is anything after so many further steps but how a failure was described."""
+        return any(not _is_aftermath(step) for step in self._steps[self._next + ahead :])
 
     @property
     def over(self) -> bool:
@@ -80,7 +83,7 @@ class Path:
         """The step this draft is; None: the record ends before it."""
         at = self._next
         while at < len(self._steps):
-            if self._same(draft, self._steps[at], loose=at < self._loose):
+            if self._same(draft, at):
                 return self._took(at)
             if not _is_aftermath(self._steps[at]):
                 raise Differs(self._steps[self._next], draft)
@@ -96,6 +99,17 @@ class Path:
         at = self._ahead(calls)
         return self._steps[at] if at is not None else None
 
+    def delivers_after(self, drafts: Sequence[Draft]) -> bool:
+        """Whether these drafts are the next steps, and a delivery comes right after them."""
+        at = self._next
+        for draft in drafts:
+            while at < len(self._steps) and not self._same(draft, at) and _is_aftermath(self._steps[at]):
+                at += 1
+            if at == len(self._steps) or not self._same(draft, at):
+                return False
+            at += 1
+        return at < len(self._steps) and self._steps[at].kind == k.Delivered.__name__
+
     def take_delivery(self) -> list[Event]:
         """What was delivered from the inbox at this point; nothing, if nothing was."""
         step = self.peek()
@@ -103,7 +117,12 @@ class Path:
             return []
         body = step.body
         assert isinstance(body, k.Delivered)
-        return [self._took(self._next) for _ in range(1 + body.copies) if self._next < len(self._steps)]
+        # What was repeated follows at once; a rewind may have cut some of it off.
+        last = step.seq + body.copies
+        found: list[Event] = []
+        while (step := self.peek()) is not None and step.seq <= last:
+            found.append(self._took(self._next))
+        return found
 
     def left(self) -> Event | None:
         """The first step that nobody took. None: there is none."""
@@ -127,11 +146,11 @@ class Path:
         self.at = Spot(self.at.store, self.log, step.seq, step.id, self.at.run)
         return step
 
-    def _same(self, draft: Draft, step: Event, *, loose: bool) -> bool:
-        body, act = draft
+    def _same(self, draft: Draft, at: int) -> bool:
+        (body, act), step = draft, self._steps[at]
         if type(body).__name__ != step.kind:
             return False
-        if loose:
+        if at < self._loose:
             return not isinstance(body, k.ToolRequested) or body.tool == _tool_of(step)
         if step.header.call != act.call or step.header.actor != act.actor:
             return False
@@ -141,18 +160,14 @@ class Path:
         return encoded(body) == step.content or VOCABULARY.encode(body) == step.content or _comparable(body) == _comparable(step.body)
 
 
-def steps_of(run: str, events: Iterable[Event]) -> list[Event]:
-    """The steps of a run among the events of a log, from one range scan."""
+def steps_of(run: str, events: Sequence[Event]) -> list[Event]:
+    """The steps of a run among the events of a log, one after another, from one range scan."""
     steps: list[Event] = []
-    for event in events:
-        kind = event.kind
-        if event.header.run != run:
-            if kind == k.Rewound.__name__:
-                _go_back(steps, event.body)
-        elif kind == k.RunResumed.__name__:
+    for event in _along(run, events):
+        if event.kind == k.RunResumed.__name__:
             while steps and steps[-1].kind in _ENDED:  # it ended, and was taken up again
                 _reopen(steps, steps.pop())
-        elif kind not in _ABOUT:
+        elif event.kind not in _ABOUT:
             steps.append(event)
     return steps
 
@@ -166,10 +181,18 @@ def _reopen(steps: list[Event], end: Event) -> None:
             return
 
 
-def _go_back(steps: list[Event], body: Body) -> None:
-    assert isinstance(body, k.Rewound)
-    while steps and steps[-1].seq > body.to:
-        steps.pop()
+def _along(run: str, events: Sequence[Event]) -> list[Event]:
+    """Events of the run, back from the last: a rewind by another writer jumps to its target, which may itself have been rewound before."""
+    found: list[Event] = []
+    at = len(events) - 1
+    while at >= 0:
+        event = events[at]
+        at -= 1
+        if event.header.run == run:
+            found.append(event)
+        elif isinstance(event.body, k.Rewound):
+            at = event.body.to - events[0].seq
+    return found[::-1]
 
 
 def _is_aftermath(step: Event) -> bool:
@@ -186,6 +209,8 @@ def _comparable(body: Body) -> Body:
         return msgspec.structs.replace(body, policy=None, decision="")
     if isinstance(body, k.ModelAsked):
         return msgspec.structs.replace(body, reserved=None)
+    if isinstance(body, k.CallStarted):
+        return msgspec.structs.replace(body, workflow=body.workflow.rpartition(":")[2])  # a script is __main__ when it is run
     failure = getattr(body, "failure", None)
     if isinstance(failure, k.Failure) and failure.traceback:
         body = msgspec.structs.replace(body, failure=msgspec.structs.replace(failure, traceback=""))
@@ -204,4 +229,5 @@ def told(step: Event | Draft | str | None) -> dict[str, object]:
     if isinstance(step, str):
         return {"kind": step}
     kind, body = (step.kind, step.body) if isinstance(step, Event) else (type(step.body).__name__, step.body)
-    return {"kind": kind, **msgspec.to_builtins(body)}
+    # A fact has a kind of its own, which is not that of its event.
+    return {"kind": kind, **{f"{name}_" if name == "kind" else name: value for name, value in msgspec.to_builtins(body).items()}}

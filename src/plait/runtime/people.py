@@ -21,7 +21,8 @@ from plait.runtime.policy import Approval, Granted
 from plait.runtime.run import Parked, Run, record_at_tip, run_of
 from plait.runtime.spend import afford_tool, refusal_of
 from plait.session import Session
-from plait.session.ports import Act, Draft
+from plait.session.inbox import asks_in
+from plait.session.ports import Act, Draft, store_at
 from plait.tool import Tool, WrongArguments
 
 SERVICE = "service:plait"
@@ -37,7 +38,7 @@ def requested(
     run = run_of(session)
     body = k.ToolRequested(tool.name, arguments, tool.effect, tool.version, reason, path=user.path, source=tool.origin)
     policies = _policies(run, session)
-    if run is None or not policies or run.on_record(session):  # a decision that is on record is not made again
+    if run is None or not policies or run.follows(session):  # a decision that is on record is not made again
         return body, None
     decided = policy.decide(policies, _call(run, session, tool, arguments, user, reason, origins))
     body = k.ToolRequested(
@@ -60,7 +61,7 @@ def refused(session: Session, why: Failure | None, act: Act) -> list[Draft]:
     if why is None and (spent := afford_tool(session)) is not None:
         body, why = refusal_of(spent)
         act = act._replace(origin="program")
-        return [Draft(k.ToolFailed(why), act), Draft(body, act)]
+        return [Draft(body, act), Draft(k.ToolFailed(why), act)]
     return [Draft(k.ToolFailed(why), act._replace(origin="program"))] if why is not None else []
 
 
@@ -106,7 +107,7 @@ def recalled(session: Session, brackets: Mapping[int, Bracket]) -> Session:
             return session
         else:
             delivery = run.take_delivery(session)
-            if delivery is None or not delivery[1]:
+            if delivery is None or delivery[0] == session:
                 return session
             session = delivery[0]
             _take(calls, delivery[1])
@@ -148,7 +149,7 @@ def _ask(run: Run, session: Session, bracket: Bracket, user: Any) -> Session:
     """Ask for exactly this call, unless that was asked already and nothing has changed since."""
     body = bracket.asked.body if bracket.asked is not None else None
     bound = _binding(session, bracket, max(1, bracket.asks))
-    if isinstance(body, k.ApprovalRequested) and body.binding == bound:
+    if isinstance(body, k.ApprovalRequested) and body.binding == bound and is_open(session, bracket.asked):
         return session
     times = bracket.asks + 1
     decided = policy.decide(_policies(run, session), _call(run, session, bracket.tool, bracket.given, user, _reason(bracket), None))
@@ -156,6 +157,24 @@ def _ask(run: Run, session: Session, bracket: Bracket, user: Any) -> Session:
     expires = run.now(session) + int(decided.expires_s * 1e6) if decided.expires_s is not None else None
     ask = k.ApprovalRequested(_binding(session, bracket, times), shown, expires, times)
     return took(session, bracket, [Draft(ask, Act(user.actor, "program", call=bracket.call, causes=(bracket.request.id,)))])
+
+
+def was_tried(run: Run, session: Session, bracket: Bracket) -> bool:
+    """Whether this call went further before, on a way that was rewound since: it may have been run, and must not be run twice."""
+    log, first = session.id, bracket.last.seq + 1
+    if not run.was_on_record(bracket.last) or run.on_record(session) or session.place < first:
+        return False
+    later = store_at(session.store).read(log, first, session.place, kinds=_TRIES)
+    return any(event.header.call == bracket.call for event in later)
+
+
+_TRIES = frozenset({k.ApprovalGranted.__name__, k.ToolRequested.__name__})
+
+
+def is_open(session: Session, ask: Event | None) -> bool:
+    """Whether an ask can still be answered: the answer may have come already, and be rewound."""
+    own = store_at(session.store).log(session.id)
+    return ask is not None and any(each.event == ask.id for each in asks_in(store_at(session.store), own.id, own.place + 1, own.tip))
 
 
 def _reason(bracket: Bracket) -> str:

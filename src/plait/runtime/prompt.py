@@ -198,6 +198,7 @@ class Prompt:
         self._chain: list[tuple[Digest, int]] = []  # after each turn: the digest and the size so far, as far as anybody asked
         self._frozen = 0  # turns that a model has been shown
         self._slots: dict[str, tuple[int, int]] = {}  # an own call: the turn of its result and which one
+        self._corrected: dict[str, tuple[str, Json]] = {}  # an own call that a person allowed with other arguments: who, and which
         self._calls: dict[str, tuple[str, Json, int]] = {}  # every call: its tool, its arguments, how much of its outcome is shown
         self._outcomes: dict[str | None, list[str]] = {}
         self._epoch = 0  # a session that was detached has a path in another numbering of places before its own
@@ -318,7 +319,7 @@ class Prompt:
     def _wanted(self, event: Event, own: bool) -> bool:
         view = self.setup.view
         if view.what == "facts":
-            return own or event.kind in _KNOWLEDGE or event.kind == "MessageSaid"
+            return own or event.kind in _KNOWLEDGE or event.kind == "MessageSaid" or event.header.call in self._slots
         if view.what == "calls":
             who = event.actor.partition(":")
             outcome = event.header.call is not None and (event.header.call in self._calls or event.header.call in self._slots)
@@ -350,15 +351,24 @@ class Prompt:
 
     def requested(self, event: Event, body: k.ToolRequested, own: bool, branch: str | None, get_blob: Callable[[Digest], bytes]) -> None:
         call = event.header.call
-        if call is not None:
-            # What the program fetched it fetched for the agent to read; what others had of their tools is theirs.
-            others = event.actor.startswith("agent:") and not own
-            self._calls[call] = body.tool, body.arguments, ASIDE_MAX if others else SHOWN_MAX
+        if call is None:
+            return
+        before = self._calls.get(call)
+        if before is not None:  # made again, perhaps as a person corrected it
+            self._calls[call] = body.tool, body.arguments, before[2]
+            if body.arguments != before[1]:
+                self._corrected[call] = event.actor, body.arguments
+            return
+        # What the program fetched it fetched for the agent to read; what others had of their tools is theirs.
+        others = event.actor.startswith("agent:") and not own
+        self._calls[call] = body.tool, body.arguments, ASIDE_MAX if others else SHOWN_MAX
 
     def settled(self, event: Event, body: Any, own: bool, branch: str | None, get_blob: Callable[[Digest], bytes]) -> None:
         call = event.header.call or ""
         parts, failed = _outcome(body, get_blob)
         slot = self._slots.get(call)
+        if (corrected := self._corrected.get(call)) is not None and slot is not None:
+            parts = (k.Text(CORRECTED.format(who=corrected[0], arguments=_json(corrected[1], ASIDE_MAX))), *parts)
         if slot is not None and slot[0] >= self._frozen:
             self._fill(slot, call, parts, failed)
             self.causes = (*self.causes, event.id)
@@ -454,6 +464,7 @@ _HANDLERS: dict[str, Callable[..., None]] = {
 }
 
 SUMMARY = "(what went before, in short)"
+CORRECTED = "({who} corrected the arguments; it was called with {arguments})"
 _VIEWED = {"facts": "what is known, and the last message", "calls": "what some agents said, and people"}
 _LEFT: Parts = (k.Text("(not run in this branch)"),)
 _UNKNOWN: Parts = (k.Text("(its outcome is not known: it may have happened)"),)

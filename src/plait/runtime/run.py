@@ -98,6 +98,8 @@ class Run:
         self.approver: Approver | None = None  # who is asked at once; None: whoever looks into the inbox
         self.answerer: Callable[[str, tuple[str, ...]], Json] | None = None  # likewise, for questions
         self.holder = ""  # how its RunResumed names whoever took it up; "": nobody had to
+        self.epoch = 0  # how often it was taken up again, this time included
+        self.taker = direct.principal()  # and as whom
         self._direct, self.behalf = direct, behalf
         self._listeners: list[OnEvent] = [on_event] if on_event else []
         self._lock = Lock()
@@ -160,7 +162,9 @@ class Run:
         was = self._was_named(store, drafts[0].body, fork) if self.record is not None and self.record.branched else None
         recorded = self.record.began(self, store, log, drafts, scope, was) if self.record is not None else None
         if recorded is None:
+            self.told_of_write("before", drafts)
             recorded = self._direct.start(store, log, drafts, fork=fork, blobs=blobs, run=scope, behalf=self.behalf)
+            self.told_of_write("after", drafts)
             self._tell(recorded[1])
         spot = recorded[0]
         log = spot.id  # what was merged before it was branched off keeps its name
@@ -226,8 +230,7 @@ class Run:
             merging -= len(found)
         spot = self._beyond(spot)
         self.gated = self.gated or any([isinstance(draft.body, k.GateRequired) for draft in drafts])
-        if self.on_write is not None:
-            self.on_write("before", drafts)
+        self.told_of_write("before", drafts)
         try:
             # What a run does, it does on behalf of whoever started it.
             after, events = self._direct.write(spot, drafts, merges=merges, merging=merging, blobs=blobs, behalf=self.behalf, held=held)
@@ -237,10 +240,14 @@ class Run:
         with self._lock:
             self._tips[spot.id] = after
             self._tail(spot.id).extend([*held, *events] if held else events)
-        if self.on_write is not None:
-            self.on_write("after", drafts)
+        self.told_of_write("after", drafts)
         self._tell([*held, *events] if held else events)
         return after, [*found, *events] if found else events
+
+    def told_of_write(self, when: str, drafts: Sequence[Draft]) -> None:
+        """Whoever watches the writes may end the process here, or let it look as if it had ended."""
+        if self.on_write is not None:
+            self.on_write(when, drafts)
 
     def latest(self, spot: Spot) -> Spot:
         """Where a log stands: for a run that is taken up again, where it stood then."""
@@ -292,12 +299,7 @@ class Run:
         path = self._path(session.spot)
         if path is None:
             return None
-        riding = self.waiting(session.id, session.run or self.id)
-        step = path.peek(riding)
-        if step is None or step.kind != k.Delivered.__name__:
-            return session, []
-        if riding:  # what waited for the next append was written with it
-            session = session.later(self.write(session.spot, [])[0])
+        self._take_riding(path, session.spot)
         events = path.take_delivery()
         self._remember(path, events)
         for event in events[:1]:
@@ -305,6 +307,16 @@ class Run:
             assert isinstance(body, k.Delivered)
             self._delivered[session.id] = body.upto
         return session.later(path.at, *[event.kind for event in events]) if events else session, events[1:]
+
+    def _take_riding(self, path: Path, spot: Spot) -> None:
+        """What waited for the next append was written with the delivery, if one is on record right after it."""
+        key = spot.id, self.id
+        with self._lock:
+            riding = [draft for draft, _ in self._riding.get(key, ())]
+        if riding and path.delivers_after(riding):
+            self._matched(path, spot, riding)
+            with self._lock:
+                del self._riding[key][: len(riding)]
 
     def goes_on(self, session: Session) -> bool:
         """Whether the record has an ordinary step right after this value: then nothing arrived here, and there is nothing to heed."""
@@ -317,10 +329,17 @@ class Run:
         """Whether what follows in this log is on record."""
         return self.record is not None and self._path(session.spot) is not None
 
+    def follows(self, session: Session) -> bool:
+        """Whether what the program does next is on record: after what waits for the next append, which may be all that is left."""
+        path = self._path(session.spot)
+        if path is None or self.record is None:
+            return False
+        return self.record.strict or path.closed or path.goes_on(self.waiting(session.id, session.run or self.id))
+
     def before_branch(self, session: Session) -> bool:
         """Whether what follows is the record of the run this one was branched off."""
         path = self._path(session.spot) if self.record is not None and self.record.branched else None
-        return path is not None and path.before_branch
+        return path is not None and path.before_branch(self.waiting(session.id, session.run or self.id))
 
     def joined(self, session: Session) -> Session:
         """The value from which a run goes on: what others wrote since its last step is taken along."""
@@ -453,6 +472,10 @@ class Run:
         self._halted = self._halted or Halted(error)
         return self._halted
 
+    @property
+    def is_halted(self) -> bool:
+        return self._halted is not None
+
     def _check_going(self) -> None:
         if self._halted is not None:
             raise self._halted
@@ -461,7 +484,7 @@ class Run:
         """Whoever takes a run over says so in its logs: then this process has lost it, and what it brings is left in the inbox."""
         for event in self.store(spot.store).read(spot.id, spot.place + 1, kinds=_RESUMED):
             body = event.body
-            if event.header.run == self.id and isinstance(body, k.RunResumed) and body.holder != self.holder:
+            if event.header.run == self.id and isinstance(body, k.RunResumed) and body.epoch > self.epoch:
                 late = [draft._replace(act=draft.act._replace(causes=())) for draft in drafts if isinstance(draft.body, _OUTCOMES)]
                 if late:
                     self._direct.post(spot.store, spot.id, late)

@@ -51,7 +51,7 @@ def afford(session: Session, effect: AskModel) -> Afforded:
     run = run_of(session)
     if run is None:
         return Afforded(session, effect)
-    if run.on_record(session):
+    if run.follows(session):
         step = run.peek(session)
         body = step.body if step is not None and step.kind == k.BudgetRefused.__name__ else None
         return _refused(session, effect, body) if isinstance(body, k.BudgetRefused) else Afforded(session, effect)
@@ -84,7 +84,7 @@ def _refused(session: Session, effect: AskModel, body: k.BudgetRefused) -> Affor
 def afford_again(session: Session, effect: AskModel) -> Afforded:
     """Set aside what another attempt may cost: it may use what is kept back, since the first one was allowed."""
     run = run_of(session)
-    pool = run.pool(session.id) if run is not None and not run.on_record(session) else None
+    pool = run.pool(session.id) if run is not None and not run.follows(session) else None
     if pool is None:
         return Afforded(session, effect)
     usage = estimate(effect.prompt.tokens * 4, effect.prompt.setup.parameters)
@@ -123,7 +123,7 @@ def _priced(model: Model) -> str:
 def afford_tool(session: Session) -> Refusal | None:
     """Set a tool call aside; None: it may be made."""
     run = run_of(session)
-    pool = run.pool(session.id) if run is not None and not run.on_record(session) else None
+    pool = run.pool(session.id) if run is not None and not run.follows(session) else None
     found = pool.reserve(tool_calls=1) if pool is not None else None
     if pool is not None and isinstance(found, Reservation):
         pool.settle(found)

@@ -19,7 +19,7 @@ from plait.runtime.effects import UseTools
 from plait.runtime.failures import failure_of, line, text_of_error
 from plait.runtime.mail import safe_point
 from plait.runtime.override import overridden_tools
-from plait.runtime.people import ask_people, ask_question, hear, park, recalled, refused, requested, took
+from plait.runtime.people import ask_people, ask_question, hear, is_open, park, recalled, refused, requested, took, was_tried
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of, scoped
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.session import Session
@@ -120,13 +120,17 @@ def _settled(
             session = _request_again(session, bracket, user)
         elif bracket.outcome is None and bracket.tool.asks and not bracket.waits:
             session = ask_question(session, bracket, user)
-        elif bracket.outcome is None and run is not None and not bracket.waits:
+        elif bracket.outcome is None and run is not None:
             session = yield from _in_doubt(run, session, bracket, user)
-    session = ask_people(session, [each for each in open_ if each.outcome is None], user)
-    ready = {each.number: each for each in open_ if each.outcome is None and not each.waits and each.unknown is None and not each.tool.asks}
+    session = ask_people(session, [each for each in open_ if each.outcome is None and each.unknown is None], user)
+    ready = {each.number: each for each in open_ if _is_ready(each)}
     session, unwritten = yield from _run(session, ready, user, spare=spare and len(ready) == len(open_))
     park(session, [each for each in open_ if each.outcome is None and each.number not in ready])
     return session, unwritten
+
+
+def _is_ready(bracket: Bracket) -> bool:
+    return bracket.outcome is None and bracket.unknown is None and not bracket.waits and not bracket.tool.asks
 
 
 def _is_reopened(run: Run | None, bracket: Bracket) -> bool:
@@ -136,9 +140,12 @@ def _is_reopened(run: Run | None, bracket: Bracket) -> bool:
 
 def _in_doubt(run: Run, session: Session, bracket: Bracket, user: User) -> Generator[Wait, Any, Session]:
     """What to do about a call that may have happened, because the process that made it is gone: it depends on its class."""
-    if bracket.again:
+    tried = was_tried(run, session, bracket)
+    if bracket.again and not tried:
         return _request_again(session, bracket, user)
-    if bracket.unknown is not None or not run.was_on_record(bracket.since):
+    if bracket.unknown is not None:
+        return session if run.on_record(session) or is_open(session, bracket.unknown) else _unknown(session, bracket, LOST)
+    if not tried and (bracket.waits or not run.was_on_record(bracket.since)):
         return session
     if bracket.since.header.run != session.run:  # branched off here: what was asked for there is asked for anew, under a key of its own
         session = _request_again(session, bracket, user)
@@ -157,6 +164,10 @@ def _in_doubt(run: Run, session: Session, bracket: Bracket, user: User) -> Gener
         if done.failure is None:
             return _resolved(session, bracket, user, "compensated", ())
         why = f"it could not be undone: {done.failure.message}"
+    return _unknown(session, bracket, why)
+
+
+def _unknown(session: Session, bracket: Bracket, why: str) -> Session:
     return took(session, bracket, [Draft(k.ToolUnknown(bracket.request.id, why), Act(SERVICE, "program", call=bracket.call))])
 
 
@@ -212,7 +223,8 @@ def _request_again(session: Session, bracket: Bracket, user: User) -> Session:
         judged, _ = requested(session, bracket.tool, bracket.given, user, again.reason)
         again = msgspec.structs.replace(again, attempt=1, policy=judged.policy, decision=judged.decision)
         bracket.grant = None
-    return took(session, bracket, [Draft(again, act)])
+    bracket.refusal = None  # what the budget did not allow then, it may allow now; and the other way round
+    return took(session, bracket, [Draft(again, act), *refused(session, None, act._replace(causes=(0,)))])
 
 
 # ── running ──────────────────────────────────────────────────────────────────────────────────

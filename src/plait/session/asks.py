@@ -76,15 +76,18 @@ def is_about(ask: Waiting, event: Event) -> bool:
     """Whether an event, in the session's own log or in its inbox, names this ask."""
     if event.kind not in SETTLES:
         return False
+    if event.log == ask.log and (event.header.call or "", event.header.run) != (ask.call, ask.run):
+        return False  # what was delivered and does not count, or was written by somebody else: the run does not go by it
     body = event.body
+    # The same call may be asked for again under the same name: whoever answered the first ask did not answer the second.
+    asked = event.header.causes
+    this = event.log == ask.log or not asked or ask.event in asked
     if isinstance(body, (ApprovalGranted, ApprovalDenied, ApprovalExpired)):
-        # The same call may be asked for again under the same binding: whoever answered the first ask did not answer the second.
-        asked = event.header.causes
-        return ask.kind == "approval" and body.binding == ask.binding and (event.log == ask.log or not asked or ask.event in asked)
+        return ask.kind == "approval" and body.binding == ask.binding and this
     if isinstance(body, QuestionAnswered):
         return ask.kind == "question" and body.question == ask.event
     if isinstance(body, ToolResolved):
-        return ask.kind == "unknown" and body.request == ask.request
+        return ask.kind == "unknown" and body.request == ask.request and this
     return ask.kind == "timer" and ask.call == (event.header.call or "")
 
 

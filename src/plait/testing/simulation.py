@@ -1,32 +1,46 @@
-"""Runs in a world made from a seed: time, ids, which attempt fails, which tool is lost, who is done first.
+"""Runs in a world made from a seed: time, ids, which attempt fails, which tool is lost, who is done first, when the process dies.
 
 Everything follows from the seed and what is asked about, never from when or how often, so the same seed gives the same history, head
 and all, whatever threads do. Nothing waits: pauses are over at once.
+
+A process that dies writes nothing more, in any of its threads; the run is then taken up again, as a new process would, until it comes to
+its end. Where branches run side by side and may die, they take turns at their writes, so that what one has done when another dies follows
+from the seed, too. Threads of the program's own take no turns.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextvars import ContextVar
 from itertools import count
 from pathlib import Path
-from typing import Any
+from threading import Semaphore
+from typing import Any, TypeVar
 
 import msgspec
 
-from plait.event import Event, without_measured
-from plait.event.kinds import Failure, Merged, SessionOpened, Text
-from plait.ids import digest
+from plait.durable import _resume  # pyright: ignore[reportPrivateUsage]
+from plait.event import Event, Json, without_measured
+from plait.event.kinds import Failure, Merged, RunCancelled, RunFailed, RunFinished, SessionOpened, Text, ToolRequested
+from plait.ids import Digest, digest
 from plait.model.base import Fault, Reply
+from plait.runtime import loop
+from plait.runtime.call import NOBODY, Entry
 from plait.runtime.drive import Blocking
-from plait.runtime.run import direct_writer
+from plait.runtime.run import Halted, Parked, Run, direct_writer
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Wait
 from plait.session import Session
 from plait.session.content import Content, text_of
-from plait.session.ports import Spot
+from plait.session.inbox import all_waiting
+from plait.session.ports import Draft, Spot, store_at
+from plait.session.views import Waiting
 from plait.testing.seeded import Seeded
+from plait.tool import Happened
 from plait.workflow import Workflow, original
 
+T = TypeVar("T")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 USER = "simulated"  # whose sessions they are, on every machine
@@ -35,11 +49,35 @@ _numbers = count(1)  # every simulated session has a store that nobody had befor
 FAULTS = ("RateLimited", "Overloaded", "ServerError", "Timeout", "ConnectionLost", "StreamCut")
 
 
-class Simulation:
-    """`Simulation(seed=7, model_fault_rate=0.1).run(Repair(), "Fix the bug")`."""
+_ENDS = (RunFinished, RunFailed, RunCancelled)  # a process that dies after these has nothing left to do
 
-    def __init__(self, seed: int = 0, *, model_fault_rate: float = 0.0, tool_fault_rate: float = 0.0) -> None:
+Oracle = Callable[[Waiting, Digest], Happened | None]  # whether a call took place whose outcome was lost; the digest is its idempotency key
+Answer = Callable[[Waiting], Json]  # of whoever is asked: for an approval whether it is granted, for a question the answer
+
+
+class Simulation:
+    """`Simulation(seed=7, model_fault_rate=0.1, crash_rate=0.1).run(Repair(), "Fix the bug")`.
+
+    A process may die before and after every write: by chance, at most `crashes_max` times, or with `crash_at` at just these moments,
+    counted from 1.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        model_fault_rate: float = 0.0,
+        tool_fault_rate: float = 0.0,
+        crash_rate: float = 0.0,
+        crash_at: int | Sequence[int] = (),
+        crashes_max: int = 100,
+    ) -> None:
         self.seed, self.model_fault_rate, self.tool_fault_rate = seed, model_fault_rate, tool_fault_rate
+        self.crash_rate, self.crashes_max = crash_rate, crashes_max
+        self.crash_at = frozenset([crash_at] if isinstance(crash_at, int) else crash_at)
+        self.crashes = 0  # how often a process died so far
+        self.moments = 0  # how often one might have
+        self.turns = 0  # how often somebody's turn came
         self._addresses: list[str] = []
 
     def session(self, *content: Content) -> Session:
@@ -49,11 +87,81 @@ class Simulation:
         direct_writer().bind_source(address, Seeded(self.seed))
         return Session(*(content or ("Begin.",)), store=address, user=USER)
 
-    def run(self, workflow: Workflow, *content: Content | Session) -> Session:
-        """Run a workflow on a new session, or on one made by `session()`, and return what it returned."""
+    def run(
+        self,
+        workflow: Workflow | Callable[[], Workflow],
+        *content: Content | Session,
+        oracle: Oracle | None = None,  # None: nobody knows, and a run that waits for it stays parked
+        answer: Answer | None = None,  # None: everything is allowed, and of choices the first is taken
+        between: Callable[[Session], object] | None = None,  # called between a death and the next life
+    ) -> Session:
+        """Run a workflow on a new session, or on one made by `session()`, and return what it returned.
+
+        If it dies, or parks for somebody, it is taken up again until it comes to its end. A function that makes the workflow is called
+        for every process anew.
+        """
         given = content[0] if content and isinstance(content[0], Session) else None
         session = given or self.session(*[each for each in content if not isinstance(each, Session)])
-        return workflow._run(original(type(workflow)), session, waiter=self.waiter())  # pyright: ignore[reportPrivateUsage]
+        made = _maker(workflow)
+        try:
+            first = made()
+            return first._run(original(type(first)), session, waiter=self.waiter(), on_start=self._entered)  # pyright: ignore[reportPrivateUsage]
+        except (Halted, Parked) as stop:
+            last: Halted | Parked = stop
+        while True:
+            self._see_to(session, last, oracle, answer, between)
+            try:
+                return _resume(session, made(), (), {}, NOBODY, self.waiter(), self._taken_up)
+            except (Halted, Parked) as stop:
+                last = stop
+
+    def _see_to(
+        self,
+        session: Session,
+        stop: Halted | Parked,
+        oracle: Oracle | None,
+        answer: Answer | None,
+        between: Callable[[Session], object] | None,
+    ) -> None:
+        """What people do while no process runs."""
+        if isinstance(stop, Halted):
+            self.crashes += 1
+            if between is not None:
+                between(session.reload())
+            return
+        asks = all_waiting(store_at(session.store))
+        if not [ask for ask in asks if _attend(session.store, ask, oracle, answer)]:
+            raise stop  # it waits for what nobody here can give
+
+    # ── dying ────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def may_crash(self) -> bool:
+        return bool(self.crash_rate or self.crash_at)
+
+    def _entered(self, entry: Entry) -> None:
+        self._watch(entry.run)
+
+    def _taken_up(self, run: Run) -> None:
+        run.holder, run.taker = f"{USER}/{run.holder.rpartition('/')[2]}", f"human:{USER}"
+        self._watch(run)
+
+    def _watch(self, run: Run) -> None:
+        def on_write(when: str, drafts: Sequence[Draft]) -> None:
+            if when == "before":
+                _take_turns()
+            ended = when == "after" and any(isinstance(draft.body, _ENDS) for draft in drafts)
+            if run.is_halted or (not ended and self._dies_now()):
+                raise run.halt(None)
+
+        if self.may_crash:
+            run.on_write = on_write
+
+    def _dies_now(self) -> bool:
+        self.moments += 1
+        if self.moments in self.crash_at:
+            return True
+        return self.crashes < self.crashes_max and self.lot("crash", self.moments) < self.crash_rate
 
     def close(self) -> None:
         """Forget its sessions."""
@@ -76,7 +184,7 @@ class Simulation:
         *,
         seeds: Iterable[int] = range(100),
         kept: str | Path | None = None,  # where seeds that failed are kept, one per line, and tried first from then on
-        **rates: float,
+        **rates: Any,  # as for one
     ) -> int:
         """Try a property on many seeds; a seed that fails is kept and named in the error. Returns how many were tried."""
         file = Path(kept) if kept is not None else None
@@ -115,6 +223,9 @@ class Simulated(Blocking):
         if isinstance(op, Next):
             return op.batch.next()
         return None
+
+    def start_all(self, works: Mapping[str, Callable[[], T]]) -> tuple[dict[str, Future[T]], Callable[[], str]]:
+        return _Turns(self._simulation).start_all(works) if self._simulation.may_crash else loop.start_all(works)
 
     def ask(self, op: CallModel) -> Reply | Fault:
         if self._simulation.lot("model", op.call, op.attempt) >= self._simulation.model_fault_rate:
@@ -159,6 +270,85 @@ class _Batch:
 
     def cancel(self) -> None:
         self._over = True
+
+
+class _Turns:
+    """Threads of which one runs at a time, from write to write; whose turn it is follows from the seed."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._mine: dict[str, Semaphore] = {}  # given to whoever is to go on
+        self._ours = Semaphore(0)  # given back when it comes to a write, or to its end
+        self._done: dict[str, Future[Any]] = {}
+
+    def start_all(self, works: Mapping[str, Callable[[], T]]) -> tuple[dict[str, Future[T]], Callable[[], str]]:
+        self._mine = {name: Semaphore(0) for name in works}
+        futures = {name: loop.spawn(lambda name=name, work=work: self._run(name, work), f"plait-{name}") for name, work in works.items()}
+        return futures, self._next
+
+    def _run(self, name: str, work: Callable[[], T]) -> T:
+        _turns.set((self, name))
+        self._mine[name].acquire()
+        try:
+            return work()
+        finally:
+            self._mine.pop(name)
+            self._ended = name
+            self._ours.release()
+
+    def wait_for_turn(self, name: str) -> None:
+        self._ours.release()
+        self._mine[name].acquire()
+
+    def _next(self) -> str:
+        """Let them go on, until one has come to its end."""
+        self._ended: str | None = None
+        while self._ended is None:
+            _take_turns()  # whoever waits for these is one of several, too
+            self._simulation.turns += 1
+            lots = {self._simulation.lot("turn", name, self._simulation.turns): name for name in self._mine}
+            self._mine[lots[min(lots)]].release()
+            self._ours.acquire()
+        return self._ended
+
+
+_turns: ContextVar[tuple[_Turns, str] | None] = ContextVar("plait_turns", default=None)
+
+
+def _take_turns() -> None:
+    mine = _turns.get()
+    if mine is not None:
+        mine[0].wait_for_turn(mine[1])
+
+
+def _maker(workflow: Workflow | Callable[[], Workflow]) -> Callable[[], Workflow]:
+    return (lambda: workflow) if isinstance(workflow, Workflow) else workflow
+
+
+def _attend(store: str, ask: Waiting, oracle: Oracle | None, answer: Answer | None) -> bool:
+    """Say what is waited for; whether there was anything to say."""
+    session = Session.open(ask.log, store=store)
+    if ask.kind == "unknown" and oracle is not None:
+        found = oracle(ask, _key_of(session, ask))
+        if found is None:
+            session.resolve(ask, "did_not_happen")
+        else:
+            session.resolve(ask, "happened", found.value)
+    elif ask.kind == "question":
+        session.answer(ask, answer(ask) if answer is not None else next(iter(ask.choices), "yes"))
+    elif ask.kind == "approval" and (answer is None or answer(ask)):
+        session.approve(ask)
+    elif ask.kind == "approval":
+        session.deny(ask)
+    else:
+        return False
+    return True
+
+
+def _key_of(session: Session, ask: Waiting) -> Digest:
+    """The idempotency key of a call: its first request."""
+    requests = store_at(session.store).read(session.id, kinds={ToolRequested.__name__})
+    return next(event.id for event in requests if event.header.call == ask.call)
 
 
 _IDS = re.compile(r"[0-9a-f]{64}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\bc[0-9a-f]{23}\b")

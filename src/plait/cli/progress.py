@@ -1,0 +1,180 @@
+"""How a run goes, told while it goes on: on stderr, so that what it says in the end can be piped on.
+
+On a terminal one line that is drawn anew, gone when the run is over; elsewhere a line for every reply of a model and every outcome
+of a tool. All of it is heard from the run's own events and deltas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from threading import RLock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import unquote
+
+from plait.cli.documents import Document
+from plait.cli.render import DIM, Cell, Out, cell_width, counted
+from plait.cli.terminal import clean, console, cut
+from plait.event import Event
+from plait.event import kinds as k
+from plait.ids import LogId
+from plait.runtime.live import Live
+from plait.session.saying import saying
+
+if TYPE_CHECKING:
+    from plait.model.base import Delta
+
+SAID = 200  # cells of what a step says, in a line of its own
+DOT = " · "
+_OVER = (k.ToolReturned, k.ToolFailed, k.ToolUnknown)
+
+
+class Progress:
+    """Hears a run, and tells how it goes. `quiet`: only counts."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.out = Out(stderr=True)
+        self._quiet, self._drawn = quiet, self.out.tty and not quiet
+        self._lock = RLock()  # branches are heard from threads of their own
+        self._live: Any = None
+        self._began = _now()
+        self._running: dict[str, str] = {}  # tools at work, by call
+        self._path = self._doing = ""
+        self.steps = self.tool_calls = self.input_tokens = self.output_tokens = self.cost_usd_nano = self.unpriced = 0
+
+    # ── hearing ──────────────────────────────────────────────────────────────────────────────
+
+    def __call__(self, item: Event | Delta) -> None:
+        with self._lock:
+            if isinstance(item, Event):
+                self._hear(item)
+            else:
+                self._path = item.agent
+                tool = getattr(item, "tool", "")
+                self._doing = f"asks for {tool}" if tool else "answers" if item.text else "thinks"
+
+    def _hear(self, event: Event) -> None:
+        body, call = event.body, event.header.call or ""
+        if event.actor.startswith("agent:"):
+            self._path = unquote(event.actor.partition(":")[2])
+        if isinstance(body, k.ModelAsked):
+            self._doing = f"asks {body.model}"
+        elif isinstance(body, k.ModelReplied):
+            self.steps += 1
+            self._doing = ""
+            self._spend(body.usage, body.price)
+            self._step(event, f"step {self.steps}", f"  ({body.usage.input_tokens:,} in, {body.usage.output_tokens:,} out)")
+        elif isinstance(body, k.ModelFailed):
+            self._doing = ""
+            if body.usage is not None:
+                self._spend(body.usage, body.price)
+            self._step(event, "")
+        elif isinstance(body, k.ToolRequested):
+            self.tool_calls += body.attempt == 1
+            self._path, self._running[call] = body.path or self._path, body.tool
+        elif isinstance(body, _OVER):
+            self._step(event, "", before=f"{self._running.pop(call, 'tool')} ")
+
+    def _spend(self, usage: k.Usage, price: k.Price | None) -> None:
+        self.input_tokens += usage.input_tokens
+        self.output_tokens += usage.output_tokens
+        self.cost_usd_nano += price.cost_usd_nano if price is not None else 0
+        self.unpriced += price is None
+
+    # ── telling ──────────────────────────────────────────────────────────────────────────────
+
+    def _step(self, event: Event, name: str, more: str = "", before: str = "") -> None:
+        if self._quiet or self._drawn:
+            return
+        said = cut(clean(f"{before}{saying(event)}"), SAID)
+        self.out.line(Cell(f"{self.elapsed:>7}  {name:<8}  {self._path}  ", DIM), said, Cell(more, DIM))
+
+    @property
+    def seconds(self) -> float:
+        return (_now() - self._began) / 1e6
+
+    @property
+    def elapsed(self) -> str:
+        seconds = self.seconds
+        return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds) // 60} min {int(seconds) % 60:02} s"
+
+    @property
+    def cost(self) -> str:
+        known = f"${self.cost_usd_nano / 1e9:.4f}"
+        return (
+            known if not self.unpriced else f"{known} and {counted(self.unpriced, 'reply')} of unknown price".replace("replys", "replies")
+        )
+
+    @property
+    def summary(self) -> str:
+        tokens = f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out"
+        return ", ".join([counted(self.steps, "step"), counted(self.tool_calls, "tool call"), tokens, self.cost, self.elapsed])
+
+    def document(self) -> Document:
+        return {
+            "steps": self.steps,
+            "tool_calls": self.tool_calls,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cost_usd": self.cost_usd_nano / 1e9,
+            "unpriced": self.unpriced,
+            "wall_s": round(self.seconds, 3),
+        }
+
+    def line(self, width: int) -> str:
+        """How it goes, in one line that fits: who does what is what gets cut."""
+        with self._lock:
+            doing = ", ".join(dict.fromkeys(self._running.values())) or self._doing
+            where = clean(DOT.join(filter(None, (self._path, doing))))
+            money = f"${self.cost_usd_nano / 1e9:.4f}{'+?' if self.unpriced else ''}"
+            tokens = f"{self.input_tokens:,} in {self.output_tokens:,} out"
+            told = DOT.join([counted(self.steps, "step"), tokens, money, self.elapsed])
+            if cell_width(told) + len(DOT) + min(cell_width(where), 20) > width:
+                told = DOT.join([str(self.steps), money, self.elapsed])
+            return cut(f"{told}{DOT}{where}" if where else told, width)
+
+    # ── the line that is drawn anew ──────────────────────────────────────────────────────────
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop()
+
+    def _start(self) -> None:
+        if self._drawn:
+            import sys
+
+            from rich.live import Live as Drawn
+            from rich.text import Text
+
+            screen = console(stderr=True)
+
+            def drawn() -> Text:
+                return Text(self.line(screen.width - 1), style=DIM, no_wrap=True, overflow="crop")
+
+            # What the program prints goes above the line; into a pipe it goes as it is.
+            self._live = Drawn(
+                get_renderable=drawn, console=screen, transient=True, refresh_per_second=8, redirect_stdout=sys.stdout.isatty()
+            )
+            self._live.start()
+
+    def _stop(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    @contextmanager
+    def aside(self) -> Generator[Out]:
+        """The terminal for somebody else, for a while."""
+        self._stop()
+        try:
+            yield self.out
+        finally:
+            self._start()
+
+
+def _now() -> int:
+    return Live().now(LogId(""), 0)

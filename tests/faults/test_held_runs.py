@@ -1,0 +1,127 @@
+"""One process holds a run: others are refused, and told who has it; one that lost it cannot write, and what it brings late is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import held_story
+import pytest
+from held_story import Held, until
+
+from plait import Session, open_store
+from plait.durable import replay, resume
+from plait.errors import RunHeld
+from plait.event import kinds as k
+from plait.runtime.run import Parked
+from plait.session import verify
+
+
+class First:
+    """The process that begins, and is busy in its tool."""
+
+    def __init__(self, folder: Path, tool: str) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [sys.executable, held_story.__file__, tool],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "HELD_FOLDER": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert self.process.stdout is not None
+        self.session = Session.open(self.process.stdout.readline().strip(), store=str(folder / ".plait"))
+        until((folder / "busy").exists)
+
+    def lets_go(self) -> str:
+        """Let its tool return; what it says in the end."""
+        (self.folder / "go").touch()
+        return self.process.communicate(timeout=held_story.PATIENCE_S)[0].strip()
+
+    def loses_its_lock(self) -> None:
+        (self.folder / ".plait" / "runs.lock").unlink()
+
+    @property
+    def effects(self) -> list[str]:
+        return (self.folder / "effects").read_text().split()
+
+
+@contextmanager
+def _first(folder: Path, tool: str) -> Generator[First]:
+    held_story.folder = folder
+    first = First(folder, tool)
+    try:
+        yield first
+        assert list(verify(open_store(str(folder / ".plait")), state=True)) == []
+    finally:
+        first.process.kill()
+        first.process.communicate()
+        held_story.meanwhile.clear()
+
+
+def test_a_held_run_is_refused_and_free_once_its_holder_is_killed(tmp_path: Path) -> None:
+    with _first(tmp_path, "once") as first:
+        for _ in range(2):
+            with pytest.raises(RunHeld, match=f"process {first.process.pid}"):
+                resume(first.session, Held("once"))
+        before = first.session.reload()
+        first.process.send_signal(signal.SIGKILL)
+        first.process.wait()
+        assert first.session.reload() == before, "whoever was refused wrote nothing"
+        with pytest.raises(Parked, match="nobody knows whether once happened"):
+            resume(first.session, Held("once"))
+        waiting = first.session.reload().waiting
+        assert [ask.tool for ask in waiting] == ["once"]
+        first.session.resolve(waiting[0], "happened", "done, I looked", actor="human:boss")
+        ended = resume(first.session, Held("once"))
+        assert ended.text == "all is well" and len(first.effects) == 1
+        assert replay(ended, Held("once")).head == ended.head
+
+
+def test_who_lost_a_run_cannot_write_and_its_late_outcome_settles_the_call(tmp_path: Path) -> None:
+    with _first(tmp_path, "once") as first:
+        first.loses_its_lock()
+        with pytest.raises(Parked):
+            resume(first.session, Held("once"))
+        parked = first.session.reload()
+        assert first.lets_go() == "RunLost"
+        assert first.session.reload() == parked, "nothing was written by whoever lost it"
+        (late,) = parked.inbox
+        assert isinstance(late.body, k.ToolReturned)
+        ended = resume(first.session, Held("once"))
+        assert ended.text == "all is well" and len(first.effects) == 1
+        (call,) = ended.effects
+        assert call.outcome is not None and "done by the first" in str(call.outcome.body)
+        assert replay(ended, Held("once")).head == ended.head
+
+
+def test_a_late_outcome_does_not_settle_a_call_a_second_time(tmp_path: Path) -> None:
+    with _first(tmp_path, "often") as first:
+        first.loses_its_lock()
+        said: list[str] = []
+        held_story.meanwhile.append(lambda: said.append(first.lets_go()))
+        ended = resume(first.session, Held("often"))
+        assert said == ["RunLost"] and ended.text == "all is well"
+        assert len(set(first.effects)) == 1 and len(first.effects) == 2, "run again, with the same key"
+        (late,) = ended.inbox
+        assert isinstance(late.body, k.ToolReturned)
+        (call,) = ended.effects
+        assert call.outcome is not None and "done by" in str(call.outcome.body)
+        assert replay(ended, Held("often")).head == ended.head
+
+
+def test_a_run_taken_over_while_nothing_is_under_way_is_lost_at_the_next_write(tmp_path: Path) -> None:
+    with _first(tmp_path, "once") as first:
+        first.loses_its_lock()
+        with pytest.raises(Parked):
+            resume(first.session, Held("once"))
+        first.session.resolve(first.session.reload().waiting[0], "did_not_happen", actor="human:boss")
+        held_story.meanwhile.append(lambda: None)
+        ended = resume(first.session, Held("once"))
+        assert ended.text == "all is well"
+        assert first.lets_go() == "RunLost"
+        assert ended.reload() == ended and [event.kind for event in ended.inbox] == ["ToolResolved", "ToolReturned"]

@@ -1,0 +1,47 @@
+"""kill -9 at every moment of a run with forks, branches, an approval, a selector and a compaction: as if never killed, no effect twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import dose, report, seed
+
+PARTS = 2
+
+
+def _raised(request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    script = Path(__file__).with_name("forward_nursery.py")
+    command = [sys.executable, str(script), json.dumps(request)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert "wrong" not in answer, answer["wrong"]
+    return answer
+
+
+def test_the_story_has_all_that_a_run_can_have() -> None:
+    found = _raised({}, 60)
+    assert found["story"]["effects"] == ["mail 2", "mail 4", "mail 7", "put 1", "put 3", "put 6", "wire 5"]
+    assert found["story"]["facts"] == {"side": 7, "end": True} and found["story"]["status"] == "finished"
+    assert len(found["moments"]) == 2, "one life up to the approval, one after it"
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_killed_at_every_moment(part: int) -> None:
+    found = _raised({"every": [part, PARTS]}, 300)
+    assert found["killed"] >= sum(found["moments"]) // PARTS - 1
+    report(
+        "a run killed with -9 at every moment", f"part {part + 1} of {PARTS}: {found['killed']} kills, 0 effects twice, 0 stories changed"
+    )
+
+
+def test_killed_at_random_moments() -> None:
+    begun, kills = seed(), dose("RUN_KILLS", 20, 1000)
+    found = _raised({"kills": kills, "seed": begun}, 60 + kills * 5)
+    report("a run killed with -9 at random", f"{found['killed']} kills, 0 effects twice, 0 stories changed", begun)

@@ -1,0 +1,187 @@
+"""Law 8: kill anywhere + resume = as if never killed, and no effect twice. Law 7: replay executes nothing and ends on the same head.
+
+Programs are made from seeds, and the process that runs them dies before or after any of its writes, as often as the seed has it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from durable_programs import Effect, Program, World, program, traits
+
+from plait import Session
+from plait.durable import replay
+from plait.event import Event
+from plait.event import kinds as k
+from plait.session import verify
+from plait.session.ports import store_at
+from plait.testing import Simulation
+from support import count, dose
+
+LAW = "kill anywhere + resume = as if never killed"
+CHUNKS = 50
+DEATHS = 5  # histories with deaths, for each program
+WORLD = World()
+
+
+class Ending(NamedTuple):
+    """What came of a program, without what only differs because it was taken up again."""
+
+    messages: list[tuple[str, str]]
+    facts: dict[str, Any]
+    decisions: dict[str, Any]
+    effects: Counter[Effect]
+
+
+def _ending(session: Session) -> Ending:
+    said = [(message.role, message.text) for message in session.messages]
+    return Ending(said, dict(session.facts.items()), dict(session.decisions.items()), WORLD.standing())
+
+
+def _events(session: Session) -> Iterator[Event]:
+    store = store_at(session.store)
+    for _, log in store.logs(limit=10_000):
+        yield from store.read(log.id, log.place + 1, log.tip)
+
+
+def _made(seed: int) -> Program:
+    return program(seed, WORLD)
+
+
+def _check_effects() -> None:
+    """No effect took place twice for one key, unless its class allows."""
+    for key, effect in WORLD.about.items():
+        if effect.tool not in ("put", "flaky", "later"):  # repeated under the same key
+            assert WORLD.most[key] <= 1, f"{effect} stood twice"
+        if effect.tool in ("mail", "book"):
+            assert WORLD.times[key] <= 1, f"{effect} took place twice"
+
+
+def _check_asks(events: list[Event], crashes: int, asked: int | None) -> None:
+    """A lost ask is asked again, at most once per death, and stays on record. `asked`: how often, without deaths."""
+    asks = sum(isinstance(event.body, k.ModelAsked) for event in events)
+    lost = Counter(event.header.call for event in events if _is_lost(event))
+    assert all(times <= crashes for times in lost.values())
+    assert WORLD.asked <= asks, "a model was asked without a word on record"
+    if asked is not None:
+        assert asks == asked + lost.total(), "asked again without need, or a lost ask is not on record"
+
+
+def _is_lost(event: Event) -> bool:
+    return isinstance(event.body, k.ModelFailed) and event.body.failure.kind == "ProcessEnded"
+
+
+def _check_record(session: Session, seed: int) -> None:
+    """The store is sound, and the record alone leads to the same head."""
+    assert list(verify(store_at(session.store), state=True)) == []
+    WORLD.sealed = True
+    assert replay(session, _made(seed)).head == session.head
+    WORLD.sealed = False
+
+
+def _undisturbed(seed: int) -> tuple[Ending, int]:
+    WORLD.renew()
+    simulation = Simulation(seed, crash_at=10**9)
+    session = simulation.run(lambda: _made(seed), "go", oracle=WORLD.oracle)
+    ending, asked = _ending(session), WORLD.asked
+    _check_record(session, seed)
+    simulation.close()
+    return ending, asked
+
+
+def _dies(seed: int, simulation: Simulation, expected: Ending, asked: int) -> None:
+    WORLD.renew()
+    session = simulation.run(lambda: _made(seed), "go", oracle=WORLD.oracle)
+    events = list(_events(session))
+    assert _ending(session) == expected
+    _check_effects()
+    # A tool that is run again asks again, for itself.
+    _check_asks(events, simulation.crashes, None if traits(seed, WORLD).nested_asks else asked)
+    assert {event.kind for event in events} >= ({"RunResumed"} if simulation.crashes else set())
+    _check_record(session, seed)
+    count(LAW, simulation)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_kill_anywhere_and_resume(chunk: int, tmp_path: Path) -> None:
+    programs = dose("DURABLE_PROGRAMS", 20, 400)
+    for seed in range(chunk * programs, (chunk + 1) * programs):
+        expected, asked = _undisturbed(seed)
+        for life in range(DEATHS):
+            rate = (0.03, 0.06, 0.12)[life % 3]
+
+            def check(simulation: Simulation, seed: int = seed, expected: Ending = expected, asked: int = asked) -> None:
+                _dies(seed, simulation, expected, asked)
+
+            Simulation.check(check, seeds=[seed * 100 + life], crash_rate=rate, kept=tmp_path / "seeds.txt")
+
+
+# ── others act while no process runs ─────────────────────────────────────────────────────────
+
+
+def _others(simulation: Simulation, session: Session) -> None:
+    """What somebody else does between a death and the next life, as the seed has it."""
+    about = ("others", simulation.crashes)
+    lot = simulation.lot(*about)
+    if lot < 0.3:
+        session.send(f"sent {simulation.crashes}")
+    elif lot < 0.4:
+        session.say(f"from outside {simulation.crashes}", actor="human:else")
+    elif lot < 0.5:
+        session.fact(f"outside {simulation.crashes}", simulation.crashes)
+    elif lot < 0.75:
+        started = next(event.seq for event in session.events if event.kind == "RunStarted")
+        to = started + int(simulation.lot("to", *about) * (session.place - started))
+        if to < session.place:
+            session.rewind(to, reason="another way")
+
+
+def _disturbed(simulation: Simulation, seed: int) -> None:
+    WORLD.renew()
+    session = simulation.run(lambda: _made(seed), "go", oracle=WORLD.oracle, between=lambda at: _others(simulation, at))
+    _check_effects()
+    _check_asks(list(_events(session)), simulation.crashes, None)
+    _check_record(session, seed)
+    count("others act between a death and the next life", simulation)
+
+
+@pytest.mark.parametrize("chunk", range(10))
+def test_others_between_a_death_and_the_next_life(chunk: int, tmp_path: Path) -> None:
+    histories = dose("DURABLE_OTHERS", 60, 2000)
+    for seed in range(10**6 + chunk * histories, 10**6 + (chunk + 1) * histories):
+        Simulation.check(lambda simulation, seed=seed: _disturbed(simulation, seed), seeds=[seed], crash_rate=0.06, kept=tmp_path / "seeds")
+
+
+# ── the seed decides ─────────────────────────────────────────────────────────────────────────
+
+
+def test_the_same_seed_dies_at_the_same_moments_and_ends_on_the_same_head() -> None:
+    died = 0
+    for seed in range(40):
+        if not traits(seed, WORLD).threads:  # whose turn it is among the program's own threads is not for the seed to say
+            heads: list[str] = []
+            for _ in range(2):
+                WORLD.renew()
+                simulation = Simulation(seed, crash_rate=0.1)
+                heads.append(simulation.run(partial(_made, seed), "go", oracle=WORLD.oracle).head)
+                died += simulation.crashes
+            assert heads[0] == heads[1], seed
+    assert died > 20
+
+
+def test_a_death_at_a_given_moment() -> None:
+    seed = next(seed for seed in range(30, 60) if not traits(seed, WORLD).threads)
+    expected, asked = _undisturbed(seed)
+    counting = Simulation(seed, crash_at=10**9)
+    WORLD.renew()
+    counting.run(partial(_made, seed), "go", oracle=WORLD.oracle)
+    for moment in range(1, counting.moments):  # after the last one there is nothing left to do
+        simulation = Simulation(seed, crash_at=moment)
+        _dies(seed, simulation, expected, asked)
+        assert simulation.crashes == 1
+    assert counting.crashes == 0 and counting.moments > 4
