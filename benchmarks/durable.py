@@ -24,12 +24,23 @@ EFFECTS, ROUNDS = 1000, 20
 SHAPES = {"agent": "500 model calls, 500 tool calls", "program": "1,000 tool calls of a program", "branches": "10 branches of 50 + 50"}
 
 
-def resume(contest: Contest) -> list[Line]:
-    """From just before `resume` to the first live effect, beside reading the same events and nothing else."""
-    return [line for shape in SHAPES for line in _shape(contest, shape)]
+def agent(contest: Contest) -> list[Line]:
+    """One long turn of an agent."""
+    return _shape(contest, "agent")
+
+
+def program(contest: Contest) -> list[Line]:
+    """A program that calls tools itself."""
+    return _shape(contest, "program")
+
+
+def branches(contest: Contest) -> list[Line]:
+    """As many effects, in ten branches of one run that go on at the same time."""
+    return _shape(contest, "branches")
 
 
 def _shape(contest: Contest, shape: str) -> list[Line]:
+    """From just before `resume` to the first live effect, beside reading the same events and nothing else."""
     rounds = contest.bench.some(ROUNDS)
     asks = {verb: _recorded(verb, shape, rounds) for verb in ("resume", "read", "replay")}
     heat, lines = contest.heat(asks, rounds), list[Line]()
@@ -53,7 +64,7 @@ def _recorded(verb: str, shape: str, rounds: int) -> Any:
     return prepare
 
 
-PARTS: tuple[Part, ...] = (resume,)
+PARTS: tuple[Part, ...] = (agent, program, branches)
 
 if __name__ == "__main__":
     measure(__doc__ or "", PARTS, OURS, PEERS, "durable.json")

@@ -146,7 +146,8 @@ class Event:
 
     @property
     def body(self) -> Body:
-        return VOCABULARY.decode(self.kind, self.content)
+        content = self._content
+        return VOCABULARY.decode(self._kind or self.kind, content if isinstance(content, bytes) else self.content)
 
     @property
     def refs(self) -> tuple[Digest, ...]:
