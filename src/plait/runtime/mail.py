@@ -45,7 +45,7 @@ def arrivals(session: Session) -> tuple[Session, list[Event]]:
         session = run.joined(session)
         if run.ends_here(session):
             _heed(session, events)
-        if events or run.on_record(session):
+        if events or run.follows(session):
             return session, events
     session, events = _deliver(run, session)
     _heed(session, events)
@@ -82,7 +82,7 @@ def has_mail(session: Session) -> bool:
 def deliver_all(run: Run) -> None:
     """What has arrived at a run that ends: the wish that it be cancelled, say."""
     session = Session.of(run.tip(run.root))
-    if not run.on_record(session):
+    if not run.follows(session):
         _deliver(run, run.joined(session))
 
 

@@ -51,7 +51,7 @@ class Path:
 
     def goes_on(self, ahead: int) -> bool:
         """Whether there is anything after so many further steps but how a failure was described."""
-        return any(not _is_aftermath(step) for step in self._steps[self._next + ahead :])
+        return self._next + ahead < self._end
 
     @property
     def over(self) -> bool:
@@ -61,7 +61,8 @@ class Path:
     @property
     def ends(self) -> bool:
         """Whether nothing is left but the end of the run."""
-        return all(step.kind in _ENDED or _is_aftermath(step) for step in self._steps[self._next :])
+        steps = self._steps
+        return all(steps[at].kind in _ENDED or _is_aftermath(steps[at]) for at in range(self._next, len(steps)))
 
     @property
     def was_stopped(self) -> bool:
