@@ -16,7 +16,7 @@ from plait.event import Body, Event, without_measured
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY, encoded
 from plait.event.hidden import without_secrets
-from plait.ids import LogId
+from plait.ids import Digest, LogId
 from plait.session.ports import Draft, Spot
 
 _ABOUT = frozenset({k.RunResumed.__name__, k.Bypassed.__name__})  # about the run, not steps of it
@@ -166,20 +166,19 @@ def steps_of(run: str, events: Sequence[Event]) -> list[Event]:
     steps: list[Event] = []
     for event in _along(run, events):
         if event.kind == k.RunResumed.__name__:
-            while steps and steps[-1].kind in _ENDED:  # it ended, and was taken up again
-                _reopen(steps, steps.pop())
+            _reopen(steps)
         elif event.kind not in _ABOUT:
             steps.append(event)
     return steps
 
 
-def _reopen(steps: list[Event], end: Event) -> None:
-    """If it ended because the budget did not allow something, that is asked for again."""
-    for at in range(len(steps) - 1, -1, -1):
-        if steps[at].kind == k.BudgetRefused.__name__ and steps[at].id in end.header.causes:
-            del steps[at]
-        if at < len(steps) and not _is_aftermath(steps[at]):
-            return
+def _reopen(steps: list[Event]) -> None:
+    """It was taken up again: how it ended and described that is no step any more, nor what the budget did not allow, if that ended it."""
+    causes: tuple[Digest, ...] = ()
+    while steps and (steps[-1].kind in _ENDED or _is_aftermath(steps[-1])):
+        causes += steps.pop().header.causes
+    if steps and steps[-1].kind == k.BudgetRefused.__name__ and steps[-1].id in causes:
+        steps.pop()
 
 
 def _along(run: str, events: Sequence[Event]) -> list[Event]:
