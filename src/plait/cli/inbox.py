@@ -101,6 +101,8 @@ def print_ask(out: Out, store: Store, ask: Waiting, full: bool, hints: bool = Tr
     who = f"{visible(ask.actor)}{behalf}, {out.time(ask.since)}"
     out.line(Cell(f"{ask.kind} {ask.event[:12]}", STRONG), Cell(f"  in {ask.session}@{ask.seq}  asked by {who}", DIM))
     for name, value, style in _about(store, ask, out.now):
+        if value in ("", "[]", "null", '""') and name not in ("arguments",):
+            continue
         text = value if full or len(value) <= FOLD_AT else _folded(value)
         out.line(Cell(f"  {name:<10}  ", DIM), Cell(text, style))
     for hint in hints_of(ask) if hints else ():
@@ -306,7 +308,10 @@ def cancel(given: Given, session: str, reason: str) -> None:
 @click.argument("text")
 @writing
 def send(given: Given, session: str, text: str) -> None:
-    """Say something to a session, whoever holds it: it is heard at the next safe point. As TEXT, - reads standard input."""
+    """Say something to a session, whoever holds it.
+
+    It is heard before the next effect. As TEXT, - reads standard input.
+    """
     said = text_of(text)
     if not said:
         raise InvalidValue("text", "nothing is said", "pass a text")

@@ -498,9 +498,9 @@ def _told_needs(given: Given, error: NeedsWorkflow, verb: str = "resume") -> Tol
 @_quiet
 @writing
 def resume_command(given: Given, name: str | None, target: str | None, all_due: bool, approve: Mode | None, quiet: bool) -> None:
-    """Take up a run that did not come to its end: after a crash, a failure, a pause, Ctrl-C or an answer.
+    """Take up a run that did not come to its end.
 
-    What is on record is not repeated. The program is found by what the run says of itself. Without S, the session written to last.
+    After a crash, a failure, a pause, Ctrl-C or an answer. What is on record is not repeated. The program is found by what the run says of itself. Without S, the session written to last.
     """
     if all_due and name is not None:
         raise click.UsageError("--due takes all that are due: leave out S, or --due.")
@@ -567,7 +567,9 @@ def _resume_one(running: _Running, session: Session, program: Workflow | None) -
 @_workflow
 @listing
 def replay_command(given: Given, name: str, target: str | None) -> None:
-    """Go through the last run of a session by its record alone: nothing is executed, nothing is written.
+    """Go through the last run of a session by its record alone.
+
+    Nothing is executed, nothing is written.
 
     The exit code is 7 if the program goes another way than the record.
     """
@@ -622,7 +624,7 @@ def whatif_command(
     approve: Mode | None,
     quiet: bool,
 ) -> None:
-    """Run a run again from a place with something changed, in a branch of its own, and compare.
+    """Run again from a place with something changed, in a branch.
 
     Up to S@K it goes by the record, beyond that live. The session itself is not touched.
     """

@@ -152,8 +152,9 @@ def _ask(run: Run, session: Session, bracket: Bracket, user: Any) -> Session:
     if isinstance(body, k.ApprovalRequested) and body.binding == bound and is_open(session, bracket.asked):
         return session
     times = bracket.asks + 1
-    decided = policy.decide(_policies(run, session), _call(run, session, bracket.tool, bracket.given, user, _reason(bracket), None))
-    shown = policy.shown(_call(run, session, bracket.tool, bracket.given, user, _reason(bracket), frozenset()), decided)
+    call = _call(run, session, bracket.tool, bracket.given, user, _reason(bracket), None)
+    decided = policy.decide(_policies(run, session), call)
+    shown = policy.shown(call, decided)
     expires = run.now(session) + int(decided.expires_s * 1e6) if decided.expires_s is not None else None
     ask = k.ApprovalRequested(_binding(session, bracket, times), shown, expires, times)
     return took(session, bracket, [Draft(ask, Act(user.actor, "program", call=bracket.call, causes=(bracket.request.id,)))])
