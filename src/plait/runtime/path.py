@@ -167,6 +167,8 @@ def steps_of(run: str, events: Sequence[Event]) -> list[Event]:
         if event.kind == k.RunResumed.__name__:
             while steps and steps[-1].kind in _ENDED:  # it ended, and was taken up again
                 _reopen(steps, steps.pop())
+            while steps and _is_aftermath(steps[-1]):  # how it described its failing: if it fails again, that is said again
+                steps.pop()
         elif event.kind not in _ABOUT:
             steps.append(event)
     return steps
