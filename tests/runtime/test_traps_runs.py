@@ -87,6 +87,11 @@ def scripted(*items: Any) -> ScriptedModel:
     return ScriptedModel(list(items))
 
 
+def shows(ask: Any) -> Any:
+    """What a person is shown of an ask."""
+    return ask.shown
+
+
 def parked(call: Any) -> Session:
     with pytest.raises(Parked) as caught:
         call()
@@ -303,9 +308,9 @@ def test_reading_the_file_does_not_approve_the_wire() -> None:
         return Agent("Go.", model=scripted(*script), tools=[read, wire], policy=Policy(Ask("*")))
 
     session = parked(lambda: agent()(Session("go")))
-    session.approve(next(each for each in session.waiting if each.shown["tool"] == "read"), actor="human:boss")
+    session.approve(next(each for each in session.waiting if shows(each)["tool"] == "read"), actor="human:boss")
     session = parked(lambda: resume(session, agent()))
-    assert RAN == ["notes"] and [each.shown["tool"] for each in session.waiting] == ["wire"]
+    assert RAN == ["notes"] and [shows(each)["tool"] for each in session.waiting] == ["wire"]
 
 
 def test_a_zombie_cannot_write() -> None:
