@@ -177,7 +177,7 @@ def test_a_grant_that_is_not_for_exactly_this_is_none() -> None:
     session = parked(lambda: Pay()(Session("go")))
     (ask,) = session.waiting
     request = events_of(session, ToolRequested)[0]
-    forged = _forgeries(session, request, request.body.policy)  # pyright: ignore[reportAttributeAccessIssue]
+    forged = _forgeries(session, request, bodies(session, ToolRequested)[0].policy)
     assert len(forged) >= 100
     for bound, actor in forged:
         post(session.store, session.id, [Draft(ApprovalGranted(bound), Act(actor, "human"))])
@@ -424,7 +424,9 @@ def test_an_approver_is_asked_at_once(answer: Any, ran: list[Any], words: str) -
 
 
 def test_an_approver_that_says_nothing_grants_nothing() -> None:
-    silent: Any = lambda approval: None  # noqa: E731
+    def silent(approval: Approval) -> Any:
+        return None
+
     with pytest.raises(InvalidValue):
         Pay()(Session("go"), approver=silent)
     assert RAN == []
