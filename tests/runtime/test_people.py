@@ -49,7 +49,7 @@ from plait.runtime.live import Live
 from plait.runtime.policy import binding, digest_of
 from plait.runtime.run import direct_writer, record
 from plait.runtime.sent import sent
-from plait.session.inbox import post
+from plait.session.inbox import all_waiting, post
 from plait.session.ports import Act, Draft
 
 BOSS = "human:boss"
@@ -75,13 +75,14 @@ def read(name: str) -> str:
     return f"the words of {name}"
 
 
+EVERYTHING = Policy(Ask("*"))
+
+
 class Pay(Workflow):
     """Asks for consent to whatever its script calls."""
 
-    policy = Policy(Ask("*"))
-
     def __init__(self, *script: Any, tools: list[Any] | None = None, policy: Policy | None = None) -> None:
-        self.policy = policy or Pay.policy
+        self.policy = policy or EVERYTHING
         self.clerk = Agent("Pay.", model=ScriptedModel([*(script or (ToolCall("wire", amount=5),)), "done"]), tools=tools or [wire, read])
 
     def forward(self, session: Session) -> Session:
@@ -92,6 +93,11 @@ def parked(call: Callable[[], Session]) -> Session:
     with pytest.raises(Parked) as caught:
         call()
     return caught.value.session
+
+
+def shows(ask: Any) -> Any:
+    """What a person is shown of an ask."""
+    return ask.shown
 
 
 def same(session: Session, workflow: Workflow) -> None:
@@ -171,7 +177,7 @@ def test_a_grant_that_is_not_for_exactly_this_is_none() -> None:
     session = parked(lambda: Pay()(Session("go")))
     (ask,) = session.waiting
     request = events_of(session, ToolRequested)[0]
-    forged = _forgeries(session, request, request.body.policy)  # pyright: ignore[reportAttributeAccessIssue]
+    forged = _forgeries(session, request, bodies(session, ToolRequested)[0].policy)
     assert len(forged) >= 100
     for bound, actor in forged:
         post(session.store, session.id, [Draft(ApprovalGranted(bound), Act(actor, "human"))])
@@ -186,7 +192,7 @@ def test_an_ask_is_for_what_the_request_says() -> None:
     session = parked(lambda: Pay()(Session("go")))
     request = events_of(session, ToolRequested)[0]
     said = request.body
-    assert isinstance(said, ToolRequested) and said.decision == "ask" and said.policy == digest_of([Pay.policy])
+    assert isinstance(said, ToolRequested) and said.decision == "ask" and said.policy == digest_of([EVERYTHING])
     (ask,) = bodies(session, ApprovalRequested)
     assert ask.binding == binding(session.id, request.seq, "wire", wire.version, {"amount": 5}, said.policy, 1)
 
@@ -212,7 +218,7 @@ def test_two_asks_in_one_step_are_two_approvals() -> None:
     script = [ToolCall("read", name="notes"), ToolCall("wire", amount=1_000_000)]
     session = parked(lambda: Pay(script)(Session("go")))
     first, second = session.waiting
-    assert [each.shown["tool"] for each in (first, second)] == ["read", "wire"]
+    assert [shows(each)["tool"] for each in (first, second)] == ["read", "wire"]
     assert first.binding != second.binding
     session = parked(lambda: resume(session.approve(first, actor=BOSS), Pay(script)))
     assert RAN == ["notes"] and [each.event for each in session.waiting] == [second.event]
@@ -418,7 +424,9 @@ def test_an_approver_is_asked_at_once(answer: Any, ran: list[Any], words: str) -
 
 
 def test_an_approver_that_says_nothing_grants_nothing() -> None:
-    silent: Any = lambda approval: None  # noqa: E731
+    def silent(approval: Approval) -> Any:
+        return None
+
     with pytest.raises(InvalidValue):
         Pay()(Session("go"), approver=silent)
     assert RAN == []
@@ -475,7 +483,7 @@ def test_a_branch_waits_while_the_others_go_on(through: str, verdict: str) -> No
     session = parked(lambda: Wide()(Session("go")))
     assert sorted(RAN) == ["a", "b"] and session.waiting == []
     store = open_store()
-    (ask,) = [ask for ask in _all(store) if ask.kind == "approval"]
+    (ask,) = [ask for ask in all_waiting(store) if ask.kind == "approval"]
     assert ask.log != session.id
     branch = Session.open(ask.log)
     getattr(branch, verdict)(branch.waiting[0], actor=BOSS)
@@ -483,12 +491,6 @@ def test_a_branch_waits_while_the_others_go_on(through: str, verdict: str) -> No
     assert ((5, "bob") in RAN) == (verdict == "approve") and RAN.count("a") == RAN.count("b") == 1
     assert session.open_run is None and [each.text for each in session.messages if each.text] == ["go", "a", "b", "paid"]
     same(session, Wide())
-
-
-def _all(store: Any) -> list[Any]:
-    from plait.session.inbox import all_waiting
-
-    return all_waiting(store)
 
 
 def test_on_an_event_loop_it_waits_likewise() -> None:
@@ -503,7 +505,7 @@ def test_on_an_event_loop_it_waits_likewise() -> None:
     session = resume(session.approve(session.waiting[0], actor=BOSS), Pay())
     assert RAN == [(5, "bob")]
     same(session, Pay())
-    session = asyncio.run(Pay().acall(Session("go"), approver=lambda approval: approval.shown["arguments"]["amount"] == 5))
+    session = asyncio.run(Pay().acall(Session("go"), approver=lambda approval: shows(approval)["arguments"]["amount"] == 5))
     assert session.text == "done" and RAN == [(5, "bob")] * 2
     wide = asyncio.run(go(Wide(), Session("go")))
     assert wide.open_run is not None and (5, "bob") not in RAN[2:]
@@ -522,7 +524,8 @@ def wire(amount: int) -> str:
 class Pay(Workflow):
     policy = Policy(Ask("wire"))
     def __init__(self):
-        self.clerk = Agent("Pay.", model=ScriptedModel([ToolCall("ask_human", question="How much?"), ToolCall("wire", amount=5), "done"]), tools=[wire, ask_human])
+        script = [ToolCall("ask_human", question="How much?"), ToolCall("wire", amount=5), "done"]
+        self.clerk = Agent("Pay.", model=ScriptedModel(script), tools=[wire, ask_human])
     def forward(self, session):
         return self.clerk(session)
 """
@@ -581,19 +584,19 @@ def test_text_of_the_web_makes_what_is_dangerous_need_consent() -> None:
     script = (ToolCall("fetch", url="x"), ToolCall("wire", amount=1))
     tainted = parked(lambda: Pay(*script, tools=[wire, fetch], policy=policy)(Session("go")))
     assert RAN == [(1, "bob"), "x"] and "web" in tainted.origins
-    assert tainted.waiting[0].shown["tool"] == "wire"
+    assert shows(tainted.waiting[0])["tool"] == "wire"
 
 
 def test_an_effect_class_needs_consent() -> None:
     policy = Policy(Ask(effect="at_most_once"))
     session = parked(lambda: Pay(ToolCall("read", name="n"), ToolCall("wire", amount=1), policy=policy)(Session("go")))
-    assert RAN == ["n"] and session.waiting[0].shown["tool"] == "wire"
+    assert RAN == ["n"] and shows(session.waiting[0])["tool"] == "wire"
 
 
 def test_a_function_decides_what_needs_consent() -> None:
     policy = Policy(Ask("wire", when=lambda call: call.arguments["amount"] > 100, name="large amounts"))
     session = parked(lambda: Pay(ToolCall("wire", amount=100), ToolCall("wire", amount=101), policy=policy)(Session("go")))
-    assert RAN == [(100, "bob")] and session.waiting[0].shown["rule"] == "large amounts"
+    assert RAN == [(100, "bob")] and shows(session.waiting[0])["rule"] == "large amounts"
 
 
 def test_a_refusal_is_recorded_with_its_policy_and_told() -> None:
@@ -655,7 +658,7 @@ def test_another_policy_does_not_judge_again_what_is_on_record() -> None:
     session = resume(session, Pay(*script, policy=strict))
     assert RAN == [(1, "bob")]  # it was allowed; what came after is judged by what holds now
     assert [(each.decision, each.policy) for each in bodies(session, ToolRequested)] == [
-        ("ask", digest_of([Pay.policy])),
+        ("ask", digest_of([EVERYTHING])),
         ("refuse", digest_of([strict])),
     ]
     same(session, Pay(*script))

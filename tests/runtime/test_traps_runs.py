@@ -7,10 +7,11 @@ State
 - Reload loses id, parents and usage; usage and budget reset at each agent hop: test_usage_and_budget_go_along_at_every_agent, here;
   session/test_traps.py.
 - Whole-state checkpoints that grow with the square: test_a_run_stores_each_turn_once, here; session/test_traps.py.
-- Two concurrent invocations both succeed and one write is gone: test_of_two_calls_on_one_session_one_is_refused, here; session/test_traps.py,
-  faults/test_writers.py. Staleness by timestamps: session/test_traps.py, faults/test_clock.py.
+- Two concurrent invocations both succeed and one write is gone: test_of_two_calls_on_one_session_one_is_refused, here;
+  session/test_traps.py, faults/test_writers.py. Staleness by timestamps: session/test_traps.py, faults/test_clock.py.
 - Locating step k costs seconds; time travel breaks with nesting: session/test_traps.py; test_time_travel_within_a_nested_run, here, and
-  test_whatif.py at every place. Replay that silently re-executes: test_replay_has_nobody_who_could_execute, here; laws/test_durable_laws.py.
+  test_whatif.py at every place. Replay that silently re-executes: test_replay_has_nobody_who_could_execute, here;
+  laws/test_durable_laws.py.
 - A run that failed at step 8 of 10 cannot be resumed: test_a_run_that_failed_at_step_8_goes_on_from_there, here. A worker without the right
   code marks it failed for good: test_whoever_has_the_wrong_code_does_no_harm, here.
 - No lane for a second writer: test_a_second_writer_is_heard_while_the_agent_runs, here; test_waiting.py, session/test_inbox.py.
@@ -85,6 +86,11 @@ def read(name: str) -> str:
 
 def scripted(*items: Any) -> ScriptedModel:
     return ScriptedModel(list(items))
+
+
+def shows(ask: Any) -> Any:
+    """What a person is shown of an ask."""
+    return ask.shown
 
 
 def parked(call: Any) -> Session:
@@ -303,9 +309,9 @@ def test_reading_the_file_does_not_approve_the_wire() -> None:
         return Agent("Go.", model=scripted(*script), tools=[read, wire], policy=Policy(Ask("*")))
 
     session = parked(lambda: agent()(Session("go")))
-    session.approve(next(each for each in session.waiting if each.shown["tool"] == "read"), actor="human:boss")
+    session.approve(next(each for each in session.waiting if shows(each)["tool"] == "read"), actor="human:boss")
     session = parked(lambda: resume(session, agent()))
-    assert RAN == ["notes"] and [each.shown["tool"] for each in session.waiting] == ["wire"]
+    assert RAN == ["notes"] and [shows(each)["tool"] for each in session.waiting] == ["wire"]
 
 
 def test_a_zombie_cannot_write() -> None:

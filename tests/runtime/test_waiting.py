@@ -336,7 +336,7 @@ class Step(Workflow):
         session = session.use(look, n=1)
         self.meet.wait(10)
         if self._name == "a":
-            self._deed(next(each for each in RAN if isinstance(each, str)), session)
+            self._deed(next(LogId(each) for each in RAN if isinstance(each, str)), session)
         self.meet.wait(10)
         return session.use(look, n=2).say(f"{self._name} is done")
 

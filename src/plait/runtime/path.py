@@ -206,7 +206,7 @@ def _is_aftermath(step: Event) -> bool:
 def _comparable(body: Body) -> Body:
     """Without what a clock decides, where in which file an error was raised, and what a policy said: that is not decided again."""
     if isinstance(body, k.ToolRequested):
-        return msgspec.structs.replace(body, policy=None, decision="")
+        return msgspec.structs.replace(body, policy=None, decision="", version="")  # a tool described anew is still that tool
     if isinstance(body, k.ModelAsked):
         return msgspec.structs.replace(body, reserved=None)
     if isinstance(body, k.CallStarted):
