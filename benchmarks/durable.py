@@ -18,7 +18,6 @@ OURS = (Contestant("Plait", "plait_durable.py", ours=True), Contestant("raw", "r
 PEERS = (
     Contestant("DBOS WAL", "dbos_durable.py", "wal"),
     Contestant("LangGraph", "langgraph_durable.py"),
-    Contestant("OpenRath", "openrath_durable.py"),
 )
 EFFECTS, ROUNDS = 1000, 20
 SHAPES = {"agent": "500 model calls, 500 tool calls", "program": "1,000 tool calls of a program", "branches": "10 branches of 50 + 50"}
