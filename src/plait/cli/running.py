@@ -500,7 +500,8 @@ def _told_needs(given: Given, error: NeedsWorkflow, verb: str = "resume") -> Tol
 def resume_command(given: Given, name: str | None, target: str | None, all_due: bool, approve: Mode | None, quiet: bool) -> None:
     """Take up a run that did not come to its end.
 
-    After a crash, a failure, a pause, Ctrl-C or an answer. What is on record is not repeated. The program is found by what the run says of itself. Without S, the session written to last.
+    After a crash, a failure, a pause, Ctrl-C or an answer. What is on record is not repeated. The program is found by what the run
+    says of itself. Without S, the session written to last.
     """
     if all_due and name is not None:
         raise click.UsageError("--due takes all that are due: leave out S, or --due.")
