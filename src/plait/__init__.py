@@ -43,7 +43,7 @@ if _TYPE_CHECKING:
     from plait.runtime.effects import Retry
     from plait.runtime.policy import Allow, Approval, Ask, Denied, Granted, Policy, Refuse
     from plait.runtime.prompt import View
-    from plait.runtime.run import Cancelled, Parked
+    from plait.runtime.stops import Cancelled, Parked
     from plait.selector import Choice, Selector
     from plait.tool import Happened, ask_human
     from plait.workflow import Parallel, Sequential, Workflow
@@ -120,14 +120,14 @@ _ACTING = {
     "Allow": "plait.runtime.policy",
     "Approval": "plait.runtime.policy",
     "Ask": "plait.runtime.policy",
-    "Cancelled": "plait.runtime.run",
+    "Cancelled": "plait.runtime.stops",
     "Choice": "plait.selector",
     "Compactor": "plait.compactor",
     "Denied": "plait.runtime.policy",
     "Granted": "plait.runtime.policy",
     "Happened": "plait.tool",
     "Parallel": "plait.workflow",
-    "Parked": "plait.runtime.run",
+    "Parked": "plait.runtime.stops",
     "Policy": "plait.runtime.policy",
     "Refuse": "plait.runtime.policy",
     "Retry": "plait.runtime.effects",

@@ -28,8 +28,10 @@ from plait.runtime.hold import hold, release
 from plait.runtime.path import Path, steps_of
 from plait.runtime.policy import Approver, Ask, Policy
 from plait.runtime.pool import spent_in
-from plait.runtime.run import Halted, OnEvent, Overrides, Record, Run, Stop, direct_writer, is_going_on, open_run
+from plait.runtime.record import Overrides, Record
+from plait.runtime.run import OnEvent, Run, direct_writer, is_going_on, open_run
 from plait.runtime.spend import pool_of, wall_of
+from plait.runtime.stops import Halted, Stop
 from plait.runtime.using import contents
 from plait.runtime.waits import Wait
 from plait.session import Session

@@ -26,7 +26,8 @@ from plait.runtime import loop
 from plait.runtime.call import NOBODY, Answerer, Calling, Entry, Watch, arguments_of, enter, fail, leave
 from plait.runtime.drive import Waiter, aside, settle, undisturbed
 from plait.runtime.policy import Approver, Policy
-from plait.runtime.run import Cancelled, OnEvent, Parked, Run, run_of, running
+from plait.runtime.run import OnEvent, Run, run_of, running
+from plait.runtime.stops import Cancelled, Parked
 from plait.session import Session
 
 Resolve = Any  # as in Session.merge

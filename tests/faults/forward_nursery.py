@@ -25,7 +25,8 @@ from plait import Agent, Ask, Compactor, Parallel, Policy, ScriptedModel, Select
 from plait.durable import _resume, replay  # pyright: ignore[reportPrivateUsage]
 from plait.runtime.bypass import owned
 from plait.runtime.call import NOBODY
-from plait.runtime.run import Parked, Run
+from plait.runtime.run import Run
+from plait.runtime.stops import Parked
 from plait.session import verify
 from plait.session.inbox import all_waiting
 from plait.session.ports import Draft, store_at

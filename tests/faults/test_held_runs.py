@@ -18,7 +18,7 @@ from plait import Session, open_store
 from plait.durable import replay, resume
 from plait.errors import RunHeld
 from plait.event import kinds as k
-from plait.runtime.run import Parked
+from plait.runtime.stops import Parked
 from plait.session import verify
 
 

@@ -96,7 +96,7 @@ class Terminal:
 
     @staticmethod
     def _later(session: Session, why: str) -> BaseException:
-        from plait.runtime.run import Parked
+        from plait.runtime.stops import Parked
 
         return Parked(session, why)
 

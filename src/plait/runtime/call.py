@@ -41,11 +41,8 @@ from plait.runtime.hold import hold, release
 from plait.runtime.mail import deliver_all, undelivered
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.run import (
-    Cancelled,
     Frame,
-    Halted,
     OnEvent,
-    Parked,
     Run,
     call_id,
     check_running,
@@ -60,6 +57,7 @@ from plait.runtime.run import (
     watch_run,
 )
 from plait.runtime.spend import pool_of
+from plait.runtime.stops import Cancelled, Halted, Parked
 from plait.session import Session
 from plait.session.ports import Act, Draft, store_at
 from plait.session.typed import to_json

@@ -16,7 +16,8 @@ from plait.runtime import loop
 from plait.runtime.answer import misfit
 from plait.runtime.bypass import owned
 from plait.runtime.failures import failure_of, text_of_error
-from plait.runtime.run import Cancelled, run_of
+from plait.runtime.run import run_of
+from plait.runtime.stops import Cancelled
 from plait.runtime.using import concluded, observed_before, run_tool
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Pause, Wait
 

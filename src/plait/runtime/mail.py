@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import LogId, inbox_of
-from plait.runtime.run import Cancelled, Parked, Run, record_at_tip, run_of
+from plait.runtime.run import Run, record_at_tip, run_of
+from plait.runtime.stops import Cancelled, Parked
 from plait.session import Session
 from plait.session.asks import ANSWERS, answers
 from plait.session.inbox import arrived, asks_in

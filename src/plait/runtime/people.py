@@ -18,8 +18,9 @@ from plait.runtime import policy
 from plait.runtime.bracket import Bracket
 from plait.runtime.mail import arrivals
 from plait.runtime.policy import Approval, Granted
-from plait.runtime.run import Parked, Run, record_at_tip, run_of
+from plait.runtime.run import Run, record_at_tip, run_of
 from plait.runtime.spend import afford_tool, refusal_of
+from plait.runtime.stops import Parked
 from plait.session import Session
 from plait.session.inbox import asks_in
 from plait.session.ports import Act, Draft, store_at

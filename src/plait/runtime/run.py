@@ -27,48 +27,26 @@ from urllib.parse import quote
 
 import msgspec
 
-from plait.errors import InvalidValue, PlaitError, ReplayDiverged, RunLost, StaleHead
+from plait.errors import InvalidValue, PlaitError, RunLost, StaleHead
 from plait.event import Body, Event, Json
 from plait.event import kinds as k
 from plait.event.kinds import ForkedFrom, Place, Purpose, SessionOpened
 from plait.ids import Digest, LogId, Micros, derived, digest, short
 from plait.model.base import Delta
 from plait.runtime import bypass
-from plait.runtime.path import Differs, Path, steps_of, told
+from plait.runtime.path import Differs, Path
 from plait.runtime.policy import Approver, Policy
-from plait.runtime.pool import Pool, spent_in
+from plait.runtime.pool import Pool
+from plait.runtime.record import Overrides, Record, after_found, diverged
+from plait.runtime.stops import Cancelled, Halted, Parked
 from plait.runtime.write import DirectWriter
 from plait.session import Session
 from plait.session.ports import Act, Draft, Spot, bind_writer, unbind_writer, writer_of
-from plait.session.state import NOTHING, Spent
+from plait.session.state import NOTHING
 from plait.store import Store
 
 OnEvent = Callable[[Event | Delta], object]
 Rider = tuple[Draft, Mapping[Digest, bytes]]  # what waits for the next append to its log
-
-
-class Stop(BaseException):
-    """The run does not go on here. Not an Exception: a workflow's `except Exception` must not swallow it."""
-
-
-class Cancelled(Stop):
-    """Somebody stopped this."""
-
-
-class Parked(Stop):
-    """The run waits for somebody or something, and holds no process meanwhile. It is open: `resume` takes it up again."""
-
-    def __init__(self, session: Session, why: str) -> None:
-        self.session, self.why = session, why  # the run's own session, once it has left the workflow
-        super().__init__(why)
-
-
-class Halted(Stop):
-    """The run goes on no further in this process, and nothing more is written: `error` says why. None: the record ends here."""
-
-    def __init__(self, error: PlaitError | None = None) -> None:
-        super().__init__(str(error) if error else "the record ends here")
-        self.error = error
 
 
 class Frame(NamedTuple):
@@ -228,7 +206,7 @@ class Run:
             found = self._matched(path, spot, drafts)
             if len(found) == len(drafts):
                 return path.at, found
-            drafts, spot = _after(drafts, found), path.at
+            drafts, spot = after_found(drafts, found), path.at
             merging -= len(found)
         spot = self._beyond(spot)
         self.told_of_write("before", drafts)
@@ -364,7 +342,7 @@ class Run:
     def ended(self, session: Session) -> Halted:
         """The record ends, and only the record may be followed: what would have to be run is not on it."""
         assert self.record is not None
-        return self.halt(None if self.record.open else _diverged(session.spot, Differs(None, "(an effect that is not on record)")))
+        return self.halt(None if self.record.open else diverged(session.spot, Differs(None, "(an effect that is not on record)")))
 
     def was_on_record(self, event: Event) -> bool:
         """Whether an event was there when the run was taken up again."""
@@ -415,7 +393,7 @@ class Run:
         for log, path in (self.record.paths if self.record is not None else {}).items():
             step = path.left() if log != self.root else None
             if step is not None:
-                raise self.halt(_diverged(path.at, Differs(step, "(the end of the program)")))
+                raise self.halt(diverged(path.at, Differs(step, "(the end of the program)")))
 
     def _path(self, spot: Spot) -> Path | None:
         """The path of a log, as long as there is something on it; only what the run itself does is on a path."""
@@ -434,10 +412,10 @@ class Run:
             try:
                 event = path.match(draft)
             except Differs as error:
-                raise self.halt(_diverged(spot, error)) from None
+                raise self.halt(diverged(spot, error)) from None
             if event is None:
                 if self.record.strict or path.closed:
-                    raise self.halt(None if self.record.open else _diverged(spot, Differs(None, draft)))
+                    raise self.halt(None if self.record.open else diverged(spot, Differs(None, draft)))
                 break
             found.append(event)
         self._remember(path, found)
@@ -671,87 +649,6 @@ _OUTCOMES = (k.ToolReturned, k.ToolFailed)
 
 def _redrafted(event: Event) -> Draft:
     return Draft(event.body, Act(event.actor, event.header.origin, call=event.header.call))
-
-
-def _diverged(spot: Spot, error: Differs) -> ReplayDiverged:
-    at = error.recorded.seq if error.recorded is not None else spot.place + 1
-    return ReplayDiverged(short(spot.id), at, told(error.recorded), told(error.wanted))
-
-
-class Overrides(NamedTuple):
-    """What agents do otherwise: all of them, or by path or name. None: nothing."""
-
-    model: Any = None
-    instruction: Any = None
-    tools: Any = None
-
-    def of(self, path: str) -> Overrides:
-        return Overrides(*(_for(path, given) for given in self))
-
-
-def _for(path: str, given: Any) -> Any:
-    if not isinstance(given, Mapping):
-        return given
-    by_name = cast("Mapping[str, Any]", given)
-    return by_name.get(path, by_name.get(path.rpartition("/")[2]))
-
-
-class Record:
-    """What the logs of a run have on record, each read once, when the program comes to it."""
-
-    def __init__(self, run: str, *, strict: bool = False, open: bool = True, merged: Mapping[LogId, int] | None = None) -> None:
-        self.run, self.strict = run, strict  # strict: there is nothing beyond the record
-        self.open = open  # whether the run has not ended, on record
-        self.merged = merged or {}  # branches of the run this one was branched off that were merged by then, with their last place
-        self.branched = merged is not None
-        self.paths: dict[LogId, Path] = {}
-        self.frontier: dict[LogId, int] = {}  # where each log ended
-        self.before: tuple[str, ...] = ()  # the runs it was branched off
-        self.restated = 0  # up to where a branch repeats the past, with other words in it
-        self.reopened: frozenset[Digest] = frozenset()  # failures that ended the run: tried again
-        self._spent: dict[LogId, Spent] = {}
-
-    def spent(self, log: LogId) -> Spent:
-        """What a branch had spent by then."""
-        return self._spent.get(log, NOTHING)
-
-    def keep(self, path: Path, *logs: tuple[LogId, int]) -> None:
-        self.paths[path.log] = path
-        self.frontier.update(dict(logs) or {path.log: path.tip.place})
-
-    def began(
-        self, run: Run, store: Store, log: LogId, drafts: Sequence[Draft], scope: str, was: LogId | None
-    ) -> tuple[Spot, list[Event]] | None:
-        """A log that was begun before; None: it was not. `was` is what it was called in the run this one was branched off."""
-        if scope != self.run:
-            return None
-        if was is not None and was in self.merged:  # merged by then: answered whole
-            return self._began(store, was, len(drafts), self.merged[was], loose=True)
-        there = store.heads([log]).get(log)
-        if there is None:
-            if self.strict:
-                raise run.halt(None if self.open else _diverged(Spot(store.address, log, 0, Digest("")), Differs(None, drafts[0])))
-            return None
-        return self._began(store, log, len(drafts), there.tip)
-
-    def _began(self, store: Store, log: LogId, size: int, last: int, *, loose: bool = False) -> tuple[Spot, list[Event]]:
-        events = list(store.read(log, store.log(log).place + 1, last))
-        first, rest = events[:size], events[size:]
-        at = Spot(store.address, log, first[-1].seq, first[-1].id, self.run)
-        tip = Spot(store.address, log, last, events[-1].id, self.run)
-        steps = steps_of(first[0].header.run or "", rest)
-        self._spent[log] = spent_in(rest)
-        self.keep(Path(log, steps, at, tip, loose=len(steps) if loose else 0, closed=loose))
-        return at, first
-
-
-def _after(drafts: Sequence[Draft], found: Sequence[Event]) -> list[Draft]:
-    """The drafts that are yet to be written, after those that were found on record."""
-
-    def cause(of: Digest | int) -> Digest | int:
-        return of if not isinstance(of, int) else found[of].id if of < len(found) else of - len(found)
-
-    return [draft._replace(act=draft.act._replace(causes=tuple(map(cause, draft.act.causes)))) for draft in drafts[len(found) :]]
 
 
 def _with(

@@ -13,7 +13,8 @@ from plait.errors import NoRun
 from plait.event import Event
 from plait.event import kinds as k
 from plait.runtime.mail import arrivals, safe_point
-from plait.runtime.run import Parked, Run, call_id, check_running, record, run_of
+from plait.runtime.run import Run, call_id, check_running, record, run_of
+from plait.runtime.stops import Parked
 from plait.runtime.waits import Pause, Wait
 from plait.session import Session
 from plait.session.ports import Act, Draft, store_at

@@ -29,7 +29,8 @@ from plait.model.base import Fault, Reply
 from plait.runtime import loop
 from plait.runtime.call import NOBODY, Entry
 from plait.runtime.drive import Blocking
-from plait.runtime.run import Halted, Parked, Run, direct_writer
+from plait.runtime.run import Run, direct_writer
+from plait.runtime.stops import Halted, Parked
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Wait
 from plait.session import Session
 from plait.session.content import Content, text_of

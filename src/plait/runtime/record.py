@@ -1,0 +1,103 @@
+"""What the logs of a run have on record, and what is done otherwise in a run that was branched off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, cast
+
+from plait.errors import PlaitError, ReplayDiverged
+from plait.event import Event
+from plait.ids import Digest, LogId, short
+from plait.runtime.path import Differs, Path, steps_of, told
+from plait.runtime.pool import spent_in
+from plait.runtime.stops import Halted
+from plait.session.ports import Draft, Spot
+from plait.session.state import NOTHING, Spent
+from plait.store import Store
+
+
+def diverged(spot: Spot, error: Differs) -> ReplayDiverged:
+    at = error.recorded.seq if error.recorded is not None else spot.place + 1
+    return ReplayDiverged(short(spot.id), at, told(error.recorded), told(error.wanted))
+
+
+class Overrides(NamedTuple):
+    """What agents do otherwise: all of them, or by path or name. None: nothing."""
+
+    model: Any = None
+    instruction: Any = None
+    tools: Any = None
+
+    def of(self, path: str) -> Overrides:
+        return Overrides(*(_for(path, given) for given in self))
+
+
+def _for(path: str, given: Any) -> Any:
+    if not isinstance(given, Mapping):
+        return given
+    by_name = cast("Mapping[str, Any]", given)
+    return by_name.get(path, by_name.get(path.rpartition("/")[2]))
+
+
+class Halting(Protocol):
+    """Who can end the execution of a run."""
+
+    def halt(self, error: PlaitError | None) -> Halted: ...
+
+
+class Record:
+    """What the logs of a run have on record, each read once, when the program comes to it."""
+
+    def __init__(self, run: str, *, strict: bool = False, open: bool = True, merged: Mapping[LogId, int] | None = None) -> None:
+        self.run, self.strict = run, strict  # strict: there is nothing beyond the record
+        self.open = open  # whether the run has not ended, on record
+        self.merged = merged or {}  # branches of the run this one was branched off that were merged by then, with their last place
+        self.branched = merged is not None
+        self.paths: dict[LogId, Path] = {}
+        self.frontier: dict[LogId, int] = {}  # where each log ended
+        self.before: tuple[str, ...] = ()  # the runs it was branched off
+        self.restated = 0  # up to where a branch repeats the past, with other words in it
+        self.reopened: frozenset[Digest] = frozenset()  # failures that ended the run: tried again
+        self._spent: dict[LogId, Spent] = {}
+
+    def spent(self, log: LogId) -> Spent:
+        """What a branch had spent by then."""
+        return self._spent.get(log, NOTHING)
+
+    def keep(self, path: Path, *logs: tuple[LogId, int]) -> None:
+        self.paths[path.log] = path
+        self.frontier.update(dict(logs) or {path.log: path.tip.place})
+
+    def began(
+        self, run: Halting, store: Store, log: LogId, drafts: Sequence[Draft], scope: str, was: LogId | None
+    ) -> tuple[Spot, list[Event]] | None:
+        """A log that was begun before; None: it was not. `was` is what it was called in the run this one was branched off."""
+        if scope != self.run:
+            return None
+        if was is not None and was in self.merged:  # merged by then: answered whole
+            return self._began(store, was, len(drafts), self.merged[was], loose=True)
+        there = store.heads([log]).get(log)
+        if there is None:
+            if self.strict:
+                raise run.halt(None if self.open else diverged(Spot(store.address, log, 0, Digest("")), Differs(None, drafts[0])))
+            return None
+        return self._began(store, log, len(drafts), there.tip)
+
+    def _began(self, store: Store, log: LogId, size: int, last: int, *, loose: bool = False) -> tuple[Spot, list[Event]]:
+        events = list(store.read(log, store.log(log).place + 1, last))
+        first, rest = events[:size], events[size:]
+        at = Spot(store.address, log, first[-1].seq, first[-1].id, self.run)
+        tip = Spot(store.address, log, last, events[-1].id, self.run)
+        steps = steps_of(first[0].header.run or "", rest)
+        self._spent[log] = spent_in(rest)
+        self.keep(Path(log, steps, at, tip, loose=len(steps) if loose else 0, closed=loose))
+        return at, first
+
+
+def after_found(drafts: Sequence[Draft], found: Sequence[Event]) -> list[Draft]:
+    """The drafts that are yet to be written, after those that were found on record."""
+
+    def cause(of: Digest | int) -> Digest | int:
+        return of if not isinstance(of, int) else found[of].id if of < len(found) else of - len(found)
+
+    return [draft._replace(act=draft.act._replace(causes=tuple(map(cause, draft.act.causes)))) for draft in drafts[len(found) :]]

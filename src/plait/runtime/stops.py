@@ -1,0 +1,30 @@
+"""Reasons for a run not to go on here. None is an Exception: a workflow's `except Exception` must not swallow it."""
+
+from __future__ import annotations
+
+from plait.errors import PlaitError
+from plait.session import Session
+
+
+class Stop(BaseException):
+    """The run does not go on here. Not an Exception: a workflow's `except Exception` must not swallow it."""
+
+
+class Cancelled(Stop):
+    """Somebody stopped this."""
+
+
+class Parked(Stop):
+    """The run waits for somebody or something, and holds no process meanwhile. It is open: `resume` takes it up again."""
+
+    def __init__(self, session: Session, why: str) -> None:
+        self.session, self.why = session, why  # the run's own session, once it has left the workflow
+        super().__init__(why)
+
+
+class Halted(Stop):
+    """The run goes on no further in this process, and nothing more is written: `error` says why. None: the record ends here."""
+
+    def __init__(self, error: PlaitError | None = None) -> None:
+        super().__init__(str(error) if error else "the record ends here")
+        self.error = error
