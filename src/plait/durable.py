@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path as File
 from typing import Any, Literal, NamedTuple, cast
 
@@ -41,8 +42,8 @@ from plait.session.ports import Act, Draft, Spot, store_at
 from plait.session.revision import place_in
 from plait.session.state import NOTHING, Spent
 from plait.store import Store
-from plait.tool import as_tool
-from plait.workflow import Workflow, call_again, name_target, target_of
+from plait.tool import Tool, as_tool
+from plait.workflow import Workflow, call_again, name_target, original, target_of
 
 _RUNS = frozenset(kind.__name__ for kind in (k.RunStarted, k.RunBranched, k.RunResumed, k.RunFinished, k.RunFailed, k.RunCancelled))
 
@@ -109,8 +110,12 @@ def _resume(
         raise NothingToResume(session.short, "no run was ever started in it")
     if started.last.kind == k.RunFinished.__name__:
         return _unpaused(session)
+    _check_program(workflow)
+    ended = started.last.body
+    if isinstance(ended, k.RunCancelled) and ended.by:
+        raise NothingToResume(session.short, f"{ended.by} cancelled its run", "start another: workflow(session)")
     program = workflow or _found(session, _beginning(session, started))
-    given, named = (args, dict(kwargs)) if args or kwargs else _arguments(session, _beginning(session, started))
+    given, named = _given(session, started, program, args, kwargs)
     if is_going_on(started.id):
         raise RunHeld(session.short, started.id, f"this process, {os.getpid()}")
     hold(session.store, started.id, session.short)
@@ -119,7 +124,15 @@ def _resume(
     except BaseException:
         release(session.store, started.id)
         raise
-    return call_again(program, run, at, given, named, watch)
+    return _called(program, run, at, given, named, watch)
+
+
+def _called(program: Workflow, run: Run, at: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any], watch: Watch) -> Session:
+    try:
+        return call_again(program, run, at, args, kwargs, watch)
+    finally:
+        if not run.closed:  # it never came to its first call
+            let_go(run, at.store)
 
 
 def _take_up(
@@ -278,6 +291,7 @@ def replay(
 
     Returns the session where the run ended, or as far as it came. If the program goes another way than the record: ReplayDiverged.
     """
+    _check_program(workflow)
     there = outside(_opened(session, store))
     started = _last_run(there)
     if started is None:
@@ -285,7 +299,7 @@ def replay(
     if is_going_on(started.id):
         raise RunHeld(there.short, started.id, f"this process, {os.getpid()}")
     program = workflow or _found(there, _beginning(there, started))
-    given, named = (args, dict(kwargs)) if args or kwargs else _arguments(there, _beginning(there, started))
+    given, named = _given(there, started, program, args, kwargs)
     at = _start_of(there, started)
     run = new_run(started.id, at, Watch(), NoExecutor(), behalf=started.event.actor)
     ended = started.last.kind in (k.RunFinished.__name__, k.RunFailed.__name__, k.RunCancelled.__name__)
@@ -300,6 +314,8 @@ def replay(
     except (Exception, Stop) as error:
         if isinstance(error, Halted) and error.error is not None:
             raise error.error from None
+        if isinstance(error, Halted) and ended and run.ends_here(Session.of(run.tip(run.root))):
+            return outside(Session.of(Spot(there.store, there.id, started.last.seq, started.last.id)))
         if ended and run.tip(run.root).head != started.last.id:
             raise
         return outside(Session.of(run.tip(run.root)))
@@ -336,18 +352,28 @@ def whatif(
     a message, a reply, a tool's result or a fact. What reaches beyond the workspace needs consent, unless `effects="live"`.
     """
     watch = Watch(on_event, approver, answerer)
-    there = _root(outside(_opened(session, store)))
+    _check_program(workflow)
+    named_one = outside(_opened(session, store))
+    there = _root(named_one)
+    if there.id != named_one.id:
+        step = f"ask it of {there.short}, and take its places"
+        raise InvalidValue("whatif", f"{named_one.short} is a branch of the run that began in {there.short}", step)
     edits = {_place(there, place): value for place, value in (replace or {}).items()}
     last = place_in(there.id, at, there.place) if at is not None else max(edits, default=there.place)
     if edits and max(edits) > last:
         raise InvalidValue("replace", f"event {max(edits)} comes after {last}, where it goes on live", "pass a later at=")
+    for place in edits:
+        if there.events[place - 1].kind in _RUNS:
+            raise InvalidValue("replace", f"event {place} is about the run itself", "replace a message, a reply, a tool's result or a fact")
     if effects not in ("ask", "live"):
         raise InvalidValue("effects", f"{effects!r} is not a way", "use 'ask' or 'live'")
     started = _last_run(there.at(last))
     if started is None:
         raise NothingToResume(there.short, f"no run had started at {last}", "pass a place within a run")
     program = workflow or _found(there, _beginning(there, started))
-    given, named = (args, dict(kwargs)) if args or kwargs else _arguments(there, _beginning(there, started))
+    given, named = _given(there, started, program, args, kwargs)
+    for each in (model, instruction, tools):
+        _check_names(program, each)
     over = Overrides(_models(model), instruction, _tools(tools))
     restated = _restated(there, min(edits), last, edits) if edits else []
     branch = there.fork(label, at=min(edits, default=last + 1) - 1)
@@ -379,16 +405,22 @@ def whatif(
     except BaseException:
         release(branch.store, id)
         raise
-    return call_again(program, run, start, given, named, watch)
+    return _called(program, run, start, given, named, watch)
 
 
 def _place(session: Session, place: int | Event) -> int:
-    return place.seq if isinstance(place, Event) else place_in(session.id, place, session.place)
+    if isinstance(place, Event):
+        if place not in session.events:
+            raise InvalidValue("replace", f"{place!r} is not an event of this session", "pass one of session.events, or its place")
+        return place.seq
+    return place_in(session.id, place, session.place)
 
 
 def _models(model: Any) -> Any:
     if isinstance(model, Mapping):
         return {name: _models(each) for name, each in cast("Mapping[str, Any]", model).items()}
+    if model is not None and not isinstance(model, str) and not callable(getattr(model, "ask", None)):
+        raise InvalidValue("model", f"a {type(model).__name__} is not a model", "pass its name, or a model")
     return find(model) if isinstance(model, str) else model
 
 
@@ -409,7 +441,9 @@ def _tools(tools: Any) -> Any:
         return None
     if isinstance(tools, Mapping):
         return {name: _tools(each) for name, each in cast("Mapping[str, Any]", tools).items()}
-    return [as_tool(tool) for tool in tools]
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise InvalidValue("tools", f"a {type(tools).__name__} is not a list of tools", "pass tools=[…]")
+    return [as_tool(tool) for tool in cast("Iterable[Any]", tools)]
 
 
 def _described(model: Any, instruction: Any, tools: Any, edits: Mapping[int, Any]) -> dict[str, Any]:
@@ -524,6 +558,8 @@ def load(target: str) -> Workflow:
             there = [each for each, value in vars(module).items() if _is_workflow(value, module.__name__)]
             raise InvalidValue("workflow", f"{where} has no {name!r}", f"it has: {', '.join(there) or 'no workflows'}")
         found = getattr(found, part)
+    if isinstance(found, Tool):  # calling it would run it
+        raise InvalidValue("workflow", f"{target} is a tool, not a workflow", "name a Workflow, or a function that makes one")
     made = found if isinstance(found, Workflow) else found()
     if not isinstance(made, Workflow):
         step = "name a Workflow, or a function that makes one"
@@ -557,6 +593,38 @@ def _from_file(file: File) -> Any:
         sys.modules.pop(file.stem, None)
         raise
     return module
+
+
+def _check_program(workflow: object) -> None:
+    if workflow is not None and not isinstance(workflow, Workflow):
+        what = "the class itself" if isinstance(workflow, type) else f"a {type(workflow).__name__}"
+        raise InvalidValue("workflow", f"{what} is not a workflow", "pass an object of it: Repair()")
+
+
+def _given(
+    session: Session, started: Started, program: Workflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What `forward` is called with besides the session: as passed, else as on record."""
+    given, named = (args, dict(kwargs)) if args or kwargs else _arguments(session, _beginning(session, started))
+    if args or kwargs:
+        try:
+            inspect.signature(original(type(program))).bind(program, session, *given, **named)
+        except TypeError as error:
+            name = type(program).__qualname__
+            raise InvalidValue(name, f"its forward does not take that: {error}", "pass what forward takes besides the session") from error
+    return given, named
+
+
+def _check_names(program: Workflow, given: Any) -> None:
+    """Whatever is for one agent names one that there is."""
+    if not isinstance(given, Mapping):
+        return
+    paths = [path for path, _ in program.named_parts()]
+    known = {name for path in paths for name in (path.rpartition("/")[2], *path.split("."))}
+    known |= {program.name or "", type(program).__name__.lower()}
+    for name in cast("Mapping[str, Any]", given):
+        if name.rpartition("/")[2] not in known:
+            raise InvalidValue("whatif", f"no agent is called {name!r}", f"there are: {', '.join(paths) or 'none below it'}")
 
 
 def _arguments(session: Session, started: Started) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -77,7 +77,8 @@ class Tool(Generic[P, R]):
         self.name, self.description, self.schema = name, description, schema
         self.effect: EffectClass = effect
         self.takes_session, self.observe, self.attempts, self.origin = takes_session, observe, attempts, origin
-        self.version = version or digest(b"plait/tool/1", msgspec.json.encode([name, description, schema], order="deterministic"))[:16]
+        known = msgspec.json.encode([name, description, schema], order="deterministic")
+        self.version = version or digest(b"plait/tool/1", known, _body(getattr(function, "__code__", None)))[:16]
         self.taints = taints
         self.unbound = unbound  # a method without its object
         self.takes_key, self.probe, self.compensate, self.timeout_s = takes_key, probe, compensate, timeout_s
@@ -317,6 +318,14 @@ def _described(doc: str) -> dict[str, str]:
         if item := _FIELD.match(line) or (_ITEM.match(line) if inside else None):
             found[item[1]] = item[2].strip()
     return found
+
+
+def _body(code: Any) -> bytes:
+    """What a function does, as bytes that are the same in every process: consent is for this very tool."""
+    if code is None:
+        return b""
+    inner = [_body(const) if hasattr(const, "co_code") else repr(const).encode("utf-8", "backslashreplace") for const in code.co_consts]
+    return b"".join([code.co_code, " ".join(code.co_names).encode("utf-8", "backslashreplace"), *inner])
 
 
 def _called(source: object) -> str:

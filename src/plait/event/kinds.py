@@ -281,6 +281,7 @@ class RunFailed(Body, frozen=True):
 
 class RunCancelled(Body, frozen=True):
     reason: str = ""
+    by: str = ""  # who wished it; "": its process let go of it, and it can be taken up again
 
 
 class CallStarted(Body, frozen=True):

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 
 from plait import secrets
-from plait.errors import InvalidInput, ModelFailed, PlaitError, StaleHead, UnknownEvent
+from plait.errors import BudgetExceeded, InvalidInput, ModelFailed, PlaitError, StaleHead, UnknownEvent
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.kinds import Action, Failure, Price, Usage
 from plait.event.strict import parse
 from plait.ids import Digest, digest
-from plait.model.base import Delta, Fault, OnDelta, Reply, Request, Restarted, ToolCall, Turn
+from plait.model.base import Delta, Fault, Model, OnDelta, Reply, Request, Restarted, ToolCall, Turn
 from plait.runtime.effects import Answer, AskModel, Effect, Record, Retry, Turning, UseTools
 from plait.runtime.failures import line, traceback_of
 from plait.runtime.mail import has_mail, safe_point
@@ -92,7 +92,6 @@ def answering(effect: Effect) -> Answering:
 
 
 def _used(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
-    check_running(effect.session)
     return (yield from use(effect))
 
 
@@ -149,6 +148,7 @@ class _Asking:
         self.run = run_of(session)
         self.reservation: Reservation | None = None
         self.reserved: Usage | None = None
+        self.refusal: k.BudgetRefused | None = None
         self.chain, self.turns = Digest(""), cast("Sequence[Turn]", ())
         self.call, self.attempt, self.lost = "", 1, 0  # lost: attempts that ended with the process, and do not count
         self.outcomes: Sequence[str] = ()
@@ -162,7 +162,7 @@ class _Asking:
             self.session = self.session.later(sealed.after, *[event.kind for event in sealed.events])
         else:
             before = self.session
-            self.session, self.effect, self.reservation, self.reserved = afford(before, self.effect)
+            self.session, self.effect, self.reservation, self.reserved, self.refusal = afford(before, self.effect)
             if self.session is not before:
                 prompt.catch_up(self.session, known)
         self.chain, self.turns = prompt.ask()
@@ -229,11 +229,18 @@ class _Asking:
         wait_s = _wait_s(self.effect.retry, fault, self.attempt - self.lost, self.call)
         return _recorded_wait(self.run, self.session, self.call, wait_s) if recorded and self.run is not None else wait_s
 
+    def said(self, given: tuple[Session, Answer]) -> tuple[Session, Answer]:
+        """The answer; if it was to be the last word, within what the budget keeps back, and says nothing, the budget has ended it."""
+        session, answer = given
+        if self.refusal is not None and not answer.text and answer.data is None:
+            raise BudgetExceeded(self.refusal.limit, self.refusal.asked, self.refusal.left, session)
+        return given
+
     def go_on(self, fault: Fault) -> None:
         """The next attempt."""
         self.attempt += 1
         self.outcomes = [*self.outcomes, told_failure(line(fault.kind), line(fault.message))]
-        _, _, self.reservation, self.reserved = afford_again(self.session, self.effect)
+        _, _, self.reservation, self.reserved, _ = afford_again(self.session, self.effect)
 
     def _settle(self, usage: Usage | None, price: Price | None) -> None:
         settle(self.session, self.reservation, usage, price)
@@ -259,16 +266,16 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
         if settled is not None:
             body = settled.body
             if isinstance(body, k.ModelReplied):
-                return _recalled(asking.effect, asking.session, settled, body)
+                return asking.said(_recalled(asking.effect, asking.session, settled, body))
             assert isinstance(body, k.ModelFailed)
             fault = Fault(body.failure.kind, body.failure.message, retryable=body.failure.retryable)
         elif asking.is_lost(event):
-            fault = _lost(asking.session, event)
+            fault = _lost(asking.session, asking.effect.model, event)
         else:
             outcome, latency_us = yield asking.request()
             answer = asking.replied(outcome, latency_us, event) if isinstance(outcome, Reply) else outcome
             if not isinstance(answer, Fault):
-                return answer
+                return asking.said(answer)
             fault = answer
         if settled is None:
             asking.failed(fault, latency_us, event)
@@ -301,13 +308,13 @@ def _asking(effect: AskModel, sealed: Sealed | None) -> _Asking:
 PROCESS_ENDED = "ProcessEnded"
 
 
-def _lost(session: Session, asked: Event) -> Fault:
+def _lost(session: Session, model: Model, asked: Event) -> Fault:
     """A call that was lost with the process that made it: asked again, and what was set aside for it counts as spent."""
     body = asked.body
     usage = body.reserved if isinstance(body, k.ModelAsked) else None
-    lose(session, usage)
+    price = lose(session, model, usage)
     why = "the process ended before the answer was recorded"
-    return Fault(PROCESS_ENDED, why, retryable=True, retry_after_s=0.0, usage=usage)
+    return Fault(PROCESS_ENDED, why, retryable=True, retry_after_s=0.0, usage=usage, price=price)
 
 
 def _recorded_wait(run: Run, session: Session, call: str, wait_s: float | None) -> float | None:

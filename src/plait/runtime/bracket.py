@@ -70,7 +70,7 @@ class Bracket:
         elif isinstance(body, (k.ToolReturned, k.ToolFailed)):
             self.outcome = event
         elif isinstance(body, k.ToolUnknown):
-            self.unknown = event
+            self.unknown, self.outcome = event, None
         elif isinstance(body, k.ToolResolved):
             # Undone by the tool itself it is run once more, of which the request may have been rewound; by a person, that is their word.
             self.again = body.verdict == "did_not_happen" or (body.verdict == "compensated" and event.actor == SERVICE)

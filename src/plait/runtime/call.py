@@ -40,6 +40,7 @@ from plait.runtime.failures import failure_of
 from plait.runtime.hold import hold, release
 from plait.runtime.mail import deliver_all, undelivered
 from plait.runtime.policy import Approver, Policy
+from plait.runtime.pool import Pool
 from plait.runtime.run import (
     Frame,
     OnEvent,
@@ -54,12 +55,15 @@ from plait.runtime.run import (
     record,
     record_at_tip,
     run_of,
+    running,
     watch_run,
 )
 from plait.runtime.spend import pool_of
 from plait.runtime.stops import Cancelled, Halted, Parked
 from plait.session import Session
+from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, store_at
+from plait.session.state import NOTHING
 from plait.session.typed import to_json
 
 
@@ -191,7 +195,7 @@ def fail(entry: Entry, error: BaseException) -> BaseException | None:
             ended = _end(entry, lambda at, ahead: k.RunFailed(failure), causes=_causes(error))
         elif failure is not None:
             deliver_all(run)
-            ended = _end(entry, lambda at, ahead: k.RunCancelled(failure.message))
+            ended = _end(entry, lambda at, ahead: k.RunCancelled(failure.message, getattr(error, "by", "")))
         else:
             ended = outside(Session.of(run.tip(run.root)))
     except PlaitError as unrecorded:  # what went wrong first is what the caller has to see
@@ -218,7 +222,7 @@ def _causes(error: BaseException) -> tuple[Digest, ...]:
         seen.add(id(at))
         if isinstance(at, (ModelFailed, ToolFailed, BudgetExceeded)) and isinstance(at.session, Session):
             return (at.session.head,)
-        at = at.__cause__ or at.__context__
+        at = at.__cause__
     return ()
 
 
@@ -237,6 +241,8 @@ def _start(session: Session, calling: Calling, watch: Watch, waiter: Waiter | No
         run = new_run(id, session, watch, waiter)
         if (pool := pool_of(session, run)) is not None:
             run.pools[run.root] = pool
+        run.started_at = run.resumed_at = max((event.seq for event in arrived(store_at(spot.store), spot.id)), default=0)
+        _under(run, running.get())
         inside = session.later(msgspec.structs.replace(spot, run=id))
         body = k.RunStarted(calling.workflow, calling.arguments, calling.revision(), {**dict(_environment()), **calling.environment})
         after, _ = run.write(inside.spot, [Draft(body, Act(run.behalf, "program"))])
@@ -245,6 +251,19 @@ def _start(session: Session, calling: Calling, watch: Watch, waiter: Waiter | No
         raise
     open_run(run)
     return run, inside.later(after, k.RunStarted.__name__)
+
+
+def _under(run: Run, outer: Run | None) -> None:
+    """A run that code of another run starts, on a session of its own, may no more than that one, and draws on its budget as well."""
+    if outer is None or outer.closed:
+        return
+    frames = outer.frames(outer.root)
+    run.policies = (*outer.policies, *(frames[-1].policies if frames else ()))
+    above = outer.pool(outer.root)
+    if above is not None:
+        own = run.pools.get(run.root)
+        limits = own.limits if own is not None else None
+        run.pools[run.root] = Pool(limits, spent=NOTHING, above=above, clock=lambda: run.io.clock() / 1e6)
 
 
 def new_run(id: str, session: Session, watch: Watch, waiter: Waiter | None, behalf: str | None = None) -> Run:
@@ -300,7 +319,8 @@ def end_unheld(session: Session, reason: str) -> None:
     try:
         inside = at.later(msgspec.structs.replace(at.spot, run=at.open_run))
         news = undelivered(inside)
-        record_at_tip(inside, [*news, Draft(k.RunCancelled(reason), Act(SERVICE))])
+        wish = next((draft.act.actor for draft in news if isinstance(draft.body, k.CancelRequested)), SERVICE)
+        record_at_tip(inside, [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))])
     finally:
         release(at.store, at.open_run)
 

@@ -1,8 +1,9 @@
 """Who holds a run: one process at a time, by a lock that dies with it.
 
-A store's folder has one file of locks; a run is one byte of it, at a place that follows from its id. The lock belongs to the process (not
-to a file handle that a forked child would share), so kill -9 frees it at once and nothing has to be swept up. A store in memory is
-one process's own: there the table of what is held is enough.
+A store's folder has one file of locks; a run is one byte of it, at a place that follows from its id. The lock belongs to the open
+file, which a forked child lets go of at once, so kill -9 frees it and nothing has to be swept up, and whoever else reads the folder in
+this process (a backup, say) frees nothing. A second byte tells who it is. A store in memory is one process's own: there the table of
+what is held is enough.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ def hold(address: str, run: str, session: str) -> None:
         handle = _file(address)
         if handle is not None:
             try:
-                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(run))
+                _lock_byte(handle, fcntl.F_WRLCK, _byte(run))
             except (BlockingIOError, PermissionError) as error:
                 raise RunHeld(session, run, _holder(handle, run)) from error
             except OSError as error:
                 raise StoreFailed(address, f"the run cannot be locked: {error}") from error
+            with suppress(OSError):
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(run) + 1)  # only to be told by
         _held.add((address, run))
 
 
@@ -47,13 +50,17 @@ def release(address: str, run: str) -> None:
         handle = _file(address)
         if handle is not None:
             with suppress(OSError):
-                fcntl.lockf(handle, fcntl.LOCK_UN, 1, _byte(run))
+                _lock_byte(handle, fcntl.F_UNLCK, _byte(run))
+                fcntl.lockf(handle, fcntl.LOCK_UN, 1, _byte(run) + 1)
 
 
 def _forget() -> None:
     """In a forked child: the locks are the parent's."""
+    for handle, _ in _files.values():
+        with suppress(OSError):
+            os.close(handle)  # the parent has it open, too: its locks stay, and go with it
     _held.clear()
-    _files.clear()  # the handles stay open: closing one would free nothing here, but the numbers may be anybody's by now
+    _files.clear()
     global _lock
     _lock = Lock()
 
@@ -62,7 +69,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _file(address: str) -> int | None:
-    """The open file of locks. None: the store has no folder. It stays open: closing any handle of it would free all its locks."""
+    """The open file of locks. None: the store has no folder. It stays open as long as the process lives."""
     scheme, _, folder = address.partition(":")
     if scheme != "sqlite":
         return None
@@ -84,15 +91,26 @@ def _is_there(kept: tuple[int, int]) -> bool:
     return False
 
 
+def _lock_byte(handle: int, kind: int, at: int) -> None:
+    """Lock or unlock a byte for this open file; where the system cannot, for this process."""
+    command: int | None = getattr(fcntl, "F_OFD_SETLK", None)
+    if command is None or sys.platform != "linux":
+        how = fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB
+        fcntl.lockf(handle, how, 1, at)
+        return
+    fcntl.fcntl(handle, command, struct.pack("hhqqi4x", kind, os.SEEK_SET, at, 1, 0))
+
+
 def _byte(run: str) -> int:
-    return int(digest(b"plait/hold/1", run.encode())[:15], 16)
+    """Where a run is locked: two bytes of its own."""
+    return int(digest(b"plait/hold/1", run.encode())[:14], 16) * 2
 
 
 def _holder(handle: int, run: str) -> str:
     """Which process has it, where the system tells."""
     if sys.platform == "linux":
         with suppress(OSError, struct.error):
-            asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _byte(run), 1, 0)
+            asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _byte(run) + 1, 1, 0)
             kind, _, _, _, pid = struct.unpack("hhqqi4x", fcntl.fcntl(handle, fcntl.F_GETLK, asked))
             if kind != fcntl.F_UNLCK:
                 return f"process {pid}"

@@ -65,7 +65,7 @@ def _check_gates(run: Run, session: Session) -> None:
         verdict = session.verdict(name)
         if gate.by not in names and (verdict is None or not verdict[0] or (verdict[1] < gate.at.seq and gate.at.log == session.id)):
             who = f" by {gate.by}" if gate.by else ""
-            raise Parked(session, f"the verdict {name!r}{who} is required first: plait validate {session.short} {name}")
+            raise Parked(session, f"the verdict {name!r}{who} is required first: plait validate {session.short} {name} passed")
 
 
 def has_mail(session: Session) -> bool:
@@ -113,8 +113,10 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
 
 
 def _is_over(run: Run, event: Event) -> bool:
-    """Whether somebody wanted it to pause, and it was resumed since."""
-    return event.kind == k.SessionPaused.__name__ and event.log == inbox_of(run.root) and event.seq <= run.resumed_at
+    """Whether somebody wanted it to pause, and it was resumed since; or wanted the run before it to end."""
+    if event.log != inbox_of(run.root) or event.kind not in _STOPS:
+        return False
+    return event.seq <= (run.resumed_at if event.kind == k.SessionPaused.__name__ else run.started_at)
 
 
 def _delivery(session: Session, inbox: LogId, news: Sequence[Event], upto: int) -> list[Draft]:
@@ -141,7 +143,7 @@ def _heed(session: Session, events: Sequence[Event]) -> None:
     for event in events:
         body = event.body
         if isinstance(body, k.CancelRequested):
-            raise Cancelled(body.reason or f"{event.actor} cancelled it")
+            raise Cancelled(body.reason or f"{event.actor} cancelled it", event.actor)
         if isinstance(body, k.SessionPaused):
             raise Parked(session, f"paused by {event.actor}{': ' + body.reason if body.reason else ''}")
 

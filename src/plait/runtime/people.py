@@ -8,8 +8,11 @@ is delivered when the run is taken up again. With an `approver` at hand the answ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+import msgspec
+
+from plait.errors import InvalidValue
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.kinds import Failure
@@ -135,6 +138,10 @@ def ask_people(session: Session, brackets: Sequence[Bracket], user: Any) -> Sess
     run = run_of(session)
     if run is None or not any(each.needs_consent for each in brackets):
         return session
+    if session.run != run.id and run.approver is None:
+        return _not_in_tools(session, brackets, user)
+    for bracket in brackets:
+        session = _still_meant(run, session, bracket, user)
     for bracket in brackets:
         if bracket.waits and bracket.denial is None:
             session = _ask(run, session, bracket, user)
@@ -146,16 +153,18 @@ def ask_people(session: Session, brackets: Sequence[Bracket], user: Any) -> Sess
     return session
 
 
-def _ask(run: Run, session: Session, bracket: Bracket, user: Any) -> Session:
+def _ask(run: Run, session: Session, bracket: Bracket, user: Any, again: str = "") -> Session:
     """Ask for exactly this call, unless that was asked already and nothing has changed since."""
     body = bracket.asked.body if bracket.asked is not None else None
     bound = _binding(session, bracket, max(1, bracket.asks))
-    if isinstance(body, k.ApprovalRequested) and body.binding == bound and is_open(session, bracket.asked):
+    if isinstance(body, k.ApprovalRequested) and body.binding == bound and not again and is_open(session, bracket.asked):
         return session
     times = bracket.asks + 1
     call = _call(run, session, bracket.tool, bracket.given, user, _reason(bracket), None)
     decided = policy.decide(_policies(run, session), call)
     shown = policy.shown(call, decided)
+    if again:
+        shown = {**cast("dict[str, Any]", shown), "again": again}
     expires = run.now(session) + int(decided.expires_s * 1e6) if decided.expires_s is not None else None
     ask = k.ApprovalRequested(_binding(session, bracket, times), shown, expires, times)
     return took(session, bracket, [Draft(ask, Act(user.actor, "program", call=bracket.call, causes=(bracket.request.id,)))])
@@ -179,6 +188,35 @@ def is_open(session: Session, ask: Event | None) -> bool:
     return ask is not None and any(each.event == ask.id for each in asks_in(store_at(session.store), own.id, own.place + 1, own.tip))
 
 
+def _not_in_tools(session: Session, brackets: Sequence[Bracket], user: Any) -> Session:
+    """What a tool does cannot be taken up again half-way, so nobody can be waited for in it."""
+    why = Failure("Refused", "it needs consent, which cannot be waited for inside a tool; call it from a workflow, or pass approver=")
+    for bracket in brackets:
+        if bracket.waits:
+            session = took(session, bracket, [Draft(k.ToolFailed(why), Act(user.actor, "program", call=bracket.call))])
+    return session
+
+
+def _still_meant(run: Run, session: Session, bracket: Bracket, user: Any) -> Session:
+    """Consent is for one tool, version and policy: if any of them is another by now, it is judged, and asked for, anew."""
+    asked = bracket.asked.body if bracket.asked is not None else None
+    if bracket.outcome is not None or not bracket.needs_consent or not isinstance(asked, k.ApprovalRequested):
+        return session
+    same = policy.digest_of(_policies(run, session)) == bracket.policy and _binding(session, bracket, bracket.asks) == asked.binding
+    return session if same else judged_again(session, bracket, user)
+
+
+def judged_again(session: Session, bracket: Bracket, user: Any) -> Session:
+    """The same call as a new request, under the policies there are now."""
+    body, why = requested(session, bracket.tool, bracket.given, user, _reason(bracket))
+    act = Act(user.actor, "program", call=bracket.call, causes=((bracket.outcome or bracket.request).id,))
+    run = run_of(session)
+    first = run is not None and run.is_inherited(bracket.since)  # branched off here: a call of this branch's own, under a key of its own
+    bracket.grant = bracket.denial = bracket.refusal = None
+    body = msgspec.structs.replace(body, attempt=1 if first else bracket.attempt + 1)
+    return took(session, bracket, [Draft(body, act), *refused(session, why, act._replace(causes=(0,)))])
+
+
 def _reason(bracket: Bracket) -> str:
     body = bracket.request.body
     return body.reason if isinstance(body, k.ToolRequested) else ""
@@ -195,6 +233,8 @@ def _consult(run: Run, session: Session, bracket: Bracket) -> Session:
     body = bracket.asked.body
     assert isinstance(body, k.ApprovalRequested)
     answer = policy.settle_answer(run.approver(Approval(session, bracket.request, body.shown, body.binding, body.expires)))
+    if body.expires is not None and run.now(session) > body.expires:
+        return session  # it came too late: it has expired
     act = Act(run.behalf, "human", call=bracket.call, causes=(bracket.asked.id,))
     if isinstance(answer, Granted):
         return took(session, bracket, [Draft(k.ApprovalGranted(body.binding, answer.edited, answer.note), act)])
@@ -214,21 +254,24 @@ def _answered(run: Run, session: Session, bracket: Bracket, user: Any) -> Sessio
         expired = Draft(k.ApprovalExpired(asked.binding), Act(SERVICE, "program", call=bracket.call))
         return took(session, bracket, [expired, Draft(k.ToolFailed(why), act._replace(origin="program", causes=(0,)))])
     if bracket.outcome is None and bracket.grant is not None and bracket.edited is not None:
-        return _corrected(session, bracket, user)
+        return _corrected(run, session, bracket, user)
     return session
 
 
-def _corrected(session: Session, bracket: Bracket, user: Any) -> Session:
+def _corrected(run: Run, session: Session, bracket: Bracket, user: Any) -> Session:
     """Run it as the person who consented wrote it: a request of its own, by that person."""
     assert bracket.grant is not None
     edited, who = bracket.edited, bracket.grant.actor
     act = Act(who, "human", call=bracket.call, causes=(bracket.grant.id,))
     try:
         bracket.tool.arguments(edited)
-    except WrongArguments as error:
-        why = Failure("WrongArguments", f"the arguments that {who} put in place do not fit: {error}. It was not run")
-        return took(session, bracket, [Draft(k.ToolFailed(why), act)])
+    except WrongArguments as error:  # nobody's consent is used up by a slip: it is asked for once more
+        return _ask(run, session, bracket, user, f"what {who} put in place does not fit: {error}")
     tool = bracket.tool
+    decided = policy.decide(_policies(run, session), _call(run, session, tool, edited, user, _reason(bracket), None))
+    if decided.verdict == "refuse":
+        no = Failure("Refused", f"what {who} put in place is not allowed: {decided.reason or decided.rule}. It was not run")
+        return took(session, bracket, [Draft(k.ToolFailed(no), act)])
     why, attempt = f"corrected by {who}", bracket.attempt + 1
     body = k.ToolRequested(tool.name, edited, tool.effect, tool.version, why, bracket.policy, attempt, user.path, tool.origin, "allow")
     return took(session, bracket, [Draft(body, act)])
@@ -248,7 +291,8 @@ def ask_question(session: Session, bracket: Bracket, user: Any) -> Session:
     assert bracket.asked is not None
     if bracket.answer is None and run.answerer is not None:
         act = Act(run.behalf, "human", call=bracket.call, causes=(bracket.asked.id,))
-        session = took(session, bracket, [Draft(k.QuestionAnswered(bracket.asked.id, run.answerer(question, choices)), act)])
+        answer = checked_answer(run.answerer(question, choices), choices)
+        session = took(session, bracket, [Draft(k.QuestionAnswered(bracket.asked.id, answer), act)])
     body = bracket.answer.body if bracket.answer is not None else None
     if not isinstance(body, k.QuestionAnswered) or bracket.answer is None:
         return session
@@ -256,6 +300,13 @@ def ask_question(session: Session, bracket: Bracket, user: Any) -> Session:
     return took(
         session, bracket, [Draft(k.ToolReturned((said,)), Act(user.actor, "human", call=bracket.call, causes=(bracket.answer.id,)))]
     )
+
+
+def checked_answer(answer: Json, choices: Sequence[str]) -> Json:
+    """An answer as it can be recorded, and one of those that can be chosen."""
+    if choices and answer not in choices:
+        raise InvalidValue("answerer", f"{str(answer)[:80]!r} is not among the choices", f"answer with one of {', '.join(choices)}")
+    return policy.plain(answer, "answerer")
 
 
 def park(session: Session, waiting: Sequence[Bracket]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from plait.errors import PlaitError, ReplayDiverged
 from plait.event import Event
+from plait.event.kinds import ForkedFrom
 from plait.ids import Digest, LogId, short
 from plait.runtime.path import Differs, Path, steps_of, told
 from plait.runtime.pool import spent_in
@@ -79,7 +80,7 @@ class Record:
         there = store.heads([log]).get(log)
         if there is None:
             if self.strict:
-                raise run.halt(None if self.open else diverged(Spot(store.address, log, 0, Digest("")), Differs(None, drafts[0])))
+                raise run.halt(None if self.open else diverged(_above(store, log, drafts[0]), Differs(None, drafts[0])))
             return None
         return self._began(store, log, len(drafts), there.tip)
 
@@ -92,6 +93,14 @@ class Record:
         self._spent[log] = spent_in(rest)
         self.keep(Path(log, steps, at, tip, loose=len(steps) if loose else 0, closed=loose))
         return at, first
+
+
+def _above(store: Store, log: LogId, first: Draft) -> Spot:
+    """Where a branch was to begin that is not on record."""
+    body = first.body
+    if isinstance(body, ForkedFrom):
+        return Spot(store.address, body.parent, body.place, Digest(""))
+    return Spot(store.address, log, 0, Digest(""))
 
 
 def after_found(drafts: Sequence[Draft], found: Sequence[Event]) -> list[Draft]:

@@ -39,7 +39,7 @@ from plait.runtime.policy import Approver, Policy
 from plait.runtime.pool import Pool
 from plait.runtime.record import Overrides, Record, after_found, diverged
 from plait.runtime.stops import Cancelled, Halted, Parked
-from plait.runtime.write import DirectWriter
+from plait.runtime.write import DirectWriter, bind_insider
 from plait.session import Session
 from plait.session.ports import Act, Draft, Spot, bind_writer, unbind_writer, writer_of
 from plait.session.state import NOTHING
@@ -99,6 +99,7 @@ class Run:
         self._delivered: dict[LogId, int] = {}
         self._met: set[tuple[str, ...]] = set()
         self.pools: dict[LogId, Pool] = {}  # by the log that has a budget
+        self.started_at = 0  # up to where in its inbox a wish to cancel was for a run before it
         self.resumed_at = 0  # up to where in its inbox a wish to pause is over, because somebody resumed it since
         self.gated = False  # whether a verdict was ever required in it
         self.record: Record | None = None  # what is on record; None: it was begun here, and all of it is being written
@@ -342,7 +343,9 @@ class Run:
     def ended(self, session: Session) -> Halted:
         """The record ends, and only the record may be followed: what would have to be run is not on it."""
         assert self.record is not None
-        return self.halt(None if self.record.open else diverged(session.spot, Differs(None, "(an effect that is not on record)")))
+        if self.record.open or self.ends_here(session):
+            return self.halt(None)
+        return self.halt(diverged(session.spot, Differs(None, "(an effect that is not on record)")))
 
     def was_on_record(self, event: Event) -> bool:
         """Whether an event was there when the run was taken up again."""
@@ -708,6 +711,7 @@ def scoped(session: Session, call: str, attempt: int) -> Session:
 
 running: ContextVar[Run | None] = ContextVar("plait_run", default=None)  # whose code this is; threads we start know it, too
 bypass.bind(running.get)
+bind_insider(lambda: (run := running.get()) is not None and not run.closed)
 
 
 def check_running(session: Session) -> None:
@@ -718,6 +722,15 @@ def check_running(session: Session) -> None:
     mine = running.get()
     if mine is not None and mine.closed:
         raise Cancelled("the run this belongs to has ended")
+
+
+def _leave_to_parent() -> None:
+    """In a forked child: runs are the parent's, and nothing of them is written here."""
+    for run in set(_runs.values()):
+        run.halt(RunLost(short(run.root), run.id, "the process that this one was forked from"))
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def is_going_on(id: str) -> bool:

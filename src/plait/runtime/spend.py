@@ -33,6 +33,7 @@ class Afforded(NamedTuple):
     effect: AskModel
     reservation: Reservation | None = None
     reserved: Usage | None = None
+    refusal: k.BudgetRefused | None = None  # why this is to be the last word
 
 
 def pool_of(session: Session, run: Run, elsewhere: Spent = NOTHING, wall_s: float = 0.0) -> Pool | None:
@@ -78,7 +79,7 @@ def _refused(session: Session, effect: AskModel, body: k.BudgetRefused) -> Affor
         raise BudgetExceeded(body.limit, body.asked, body.left, session)
     said = k.MessageSaid("user", (k.Text(LAST_WORDS.format(limit=body.limit)),), "plait")
     session, _ = record(session, [Draft(body, act), Draft(said, act._replace(causes=(0,)))])
-    return Afforded(session, effect._replace(choice="none"))
+    return Afforded(session, effect._replace(choice="none"), refusal=body)
 
 
 def afford_again(session: Session, effect: AskModel) -> Afforded:
@@ -95,12 +96,15 @@ def afford_again(session: Session, effect: AskModel) -> Afforded:
     return Afforded(session, effect, found, usage)
 
 
-def lose(session: Session, usage: Usage | None) -> None:
-    """A call that was lost with the process that made it counts as what was set aside for it."""
+def lose(session: Session, model: Model, usage: Usage | None) -> Price | None:
+    """A call that was lost with the process that made it counts as what was set aside for it; returns what that costs."""
+    if usage is None:
+        return None
     run = run_of(session)
-    pool = run.pool(session.id) if run is not None and usage is not None else None
-    if pool is not None and usage is not None:
-        pool.count(Spent(usage))
+    pool, cost = run.pool(session.id) if run is not None else None, price_of(_priced(model), usage)
+    if pool is not None:
+        pool.count(Spent(usage, cost or 0))
+    return Price(cost, "as it was set aside") if cost is not None else None
 
 
 def settle(session: Session, reservation: Reservation | None, usage: Usage | None, price: Price | None) -> None:

@@ -11,7 +11,11 @@ class Stop(BaseException):
 
 
 class Cancelled(Stop):
-    """Somebody stopped this."""
+    """Somebody stopped this. `by` is who wished the run to end; "": only this call of it was stopped."""
+
+    def __init__(self, why: str = "", by: str = "") -> None:
+        super().__init__(why)
+        self.by = by
 
 
 class Parked(Stop):

@@ -19,8 +19,10 @@ from plait.runtime.effects import UseTools
 from plait.runtime.failures import failure_of, line, text_of_error
 from plait.runtime.mail import safe_point
 from plait.runtime.override import overridden_tools
-from plait.runtime.people import ask_people, ask_question, hear, is_open, park, recalled, refused, requested, took, was_tried
+from plait.runtime.people import ask_people, ask_question, hear, is_open, judged_again, park, recalled, refused, requested, took, was_tried
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of, scoped
+from plait.runtime.spend import afford_tool
+from plait.runtime.stops import Cancelled
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.session import Session
 from plait.session.content import Loose, pack
@@ -110,14 +112,16 @@ def _settled(
     """
     session = recalled(session, brackets)
     run = run_of(session)
-    open_ = [each for each in brackets.values() if each.outcome is None or _is_reopened(run, each)]
+    open_ = [each for each in brackets.values() if each.outcome is None or _is_reopened(run, session, each)]
     if not open_:
         return session, None
+    if run is not None and run.record is not None and run.record.strict:
+        raise run.ended(session)  # only the record may be followed, and it ends here
     if run is not None and (run.was_on_record(open_[0].since) or any(each.waits or each.tool.asks for each in open_)):
         session = hear(session, brackets)  # what has arrived may settle some of them
     for bracket in open_:
-        if _is_reopened(run, bracket):
-            session = _request_again(session, bracket, user)
+        if _is_reopened(run, session, bracket):
+            session = yield from _try_again(session, bracket, user)
         elif bracket.outcome is None and bracket.tool.asks and not bracket.waits:
             session = ask_question(session, bracket, user)
         elif bracket.outcome is None and run is not None:
@@ -133,9 +137,28 @@ def _is_ready(bracket: Bracket) -> bool:
     return bracket.outcome is None and bracket.unknown is None and not bracket.waits and not bracket.tool.asks
 
 
-def _is_reopened(run: Run | None, bracket: Bracket) -> bool:
-    """Whether its failure ended the run, which is now taken up again to try it once more."""
-    return run is not None and run.record is not None and bracket.outcome is not None and bracket.outcome.id in run.record.reopened
+def _is_reopened(run: Run | None, session: Session, bracket: Bracket) -> bool:
+    """Whether its failure ended the run, or it was stopped with it; now it is taken up again to try once more."""
+    if run is None or run.record is None or bracket.outcome is None or run.on_record(session):
+        return False
+    body = bracket.outcome.body
+    stopped = isinstance(body, k.ToolFailed) and body.failure.kind == STOPPED and run.was_on_record(bracket.outcome)
+    return stopped or bracket.outcome.id in run.record.reopened
+
+
+# What a call that failed so certainly did not do.
+_NOT_RUN = frozenset({"Stopped", "Refused", "Denied", "ApprovalExpired", "BudgetExceeded", "WrongArguments"})
+
+
+def _try_again(session: Session, bracket: Bracket, user: User) -> Generator[Wait, Any, Session]:
+    """A call that failed, once more: what raised may have happened all the same, so it depends on its class."""
+    body = bracket.outcome.body if bracket.outcome is not None else None
+    failure = body.failure if isinstance(body, k.ToolFailed) else Failure("Failed", "it failed")
+    if failure.kind in _NOT_RUN or bracket.tool.effect in ("pure", "workspace", "idempotent"):
+        return _request_again(session, bracket, user)
+    return (
+        yield from _by_class(session, bracket, user, f"it failed, and may have happened all the same: {failure.kind}: {failure.message}")
+    )
 
 
 def _in_doubt(run: Run, session: Session, bracket: Bracket, user: User) -> Generator[Wait, Any, Session]:
@@ -149,9 +172,14 @@ def _in_doubt(run: Run, session: Session, bracket: Bracket, user: User) -> Gener
         return session
     if run.is_inherited(bracket.since):  # branched off here: what was asked for there is asked for anew, under a key of its own
         return _request_again(session, bracket, user)
-    tool, why = bracket.tool, LOST
-    if tool.effect in ("pure", "workspace", "idempotent"):
+    if bracket.tool.effect in ("pure", "workspace", "idempotent"):
         return session  # it is run again, with the same key
+    return (yield from _by_class(session, bracket, user, LOST))
+
+
+def _by_class(session: Session, bracket: Bracket, user: User, why: str) -> Generator[Wait, Any, Session]:
+    """Find out, undo, or let a person look."""
+    tool = bracket.tool
     if tool.probe is not None:
         done = yield from _asked(session, bracket, tool.probe, "probe")
         if done.failure is None and (done.value is None or isinstance(done.value, Happened)):
@@ -214,16 +242,12 @@ def _again(bracket: Bracket, user: User) -> k.ToolRequested:
 
 
 def _request_again(session: Session, bracket: Bracket, user: User) -> Session:
-    cause = bracket.outcome or bracket.request
-    act = Act(user.actor, "program", call=bracket.call, causes=(cause.id,))
-    again = _again(bracket, user)
+    """Ask for a call once more. It is judged once more, too; only what did not happen needs no second consent."""
     run = run_of(session)
-    if run is not None and run.is_inherited(cause):
-        judged, _ = requested(session, bracket.tool, bracket.given, user, again.reason)
-        again = msgspec.structs.replace(again, attempt=1, policy=judged.policy, decision=judged.decision)
-        bracket.asked = bracket.grant = bracket.denial = None
-    bracket.refusal = None  # what the budget did not allow then, it may allow now; and the other way round
-    return took(session, bracket, [Draft(again, act), *refused(session, None, act._replace(causes=(0,)))])
+    if run is None or not (bracket.again and bracket.grant is not None):
+        return judged_again(session, bracket, user)
+    cause = bracket.outcome or bracket.request
+    return took(session, bracket, [Draft(_again(bracket, user), Act(user.actor, "program", call=bracket.call, causes=(cause.id,)))])
 
 
 # ── running ──────────────────────────────────────────────────────────────────────────────────
@@ -238,6 +262,20 @@ def _job(session: Session, bracket: Bracket) -> Job:
     return Job(bracket.number, tool, arguments, bracket.call, bracket.given, bracket.attempt)
 
 
+def _check_stopped(run: Run, session: Session, brackets: Mapping[int, Bracket], user: User) -> None:
+    """Whoever was stopped runs nothing more, and says so of what it was about to run: nobody has to wonder."""
+    try:
+        run.check(session.id)
+    except Cancelled:
+        for bracket in brackets.values():
+            act = Act(user.actor, "program", call=bracket.call)
+            session = took(session, bracket, [Draft(k.ToolFailed(Failure(STOPPED, "not run: it was stopped before")), act)])
+        raise
+
+
+STOPPED = "Stopped"
+
+
 def _run(
     session: Session, brackets: Mapping[int, Bracket], user: User, *, spare: bool
 ) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
@@ -247,6 +285,8 @@ def _run(
     run = run_of(session)
     if run is not None and run.on_record(session):
         raise run.ended(session)  # strictly by the record: there is nobody here who could run anything
+    if run is not None:
+        _check_stopped(run, session, brackets, user)
     batch = yield Launch(_lanes([_job(session, each) for each in brackets.values()]))
     left = len(brackets)
     while left:
@@ -254,6 +294,8 @@ def _run(
         bracket = brackets[done.number]
         drafts, blobs = _outcome(bracket, done, user.actor)
         again = done.failure is not None and bracket.attempt < bracket.tool.attempts
+        if again and bracket.tool.effect != "workspace" and afford_tool(session) is not None:
+            again = False
         if again:
             drafts.append(Draft(_again(bracket, user), Act(user.actor, "program", call=bracket.call, causes=(0,))))
         elif spare and left == 1 and not drafts[0].body.refs():  # what points to a blob is for the store to judge

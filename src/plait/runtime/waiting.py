@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from plait.errors import NoRun
+from plait.errors import InvalidValue, NoRun
 from plait.event import Event
 from plait.event import kinds as k
 from plait.runtime.mail import arrivals, safe_point
+from plait.runtime.people import checked_answer
 from plait.runtime.run import Run, call_id, check_running, record, run_of
 from plait.runtime.stops import Parked
 from plait.runtime.waits import Pause, Wait
@@ -30,7 +31,7 @@ def ask_human(session: Session, question: str, choices: Sequence[str], actor: st
     call = asked.header.call or call
     session, answered = _heard(run, session, call, asked)
     if answered is None and run.answerer is not None:
-        answer = run.answerer(question, tuple(choices))
+        answer = checked_answer(run.answerer(question, tuple(choices)), tuple(choices))
         act = Act(run.behalf, "human", call=call, causes=(asked.id,))
         session, (answered,) = record(session, [Draft(k.QuestionAnswered(asked.id, answer), act)])
     if answered is None:
@@ -93,6 +94,8 @@ def _begin(session: Session, verb: str, what: str) -> tuple[Run, Session, str]:
     run = run_of(session)
     if run is None:
         raise NoRun(session.short, verb)
+    if session.run != run.id:
+        raise InvalidValue(verb, "nobody can be waited for inside a tool", "do it in a workflow, and hand the tool what came of it")
     return run, session, call_id(*run.names(session), session.place + 1, what)
 
 

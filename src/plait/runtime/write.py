@@ -9,15 +9,28 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 
 from plait import secrets
-from plait.errors import InvalidValue, LogExists, OutcomeUnknown, StaleHead, UnknownLog
+from plait.errors import InvalidValue, LogExists, MayNotApprove, OutcomeUnknown, StaleHead, UnknownLog
 from plait.event import Event, seal
 from plait.event.hidden import without_secrets
-from plait.event.kinds import BOUNDARIES, Place
-from plait.ids import Digest, LogId, Source, inbox_of
+from plait.event.kinds import BOUNDARIES, ApprovalDenied, ApprovalGranted, Place, QuestionAnswered, ToolResolved
+from plait.ids import Digest, LogId, Source, inbox_of, short
 from plait.session.ports import Act, Draft, Spot
 from plait.store import Store
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
+
+
+_DECISIONS = (ApprovalGranted, ApprovalDenied, QuestionAnswered, ToolResolved)
+_insiders: list[Callable[[], bool]] = []
+
+
+def bind_insider(asked: Callable[[], bool]) -> None:
+    """From now on this says whether code of a run is executing: a workflow, or a tool of it."""
+    _insiders[:] = [asked]
+
+
+def _insider() -> bool:
+    return any(asked() for asked in _insiders)
 
 
 class DirectWriter:
@@ -88,6 +101,8 @@ class DirectWriter:
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
     ) -> list[Event]:
+        if _insider() and any([isinstance(draft.body, _DECISIONS) for draft in drafts]):
+            raise MayNotApprove(short(log), drafts[0].act.actor, "code of a run does not decide for people")
         store, inbox = self._open(address), inbox_of(log)
         store.log(log)  # nobody reads the inbox of a log that is not there
         flush = any([type(draft.body) in BOUNDARIES for draft in drafts])

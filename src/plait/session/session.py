@@ -450,12 +450,13 @@ class Session(Reading):
     def ask(self, question: str, choices: Sequence[str] = ()) -> Session:
         """Ask a person, in a workflow; `session.result` is the answer. A run that nobody answers at once is parked."""
         _check_text("question", question)
+        if isinstance(choices, str) or not all(isinstance(each, str) for each in choices):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue("choices", f"{_told(choices)} is not a list of texts", 'pass ["eu", "us"]')
         return self._next(host("ask a person").ask(self, question, choices), None)
 
     def sleep(self, seconds: float) -> Session:
         """Wait so long, in a workflow. A long sleep holds no process: the run is parked until its time."""
-        if not isinstance(seconds, (int, float)) or not 0 <= seconds < 10**10:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue("seconds", f"{_told(seconds)} is not a time", "pass seconds, from 0")
+        _check_seconds("seconds", seconds)
         return self._next(host("sleep").sleep(self, seconds), None)
 
     def wait_for(self, name: str, timeout_s: float | None = None) -> Session:
@@ -464,6 +465,8 @@ class Session(Reading):
         `session.result` is what came with the signal; None: nobody signalled in time.
         """
         _check_key(name, "name")
+        if timeout_s is not None:
+            _check_seconds("timeout_s", timeout_s)
         return self._next(host("wait").wait_for(self, name, timeout_s), None)
 
     def to(self, backend: str, where: str | Path | None = None, **options: Json) -> Session:
@@ -632,6 +635,11 @@ def _check_text(where: str, text: str) -> str:
 def _told(value: object) -> str:
     """A text as it is, anything else by its type: it may be too deep for a repr, or refuse to give one."""
     return f"{value[:200]!r}" if type(value) is str else f"a {type(value).__name__}"
+
+
+def _check_seconds(where: str, seconds: float) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < 10**10:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(where, f"{_told(seconds)} is not a time", "pass seconds, from 0")
 
 
 def _check_choice(where: str, value: str, choices: tuple[str, ...]) -> None:
