@@ -396,7 +396,7 @@ class AskExpired(SessionError):
     def __init__(self, session: str, ask: str, expires: int) -> None:
         self.session, self.ask, self.expires = session, ask, expires
         super().__init__(
-            f"session {session}: {ask[:12]} has expired. Nothing was written; resume the session, and it asks again if it still needs to."
+            f"session {session}: {ask[:12]} has expired. Nothing was written; resume the session: whoever asked is told, and may ask again."
         )
 
 
@@ -790,7 +790,7 @@ class BudgetExceeded(EffectError):
         self.limit, self.asked, self.left, self.session = limit, asked, left, session
         super().__init__(
             f"the budget does not allow it: {limit}, {asked:g} asked for and {left:g} left. It is recorded; "
-            "grant more with session.grant(Budget(…)) and resume, or go on from error.session."
+            "grant more, with session.grant(Budget(…)) or `plait grant`, and resume; or go on from error.session."
         )
 
 

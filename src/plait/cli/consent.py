@@ -91,8 +91,10 @@ class Terminal:
                 return Denied()
             if word in EDIT:
                 edited = _edited(out, _arguments(approval) if edited is None else edited, edited)
-            elif word:
+            elif len(word) > 2:
                 return Denied((said or "").strip())
+            else:
+                out.line("y allows it, n does not, e edits the arguments, l leaves it for later; a sentence is why not")
 
     @staticmethod
     def _later(session: Session, why: str) -> BaseException:

@@ -19,6 +19,7 @@ from plait.cli.writing import (
     decide,
     fact,
     fork,
+    grant,
     init,
     merge,
     new,
@@ -47,7 +48,7 @@ def main() -> None:
 
 SECTIONS: dict[str, list[click.Command]] = {
     "Begin": [init, new],
-    "Run": [run_command, resume_command, replay_command, whatif_command],
+    "Run": [run_command, resume_command, replay_command, whatif_command, grant],
     "Look": [ls, show, log, tail, find, cost],
     "Ask": [why, influence, graph, diff_command],
     "Branch": [fork, rewind, merge],

@@ -74,7 +74,7 @@ class Progress:
             self.tool_calls += body.attempt == 1
             self._path, self._running[call] = body.path or self._path, body.tool
         elif isinstance(body, _OVER):
-            self._step(event, "", before=f"{self._running.pop(call, 'tool')} ")
+            self._step(event, "", before=f"{self._running.pop(call, None) or _tool_of(event)} ")
 
     def _spend(self, usage: k.Usage, price: k.Price | None) -> None:
         self.input_tokens += usage.input_tokens
@@ -178,3 +178,8 @@ class Progress:
 
 def _now() -> int:
     return Live().now(LogId(""), 0)
+
+
+def _tool_of(event: Event) -> str:
+    """Which tool an outcome is of, where its request was there before."""
+    return f"call {(event.header.call or '')[:8]}"

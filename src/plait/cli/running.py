@@ -11,6 +11,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
@@ -19,14 +20,15 @@ import click
 from plait.cli.common import Given, address_of, is_number, listing, pairs, text_of, value_of, writing
 from plait.cli.consent import Mode, mode_of, watch_of
 from plait.cli.documents import Document, diff_document, print_json, print_jsonl, session_document
-from plait.cli.exits import DIVERGED, FAILED, INTERRUPTED, NOT_FOUND, WAITING, Told, code_of
+from plait.cli.exits import DIVERGED, FAILED, INTERRUPTED, NO_BUDGET, NOT_FOUND, WAITING, Told, code_of
 from plait.cli.inbox import hints_of, print_ask, waiting_document
 from plait.cli.progress import Progress
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Out, cell_width, counted
 from plait.cli.terminal import clean, cut, visible
 from plait.cli.tracing import print_diff
-from plait.errors import InvalidValue, NeedsWorkflow, PlaitError, ReplayDiverged, RunHeld, RunOpen
+from plait.errors import InvalidInput, InvalidValue, NeedsWorkflow, PlaitError, ReplayDiverged, RunHeld, RunOpen
 from plait.event.kinds import Budget
+from plait.event.strict import parse
 from plait.ids import LogId
 from plait.runtime.live import Live
 from plait.session import Session, Waiting
@@ -109,7 +111,7 @@ def run_command(
             user=user,
             project=project,
             tags=pairs("--tag", tags),
-            budget=_budget(budget),
+            budget=parse_budget(budget),
             store=address_of(given.address),
             actor=given.who,
         )
@@ -132,7 +134,7 @@ def _nonempty(text: str) -> str:
     return text
 
 
-def _budget(text: str | None) -> Budget | None:
+def parse_budget(text: str | None) -> Budget | None:
     if text is None:
         return None
     found: dict[str, Any] = {}
@@ -295,6 +297,7 @@ class _Running:
         match outcome.status:
             case "finished":
                 (show or self._finished)(outcome.session)
+                self._cut_short(outcome.session)
             case "waiting":
                 self._waiting(outcome)
             case "interrupted":
@@ -337,6 +340,17 @@ class _Running:
         if text:
             click.echo(clean(text, lines=True))
         self.sum_up(session)
+
+    def _cut_short(self, session: Session) -> None:
+        """Whoever comes to the end of a budget ends well, with an answer; whoever called it must still know."""
+        runs = session.runs
+        first = runs[-1].first if runs else session.place
+        spent = [event for event in store_at(session.store).read(session.id, first, kinds={"BudgetRefused"})]
+        if spent:
+            if not self.mute:
+                grant = _command(self.given, "grant", session.short, "LIMITS")
+                self.progress.out.line(f"  cut short: {clean(saying(spent[-1]))}; give it more: {grant}")
+            raise click.exceptions.Exit(NO_BUDGET)
 
     def sum_up(self, session: Session) -> None:
         if not self.mute:
@@ -641,7 +655,7 @@ def whatif_command(
         "at": at.place if at != session or "@" in name.removeprefix("@") else None,
         "model": model,
         "instruction": _text_or_file("--instruction", instruction) if instruction is not None else None,
-        "replace": _replaced(replaced) or None,
+        "replace": _meant(session, _replaced(replaced)) or None,
         "effects": effects,
     }
     whatif: Callable[..., Session] = durable.whatif
@@ -679,6 +693,16 @@ def _replaced(given: Sequence[str]) -> dict[int, str]:
         if not is_number(place) or int(place) < 1:
             raise InvalidValue("--replace", f"{place!r} is not a place", "write PLACE=TEXT, as in 7=yes")
         found[int(place)] = _text_or_file("--replace", text)
+    return found
+
+
+def _meant(session: Session, replaced: Mapping[int, str]) -> dict[int, Any]:
+    """What is put in place: of a fact, an answer or data as JSON if it is some, else as the text it is."""
+    found: dict[int, Any] = dict(replaced)
+    for place, text in replaced.items():
+        if 1 <= place <= session.place and session.events[place - 1].kind in ("FactRecorded", "QuestionAnswered"):
+            with suppress(InvalidInput):
+                found[place] = parse(text.encode())
     return found
 
 

@@ -21,6 +21,7 @@ from plait.cli.documents import print_json, session_document
 from plait.cli.exits import Told
 from plait.cli.inbox import print_posted
 from plait.cli.render import ACCENT, Cell, Out
+from plait.cli.running import parse_budget
 from plait.cli.terminal import clean
 from plait.errors import InvalidValue, MergeConflict
 from plait.event import Json
@@ -327,9 +328,28 @@ def _life(name: str, help: str) -> click.Command:
     @click.option("--reason", default="", help="Why.")
     @writing
     def command(given: Given, session: str, reason: str) -> None:
-        _done(given, getattr(given.open_last(session), name)(reason=reason, actor=given.who))
+        before = given.open_last(session)
+        after: Session = getattr(before, name)(reason=reason, actor=given.who)
+        if after == before and given.form == "text":  # a run is open: the wish stands in its inbox
+            click.echo(f"{before.short}  is asked to {name}: it is heard before the next effect")
+            return
+        _done(given, after)
 
     return command
+
+
+@click.command()
+@click.argument("session", metavar="S")
+@click.argument("limits", metavar="LIMITS")
+@writing
+def grant(given: Given, session: str, limits: str) -> None:
+    """Grant a session a budget from here on.
+
+    LIMITS as in tokens=200000,cost_usd=1.5,wall_s=600,steps=40,tool_calls=100: instead of what was left of the one before.
+    """
+    budget = parse_budget(limits)
+    assert budget is not None
+    _done(given, given.open_last(session).grant(budget, actor=given.who))
 
 
 pause = _life("pause", "Let a session rest.")

@@ -232,9 +232,16 @@ class _Asking:
     def said(self, given: tuple[Session, Answer]) -> tuple[Session, Answer]:
         """The answer; if it was to be the last word, within what the budget keeps back, and says nothing, the budget has ended it."""
         session, answer = given
-        if self.refusal is not None and not answer.text and answer.data is None:
+        if self.refusal is not None and _says_nothing(answer):
             raise BudgetExceeded(self.refusal.limit, self.refusal.asked, self.refusal.left, session)
         return given
+
+    def was_given_more(self, given: tuple[Session, Answer]) -> bool:
+        """Whether a last word that said nothing ended the run, which then went on: with another budget, it is asked once more."""
+        session, answer = given
+        if self.refusal is None or self.run is None or self.run.record is None or not _says_nothing(answer):
+            return False
+        return not self.run.ends_here(session)
 
     def go_on(self, fault: Fault) -> None:
         """The next attempt."""
@@ -245,6 +252,10 @@ class _Asking:
     def _settle(self, usage: Usage | None, price: Price | None) -> None:
         settle(self.session, self.reservation, usage, price)
         self.reservation = None
+
+
+def _says_nothing(answer: Answer) -> bool:
+    return not answer.text and answer.data is None
 
 
 def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
@@ -266,7 +277,10 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
         if settled is not None:
             body = settled.body
             if isinstance(body, k.ModelReplied):
-                return asking.said(_recalled(asking.effect, asking.session, settled, body))
+                given = _recalled(asking.effect, asking.session, settled, body)
+                if asking.was_given_more(given):
+                    return (yield from _ask(effect._replace(session=given[0]), None))
+                return asking.said(given)
             assert isinstance(body, k.ModelFailed)
             fault = Fault(body.failure.kind, body.failure.message, retryable=body.failure.retryable)
         elif asking.is_lost(event):
