@@ -670,6 +670,18 @@ def test_tools_and_places_come_through_the_host(session: Session) -> None:
         async def ause(self, session: Any, tool: Any, arguments: Any) -> Any:
             return self.use(session, tool, arguments)
 
+        def ask(self, session: Any, question: str, choices: Any) -> Any:
+            return session.fact("asked", question).spot
+
+        def sleep(self, session: Any, seconds: float) -> Any:
+            return session.fact("slept", seconds).spot
+
+        def wait_for(self, session: Any, name: str, timeout_s: float | None) -> Any:
+            return session.fact("waited", name).spot
+
+        def cancel(self, session: Any, reason: str) -> None:
+            session.fact("cancelled", reason)
+
         def place(self, session: Any, backend: str, where: Any, options: Any) -> Any:
             return session.fact("placed", [backend, where]).spot
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, cast
+
+import msgspec
 
 from plait.errors import PlaitError, ReplayDiverged
 from plait.event import Event
@@ -17,9 +20,26 @@ from plait.session.state import NOTHING, Spent
 from plait.store import Store
 
 
-def diverged(spot: Spot, error: Differs) -> ReplayDiverged:
+def diverged(spot: Spot, error: Differs, store: Store | None = None, blobs: Mapping[Digest, bytes] | None = None) -> ReplayDiverged:
     at = error.recorded.seq if error.recorded is not None else spot.place + 1
-    return ReplayDiverged(short(spot.id), at, told(error.recorded), told(error.wanted))
+    sides = told(error.recorded), told(error.wanted)
+    return ReplayDiverged(short(spot.id), at, *(_with_setups(*sides, store, blobs or {}) if store is not None else sides))
+
+
+def _with_setups(
+    recorded: dict[str, object], wanted: dict[str, object], store: Store, blobs: Mapping[Digest, bytes]
+) -> tuple[dict[str, object], dict[str, object]]:
+    """What two agents are asked with, where that is the difference: in words, not as digests of them."""
+    old, new = recorded.get("setup"), wanted.get("setup")
+    if not isinstance(old, str) or not isinstance(new, str) or old == new:
+        return recorded, wanted
+    with suppress(PlaitError, msgspec.MsgspecError):
+        before = msgspec.json.decode(store.get_blob(Digest(old)))
+        after = msgspec.json.decode(blobs[Digest(new)] if new in blobs else store.get_blob(Digest(new)))
+        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        plain = ({key: value for key, value in side.items() if key != "setup"} for side in (recorded, wanted))
+        return tuple({**side, **{name: given.get(name) for name in changed}} for side, given in zip(plain, (before, after), strict=True))  # pyright: ignore[reportReturnType]
+    return recorded, wanted
 
 
 class Overrides(NamedTuple):

@@ -204,7 +204,7 @@ class Run:
         found: list[Event] = []
         path = self._path(spot)
         if path is not None:
-            found = self._matched(path, spot, drafts)
+            found = self._matched(path, spot, drafts, blobs)
             if len(found) == len(drafts):
                 return path.at, found
             drafts, spot = after_found(drafts, found), path.at
@@ -405,7 +405,7 @@ class Run:
         path = self.record.paths.get(spot.id)
         return path if path is not None and (self.record.strict or path.closed or not path.over) else None
 
-    def _matched(self, path: Path, spot: Spot, drafts: Sequence[Draft]) -> list[Event]:
+    def _matched(self, path: Path, spot: Spot, drafts: Sequence[Draft], blobs: Mapping[Digest, bytes] | None = None) -> list[Event]:
         """As many of these drafts as are on record."""
         assert self.record is not None
         if spot.place < path.at.place:
@@ -415,7 +415,7 @@ class Run:
             try:
                 event = path.match(draft)
             except Differs as error:
-                raise self.halt(diverged(spot, error)) from None
+                raise self.halt(diverged(spot, error, self.store(spot.store), blobs)) from None
             if event is None:
                 if self.record.strict or path.closed:
                     raise self.halt(None if self.record.open else diverged(spot, Differs(None, draft)))
