@@ -192,10 +192,10 @@ def test_whatever_is_said_while_a_run_is_open_goes_to_the_inbox(shell: Shell) ->
     shell("send", session.short, "-", input=b"And come home.\n")
     assert shell.json("signal", session.short, "deployed", '{"ok": true}')["event"]["body"]["value"] == {"ok": True}
     shell("pause", session.short)
+    shell.error(2, "say", session.short, "I am the agent.", "--role", "assistant")
     assert "enough" in shell("cancel", session.short, "--reason", "enough")
     kinds = [event["kind"] for event in shell.json("inbox", session.short, "--all")["events"]]
     assert kinds == ["MessageSaid", "MessageSaid", "Signalled", "SessionPaused", "CancelRequested"]
-    shell.error(2, "say", session.short, "I am the agent.", "--role", "assistant")
     shell.error(2, "send", session.short, "")
     assert session.reload() == session
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,16 +15,20 @@ from plait.cli.terminal import clean
 from plait.event.kinds import Reasoning
 from plait.ids import short
 from plait.model.base import Answered, Returned, Said, Turn
-from plait.runtime.prompt import LeftOut
-from plait.runtime.sent import Sent, sent
 from plait.session import Session
 from plait.session.content import text_of
+
+if TYPE_CHECKING:
+    from plait.runtime.prompt import LeftOut
+    from plait.runtime.sent import Sent
 
 DIFFERS = "What is rebuilt is not what was sent: something that was shown then is gone or changed. Look with: plait verify"
 
 
 def show_prompt(given: Given, session: Session, *, why: bool) -> int:
     """Print it; returns the exit code."""
+    from plait.runtime.sent import sent  # heavy: most commands do without
+
     found = sent(session)
     if given.form == "json":
         print_json(prompt_document(found, why=why))

@@ -168,7 +168,7 @@ class _Asking:
         self.chain, self.turns = prompt.ask()
         name, log = self.run.names(self.session) if self.run is not None else (None, self.session.id)
         self.call = call_id(name, log, self.session.place + 1, "ask")
-        self.outcomes = prompt.outcomes
+        self.outcomes = prompt.outcomes_here if self.effect.fresh else prompt.outcomes
 
     def ask(self, held: Sequence[Event]) -> Event:
         """Put it on record, with what was sealed before it."""

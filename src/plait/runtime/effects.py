@@ -35,6 +35,7 @@ class AskModel(NamedTuple):
     choice: Choice = "auto"
     retry: Retry = Retry()
     aside: bool = False  # not part of the conversation: only who asks sees the reply
+    fresh: bool = False  # a model that was put in its place has answered nothing of what was there before
 
 
 class Answer(NamedTuple):

@@ -21,12 +21,13 @@ def overridden(effect: AskModel, session: Session, run: Run) -> tuple[AskModel, 
     """The ask as it is to be, and what is recorded before it: with what it is asked from now on."""
     assert run.overrides is not None
     over, before = run.overrides.of(effect.path), effect.prompt.setup
+    effect = effect._replace(model=over.model or effect.model, fresh=over.model is not None)
     if effect.aside:
-        return effect._replace(model=over.model or effect.model), []
+        return effect, []
     tools = effect.tools if over.tools is None else {tool.name: tool for tool in over.tools}
     specs = before.tools if over.tools is None else tuple([_spec(tool) for _, tool in sorted(tools.items())])
     setup = Setup(over.instruction or before.instruction, specs, before.parameters, before.output, before.view)
-    changed = effect._replace(model=over.model or effect.model, tools=tools)
+    changed = effect._replace(tools=tools)
     if setup == before:
         return changed, []
     changed = changed._replace(prompt=Prompt.of(setup, effect.actor, session.run, session, run.branched_off(session)))

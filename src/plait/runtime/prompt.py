@@ -215,6 +215,11 @@ class Prompt:
         """Replies and failures of its own in this run, on the path."""
         return [outcome for run in self._runs for outcome in self._outcomes.get(run, ())]
 
+    @property
+    def outcomes_here(self) -> list[str]:
+        """Those of this very run, without the ones it was branched off."""
+        return [outcome for run in self._runs[-1:] for outcome in self._outcomes.get(run, ())]
+
     def catch_up(self, session: Session, known: Callable[[LogId, int, int], list[Event] | None] | None = None) -> None:
         """Take in what the session has that the prompt has not. `known` are events somebody still has at hand."""
         get_blob = blobs_of(session)
