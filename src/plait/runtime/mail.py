@@ -88,9 +88,10 @@ def deliver_all(run: Run) -> None:
 
 
 def undelivered(session: Session) -> list[Draft]:
-    """What stands in the inbox and has not reached the session, as it would be delivered."""
+    """What stands in the inbox and has not reached the session, as it is delivered to a run that ends: nothing is left to pause."""
     news = arrived(store_at(session.store), session.id, session.delivered)
-    return _delivery(session, inbox_of(session.id), news, news[-1].seq) if news else []
+    told = [event for event in news if event.kind != k.SessionPaused.__name__]
+    return _delivery(session, inbox_of(session.id), told, news[-1].seq) if news else []
 
 
 def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
