@@ -368,6 +368,9 @@ def whatif(
     if effects not in ("ask", "live"):
         raise InvalidValue("effects", f"{effects!r} is not a way", "use 'ask' or 'live'")
     started = _last_run(there.at(last))
+    if edits and (started is None or min(edits) <= started.event.seq):
+        anew = f"say it anew and run the program there: workflow(session.fork(at={max(1, min(edits) - 1)}).say(…))"
+        raise InvalidValue("replace", f"event {min(edits)} was there before the run began", anew)
     if started is None:
         raise NothingToResume(there.short, f"no run had started at {last}", "pass a place within a run")
     program = workflow or _found(there, _beginning(there, started))

@@ -352,3 +352,10 @@ print(Forks()(Session("go", store="memory:forks")).facts["code"])
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, env={**os.environ})
     assert done.stdout.strip() == "3", done.stderr
     assert issubclass(RunLost, Exception)
+
+
+def test_what_was_said_before_a_run_is_said_anew_in_a_fork() -> None:
+    session = Pay()(new())
+    with pytest.raises(InvalidValue, match=r"fork\(at=1\)"):
+        whatif(session, Pay(), replace={2: "another task"})
+    assert Pay()(session.fork(at=1).say("another task")).messages[0].text == "another task"
