@@ -32,7 +32,7 @@ from plait.runtime.pool import spent_in
 from plait.runtime.record import Overrides, Record
 from plait.runtime.run import OnEvent, Run, direct_writer, is_going_on, open_run
 from plait.runtime.spend import pool_of, wall_of
-from plait.runtime.stops import Halted, Stop
+from plait.runtime.stops import Halted, Parked, Stop
 from plait.runtime.using import contents
 from plait.runtime.waits import Wait
 from plait.session import Session
@@ -304,6 +304,7 @@ def replay(
     run = new_run(started.id, at, Watch(), NoExecutor(), behalf=started.event.actor)
     ended = started.last.kind in (k.RunFinished.__name__, k.RunFailed.__name__, k.RunCancelled.__name__)
     run.record = _record(there, started, at, strict=True, open=not ended)
+    run.record.finished = started.last.kind == k.RunFinished.__name__
     _apply_overrides(run, started)
     run.start(at.spot)
     open_run(run)
@@ -314,7 +315,7 @@ def replay(
     except (Exception, Stop) as error:
         if isinstance(error, Halted) and error.error is not None:
             raise error.error from None
-        if isinstance(error, Halted) and ended and run.ends_here(Session.of(run.tip(run.root))):
+        if isinstance(error, (Halted, Parked)) and ended and run.ends_here(Session.of(run.tip(run.root))):
             return outside(Session.of(Spot(there.store, there.id, started.last.seq, started.last.id)))
         if ended and run.tip(run.root).head != started.last.id:
             raise

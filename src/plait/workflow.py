@@ -445,21 +445,21 @@ class Parallel(Workflow):
         run = run_of(session)
         start_all: Callable[..., Any] = getattr(run.io if run is not None else None, "start_all", loop.start_all)
         works, next_done = start_all(calls)
-        failed: str | None = None
+        stopped = False
         try:
             for _ in works:
                 name = next_done()
                 error = works[name].exception()
-                if error is None or isinstance(error, Parked):  # while one branch waits for somebody, the others go on
-                    failed = failed or (name if error is not None else None)
-                elif failed is None or isinstance(works[failed].exception(), (Cancelled, Parked)):
-                    failed = name
+                # While one branch waits for somebody, the others go on.
+                if error is not None and not isinstance(error, Parked) and not stopped:
+                    stopped = True
                     self._stop(session, forks, but=name)
         except BaseException:  # somebody interrupts the wait: no branch goes on behind our back
             self._stop(session, forks)
             wait(works.values(), INTERRUPTED_S)  # what is being done is recorded, if that does not take long
             raise
         results = {name: future.result() for name, future in works.items() if future.exception() is None}
+        failed = _failing({name: future.exception() for name, future in works.items()})
         return self._merged(session, forks, results, failed, works[failed].exception() if failed else None)
 
     async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -468,13 +468,15 @@ class Parallel(Workflow):
         forks = await aside(lambda: {name: session.fork(name) for name in self._branches})
         tasks = {name: asyncio.ensure_future(acall_as(name, self._branches[name], fork)) for name, fork in forks.items()}
         try:
-            failed = await _first_failure(tasks)
+            await _first_failure(tasks)
         finally:
             for task in tasks.values():
                 task.cancel()
             await undisturbed(asyncio.wait(tasks.values()))
         results = {name: task.result() for name, task in tasks.items() if not task.cancelled() and task.exception() is None}
-        error = tasks[failed].exception() if failed and not tasks[failed].cancelled() else None
+        errors = {name: asyncio.CancelledError() if task.cancelled() else task.exception() for name, task in tasks.items()}
+        failed = _failing(errors)
+        error = errors[failed] if failed and not tasks[failed].cancelled() else None
         return await aside(lambda: self._merged(session, forks, results, failed, error))
 
     def _stop(self, session: Session, forks: Mapping[str, Session], but: str | None = None) -> None:
@@ -504,17 +506,22 @@ class Parallel(Workflow):
         return session.merge(*changed, resolve=self._resolve) if changed else session
 
 
-async def _first_failure(tasks: Mapping[str, asyncio.Task[Session]]) -> str | None:
+def _failing(errors: Mapping[str, BaseException | None]) -> str | None:
+    """Which branch failed: of several, always the one that was named first, whoever came first this time; None: none did."""
+    for kinds in (Exception, Parked, BaseException):
+        for name, error in errors.items():
+            if isinstance(error, kinds):
+                return name
+    return None
+
+
+async def _first_failure(tasks: Mapping[str, asyncio.Task[Session]]) -> None:
     """Wait until one fails, or all are done; while one waits for somebody, the others go on."""
-    left, parked = set(tasks.values()), None
+    left = set(tasks.values())
     while left:
         done, left = await asyncio.wait(left, return_when=asyncio.FIRST_EXCEPTION)
-        for name, task in tasks.items():
-            if task in done and (task.cancelled() or task.exception()):
-                if task.cancelled() or not isinstance(task.exception(), Parked):
-                    return name
-                parked = parked or name
-    return parked
+        if any(task.cancelled() or (task.exception() is not None and not isinstance(task.exception(), Parked)) for task in done):
+            return
 
 
 _PARALLEL = original(Parallel)

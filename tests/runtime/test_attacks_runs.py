@@ -29,7 +29,7 @@ from plait import (
     whatif,
 )
 from plait.durable import load
-from plait.errors import BudgetExceeded, InvalidValue, MayNotApprove, NothingToResume, ReplayDiverged, RunLost, ToolFailed
+from plait.errors import BranchFailed, BudgetExceeded, InvalidValue, MayNotApprove, NothingToResume, ReplayDiverged, RunLost, ToolFailed
 from plait.event.kinds import ApprovalRequested, ToolUnknown
 from plait.runtime.hold import hold, release
 from plait.runtime.run import run_of
@@ -359,3 +359,90 @@ def test_what_was_said_before_a_run_is_said_anew_in_a_fork() -> None:
     with pytest.raises(InvalidValue, match=r"fork\(at=1\)"):
         whatif(session, Pay(), replace={2: "another task"})
     assert Pay()(session.fork(at=1).say("another task")).messages[0].text == "another task"
+
+
+@tool(effect="pure")
+def bad(n: int) -> str:
+    """Fail."""
+    raise ValueError(f"boom {n}")
+
+
+class _Use(Workflow):
+    def __init__(self, n: int) -> None:
+        self._n = n
+
+    def forward(self, session: Session) -> Session:
+        return session.use(bad, n=self._n)
+
+
+class _Asks(Workflow):
+    def forward(self, session: Session) -> Session:
+        return session.ask("Which?")
+
+
+def test_a_run_in_which_one_branch_waited_and_another_failed_is_replayed() -> None:
+    session, both = new(), Parallel(waits=_Asks(), fails=_Use(1))
+    with pytest.raises(BranchFailed):
+        both(session)
+    assert replay(session.reload(), both).head == session.reload().head
+
+
+def test_a_run_that_was_cancelled_while_a_branch_waited_is_replayed() -> None:
+    class Says(Workflow):
+        def forward(self, session: Session) -> Session:
+            return session.say("said")
+
+    both = Parallel(waits=_Asks(), says=Says())
+    session = parked(lambda: both(new())).cancel("never mind", actor=BOSS).reload()
+    assert replay(session, both).head == session.head
+
+
+def test_of_several_branches_that_fail_it_is_always_the_first_that_is_named() -> None:
+    later = [True]
+
+    class Both(Workflow):
+        def __init__(self) -> None:
+            self.both = Parallel(one=_Use(1), two=_Use(2))
+
+        def forward(self, session: Session) -> Session:
+            try:
+                return self.both(session)
+            except BranchFailed as error:
+                session = session.reload().fact("failed", error.branch)
+            if later:
+                raise RuntimeError("later")
+            return session
+
+    for _ in range(10):
+        later[:] = [True]
+        session, program = new(), Both()
+        with pytest.raises(RuntimeError):
+            program(session)
+        later.clear()
+        session = resume(session, program)
+        assert replay(session, program).head == session.head
+
+
+def test_a_refusal_is_over_when_the_call_was_made_after_all() -> None:
+    later = [True]
+
+    class Uses(Workflow):
+        def forward(self, session: Session) -> Session:
+            session = session.use(wire, amount=1)
+            try:
+                session = session.use(bad, n=1)
+            except ToolFailed as error:
+                session = error.session.fact("failed", True)
+            if later:
+                raise RuntimeError("later")
+            return session
+
+    session = Session("go", store="memory:attacks", budget=Budget(tool_calls_max=1))
+    with pytest.raises(BudgetExceeded):
+        Uses()(session)
+    session = session.reload().grant(Budget(tool_calls_max=5))
+    with pytest.raises(RuntimeError):
+        resume(session, Uses())
+    later.clear()
+    session = resume(session, Uses())
+    assert session.facts["failed"] is True and replay(session, Uses()).head == session.head and RAN == [1]

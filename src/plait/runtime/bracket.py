@@ -40,7 +40,7 @@ class Bracket:
         self.needs_consent = body.decision == "ask"
         self.version, self.effect = body.version, body.effect
         self.again = False  # it did not happen, or was undone: it is to be run (again)
-        self.unknown = self.outcome = None
+        self.unknown = self.outcome = self.refusal = None
 
     @property
     def key(self) -> Digest:

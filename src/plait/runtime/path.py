@@ -61,8 +61,16 @@ class Path:
     @property
     def ends(self) -> bool:
         """Whether nothing is left but the end of the run."""
-        steps = self._steps
-        return all(steps[at].kind in _ENDED or _is_aftermath(steps[at]) for at in range(self._next, len(steps)))
+        at = self._next
+        while at < len(self._steps):
+            step = self._steps[at]
+            body = step.body if step.kind == k.Delivered.__name__ else None
+            if isinstance(body, k.Delivered):  # the wish that it end, say
+                at += body.copies
+            elif step.kind not in _ENDED and not _is_aftermath(step):
+                return False
+            at += 1
+        return True
 
     @property
     def was_stopped(self) -> bool:
@@ -212,8 +220,9 @@ def _comparable(body: Body) -> Body:
     if isinstance(body, k.CallStarted):
         return msgspec.structs.replace(body, workflow=body.workflow.rpartition(":")[2])  # a script is __main__ when it is run
     failure = getattr(body, "failure", None)
-    if isinstance(failure, k.Failure) and failure.traceback:
-        body = msgspec.structs.replace(body, failure=msgspec.structs.replace(failure, traceback=""))
+    if isinstance(failure, k.Failure):
+        said = "" if failure.kind == "Cancelled" else failure.message  # who stops a branch, and when, says it in other words each time
+        body = msgspec.structs.replace(body, failure=msgspec.structs.replace(failure, traceback="", message=said))
     return without_measured(body)
 
 

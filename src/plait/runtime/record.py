@@ -72,6 +72,7 @@ class Record:
     def __init__(self, run: str, *, strict: bool = False, open: bool = True, merged: Mapping[LogId, int] | None = None) -> None:
         self.run, self.strict = run, strict  # strict: there is nothing beyond the record
         self.open = open  # whether the run has not ended, on record
+        self.finished = False  # whether it came to its end
         self.merged = merged or {}  # branches of the run this one was branched off that were merged by then, with their last place
         self.branched = merged is not None
         self.paths: dict[LogId, Path] = {}

@@ -38,7 +38,7 @@ from plait.runtime.path import Differs, Path
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.pool import Pool
 from plait.runtime.record import Overrides, Record, after_found, diverged
-from plait.runtime.stops import Cancelled, Halted, Parked
+from plait.runtime.stops import Cancelled, Halted, Parked, Stop
 from plait.runtime.write import DirectWriter, bind_insider
 from plait.session import Session
 from plait.session.ports import Act, Draft, Spot, bind_writer, unbind_writer, writer_of
@@ -340,9 +340,11 @@ class Run:
             self._live(spot)
         return session.beyond(spot) if spot.place != session.place else session
 
-    def ended(self, session: Session) -> Halted:
+    def ended(self, session: Session) -> Stop:
         """The record ends, and only the record may be followed: what would have to be run is not on it."""
         assert self.record is not None
+        if session.id != self.root and not self.record.finished:
+            return Parked(session, "the record of this branch ends here")  # others went on
         if self.record.open or self.ends_here(session):
             return self.halt(None)
         return self.halt(diverged(session.spot, Differs(None, "(an effect that is not on record)")))
@@ -417,6 +419,8 @@ class Run:
             except Differs as error:
                 raise self.halt(diverged(spot, error, self.store(spot.store), blobs)) from None
             if event is None:
+                if self.record.strict and spot.id != self.root and not self.record.finished:
+                    raise Parked(Session.of(spot), "the record of this branch ends here")
                 if self.record.strict or path.closed:
                     raise self.halt(None if self.record.open else diverged(spot, Differs(None, draft)))
                 break

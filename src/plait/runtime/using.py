@@ -113,6 +113,9 @@ def _settled(
     session = recalled(session, brackets)
     run = run_of(session)
     open_ = [each for each in brackets.values() if each.outcome is None or _is_reopened(run, session, each)]
+    for bracket in brackets.values():
+        if bracket not in open_ and _was_stopped(bracket):
+            raise Cancelled("it was stopped before it ran")
     if not open_:
         return session, None
     if run is not None and run.record is not None and run.record.strict:
@@ -144,6 +147,11 @@ def _is_reopened(run: Run | None, session: Session, bracket: Bracket) -> bool:
     body = bracket.outcome.body
     stopped = isinstance(body, k.ToolFailed) and body.failure.kind == STOPPED and run.was_on_record(bracket.outcome)
     return stopped or bracket.outcome.id in run.record.reopened
+
+
+def _was_stopped(bracket: Bracket) -> bool:
+    body = bracket.outcome.body if bracket.outcome is not None else None
+    return isinstance(body, k.ToolFailed) and body.failure.kind == STOPPED
 
 
 # What a call that failed so certainly did not do.
