@@ -18,7 +18,7 @@ from typing import Annotated, Any, Generic, ParamSpec, Protocol, TypeVar, cast, 
 
 import msgspec
 
-from plait.errors import BadTool, InvalidInput
+from plait.errors import BadTool, InvalidInput, InvalidValue
 from plait.event import Json
 from plait.event.codec import check_origin
 from plait.event.kinds import EffectClass
@@ -345,6 +345,8 @@ def _check(tool: Tool[..., Any]) -> None:
         raise BadTool(tool.name, f"{tool.timeout_s!r} is no time at all", "pass timeout_s= above 0")
     try:
         check_origin(tool.taints)
+        if tool.taints in ("program", "human", "model"):
+            raise InvalidValue("taints", f"{tool.taints!r} is who speaks for itself")
     except InvalidInput as error:
         raise BadTool(tool.name, f"taints={tool.taints!r} is no origin", "use a short lowercase word, as in web or mail:inbox") from error
     if tool.attempts < 1:

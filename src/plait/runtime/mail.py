@@ -88,9 +88,9 @@ def deliver_all(run: Run) -> None:
 
 
 def undelivered(session: Session) -> list[Draft]:
-    """What stands in the inbox and has not reached the session, as it is delivered to a run that ends: nothing is left to pause."""
+    """What stands in the inbox and has not reached the session, as it is delivered to a run that ends: it goes by no answer any more."""
     news = arrived(store_at(session.store), session.id, session.delivered)
-    told = [event for event in news if event.kind != k.SessionPaused.__name__]
+    told = [event for event in news if event.kind in (k.CancelRequested.__name__, k.MessageSaid.__name__)]
     return _delivery(session, inbox_of(session.id), told, news[-1].seq) if news else []
 
 

@@ -36,8 +36,11 @@ class Differs(Exception):
 class Path:
     """The steps of one run in one log, from the first to the last that was there when it was read."""
 
-    def __init__(self, log: LogId, steps: list[Event], at: Spot, tip: Spot, *, loose: int = 0, closed: bool = False) -> None:
+    def __init__(
+        self, log: LogId, steps: list[Event], at: Spot, tip: Spot, *, loose: int = 0, closed: bool = False, stopped: bool = False
+    ) -> None:
         self.log, self.at, self.tip = log, at, tip  # at: the last step taken; tip: where the log ended
+        self.stopped = stopped  # whether its record ends with a call that somebody stopped
         self.closed = closed  # whether nothing may be added to it: it is another run's
         self._steps, self._next = steps, 0
         self._end = len(steps)  # after it come only words on how a run failed
@@ -71,12 +74,6 @@ class Path:
                 return False
             at += 1
         return True
-
-    @property
-    def was_stopped(self) -> bool:
-        """Whether the record ends with a call that somebody stopped."""
-        body = self._steps[-1].body if self._steps and _is_aftermath(self._steps[-1]) else None
-        return isinstance(body, k.CallFinished) and body.failure is not None and body.failure.kind == "Cancelled"
 
     def peek(self, ahead: int = 0) -> Event | None:
         """The next step, or the one so many further."""
@@ -167,6 +164,15 @@ class Path:
             body = without_secrets(body)
         # The bytes as they come are enough if they are the same: those on record were checked when they were written.
         return encoded(body) == step.content or VOCABULARY.encode(body) == step.content or _comparable(body) == _comparable(step.body)
+
+
+def ends_stopped(run: str, events: Sequence[Event]) -> bool:
+    """Whether the last thing that a run did in a log was to stop there."""
+    for event in reversed(events):
+        if event.header.run == run and event.kind not in _ABOUT and event.kind not in _ENDED:
+            body = event.body
+            return isinstance(body, k.CallFinished) and body.failure is not None and body.failure.kind == "Cancelled"
+    return False
 
 
 def steps_of(run: str, events: Sequence[Event]) -> list[Event]:

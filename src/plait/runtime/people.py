@@ -202,8 +202,13 @@ def _still_meant(run: Run, session: Session, bracket: Bracket, user: Any) -> Ses
     asked = bracket.asked.body if bracket.asked is not None else None
     if bracket.outcome is not None or not bracket.needs_consent or not isinstance(asked, k.ApprovalRequested):
         return session
-    same = policy.digest_of(_policies(run, session)) == bracket.policy and _binding(session, bracket, bracket.asks) == asked.binding
+    same = is_same_policy(run, session, bracket) and _binding(session, bracket, bracket.asks) == asked.binding
     return session if same else judged_again(session, bracket, user)
+
+
+def is_same_policy(run: Run, session: Session, bracket: Bracket) -> bool:
+    """Whether a call was judged under the policies there are now."""
+    return policy.digest_of(_policies(run, session)) == bracket.policy
 
 
 def judged_again(session: Session, bracket: Bracket, user: Any) -> Session:

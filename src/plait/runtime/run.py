@@ -31,7 +31,7 @@ from plait.errors import InvalidValue, PlaitError, RunLost, StaleHead
 from plait.event import Body, Event, Json
 from plait.event import kinds as k
 from plait.event.kinds import ForkedFrom, Place, Purpose, SessionOpened
-from plait.ids import Digest, LogId, Micros, derived, digest, short
+from plait.ids import Digest, LogId, Micros, derived, digest, inbox_of, short
 from plait.model.base import Delta
 from plait.runtime import bypass
 from plait.runtime.path import Differs, Path
@@ -286,7 +286,8 @@ class Run:
         for event in events[:1]:
             body = event.body
             assert isinstance(body, k.Delivered)
-            self._delivered[session.id] = body.upto
+            if body.inbox == inbox_of(session.id):  # what a run heard that this one was branched off, it heard in another inbox
+                self._delivered[session.id] = max(body.upto, self._delivered.get(session.id, 0))
         return session.later(path.at, *[event.kind for event in events]) if events else session, events[1:]
 
     def _take_riding(self, path: Path, spot: Spot) -> None:
@@ -417,6 +418,8 @@ class Run:
             try:
                 event = path.match(draft)
             except Differs as error:
+                if self.record.strict and not self.record.finished and path.ends:
+                    raise self.halt(None) from None  # nothing more was done, and then somebody ended it
                 raise self.halt(diverged(spot, error, self.store(spot.store), blobs)) from None
             if event is None:
                 if self.record.strict and spot.id != self.root and not self.record.finished:
@@ -614,10 +617,17 @@ class Run:
         """Before every effect: raises if this branch was stopped."""
         self._check_going()
         path = self.record.paths.get(log) if self.record is not None else None
-        if path is not None and not path.over:
+        if path is not None and path.goes_on(self.waiting(log, self.id)):
             return  # it went on so far, whoever stopped it when
-        if self.is_stopped(log) or (path is not None and self.record is not None and self.record.strict and path.was_stopped):
+        if self.is_stopped(log) or (path is not None and path.stopped and self._went_on_without(log)):
             raise Cancelled(f"branch {log[-12:-4]} was stopped")
+
+    def _went_on_without(self, log: LogId) -> bool:
+        """Whether, on record, whatever a branch was forked from went on after the branch was stopped."""
+        assert self.record is not None
+        parent = self._parents.get(log, self.root)
+        above = self.record.paths.get(parent)
+        return self.record.strict or (above is not None and above.goes_on(self.waiting(parent, self.id)))
 
     @property
     def heard(self) -> bool:

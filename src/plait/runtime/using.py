@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, cast
 import msgspec
 
 from plait.errors import BudgetExceeded, InvalidInput, InvalidValue, ToolFailed, UnknownBlob
-from plait.event import Json
+from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.kinds import Failure
@@ -19,7 +19,20 @@ from plait.runtime.effects import UseTools
 from plait.runtime.failures import failure_of, line, text_of_error
 from plait.runtime.mail import safe_point
 from plait.runtime.override import overridden_tools
-from plait.runtime.people import ask_people, ask_question, hear, is_open, judged_again, park, recalled, refused, requested, took, was_tried
+from plait.runtime.people import (
+    ask_people,
+    ask_question,
+    hear,
+    is_open,
+    is_same_policy,
+    judged_again,
+    park,
+    recalled,
+    refused,
+    requested,
+    took,
+    was_tried,
+)
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of, scoped
 from plait.runtime.spend import afford_tool
 from plait.runtime.stops import Cancelled
@@ -120,7 +133,8 @@ def _settled(
         return session, None
     if run is not None and run.record is not None and run.record.strict:
         raise run.ended(session)  # only the record may be followed, and it ends here
-    if run is not None and (run.was_on_record(open_[0].since) or any(each.waits or each.tool.asks for each in open_)):
+    unsettled = [each for each in open_ if each.outcome is None]
+    if run is not None and unsettled and (run.was_on_record(unsettled[0].since) or any(each.waits or each.tool.asks for each in unsettled)):
         session = hear(session, brackets)  # what has arrived may settle some of them
     for bracket in open_:
         if _is_reopened(run, session, bracket):
@@ -144,14 +158,19 @@ def _is_reopened(run: Run | None, session: Session, bracket: Bracket) -> bool:
     """Whether its failure ended the run, or it was stopped with it; now it is taken up again to try once more."""
     if run is None or run.record is None or bracket.outcome is None or run.on_record(session):
         return False
-    body = bracket.outcome.body
-    stopped = isinstance(body, k.ToolFailed) and body.failure.kind == STOPPED and run.was_on_record(bracket.outcome)
-    return stopped or bracket.outcome.id in run.record.reopened
+    if not isinstance(bracket.outcome.body, k.ToolFailed):
+        return False  # a person has said what became of it
+    return (_was_stopped(bracket) and run.was_on_record(bracket.outcome)) or bracket.outcome.id in run.record.reopened
 
 
 def _was_stopped(bracket: Bracket) -> bool:
+    """Whether Plait itself says that it was not run; a tool may raise what it likes, under whatever name."""
     body = bracket.outcome.body if bracket.outcome is not None else None
-    return isinstance(body, k.ToolFailed) and body.failure.kind == STOPPED
+    return isinstance(body, k.ToolFailed) and body.failure.kind == STOPPED and _is_ours(bracket.outcome)
+
+
+def _is_ours(outcome: Event | None) -> bool:
+    return outcome is not None and outcome.header.origin in ("program", "human")
 
 
 # What a call that failed so certainly did not do.
@@ -162,7 +181,7 @@ def _try_again(session: Session, bracket: Bracket, user: User) -> Generator[Wait
     """A call that failed, once more: what raised may have happened all the same, so it depends on its class."""
     body = bracket.outcome.body if bracket.outcome is not None else None
     failure = body.failure if isinstance(body, k.ToolFailed) else Failure("Failed", "it failed")
-    if failure.kind in _NOT_RUN or bracket.tool.effect in ("pure", "workspace", "idempotent"):
+    if (failure.kind in _NOT_RUN and _is_ours(bracket.outcome)) or bracket.tool.effect in ("pure", "workspace", "idempotent"):
         return _request_again(session, bracket, user)
     return (
         yield from _by_class(session, bracket, user, f"it failed, and may have happened all the same: {failure.kind}: {failure.message}")
@@ -180,8 +199,8 @@ def _in_doubt(run: Run, session: Session, bracket: Bracket, user: User) -> Gener
         return session
     if run.is_inherited(bracket.since):  # branched off here: what was asked for there is asked for anew, under a key of its own
         return _request_again(session, bracket, user)
-    if bracket.tool.effect in ("pure", "workspace", "idempotent"):
-        return session  # it is run again, with the same key
+    if bracket.tool.effect in ("pure", "workspace", "idempotent"):  # it is run again, with the same key
+        return session if is_same_policy(run, session, bracket) else judged_again(session, bracket, user)
     return (yield from _by_class(session, bracket, user, LOST))
 
 
@@ -236,10 +255,8 @@ def _resolved(
 ) -> Session:
     act = Act(SERVICE, "program", call=bracket.call)
     doubt, settled = k.ToolUnknown(bracket.request.id, LOST), k.ToolResolved(bracket.request.id, verdict, parts, "by the tool itself")
-    drafts = [Draft(doubt, act), Draft(settled, act._replace(causes=(0,)))]
-    if verdict != "happened":
-        drafts.append(Draft(_again(bracket, user), Act(user.actor, "program", call=bracket.call, causes=(1,))))
-    return took(session, bracket, drafts, blobs)
+    session = took(session, bracket, [Draft(doubt, act), Draft(settled, act._replace(causes=(0,)))], blobs)
+    return session if verdict == "happened" else _request_again(session, bracket, user)
 
 
 def _again(bracket: Bracket, user: User) -> k.ToolRequested:
@@ -252,7 +269,7 @@ def _again(bracket: Bracket, user: User) -> k.ToolRequested:
 def _request_again(session: Session, bracket: Bracket, user: User) -> Session:
     """Ask for a call once more. It is judged once more, too; only what did not happen needs no second consent."""
     run = run_of(session)
-    if run is None or not (bracket.again and bracket.grant is not None):
+    if run is None or not (bracket.again and bracket.grant is not None and is_same_policy(run, session, bracket)):
         return judged_again(session, bracket, user)
     cause = bracket.outcome or bracket.request
     return took(session, bracket, [Draft(_again(bracket, user), Act(user.actor, "program", call=bracket.call, causes=(cause.id,)))])

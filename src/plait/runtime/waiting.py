@@ -106,7 +106,7 @@ def _heard(run: Run, session: Session, call: str, ask: Event) -> tuple[Session, 
         if step is not None:
             return step
         delivery = run.take_delivery(session)
-        if delivery is None or not delivery[1]:
+        if delivery is None or delivery[0] == session:
             break
         session = delivery[0]
         if (answer := _of(delivery[1], call)) is not None:
