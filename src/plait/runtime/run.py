@@ -619,10 +619,10 @@ class Run:
         path = self.record.paths.get(log) if self.record is not None else None
         if path is not None and path.goes_on(self.waiting(log, self.id)):
             return  # it went on so far, whoever stopped it when
-        if self.is_stopped(log) or (path is not None and path.stopped and self._went_on_without(log)):
+        if self.is_stopped(log) or (path is not None and path.stopped and self.went_on_without(log)):
             raise Cancelled(f"branch {log[-12:-4]} was stopped")
 
-    def _went_on_without(self, log: LogId) -> bool:
+    def went_on_without(self, log: LogId) -> bool:
         """Whether, on record, whatever a branch was forked from went on after the branch was stopped."""
         assert self.record is not None
         parent = self._parents.get(log, self.root)

@@ -160,7 +160,9 @@ def _is_reopened(run: Run | None, session: Session, bracket: Bracket) -> bool:
         return False
     if not isinstance(bracket.outcome.body, k.ToolFailed):
         return False  # a person has said what became of it
-    return (_was_stopped(bracket) and run.was_on_record(bracket.outcome)) or bracket.outcome.id in run.record.reopened
+    if _was_stopped(bracket) and run.was_on_record(bracket.outcome):
+        return not run.went_on_without(session.id)
+    return bracket.outcome.id in run.record.reopened
 
 
 def _was_stopped(bracket: Bracket) -> bool:
