@@ -27,7 +27,7 @@ from plait.runtime.call import NOBODY, Answerer, Calling, Entry, Watch, argument
 from plait.runtime.drive import Waiter, aside, settle, undisturbed
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.run import OnEvent, Run, run_of, running
-from plait.runtime.stops import Cancelled, Parked
+from plait.runtime.stops import Cancelled, Parked, Stop
 from plait.session import Session
 
 Resolve = Any  # as in Session.merge
@@ -508,11 +508,19 @@ class Parallel(Workflow):
 
 def _failing(errors: Mapping[str, BaseException | None]) -> str | None:
     """Which branch failed: of several, always the one that was named first, whoever came first this time; None: none did."""
-    for kinds in (Exception, Parked, BaseException):
-        for name, error in errors.items():
-            if isinstance(error, kinds):
-                return name
-    return None
+    found = [(_weight(error), place, name) for place, (name, error) in enumerate(errors.items()) if error is not None]
+    return min(found)[2] if found else None
+
+
+def _weight(error: BaseException) -> int:
+    """What interrupts the process counts most; who only was stopped, least."""
+    if isinstance(error, (Cancelled, asyncio.CancelledError)):
+        return 4
+    if isinstance(error, Parked):
+        return 3
+    if isinstance(error, Stop):
+        return 2
+    return 1 if isinstance(error, Exception) else 0
 
 
 async def _first_failure(tasks: Mapping[str, asyncio.Task[Session]]) -> None:

@@ -446,3 +446,16 @@ def test_a_refusal_is_over_when_the_call_was_made_after_all() -> None:
     later.clear()
     session = resume(session, Uses())
     assert session.facts["failed"] is True and replay(session, Uses()).head == session.head and RAN == [1]
+
+
+def test_a_branch_that_the_budget_ended_goes_on_when_more_is_granted() -> None:
+    def talker() -> Agent:
+        return Agent("Talk.", model=ScriptedModel(["hi"]))
+
+    both = Parallel(one=talker(), two=talker())
+    session = Session("go", store="memory:attacks", budget=Budget(steps_max=1))
+    for _ in range(2):
+        with pytest.raises(BranchFailed):
+            resume(session, both) if session.reload().runs else both(session)
+    session = resume(session.reload().grant(Budget(steps_max=9)), both)
+    assert [message.text for message in session.messages].count("hi") == 2 and replay(session, both).head == session.head

@@ -16,7 +16,7 @@ from plait.event import Body, Event, without_measured
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY, encoded
 from plait.event.hidden import without_secrets
-from plait.ids import Digest, LogId
+from plait.ids import LogId
 from plait.session.ports import Draft, Spot
 
 _ABOUT = frozenset({k.RunResumed.__name__, k.Bypassed.__name__})  # about the run, not steps of it
@@ -187,11 +187,11 @@ def steps_of(run: str, events: Sequence[Event]) -> list[Event]:
 
 
 def _reopen(steps: list[Event]) -> None:
-    """It was taken up again: how it ended and described that is no step any more, nor what the budget did not allow, if that ended it."""
-    causes: tuple[Digest, ...] = ()
+    """It was taken up again: how it ended and described that is no step any more, nor that the budget had nothing left for it."""
     while steps and (steps[-1].kind in _ENDED or _is_aftermath(steps[-1])):
-        causes += steps.pop().header.causes
-    if steps and steps[-1].kind == k.BudgetRefused.__name__ and steps[-1].id in causes:
+        steps.pop()
+    body = steps[-1].body if steps and steps[-1].kind == k.BudgetRefused.__name__ else None
+    if isinstance(body, k.BudgetRefused) and body.final:
         steps.pop()
 
 
