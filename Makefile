@@ -8,7 +8,7 @@ demo: .venv/ready            ## the main job, on the embedded default: no key, n
 	$(BIN)/python examples/demo.py
 
 test: .venv/ready            ## the tests, with the coverage ratchet
-	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report= --ignore tests/laws/test_durable_laws.py
+	DURABLE_PROGRAMS=2 DURABLE_OTHERS=6 $(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=
 	$(BIN)/python tools/ratchet.py
 	$(BIN)/python -m pytest -n 2 -m "not slow" tests/laws/test_durable_laws.py  # 5,000 histories: too many to be traced line by line
 
