@@ -44,6 +44,20 @@
     │   ├── MissingKey           a credential is not set
     │   ├── BadSecret            a value that cannot be kept out of the record
     │   └── ToolChanged          a server's tool is not the one that was accepted
+    ├── WorkspaceError           files of a session
+    │   ├── NotPlaced            the session has no files: it was not placed yet
+    │   ├── NoSuchFile           nothing is there
+    │   ├── NotAFile             a folder, a pipe or a device where a file is wanted
+    │   ├── OutsideWorkspace     the path leads out of the workspace
+    │   ├── FileWithheld         its content holds a secret, and was not recorded
+    │   ├── EditRefused          what is to be replaced is not there, or is there several times
+    │   └── NotApplied           the folder cannot be published to
+    ├── SandboxError             where tools run
+    │   ├── UnknownBackend       no backend is called that
+    │   ├── IsolationMissing     this machine does not offer the isolation that is wanted
+    │   ├── SandboxGone          it does not exist any more
+    │   ├── SandboxFailed        the backend did not do what was asked
+    │   └── NotSupported         the backend cannot do that
     ├── ServerError              an MCP server did not do what was asked
     │   ├── ServerUnreachable    it could not be started or reached: nothing was called
     │   ├── ServerClosed         used after close()
@@ -665,6 +679,113 @@ class ToolChanged(SetupError):
             f"the tool {tool!r} of {server} has changed since it was accepted (was {accepted[:12]}…, is {found[:12]}…), so it is disabled. "
             f"Look at it, then call accept({tool!r}) on the server."
         )
+
+
+# ── files and sandboxes ──────────────────────────────────────────────────────────────────────
+
+
+class WorkspaceError(PlaitError):
+    """Something about the files of a session."""
+
+
+class NotPlaced(WorkspaceError):
+    """The session has no files, because it was never placed."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(f"session {session} has no workspace. Place it first, as in session.to('local', './repo').")
+
+
+class NoSuchFile(WorkspaceError):
+    """Nothing is there."""
+
+    def __init__(self, path: str, step: str = "look what there is with list_files, or session.workspace.files()") -> None:
+        self.path, self.step = path, step
+        super().__init__(f"there is no {path!r} in the workspace; {step}.")
+
+
+class NotAFile(WorkspaceError):
+    """A folder, a pipe, a device or a link to nowhere, where a file is wanted."""
+
+    def __init__(self, path: str, what: str) -> None:
+        self.path, self.what = path, what
+        super().__init__(f"{path!r} is {what}, not a file. Name a file; for what is in a folder use list_files.")
+
+
+class OutsideWorkspace(WorkspaceError):
+    """The path leads out of the workspace, by itself or through a link."""
+
+    def __init__(self, path: str, why: str = "it leads out of it") -> None:
+        self.path, self.why = path, why
+        super().__init__(f"{path!r} is not in the workspace: {why}. Use a path relative to the workspace.")
+
+
+class FileWithheld(WorkspaceError):
+    """Its content holds a secret, so it was never written to the store."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"{path!r} holds a secret and was withheld from the store. Keep secrets out of files, or read it where it lies.")
+
+
+class EditRefused(WorkspaceError):
+    """An edit that does not say exactly what to replace. The file is as it was."""
+
+    def __init__(self, path: str, why: str, step: str) -> None:
+        self.path, self.why, self.step = path, why, step
+        super().__init__(f"{path!r} was not edited: {why}. {step}.")
+
+
+class NotApplied(WorkspaceError):
+    """Files could not be published. What was not written is as it was."""
+
+    def __init__(self, folder: str, why: str, step: str) -> None:
+        self.folder, self.why, self.step = folder, why, step
+        super().__init__(f"nothing was published to {folder!r}: {why}. {step}.")
+
+
+class SandboxError(PlaitError):
+    """Something about where tools run."""
+
+
+class UnknownBackend(SandboxError):
+    """No backend is called that."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        self.name, self.known = name, known
+        super().__init__(f"no sandbox backend is called {name!r}; there are {', '.join(known)}. Install the package that brings it.")
+
+
+class IsolationMissing(SandboxError):
+    """This machine does not offer the isolation that is wanted, and less is only taken on an explicit word."""
+
+    def __init__(self, wanted: str, why: str, fix: str) -> None:
+        self.wanted, self.why, self.fix = wanted, why, fix
+        super().__init__(f"{wanted} is not to be had on this machine: {why}. {fix}. `plait doctor` shows what there is.")
+
+
+class SandboxGone(SandboxError):
+    """The sandbox does not exist any more."""
+
+    def __init__(self, backend: str, sandbox: str) -> None:
+        self.backend, self.sandbox = backend, sandbox
+        super().__init__(f"{backend} has no sandbox {sandbox!r} any more. The next tool call makes another, from the recorded files.")
+
+
+class SandboxFailed(SandboxError):
+    """The backend did not do what was asked."""
+
+    def __init__(self, backend: str, what: str, why: str, step: str = "try again, or look at the backend's own log") -> None:
+        self.backend, self.what, self.why, self.step = backend, what, why, step
+        super().__init__(f"{backend} could not {what}: {why}; {step}.")
+
+
+class NotSupported(SandboxError):
+    """The backend cannot do that at all."""
+
+    def __init__(self, backend: str, what: str, step: str = "use another backend") -> None:
+        self.backend, self.what, self.step = backend, what, step
+        super().__init__(f"{backend} cannot {what}; {step}.")
 
 
 # ── servers of tools ─────────────────────────────────────────────────────────────────────────

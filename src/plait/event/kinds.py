@@ -83,6 +83,7 @@ class File(Part, frozen=True, tag="file"):
     name: str
     media_type: str
     blob: Digest
+    rest: tuple[Digest, ...] = ()  # what follows, if it is longer than one blob may be
 
 
 class Data(Part, frozen=True, tag="data"):
@@ -94,7 +95,7 @@ Parts = tuple[Text | Reasoning | Image | File | Data, ...]
 
 
 def _refs(parts: Parts) -> tuple[Digest, ...]:
-    return tuple([part.blob for part in parts if part.blob])
+    return tuple([blob for part in parts if part.blob for blob in (part.blob, *(part.rest if isinstance(part, File) else ()))])
 
 
 class Action(Value, frozen=True):
