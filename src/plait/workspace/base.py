@@ -1,0 +1,91 @@
+"""The words of the workspace: what stands in a tree, what changed, and how files are reached.
+
+A tree is content-addressed: the blob that its digest names lists a folder, and the folders in it are trees of their own. Two trees that
+share a folder share its blobs, so what differs is found without looking at what is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from plait.ids import Digest
+
+Kind = Literal["file", "link", "folder", "withheld"]
+
+PIECE = 1 << 20  # bytes of a file that go into one blob: what is longer has several
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One thing in a folder. Names are as `os.fsdecode` gives them, so that every name there is can be told."""
+
+    name: str
+    kind: Kind
+    mode: int = 0o644  # permission bits; setuid, setgid and sticky are not kept; 0o777 for a link
+    size: int = 0  # bytes of a file
+    blobs: tuple[Digest, ...] = ()  # a file's content, piece by piece; the one tree of a folder
+    target: str = ""  # where a link points
+
+
+class Node(msgspec.Struct, frozen=True):
+    """Something to be put into a tree, with its content."""
+
+    kind: Literal["file", "link", "folder"]
+    mode: int = 0o644
+    content: bytes = b""  # of a file
+    target: str = ""  # of a link
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What the files were, and what the store does not have of it yet."""
+
+    tree: Digest
+    blobs: Mapping[Digest, bytes]  # to be written with the event that records the tree
+    changed: tuple[str, ...] = ()  # paths that differ from the tree before, sorted, as people read them; at most CHANGED_MAX
+    more: int = 0  # how many further ones
+    withheld: tuple[str, ...] = ()  # files that hold a secret: named in the tree, their content nowhere
+    skipped: tuple[str, ...] = ()  # pipes, sockets and devices
+
+
+CHANGED_MAX = 1000
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One path that differs between two trees."""
+
+    path: str
+    before: Entry | None  # None: it was not there
+    after: Entry | None  # None: it is gone
+
+
+class Files(Protocol):
+    """The files of a workspace, reached by paths relative to it, never outside of it, whatever links there are.
+
+    Raises NoSuchFile, NotAFile, OutsideWorkspace. What is neither file, link nor folder is never opened.
+    """
+
+    def entry(self, path: str) -> Entry:
+        """What is there; a link is not followed if it is the last part of the path. `blobs` is empty."""
+        ...
+
+    def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
+        """The bytes of a file; links are followed inside the workspace."""
+        ...
+
+    def write(self, path: str, content: bytes, *, mode: int | None = None) -> None:
+        """Write a whole file at once, folders on the way included; None keeps the mode it has, or 0o644."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """A file, a link, or a folder with all that is in it."""
+        ...
+
+    def list(self, path: str = "") -> Sequence[Entry]:
+        """What is in a folder, by name, what is no part of trees included."""
+        ...
+
+    def make_folder(self, path: str) -> None: ...
+    def link(self, path: str, target: str) -> None: ...
+    def chmod(self, path: str, mode: int) -> None: ...
