@@ -33,8 +33,6 @@ from plait.workspace import EMPTY, EMPTY_BYTES, Entry, Files, Snapshot
 
 WAIT_S = 600.0  # for another call on the same session
 KEPT = 64  # handles; the one that was not used for longest is let go first
-_OWN = ("isolation", "network", "limits", "env", "heavy", "ignore", "in_place", "clean", "image", "template", "egress")
-
 
 # ── what a placement says ────────────────────────────────────────────────────────────────────
 
@@ -428,11 +426,3 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
-
-
-# ── placing ──────────────────────────────────────────────────────────────────────────────────
-
-
-def placement_for(session: Session, name: str, where: str | None, options: Mapping[str, Any]) -> tuple[PlacementChanged, dict[Digest, bytes]]:
-    """Validate a place and describe it; nothing is written yet."""
-    raise NotImplementedError

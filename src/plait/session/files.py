@@ -65,29 +65,25 @@ def merge_files(
         met = objects, bases, tree, their, (names[0], name)
         found = merge_trees(*met)
         if found.conflicts:
-            chosen = _chosen(found.conflicts, choices, resolved)
+            chosen = chosen_in(found.conflicts, choices, resolved)
             if chosen.keys() != found.conflicts.keys():
                 left = {path: told(sides) for path, sides in found.conflicts.items() if path not in chosen}
                 return Files(None, {}, left, resolved)
-            found = resolve(*met, choices={path: pick.value for path, pick in chosen.items()})
+            found = resolve(*met, choices=chosen)
         objects.add(found.blobs)
         tree = found.tree
     return Files(tree, objects.new, {}, resolved)
 
 
-class _Pick(NamedTuple):
-    value: Choice
-
-
-def _chosen(conflicts: Mapping[str, Mapping[str, Version]], choices: Resolve | None, resolved: dict[str, Resolution]) -> dict[str, _Pick]:
+def chosen_in(conflicts: Mapping[str, Mapping[str, Version]], choices: Resolve | None, resolved: dict[str, Resolution]) -> dict[str, Choice]:
     """What somebody chose, for the paths that are in dispute."""
-    chosen: dict[str, _Pick] = {}
+    chosen: dict[str, Choice] = {}
     given = {} if choices is None or callable(choices) else {path_of(key): value for key, value in choices.items()}
     for path, sides in conflicts.items():
         if callable(choices):
             given[path] = choices(path, told(sides))
         if path in given:
-            chosen[path] = _Pick(_choice(path, given[path], sides))
+            chosen[path] = _choice(path, given[path], sides)
             resolved[f"{WORKSPACE}/{path}"] = _resolution(given[path])
     return chosen
 
