@@ -60,6 +60,7 @@ def wanted_of(store: Store, key: str, tree: Digest, placement: Placement) -> Wan
         network="on" if placement.network == "on" else "off",
         limits=msgspec.convert(detail.get("limits", {}), Limits),
         env=environment(detail.get("env", {})),
+        base=detail.get("base"),
         folder=detail.get("folder"),
         heavy=tuple(detail.get("heavy", ())),
         ignore=tuple(detail.get("ignore", ())),

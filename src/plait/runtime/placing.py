@@ -192,7 +192,10 @@ def publish(session: Session, choices: Resolve | None, user: User) -> Generator[
         effect="idempotent",
         version="1",
     )
-    return (yield from use_tool(session, applied, {"folder": folder}, user))
+    session = yield from use_tool(session, applied, {"folder": folder}, user)
+    # What is there now is what the next one starts from.
+    placed = msgspec.structs.replace(session.placement, detail={**detail, "base": tree})
+    return record(session, [Draft(PlacementChanged(placed, tree), Act(user.actor, "program"))])[0]
 
 
 class _Plan(msgspec.Struct, frozen=True):
