@@ -304,17 +304,19 @@ class _Edits:
 
     def rebuild(self, reader: TreeReader, tree: Digest) -> Digest:
         """The tree with the edits, from the deepest folder up, since each has the digests of those in it."""
+        whole = self.entries.get("")
+        if whole is not None:
+            return whole.blobs[0]
         waiting = self._by_folder()
-        for path in sorted(waiting, key=lambda path: path.count("/") + bool(path), reverse=True):
-            before = reader.find(tree, path)
-            digest = self._folder(reader, before, waiting[path])
-            if path == "":
-                return digest
-            parent, _, name = path.rpartition("/")
-            mode = self.modes.get(path, before.mode if before else 0o755)
-            gone = digest == EMPTY and path in self.prunable
-            waiting[parent][name] = None if gone else Entry(name, "folder", mode, 0, (digest,))
-        return tree
+        before = _standing(reader, tree, waiting)
+        for path in reversed(before):
+            digest = self._folder(before[path], waiting[path])
+            if path:
+                parent, _, name = path.rpartition("/")
+                gone = digest == EMPTY and path in self.prunable
+                waiting[parent][name] = None if gone else Entry(name, "folder", self.modes[path], 0, (digest,))
+            tree = digest
+        return tree  # the root comes last
 
     def _by_folder(self) -> dict[str, dict[str, Entry | None]]:
         """What is new in each folder that has to be made again; all those above it have to be, too."""
@@ -329,11 +331,20 @@ class _Edits:
         waiting.setdefault("", {})
         return waiting
 
-    def _folder(self, reader: TreeReader, before: Entry | None, new: Mapping[str, Entry | None]) -> Digest:
-        there = reader.entries(before.blobs[0]) if before and before.kind == "folder" else ()
-        entries: dict[str, Entry | None] = {**{entry.name: entry for entry in there}, **new}
+    def _folder(self, before: Mapping[str, Entry], new: Mapping[str, Entry | None]) -> Digest:
+        entries: dict[str, Entry | None] = {**before, **new}
         raw = encode([entry for entry in entries.values() if entry is not None])
         digest = digest_of(raw)
-        if digest != EMPTY and (before is None or digest not in before.blobs):
+        if digest != EMPTY and any(before.get(name) != entry for name, entry in new.items()):
             self.blobs[digest] = raw
         return digest
+
+
+def _standing(reader: TreeReader, tree: Digest, paths: Collection[str]) -> dict[str, dict[str, Entry]]:
+    """What these folders list now, those above before those in them. All that is above them is asked for, too."""
+    found: dict[str, dict[str, Entry]] = {}
+    for path in sorted(paths, key=lambda path: path.count("/") + bool(path)):
+        parent, _, name = path.rpartition("/")
+        folder = found[parent].get(name) if path else _root(tree)
+        found[path] = {entry.name: entry for entry in reader.entries(folder.blobs[0])} if folder and folder.kind == "folder" else {}
+    return found
