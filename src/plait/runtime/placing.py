@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
-from plait.errors import InvalidValue, MergeConflict, NotApplied, NotPlaced, WorkspaceError
+from plait.errors import InvalidValue, MergeConflict, NoSuchFile, NotApplied, NotPlaced, WorkspaceError
 from plait.event import Json
 from plait.event.kinds import Placement, PlacementChanged
 from plait.ids import Digest
-from plait.runtime.places import detail_of, take_for, wanted_of
+from plait.runtime.places import detail_of, wanted_of
 from plait.runtime.run import check_running, record, run_of
 from plait.runtime.using import User, use_tool
 from plait.runtime.waits import Wait
@@ -44,7 +45,6 @@ from plait.workspace import (
     rules_for,
     shown,
     snapshot_folder,
-    write_change,
 )
 
 _WORDS = ("isolation", "network", "limits", "env", "heavy", "ignore", "in_place", "clean", "image", "template", "egress")
@@ -233,13 +233,32 @@ def _apply(session: Session, folder: Path, choices: Resolve | None) -> Result:
     done: list[str] = []
     for change in _in_order(todo):
         try:
-            write_change(reader, files, change)
+            _write(reader, files, change)
         except (WorkspaceError, OSError) as error:
             step = f"{len(done)} of {len(todo)} paths are written; correct it and apply again"
             raise NotApplied(str(folder), f"{shown(change.path)!r}: {error}", step) from error
         done.append(shown(change.path))
     said = f"{len(done)} paths written to {folder}" if done else f"{folder} has all of it already"
     return Result([said], delta={"before": plan.before, "after": plan.after, "changed": done[:1000]})
+
+
+def _write(reader: TreeReader, files: LocalFiles, change: Change) -> None:
+    """One path. A file is replaced in one step; what stands in its way and is no file goes first."""
+    path, before, after = change.path, change.before, change.after
+    if after is None or (before is not None and before.kind != after.kind):
+        with suppress(NoSuchFile):
+            files.remove(path)
+    if after is None or after.kind == "withheld":
+        return
+    if after.kind == "folder":
+        files.make_folder(path)
+        files.chmod(path, after.mode)
+    elif after.kind == "link":
+        with suppress(NoSuchFile):
+            files.remove(path)
+        files.link(path, after.target)
+    else:
+        files.write(path, reader.content(after), mode=after.mode)
 
 
 def _in_order(todo: Sequence[Change]) -> list[Change]:
