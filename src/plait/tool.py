@@ -14,15 +14,16 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from types import MethodType
-from typing import Annotated, Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, overload, runtime_checkable
+from typing import Annotated, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_args, overload, runtime_checkable
 
 import msgspec
 
 from plait.errors import BadTool, InvalidInput, InvalidValue
 from plait.event import Json
 from plait.event.codec import check_origin
-from plait.event.kinds import EffectClass
+from plait.event.kinds import EffectClass, Placement
 from plait.ids import digest
+from plait.sandbox import Sandbox
 from plait.session import Session
 from plait.session.typed import schema_of, to_json, to_type
 
@@ -36,6 +37,7 @@ _ITEM = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.+)$")
 _FIELD = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.+)$")
 _REPEATABLE = ("pure", "workspace", "idempotent")
 SESSION = "session"  # the parameter that is filled with the session, to read, and that no model is told of
+SANDBOX = "sandbox"  # likewise, with the place where its tools run
 KEY = "idempotency_key"  # likewise, with the name of this very call: the same whenever it has to be made again
 
 
@@ -43,6 +45,14 @@ class Happened(msgspec.Struct, frozen=True):
     """What a probe returns if the call it asks about took place: with this result."""
 
     value: Any = None
+
+
+class Result(NamedTuple):
+    """What a tool may return if there is more to say than a value: parts of a message, the exit code, what changed."""
+
+    parts: Sequence[Any]  # texts, images, files, data
+    exit_code: int | None = None
+    delta: Json = None
 
 
 class WrongArguments(ValueError):
@@ -72,6 +82,8 @@ class Tool(Generic[P, R]):
         compensate: Callable[..., Any] | None = None,  # undoes a call that may have taken place
         timeout_s: float | None = None,  # None: as long as it takes
         taints: str = "tool",  # the origin of what it returns
+        takes_sandbox: bool = False,
+        effect_of: EffectOf | None = None,  # its class, where that depends on where it runs and on what; None: always the same
     ) -> None:
         self.function = function
         self.name, self.description, self.schema = name, description, schema
@@ -82,6 +94,7 @@ class Tool(Generic[P, R]):
         self.taints = taints
         self.unbound = unbound  # a method without its object
         self.takes_key, self.probe, self.compensate, self.timeout_s = takes_key, probe, compensate, timeout_s
+        self.takes_sandbox, self._effect_of = takes_sandbox, effect_of
         self.asks = False  # whether a person answers instead of a function
         self._convert = convert
         self.__doc__ = function.__doc__
@@ -105,6 +118,25 @@ class Tool(Generic[P, R]):
         made = copy(self)
         made.function, made.observe, made.attempts = function, None, 1  # pyright: ignore[reportAttributeAccessIssue]
         return cast("Tool[..., Any]", made)
+
+    @property
+    def varies(self) -> bool:
+        """Whether its class depends on where it runs, and on what."""
+        return self._effect_of is not None
+
+    def effect_in(self, placement: Placement | None, arguments: Json) -> EffectClass:
+        """The class of a call with these arguments, made there."""
+        if self._effect_of is None:
+            return self.effect
+        return self._effect_of(placement, arguments if isinstance(arguments, Mapping) else {})
+
+    def classed(self, effect: EffectClass) -> Tool[..., Any]:
+        """The same tool, for a call that was recorded as of this class."""
+        if effect == self.effect:
+            return self
+        made = copy(self)
+        made.effect = effect
+        return made
 
     @property
     def is_async(self) -> bool:
@@ -133,6 +165,9 @@ class Tool(Generic[P, R]):
         return f"<tool {self.name} ({self.effect})>"
 
 
+EffectOf = Callable[[Placement | None, Mapping[str, Json]], EffectClass]
+
+
 @runtime_checkable
 class ToolSource(Protocol):
     """Something that has tools: a server."""
@@ -156,6 +191,7 @@ def tool(
     compensate: Callable[..., Any] | None = None,
     timeout_s: float | None = None,
     taints: str = "tool",
+    effect_of: EffectOf | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -170,6 +206,7 @@ def tool(
     compensate: Callable[..., Any] | None = None,
     timeout_s: float | None = None,
     taints: str = "tool",
+    effect_of: EffectOf | None = None,
 ) -> Any:
     """Make a function a tool. `attempts` above 1, for what may be repeated, runs it again when it raises.
 
@@ -177,10 +214,12 @@ def tool(
     `idempotency_key` among them, when a call was lost with the process that made it.
 
     `taints` is the origin of what it returns, as policies see it: "web" for what reads pages of strangers.
+
+    `effect_of=` says the class of a single call, by where the session is placed and the arguments; `effect=` is what it is otherwise.
     """
     around = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]  types may be defined beside the function
     more: dict[str, Any] = {"observe": observe, "attempts": attempts, "probe": probe, "compensate": compensate}
-    more |= {"timeout_s": timeout_s, "taints": taints}
+    more |= {"timeout_s": timeout_s, "taints": taints, "effect_of": effect_of}
     if function is not None:
         return _made(function, around, name, description, effect, **more)
 
@@ -236,6 +275,7 @@ def _made(
         convert=convert,
         takes_session=takes_session,
         takes_key=KEY in inspect.signature(function).parameters,
+        takes_sandbox=_takes_sandbox(function, around),
         unbound=next(iter(inspect.signature(function).parameters), "") == "self",
         **more,
     )
@@ -256,13 +296,19 @@ def _fields(name: str, function: Callable[..., Any], around: Mapping[str, Any], 
             parameter.name == "self" and parameter is parameters[0]
         ):
             continue
-        if parameter.name == KEY:
+        if parameter.name == KEY or (parameter.name == SANDBOX and hints.get(SANDBOX) is Sandbox):
             continue
         hint = _told(hints.get(parameter.name, Any), described.get(parameter.name))
         required = parameter.default is parameter.empty
         fields.append((parameter.name, hint) if required else (parameter.name, hint, _default(parameter.default)))
     takes_session = any(parameter.name == SESSION for parameter in parameters) and _is_session(hints.get(SESSION, Any))
     return sorted(fields, key=len), takes_session
+
+
+def _takes_sandbox(function: Callable[..., Any], around: Mapping[str, Any]) -> bool:
+    if SANDBOX not in inspect.signature(function).parameters:
+        return False
+    return typing.get_type_hints(function, localns=dict(around)).get(SANDBOX) is Sandbox
 
 
 def _is_session(hint: Any) -> bool:

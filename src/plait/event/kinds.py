@@ -98,6 +98,10 @@ def _refs(parts: Parts) -> tuple[Digest, ...]:
     return tuple([blob for part in parts if part.blob for blob in (part.blob, *(part.rest if isinstance(part, File) else ()))])
 
 
+def _roots(trees: Trees | None) -> tuple[Digest, ...]:
+    return (trees.before, trees.after) if trees else ()
+
+
 class Action(Value, frozen=True):
     """One tool call that a reply asks for. `call` names its bracket: every event of the effect carries it in the header."""
 
@@ -216,6 +220,9 @@ class Merged(Body, frozen=True):
     resolved: dict[str, Resolution] = {}
     base: Place | None = None  # given by the caller, for sessions that share no place
     tree: Digest | None = None
+
+    def refs(self) -> tuple[Digest, ...]:
+        return (self.tree,) if self.tree else ()
 
 
 class HandedOff(Body, frozen=True):
@@ -354,7 +361,7 @@ class ToolReturned(Body, frozen=True):
     duration_us: DurationMicros = 0
 
     def refs(self) -> tuple[Digest, ...]:
-        return _refs(self.parts)
+        return (*_refs(self.parts), *_roots(self.trees))
 
 
 class ToolFailed(Body, frozen=True):
@@ -365,6 +372,9 @@ class ToolFailed(Body, frozen=True):
     delta: Json = None
     attempt: int = 1
     duration_us: DurationMicros = 0
+
+    def refs(self) -> tuple[Digest, ...]:
+        return _roots(self.trees)
 
 
 class ToolUnknown(Body, frozen=True):
@@ -471,6 +481,9 @@ class PlacementChanged(Body, frozen=True):
     placement: Placement
     tree: Digest | None = None
     replaced: str = ""  # the sandbox that is gone, if this one stands in for it
+
+    def refs(self) -> tuple[Digest, ...]:
+        return (self.tree,) if self.tree else ()
 
 
 class FactRecorded(Body, frozen=True):
