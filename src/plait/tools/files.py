@@ -223,7 +223,9 @@ def _before(sandbox: Sandbox, name: str, there: Entry) -> bytes:
     if there.kind == "folder":
         raise NotAFile(name, "a folder")
     if there.kind == "file" and there.size > _COUNTED_MAX:
-        raise InvalidValue("path", f"{name} has {there.size:,} bytes, too many to tell what would be lost", "remove it first, with the shell")
+        raise InvalidValue(
+            "path", f"{name} has {there.size:,} bytes, too many to tell what would be lost", "remove it first, with the shell"
+        )
     return sandbox.files.read(name)
 
 
