@@ -17,6 +17,7 @@ Operation = Literal["change", "create", "delete", "rename", "copy"]
 
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _GIT = re.compile(r"diff --git (.+)")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r'\\([0-7]{3}|[abtnvfr"\\])')
 _NAMED = {"a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", '"': '"', "\\": "\\"}
 _STEP = "write it again, as a unified diff or between *** Begin Patch and *** End Patch"
@@ -169,10 +170,10 @@ def _mode(lines: _Lines, text: str) -> int:
 def _name(lines: _Lines, text: str) -> str:
     """A name as git or diff writes it: quoted if it is odd, with a time behind a tab."""
     if text.startswith('"'):
-        end = text.rfind('"')
-        if end == 0:
+        match = _QUOTED.match(text)
+        if match is None:
             raise lines.wrong(f"the name {text!r} has no closing quote")
-        return _unquoted(text[1:end])
+        return _unquoted(match[1])
     name = text.partition("\t")[0].rstrip("\r")
     if not name:
         raise lines.wrong("a file without a name")
@@ -216,8 +217,11 @@ def _bare(name: str, prefix: str) -> str:
 def _git_names(lines: _Lines, text: str) -> tuple[str, str]:
     """Both names from `diff --git`, where nothing else says them: then they are the same."""
     if text.startswith('"'):
-        name = _unquoted(text[1 : text.index('"', 1)]) if '"' in text[1:] else ""
-        return _bare(name, "a/"), _bare(name, "a/")
+        match = _QUOTED.match(text)
+        if match is None:
+            raise lines.wrong(f"the name {text!r} has no closing quote")
+        name = _bare(_unquoted(match[1]), "a/")
+        return name, name
     half = len(text) // 2
     old, new = text[:half], text[half + 1 :]
     if text[half : half + 1] != " " or _bare(old, "a/") != _bare(new, "b/"):
@@ -445,8 +449,9 @@ def _result(there: Sequence[str], hunk: Hunk) -> list[str]:
 def _misfit(path: str, lines: Sequence[str], hunk: Hunk, which: str, floor: int, moved: int) -> EditRefused:
     """Says where it fits best, which of its lines is not there, and what is."""
     old = hunk.old
-    if hunk.new != old and _stands(lines, hunk.new):
-        return _refused(path, which, "it has been applied already: its new lines stand there", "", "Read the file before you go on")
+    if hunk.new != old and _stands(lines[floor:], hunk.new):
+        why = "its old lines are not there, but its new ones are: it may have been applied already"
+        return _refused(path, which, why, "", "Read the file before you go on")
     around = [_stated(hunk) + moved] if hunk.start is not None else []
     starts = [at for at in [*around, *range(max(floor, 0), len(lines))] if 0 <= at < len(lines)]
     if not starts:
