@@ -361,13 +361,14 @@ def placed(session: Session, placement: Placement) -> Session:
 
 def test_the_plain_tool_reaches_what_the_placement_allows_and_says_how(site: Site) -> None:
     site.pages["/"] = 200, {}, b"fine"
-    session = Session("Ask.", store=":memory:")
+    session = Session("Ask.", store="memory:tools")
     with pytest.raises(EgressRefused, match=r"not on the list.*egress=\[…\]"):
         http("GET", site.url(), session)
     local = Placement("local", network="off", detail={"egress": [f"127.0.0.1:{site.port}"]})
-    assert "fine" in http("GET", site.url(), placed(session, local)).parts[0]
+    there = placed(session, local)
+    assert "fine" in http("GET", site.url(), there).parts[0]
     with pytest.raises(EgressRefused):
-        http("GET", "http://169.254.169.254/", placed(session, local))
+        http("GET", "http://169.254.169.254/", there)
 
 
 def test_its_class_is_by_method() -> None:

@@ -24,7 +24,7 @@ def last(session: Session) -> Effect:
 
 
 def test_notes_stand_in_the_session() -> None:
-    session = Session("Go.", store=":memory:").use(note, text="The test is flaky.")
+    session = Session("Go.", store="memory:tools").use(note, text="The test is flaky.")
     assert list(session.findings.values()) == ["The test is flaky."] and session.result == f"noted as {next(iter(session.findings))}"
     session = session.use(decide, key="database", value={"name": "sqlite", "wal": True})
     assert session.decisions["database"] == {"name": "sqlite", "wal": True}
@@ -35,12 +35,12 @@ def test_notes_stand_in_the_session() -> None:
 
 
 def test_the_same_again_is_the_same() -> None:
-    session = Session("Go.", store=":memory:").use(note, text="x").use(note, text="x").use(todo, what="y").use(todo, what="y")
+    session = Session("Go.", store="memory:tools").use(note, text="x").use(note, text="x").use(todo, what="y").use(todo, what="y")
     assert len(session.findings) == 1 and len(session.pending) == 1
 
 
 def test_a_rewind_takes_them_back_and_lists_nothing_as_not_undone() -> None:
-    session = Session("Go.", store=":memory:")
+    session = Session("Go.", store="memory:tools")
     rewound = session.use(note, text="x").rewind(session.place)
     assert not rewound.findings and rewound.events[-1].body.not_undone == ()
 
@@ -53,7 +53,7 @@ def test_an_agent_notes_several_things_in_one_reply() -> None:
         ToolCall("todo", {"what": "t"}),
         ToolCall("settle", {"key": "nothing"}),
     ]
-    session = agent(calls, "Done.")(Session("Go.", store=":memory:"))
+    session = agent(calls, "Done.")(Session("Go.", store="memory:tools"))
     assert sorted(session.findings.values()) == ["one", "two"] and session.decisions["k"] == 3 and len(session.pending) == 1
     failure = next(effect.failure for effect in session.effects if effect.tool == "settle")
     assert failure is not None and failure.kind == UnknownKey.__name__
@@ -67,7 +67,7 @@ def test_history_tells_what_happened_and_records_what_was_read() -> None:
             raise ValueError("too light")
         return f"{thing} weighs {'much ' * 2_000}"
 
-    session = Session("Weigh the stone.", store=":memory:").use(weigh, thing="stone").say("Now the feather.").use(history)
+    session = Session("Weigh the stone.", store="memory:tools").use(weigh, thing="stone").say("Now the feather.").use(history)
     told = session.result
     assert "Weigh the stone." in told and 'called weigh({"thing":"stone"})' in told and "it returned: stone weighs much" in told
     assert "characters left out" in told and told.splitlines()[-1].endswith("called history({})")
@@ -77,7 +77,7 @@ def test_history_tells_what_happened_and_records_what_was_read() -> None:
 
 
 def test_history_is_searched_and_bounded() -> None:
-    session = Session("Start.", store=":memory:")
+    session = Session("Start.", store="memory:tools")
     for number in range(60):
         session = session.say(f"message {number} " + "x" * 500)
     found = history(session, query="MESSAGE 7 ")
@@ -89,7 +89,7 @@ def test_history_is_searched_and_bounded() -> None:
 
 
 def test_nothing_is_given_to_an_agent_that_was_not_handed_it() -> None:
-    session = agent_without_tools(ToolCall("note", {"text": "x"}))(Session("Go.", store=":memory:"))
+    session = agent_without_tools(ToolCall("note", {"text": "x"}))(Session("Go.", store="memory:tools"))
     assert not session.findings
 
 
