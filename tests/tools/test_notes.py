@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, Session, Tool, tool
+from plait import Agent, ScriptedModel, Session, ToolCall, tool
 from plait.errors import UnknownKey
-from plait.model.scripted import ToolCall
 from plait.session.views import Effect
+from plait.tool import Tool
 from plait.tools import NOTES, decide, history, note, settle, todo
 
 
 def agent(*script: Any) -> Agent:
-    from plait.model import ScriptedModel
-
     return Agent("Work.", model=ScriptedModel(list(script)), tools=list(NOTES))
 
 
@@ -47,16 +45,21 @@ def test_a_rewind_takes_them_back_and_lists_nothing_as_not_undone() -> None:
 
 def test_an_agent_notes_several_things_in_one_reply() -> None:
     calls = [
-        ToolCall("note", {"text": "one"}),
-        ToolCall("note", {"text": "two"}),
-        ToolCall("decide", {"key": "k", "value": 3}),
-        ToolCall("todo", {"what": "t"}),
-        ToolCall("settle", {"key": "nothing"}),
+        ToolCall("note", text="one"),
+        ToolCall("note", text="two"),
+        ToolCall("decide", key="k", value=3),
+        ToolCall("todo", what="t"),
+        ToolCall("settle", key="nothing"),
     ]
     session = agent(calls, "Done.")(Session("Go.", store="memory:tools"))
     assert sorted(session.findings.values()) == ["one", "two"] and session.decisions["k"] == 3 and len(session.pending) == 1
     failure = next(effect.failure for effect in session.effects if effect.tool == "settle")
     assert failure is not None and failure.kind == UnknownKey.__name__
+
+
+def test_many_notes_at_once_are_all_there() -> None:
+    session = agent([ToolCall("note", text=f"finding {n}") for n in range(40)], "Done.")(Session("Go.", store="memory:tools"))
+    assert len(session.findings) == 40 and all(effect.failure is None for effect in session.effects)
 
 
 def test_history_tells_what_happened_and_records_what_was_read() -> None:
@@ -89,13 +92,11 @@ def test_history_is_searched_and_bounded() -> None:
 
 
 def test_nothing_is_given_to_an_agent_that_was_not_handed_it() -> None:
-    session = agent_without_tools(ToolCall("note", {"text": "x"}))(Session("Go.", store="memory:tools"))
+    session = agent_without_tools(ToolCall("note", text="x"))(Session("Go.", store="memory:tools"))
     assert not session.findings
 
 
 def agent_without_tools(*script: Any) -> Agent:
-    from plait.model import ScriptedModel
-
     return Agent("Work.", model=ScriptedModel([*script, "Done."]))
 
 

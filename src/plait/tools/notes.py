@@ -6,8 +6,10 @@ them back like everything else on the path.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
+from plait.errors import StaleHead
 from plait.event import Json
 from plait.event.kinds import FactRecorded, PendingAdded
 from plait.session import Session
@@ -15,6 +17,8 @@ from plait.session.state import PendingKind
 from plait.tool import tool
 
 B = TypeVar("B")
+
+_TRIES = 100  # whoever is too late was beaten by somebody who is done now
 
 
 @tool(effect="pure", timeout_s=60)
@@ -24,7 +28,7 @@ def note(text: str, session: Session) -> str:
     Args:
         text: the finding, in a sentence that can be understood by itself
     """
-    return f"noted as {_last(session.note(text), FactRecorded).key}"
+    return f"noted as {_last(_at_tip(session, lambda now: now.note(text)), FactRecorded).key}"
 
 
 @tool(effect="pure", timeout_s=60)
@@ -35,7 +39,7 @@ def decide(key: str, value: Json, session: Session) -> str:
         key: what it is about, in a word or two, as in database
         value: what was decided: a text, a number, a list or an object
     """
-    session.decide(key, value)
+    _at_tip(session, lambda now: now.decide(key, value))
     return f"decided {key}"
 
 
@@ -47,7 +51,7 @@ def todo(what: str, session: Session, kind: PendingKind = "step") -> str:
         what: the work, in a sentence
         kind: step, question or hypothesis
     """
-    return f"to do, as {_last(session.todo(what, kind=kind), PendingAdded).key}"
+    return f"to do, as {_last(_at_tip(session, lambda now: now.todo(what, kind=kind)), PendingAdded).key}"
 
 
 @tool(effect="pure", timeout_s=60)
@@ -58,8 +62,18 @@ def settle(key: str, session: Session, outcome: str = "") -> str:
         key: the key that todo gave, or its very words
         outcome: what came of it
     """
-    session.settle(key, outcome)
+    _at_tip(session, lambda now: now.settle(key, outcome))
     return f"settled {key}"
+
+
+def _at_tip(session: Session, record: Callable[[Session], Session]) -> Session:
+    """Record at the end of the log, wherever that is by now: calls of one reply run side by side, and each of them writes."""
+    for _ in range(_TRIES):
+        try:
+            return record(session)
+        except StaleHead:
+            session = session.reload()
+    return record(session)
 
 
 def _last(session: Session, kind: type[B]) -> B:

@@ -156,7 +156,12 @@ def _check(request: Request) -> None:
     for name, value in request.headers.items():
         if name.lower() in _RESERVED or name.lower().startswith(("proxy-", "content-encoding")):
             raise InvalidValue("headers", f"{name!r} is set by the tool", "leave it out")
-        if not name or not name.isascii() or not all(char.isalnum() or char in "!#$%&'*+-.^_`|~" for char in name) or not value.isprintable():
+        if (
+            not name
+            or not name.isascii()
+            or not all(char.isalnum() or char in "!#$%&'*+-.^_`|~" for char in name)
+            or not value.isprintable()
+        ):
             raise InvalidValue("headers", f"{name[:80]!r} is no header that could be sent", "correct its name or value")
 
 
