@@ -1,7 +1,7 @@
 """Placing a session and publishing its files.
 
-`to` records the tree of a folder and where tools run from then on; the folder itself is only read. `apply` brings the files back: a merge of
-the tree that was placed, the session's own and the folder as it is now, written file by file, each in one step. An apply that was
+`to` records the tree of a folder and where tools run from then on; the folder itself is only read. `apply` brings the files back: a merge
+of the tree that was placed, the session's own and the folder as it is now, written file by file, each in one step. An apply that was
 interrupted is made again: what was written already is the same on both sides by then.
 """
 
@@ -96,7 +96,8 @@ def _recorded(store: Store, folder: Path, asked: Mapping[str, Any], detail: dict
         rules = msgspec.structs.replace(rules, heavy=tuple(asked["heavy"]))
         detail["heavy_names"] = list(rules.heavy)
     found = snapshot_folder(store, folder, rules)
-    detail |= {"folder": str(folder), "base": found.tree, "heavy": [shown(path) for path in heavy_in(folder, rules)], "ignore": list(rules.ignore)}
+    heavy = [shown(path) for path in heavy_in(folder, rules)]
+    detail |= {"folder": str(folder), "base": found.tree, "heavy": heavy, "ignore": list(rules.ignore)}
     for word, paths in (("withheld", found.withheld), ("skipped", found.skipped)):
         if paths:
             detail[word] = [shown(path) for path in paths[:100]]
@@ -125,7 +126,7 @@ def _checked(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Json
         raise InvalidValue("network", f"{asked['network']!r} is neither on nor off", step)
     for word in ("heavy", "ignore", "egress"):
         given = asked.get(word, ())
-        if isinstance(given, str) or not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in cast("Sequence[Any]", given)):
+        if not _is_list(given):
             raise InvalidValue(word, f"{given!r} is not a list of texts", f"pass {word}=[…]")
     for word in ("in_place", "clean"):
         if not isinstance(asked.get(word, False), bool):
@@ -134,6 +135,10 @@ def _checked(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Json
     asked["env"] = _env(asked.get("env", {}))
     further = {word: value for word, value in options.items() if word not in _WORDS}
     return asked, further
+
+
+def _is_list(given: Any) -> bool:
+    return isinstance(given, (list, tuple)) and all(isinstance(each, str) for each in cast("Sequence[Any]", given))
 
 
 def _limits(given: Any) -> Limits:
@@ -146,7 +151,7 @@ def _limits(given: Any) -> Limits:
 def _env(given: Any) -> Any:
     if isinstance(given, Mapping) and all(isinstance(each, str) for pair in cast("Mapping[Any, Any]", given).items() for each in pair):
         return dict(cast("Mapping[str, str]", given))
-    if isinstance(given, (list, tuple)) and all(isinstance(each, str) for each in cast("Sequence[Any]", given)):
+    if _is_list(given):
         return list(cast("Sequence[str]", given))
     raise InvalidValue("env", f"{given!r} is neither names nor a mapping", "pass {'CI': '1'}, or ['CI'] for this process's own value")
 
