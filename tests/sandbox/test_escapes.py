@@ -6,7 +6,7 @@ import json
 import os
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -92,7 +92,7 @@ def test_what_must_not_be_written(tmp_path: Path, rung: str) -> None:
 
 
 @contextmanager
-def listening() -> Iterator[tuple[int, int, list[str]]]:
+def listening() -> Generator[tuple[int, int, list[str]]]:
     """TCP, UDP and an abstract socket of this test, and who came."""
     came: list[str] = []
     tcp, udp = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
