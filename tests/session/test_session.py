@@ -53,7 +53,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest
 from plait.session import ABSENT, verify
-from plait.session.ports import Act, Draft, bind_host, writer_of
+from plait.session.ports import Act, Draft, bind_host, store_at, writer_of
 from plait.session.ports import _hosts as hosts  # pyright: ignore[reportPrivateUsage]
 from support import tree
 
