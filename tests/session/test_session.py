@@ -691,7 +691,7 @@ def test_tools_and_places_come_through_the_host(session: Session) -> None:
         def place(self, session: Any, backend: str, where: Any, options: Any) -> Any:
             return session.fact("placed", [backend, where]).spot
 
-        def publish(self, session: Any) -> Any:
+        def publish(self, session: Any, resolve: Any) -> Any:
             return session.fact("published", True).spot
 
     bind_host(Host())
