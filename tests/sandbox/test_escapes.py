@@ -6,12 +6,14 @@ import json
 import os
 import random
 import socket
+import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from rooms import SMALL, groups, on_isolated, on_namespaced, processes, room, until
+from rooms import SMALL, groups, needs, on_isolated, on_namespaced, processes, room, until
 from support import dose, report, seed
 
 CANARY = "canary-7b1f"
@@ -252,6 +254,32 @@ def test_nothing_is_left_behind(tmp_path: Path, rung: str) -> None:
         assert (ran.exit_code, ran.killed, ran.output.view()) == (0, "", "started\n")
         assert processes(mark) == []
     assert groups() == []
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from plait.runtime.live import Live
+from plait.sandbox import Wanted, backend
+from plait.store import SqliteStore
+from plait.workspace import snapshot_folder
+folder, rung, mark = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+store = SqliteStore(folder / "store", source=Live())
+(folder / "files").mkdir()
+box = backend("local").create(Wanted(store, "one", snapshot_folder(store, folder / "files").tree, isolation=rung))
+box.exec(["sh", "-c", f"setsid sh -c 'sleep 600; : in-{mark}' & echo up; sleep 600; : in-{mark}"], on_output=lambda _: print("up", flush=True))
+"""
+
+
+@on_isolated
+def test_when_plait_is_killed_everything_ends(tmp_path: Path, rung: str) -> None:
+    needs(rung, tmp_path)
+    mark = f"{os.getpid()}-{rung}"
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), rung, mark], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
+        assert len(processes(f"in-{mark}")) >= 2
+        parent.kill()
+    assert until(lambda: not processes(f"in-{mark}"))
 
 
 @on_isolated
