@@ -22,6 +22,7 @@ from plait.ids import Digest
 from plait.sandbox import bubblewrap, launcher, limits, output, process, rungs
 from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe, Ran, Wanted
 from plait.sandbox.bubblewrap import SCRATCH, WORKDIR, Invocation, Room
+from plait.sandbox.mounts import Overlay, by_thread
 from plait.store import Store
 from plait.workspace import Copy, CopyInfo, Files, Layered, Plain, Rules, Snapshot, cache_folder, list_copies, open_copy, open_in_place
 
@@ -180,8 +181,12 @@ class LocalSandbox:
         program = rungs.bwrap()
         if program is None:
             raise SandboxFailed(NAME, "start bubblewrap", "it is not there any more", "install it again")
-        prefix = rungs.overlay(*map(str, room.layers)) if isinstance(room.layers, Layered) else ()
-        return bubblewrap.start(room, invocation, program, prefix)
+        if isinstance(room.layers, Plain):
+            return bubblewrap.start(room, invocation, program)
+        layers = Overlay(*map(str, room.layers))
+        if by_thread():
+            return bubblewrap.start(room, invocation, program)._replace(overlay=layers)
+        return bubblewrap.start(room, invocation, program, rungs.overlay(layers))
 
     def _bounds(self, room: Room, most: Limits) -> process.Bounds:
         if isinstance(room.layers, Layered):
