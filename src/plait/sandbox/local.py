@@ -155,6 +155,7 @@ class LocalSandbox:
     ) -> Ran:
         room, most = self._room(), _narrowed(self._wanted.limits, limits)
         invocation = Invocation(command, self._inside(cwd), self._environment(room, env or {}), most)
+        _check_words([*command, invocation.cwd, *invocation.env, *invocation.env.values()])
         spool = output.Spool(os.path.dirname(room.scratch))
         try:
             return process.run(self._start(room, invocation), self._bounds(room, most), stdin, spool, on_output)
@@ -238,6 +239,12 @@ class LocalSandbox:
 
 
 _narrowed, _keep = limits.narrowed, output.keep  # the methods above have arguments of these modules' names
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """A NUL would end one word and begin another, which bubblewrap would take for an option."""
+    if any("\0" in word for word in words):
+        raise SandboxFailed(NAME, "start the command", "there is a NUL in it, or in its environment", "leave it out")
 
 
 def _real(folder: str | None) -> str | None:

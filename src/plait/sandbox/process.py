@@ -105,7 +105,7 @@ def _started(start: Start, stdin: bytes, writer: int, stack: contextlib.ExitStac
         process = started.begin()
         stack.callback(started.end)
         return process
-    except OSError as error:
+    except (OSError, ValueError) as error:
         os.close(start.go_fd)
         raise SandboxFailed("local", f"start {start.argv[0]}", str(error), "look at `plait doctor`") from error
     finally:
