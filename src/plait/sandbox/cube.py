@@ -12,16 +12,14 @@ import os
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from importlib import import_module
+from typing import Any, cast
 
 from plait import secrets
 from plait.errors import InvalidValue, SandboxError, SandboxFailed
 from plait.sandbox.base import Wanted
 from plait.sandbox.remote import LIFETIME_S, RemoteBackend, lifetime, marks, told
 from plait.sandbox.remote_shell import PIECE, Guest, quoted
-
-if TYPE_CHECKING:
-    import cubesandbox
 
 _TEMPORARY = "plait-copy-of-"
 
@@ -52,7 +50,7 @@ class Cube(RemoteBackend):
             raise InvalidValue("template", "Cube has none that everybody has", "pass template=, or set CUBE_TEMPLATE_ID")
         given = {"on_timeout": wanted.options["on_timeout"]} if "on_timeout" in wanted.options else None
         with _told("make a sandbox"):
-            box: cubesandbox.Sandbox = sdk.Sandbox.create(
+            box = sdk.Sandbox.create(
                 template,
                 timeout=lifetime(wanted),
                 metadata=marks(wanted),
@@ -75,8 +73,8 @@ class Cube(RemoteBackend):
 
 
 class CubeGuest:
-    def __init__(self, box: cubesandbox.Sandbox) -> None:
-        self._box, self.id = box, box.sandbox_id
+    def __init__(self, box: Any) -> None:
+        self._box, self.id = box, str(box.sandbox_id)
 
     def shell(self, script: str, wait_s: float) -> str:
         with _told("run a command", self.id):
@@ -142,13 +140,13 @@ class CubeGuest:
 
 
 def _sdk() -> Any:
-    import cubesandbox
-
-    return cubesandbox
+    return import_module("cubesandbox")  # it has no types
 
 
 def _told(what: str, sandbox: str = "") -> AbstractContextManager[None]:
-    return told("cube", what, sandbox, lambda error: _means_gone(error, sandbox), "check CUBE_API_URL, CUBE_API_KEY and the template, or try again")
+    return told(
+        "cube", what, sandbox, lambda error: _means_gone(error, sandbox), "check CUBE_API_URL, CUBE_API_KEY and the template, or try again"
+    )
 
 
 def _means_gone(error: Exception, sandbox: str) -> bool:

@@ -74,7 +74,7 @@ class _Guest:
 
     def put(self, path: str, content: bytes) -> None:
         with _told("take a file", self.id):
-            self._box.files.write(path, content, request_timeout=600)
+            self._box.files.write(path, content, request_timeout=600)  # pyright: ignore[reportUnknownMemberType]
 
     def get(self, path: str) -> bytes:
         with _told("give a file", self.id):

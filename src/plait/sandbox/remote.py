@@ -8,7 +8,7 @@ Nothing of this machine's environment goes over: a command sees what the image s
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module, metadata
 from typing import Any, ClassVar
@@ -139,9 +139,24 @@ class RemoteBackend:
     def probe(self) -> Probe:
         version = self.version()
         missing = self._missing()
-        offered = ["exec", "stream", "reattach", "files", "renew", "snapshot", "fork", "network", self.rung, *(["pause"] if self.pauses else [])]
+        offered = [
+            "exec",
+            "stream",
+            "reattach",
+            "files",
+            "renew",
+            "snapshot",
+            "fork",
+            "network",
+            self.rung,
+            *(["pause"] if self.pauses else []),
+        ]
         capabilities = tuple(Capability(name, not missing, *missing) for name in sorted(offered))
-        label = self.tested if version and self.tested.endswith(f" {version}") else f"untested with {self.package} {version or '(none)'}; {self.tested}"
+        label = (
+            self.tested
+            if version and self.tested.endswith(f" {version}")
+            else f"untested with {self.package} {version or '(none)'}; {self.tested}"
+        )
         return Probe(self.name, version, label, capabilities)
 
     def version(self) -> str:
@@ -180,7 +195,9 @@ class RemoteBackend:
         placement = source.placement
         if self.copies and wanted.network == placement.network and wanted.image in ("", placement.image) and not wanted.clean:
             other = guest.copy()
-            return RemoteSandbox(self, other, wanted, self._placement(other, wanted, placement.image), workspace.copy(Shell(self.name, other)))
+            return RemoteSandbox(
+                self, other, wanted, self._placement(other, wanted, placement.image), workspace.copy(Shell(self.name, other))
+            )
         taken = workspace.snapshot()
         wanted.store.put_blobs(taken.blobs)
         return self.create(msgspec.structs.replace(wanted, tree=taken.tree, image=wanted.image or placement.image))
@@ -220,7 +237,7 @@ def marks(wanted: Wanted) -> dict[str, str]:
 
 
 @contextmanager
-def told(backend: str, what: str, sandbox: str, gone: Callable[[Exception], bool], step: str = "") -> Iterator[None]:
+def told(backend: str, what: str, sandbox: str, gone: Callable[[Exception], bool], step: str = "") -> Generator[None]:
     """The vendor's errors as ours. `gone` says whether one means that the sandbox is no more."""
     try:
         yield

@@ -312,7 +312,7 @@ class RemoteWorkspace:
     def _list(self, before: str = ":") -> Listing:
         names = [*self._rules.heavy, *NEVER, *self._rules.junk]
         pruned = [name for name in names if not set(name) & set("*?[")]
-        script = f"e=$({{ {before}; }} 2>&1) || {{ printf %s \"$e\"; exit {FAILED}; }}\n{listing_of(quoted(self._workdir), None, pruned)}"
+        script = f'e=$({{ {before}; }} 2>&1) || {{ printf %s "$e"; exit {FAILED}; }}\n{listing_of(quoted(self._workdir), None, pruned)}'
         code, content = self.shell.gather(script, "list the workspace")
         if code:
             words = content[-300:].decode(errors="replace")

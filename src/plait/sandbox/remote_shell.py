@@ -8,13 +8,14 @@ command goes on, and we ask again.
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from plait.errors import InvalidValue, NoSuchFile, NotAFile, OutsideWorkspace, SandboxFailed
 from plait.sandbox.base import Limits, OnOutput, Ran
@@ -250,11 +251,13 @@ def narrowed(limits: Limits, to: Limits | None) -> Limits:
     """Both at once."""
     if to is None:
         return limits
-    return Limits(*(_least(getattr(limits, name), getattr(to, name)) for name in Limits.__struct_fields__))
+    least = {name: min(_given(limits, name), _given(to, name)) for name in Limits.__struct_fields__}
+    return Limits(**{name: None if value == math.inf else value for name, value in least.items()})
 
 
-def _least(one: float | None, other: float | None) -> float | None:
-    return other if one is None else one if other is None else min(one, other)
+def _given(limits: Limits, name: str) -> Any:
+    value = getattr(limits, name)
+    return math.inf if value is None else value
 
 
 def _checked(name: str) -> str:
@@ -318,14 +321,14 @@ gone() {{
   return 1
 }}
 {end}
-n=0
+n=0; q=0
 while :; do
   c=-
   if [ ! -e $d/code ] && gone && [ ! -e $d/code ]; then c=137; elif [ -e $d/code ]; then c=$(cat $d/code); fi
   [ "$c" = - ] || finish
   s=$(($(wc -c < $d/out)))
   if [ "$c" != - ] || [ $s -ge {enough} ] || [ $n -ge {ticks} ]; then break; fi
-  n=$((n+1)); sleep 0.05 || sleep 1
+  if [ $q -lt 5 ]; then q=$((q+1)); sleep 0.01; else n=$((n+1)); sleep 0.05; fi || sleep 1
 done
 printf '%s %s\\n' "$c" "$s"
 tail -c +{first} $d/out | head -c {piece}

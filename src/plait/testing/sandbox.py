@@ -94,7 +94,7 @@ class SandboxContract:
     forks_s = 60.0
 
     def wanted(self, store: Store, tree: Digest = EMPTY, **fields: Any) -> Wanted:
-        return Wanted(**{"store": store, "key": derived("plait/testing/sandbox", next(_ordinal)), "tree": tree, **fields})
+        return Wanted(store, derived("plait/testing/sandbox", next(_ordinal)), tree, **fields)
 
     @contextmanager
     def made(self, backend: Backend, store: Store, nodes: Tree | None = None, **fields: Any) -> Generator[Sandbox]:
@@ -358,7 +358,13 @@ class SandboxContract:
     def test_what_is_not_there_is_said(self, backend: Backend, store: Store) -> None:
         with self.made(backend, store) as sandbox:
             files = sandbox.files
-            attempts: list[Callable[[str], object]] = [files.read, files.entry, files.remove, files.list, lambda path: files.chmod(path, 0o600)]
+            attempts: list[Callable[[str], object]] = [
+                files.read,
+                files.entry,
+                files.remove,
+                files.list,
+                lambda path: files.chmod(path, 0o600),
+            ]
             for attempt in attempts:
                 with refused(NoSuchFile):
                     attempt("no/such/thing")
@@ -497,9 +503,8 @@ class SandboxContract:
     def test_what_can_be_made_again_is_no_part_of_it(self, backend: Backend, store: Store) -> None:
         with self.made(backend, store, PLAIN, ignore=("mine", "*.log")) as sandbox:
             sandbox.begin()
-            sandbox.exec(
-                ["sh", "-c", "mkdir -p .git src/node_modules/x src/__pycache__ .plait mine; for d in .git src/node_modules/x .plait mine src; do echo x > $d/a.log; done"]
-            )
+            folders = ".git src/node_modules/x src/__pycache__ .plait mine"
+            sandbox.exec(["sh", "-c", f"mkdir -p {folders}; for d in {folders} src; do echo x > $d/a.log; done"])
             assert sandbox.snapshot().tree == put_tree(store, PLAIN)
 
     def test_a_tree_is_restored_exactly(self, backend: Backend, store: Store) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
+from plait.store import MemoryStore
+from plait.testing import Seeded
 from sandbox.remote.cube_server import CubeHandler
 from sandbox.remote.e2b_server import E2BHandler
 from sandbox.remote.loopback import KEY, Server
 from sandbox.remote.opensandbox_server import OpenSandboxHandler
-
-from plait.store import MemoryStore
-from plait.testing import Seeded
 
 
 @pytest.fixture

@@ -21,7 +21,9 @@ class CubeHandler(Envd):
         if self.route == "/sandboxes":
             return self._create() if self.command == "POST" else self.answer(200, [self._shown(m) for m in self.cloud.machines.values()])
         if self.route == "/snapshots" and self.command == "GET":
-            return self.answer(200, [self._snapshot(n, m) for n, m in self.cloud.images.items() if m.template == self.query.get("sandboxID")])
+            return self.answer(
+                200, [self._snapshot(n, m) for n, m in self.cloud.images.items() if m.template == self.query.get("sandboxID")]
+            )
         if self.route.startswith("/templates/") and self.command == "DELETE":
             return self._forget(self.route.rpartition("/")[2])
         found = _PATH.match(self.route)

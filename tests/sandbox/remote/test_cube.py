@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from sandbox.remote.loopback import Server
 
 from plait.sandbox.cube import Cube
 from plait.testing import SandboxContract
+from sandbox.remote.loopback import Server
 
 
 class TestCube(SandboxContract):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from sandbox.remote.loopback import Server
 
 from plait.sandbox.e2b import E2B
 from plait.testing import SandboxContract
+from sandbox.remote.loopback import Server
 
 
 class TestE2B(SandboxContract):
