@@ -21,9 +21,10 @@ from plait.event import Json
 from plait.event.kinds import File, Placement
 from plait.ids import Digest
 from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe, Ran, Wanted
+from plait.sandbox.limits import narrowed
 from plait.sandbox.output import keep
 from plait.sandbox.remote_files import RemoteFiles, RemoteWorkspace
-from plait.sandbox.remote_shell import Following, Given, Guest, Shell, narrowed, refuse
+from plait.sandbox.remote_shell import Following, Given, Guest, Shell, refuse
 from plait.store import Store
 from plait.workspace import EMPTY, Rules, Snapshot
 

@@ -8,14 +8,13 @@ command goes on, and we ask again.
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from plait.errors import InvalidValue, NoSuchFile, NotAFile, OutsideWorkspace, SandboxFailed
 from plait.sandbox.base import Limits, OnOutput, Ran
@@ -245,19 +244,6 @@ class Following:
             return "output"
         late = self._limits.time_s is not None and time.monotonic() - self._begun >= self._limits.time_s
         return "time" if news.code is None and late else ""
-
-
-def narrowed(limits: Limits, to: Limits | None) -> Limits:
-    """Both at once."""
-    if to is None:
-        return limits
-    least = {name: min(_given(limits, name), _given(to, name)) for name in Limits.__struct_fields__}
-    return Limits(**{name: None if value == math.inf else value for name, value in least.items()})
-
-
-def _given(limits: Limits, name: str) -> Any:
-    value = getattr(limits, name)
-    return math.inf if value is None else value
 
 
 def _checked(name: str) -> str:

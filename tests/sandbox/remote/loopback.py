@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 import struct
+import subprocess
 import threading
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
-from typing import IO, Any, Protocol, cast
+from socket import SHUT_RDWR
+from typing import IO, Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 from sandbox.remote.machine import Machine
@@ -116,8 +119,8 @@ class Handler(BaseHTTPRequestHandler):
             if self.route in self.cloud.breaks:
                 self.cloud.breaks.remove(self.route)
                 self.close_connection = True
-                self.connection.close()
-                return
+                self.connection.shutdown(SHUT_RDWR)
+                return cast("Generator[bytes]", parts).close()
             self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part))
             self.wfile.flush()
         self.wfile.write(b"0\r\n\r\n")
@@ -155,6 +158,10 @@ class Envd(Handler):
         (size,) = struct.unpack(">I", self.body[1:5])
         asked = json.loads(self.body[5 : 5 + size])["process"]
         process = machine.start([asked["cmd"], *asked["args"]], asked.get("envs") or {}, asked.get("cwd") or "")
+        with ended(process):
+            yield from self._told(process)
+
+    def _told(self, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
         yield _envelope({"event": {"start": {"pid": process.pid}}})
         for name, data in written(process):
             yield _envelope({"event": {"data": {name: b64encode(data).decode()}}})
@@ -163,14 +170,20 @@ class Envd(Handler):
         yield _envelope({}, flags=2)
 
 
-class Process(Protocol):
-    stdout: Any
-    stderr: Any
+@contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Generator[None]:
+    """Whatever becomes of the connection, the process is not left behind."""
+    with process:
+        try:
+            yield
+        finally:
+            process.kill()
 
 
-def written(process: Process) -> Iterator[tuple[str, bytes]]:
+def written(process: subprocess.Popen[bytes]) -> Iterator[tuple[str, bytes]]:
     """What a process writes, as it comes."""
     with DefaultSelector() as selector:
+        assert process.stdout is not None and process.stderr is not None
         streams: dict[str, IO[bytes]] = {"stdout": process.stdout, "stderr": process.stderr}
         for name, stream in streams.items():
             selector.register(stream, EVENT_READ, name)

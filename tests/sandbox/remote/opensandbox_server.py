@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
+from socket import SHUT_RDWR
 from typing import Any
 
-from sandbox.remote.loopback import KEY, Handler, multipart, written
+from sandbox.remote.loopback import KEY, Handler, ended, multipart, written
 from sandbox.remote.machine import Machine
 
 _LIFE = re.compile(r"/v1/sandboxes/(?P<id>[^/]+)(?P<rest>.*)\Z")
@@ -21,7 +23,7 @@ class OpenSandboxHandler(Handler):
             machine = self.machine(found["id"])
             if machine is None or machine.paused:
                 self.close_connection = True
-                return self.connection.close()  # a container that is gone has no address
+                return self.connection.shutdown(SHUT_RDWR)  # a container that is gone has no address
             return self._inside(machine, found["rest"])
         if self.headers.get("OPEN-SANDBOX-API-KEY") != KEY:
             return self.answer(401, {"code": "UNAUTHORIZED", "message": "unknown key"})
@@ -85,6 +87,10 @@ class OpenSandboxHandler(Handler):
     def _command(self, machine: Machine) -> Iterator[bytes]:
         asked = self.json()
         process = machine.start(["/bin/bash", "-c", asked["command"]], asked.get("envs") or {}, asked.get("cwd") or "")
+        with ended(process):
+            yield from self._told(process)
+
+    def _told(self, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
         yield _event("init", text=str(process.pid))
         for name, data in written(process):
             for line in data.decode().splitlines():  # the daemon tells lines, without their ends
