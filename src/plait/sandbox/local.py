@@ -157,6 +157,7 @@ class LocalSandbox:
         limits: Limits | None = None,
         on_output: OnOutput | None = None,
     ) -> Ran:
+        self._check_there()
         room, most = self._room(), _narrowed(self._wanted.limits, limits)
         invocation = Invocation(command, self._inside(cwd), self._environment(room, env or {}), most)
         _check_words([*command, invocation.cwd, *invocation.env, *invocation.env.values()])
@@ -202,7 +203,18 @@ class LocalSandbox:
         path = os.path.normpath(cwd or ".")
         if os.path.isabs(path) or path.split("/")[0] == "..":
             raise OutsideWorkspace(cwd)
-        return os.path.normpath(os.path.join(self.workdir, path))
+        found = os.path.normpath(os.path.join(self.workdir, path))
+        if not self._in_namespaces:
+            real = os.path.realpath(found)
+            if os.path.commonpath([real, os.path.realpath(self._folder)]) != os.path.realpath(self._folder):
+                raise OutsideWorkspace(cwd, "it leads out of it through a link")
+            if not os.path.isdir(real):
+                raise NoSuchFile(cwd, "name a folder that is there as the working folder")
+        return found
+
+    def _check_there(self) -> None:
+        if not self._wanted.in_place and not os.path.isdir(self._folder):
+            raise SandboxGone(NAME, self._copy.name)
 
     def _environment(self, room: Room, more: Mapping[str, str]) -> dict[str, str]:
         home = SCRATCH if self._in_namespaces else room.scratch
@@ -222,6 +234,8 @@ class LocalSandbox:
         return self._copy.snapshot()
 
     def restore(self, tree: Digest) -> None:
+        # A copy switches from the tree that it knows: what no snapshot has seen would stay.
+        self._wanted.store.put_blobs(self._copy.snapshot().blobs)
         self._copy.switch(tree)
 
     def fork(self, wanted: Wanted) -> LocalSandbox:
@@ -236,6 +250,7 @@ class LocalSandbox:
     def renew(self, seconds: float) -> None: ...
 
     def destroy(self) -> None:
+        self._check_there()
         self._copy.discard()
 
     def close(self) -> None:
