@@ -119,6 +119,11 @@ class Tool(Generic[P, R]):
         made.function, made.observe, made.attempts = function, None, 1  # pyright: ignore[reportAttributeAccessIssue]
         return cast("Tool[..., Any]", made)
 
+    @property
+    def varies(self) -> bool:
+        """Whether its class depends on where it runs, and on what."""
+        return self._effect_of is not None
+
     def effect_in(self, placement: Placement | None, arguments: Json) -> EffectClass:
         """The class of a call with these arguments, made there."""
         if self._effect_of is None:

@@ -21,7 +21,8 @@ class Bracket:
     """A call and how it stands."""
 
     def __init__(self, number: int, tool: Tool[..., Any], call: str, request: Event, own: dict[str, Any] | None = None) -> None:
-        self.number, self.tool, self.call = number, tool, call
+        self.number, self.call = number, call
+        self._tool = tool
         self._own = own  # what the program itself passes: what is recorded of it may have secrets taken out. None: as recorded
         self.first = self.last = request
         self.asked: Event | None = None  # the last time a person was asked for it
@@ -39,6 +40,7 @@ class Bracket:
         self.request, self.attempt, self.given, self.policy = request, body.attempt, body.arguments, body.policy
         self.needs_consent = body.decision == "ask"
         self.version, self.effect = body.version, body.effect
+        self.tool = self._tool.classed(body.effect)  # the class is that of this very call
         self.again = False  # it did not happen, or was undone: it is to be run (again)
         self.unknown = self.outcome = self.refusal = None
 

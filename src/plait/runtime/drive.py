@@ -18,7 +18,7 @@ from plait.runtime.bypass import owned
 from plait.runtime.failures import failure_of, text_of_error
 from plait.runtime.run import run_of
 from plait.runtime.stops import Cancelled
-from plait.runtime.using import concluded, observed_before, run_tool
+from plait.runtime.using import concluded, entered, lent, observed_before, run_tool
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Pause, Wait
 
 T = TypeVar("T")
@@ -218,21 +218,28 @@ class Blocking:
 async def run_async_tool(job: Job, clock: Callable[[], int]) -> Done:
     """Run a coroutine function, whatever it does."""
     started, before = clock(), observed_before(job)
-    if isinstance(before, Failure):
-        return Done(job.number, failure=before, duration_us=clock() - started)
+    visit = before if isinstance(before, Failure) else await asyncio.to_thread(entered, job) if job.site is not None else None
+    if isinstance(visit, Failure):
+        return Done(job.number, failure=visit, duration_us=clock() - started)
     try:
-        value, failure = await asyncio.wait_for(job.tool.function(**job.arguments), job.tool.timeout_s), None
+        value, failure = await asyncio.wait_for(job.tool.function(**job.arguments, **lent(visit)), job.tool.timeout_s), None
     except TimeoutError as error:
         value, failure = None, _timed_out(job).failure if job.tool.timeout_s is not None else failure_of(error)
     except BaseException as error:  # what would end the loop ends the tool; what cancels us goes on
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            if visit is not None:
+                visit.abandon()
             raise
         value, failure = None, failure_of(error)
-    return concluded(job, value, failure, before, started, clock)
+    if visit is None:
+        return concluded(job, value, failure, before, started, clock)
+    return await asyncio.to_thread(concluded, job, value, failure, before, started, clock, visit)
 
 
 def _timed_out(job: Job) -> Done:
+    if job.site is not None:
+        job.site.abandon()
     why = f"no outcome after {job.tool.timeout_s:g} s; it may have happened, and may still happen"
     return Done(job.number, failure=Failure("TimedOut", why), duration_us=int((job.tool.timeout_s or 0) * 1e6))
 

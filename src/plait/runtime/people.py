@@ -40,6 +40,7 @@ def requested(
 ) -> tuple[k.ToolRequested, Failure | None]:
     """The request as it is recorded, with what the policies say of it; and why it is not run, if it is not."""
     run = run_of(session)
+    tool = tool.classed(tool.effect_in(session.placement, arguments)) if tool.varies else tool
     body = k.ToolRequested(tool.name, arguments, tool.effect, tool.version, reason, path=user.path, source=tool.origin)
     policies = _policies(run, session)
     if run is None or not policies or run.follows(session):  # a decision that is on record is not made again

@@ -19,6 +19,7 @@ from plait.runtime.effects import UseTools
 from plait.runtime.failures import failure_of, line, text_of_error
 from plait.runtime.mail import safe_point
 from plait.runtime.override import overridden_tools
+from plait.runtime.places import Site, Visit, Worked
 from plait.runtime.people import (
     ask_people,
     ask_question,
@@ -41,7 +42,7 @@ from plait.session import Session
 from plait.session.content import Loose, pack
 from plait.session.ports import Act, Draft
 from plait.session.typed import to_json
-from plait.tool import KEY, SESSION, Happened, Tool, WrongArguments, difference
+from plait.tool import KEY, SANDBOX, SESSION, Happened, Result, Tool, WrongArguments, difference
 
 DELTA_MAX = 1_000_000
 
@@ -280,13 +281,13 @@ def _request_again(session: Session, bracket: Bracket, user: User) -> Session:
 # ── running ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _job(session: Session, bracket: Bracket) -> Job:
+def _job(session: Session, bracket: Bracket, site: Site) -> Job:
     tool, arguments = bracket.tool, bracket.arguments()
     if tool.takes_session:
         arguments[SESSION] = scoped(session, bracket.call, bracket.attempt)
     if tool.takes_key:
         arguments[KEY] = bracket.key
-    return Job(bracket.number, tool, arguments, bracket.call, bracket.given, bracket.attempt)
+    return Job(bracket.number, tool, arguments, bracket.call, bracket.given, bracket.attempt, site if tool.takes_sandbox else None)
 
 
 def _check_stopped(run: Run, session: Session, brackets: Mapping[int, Bracket], user: User) -> None:
@@ -314,7 +315,8 @@ def _run(
         raise run.ended(session)  # strictly by the record: there is nobody here who could run anything
     if run is not None:
         _check_stopped(run, session, brackets, user)
-    batch = yield Launch(_lanes([_job(session, each) for each in brackets.values()]))
+    site = Site(session)
+    batch = yield Launch(_lanes([_job(session, each, site) for each in brackets.values()]))
     left = len(brackets)
     while left:
         done: Done = yield Next(batch)
@@ -324,8 +326,8 @@ def _run(
         if again and bracket.tool.effect != "workspace" and afford_tool(session) is not None:
             again = False
         if again:
-            drafts.append(Draft(_again(bracket, user), Act(user.actor, "program", call=bracket.call, causes=(0,))))
-        elif spare and left == 1 and not drafts[0].body.refs():  # what points to a blob is for the store to judge
+            drafts.append(Draft(_again(bracket, user), Act(user.actor, "program", call=bracket.call, causes=(len(drafts) - 1,))))
+        elif spare and left == 1 and not any([draft.body.refs() for draft in drafts]):  # what points to a blob is for the store to judge
             return session, Unwritten(session, drafts)
         try:
             # It happened, so it is recorded, also when somebody wrote meanwhile: the tool itself, to the session it was handed, say.
@@ -333,29 +335,40 @@ def _run(
         except (InvalidInput, UnknownBlob) as error:  # it was refused before anything was written
             if done.failure is not None:
                 raise
-            session = took(session, bracket, [_unfit(bracket, done, user.actor, error)])
+            session = took(session, bracket, *_with_place(bracket, done, _unfit(bracket, done, user.actor, error), {}))
         if again:
-            batch.add(_job(session, bracket))
+            batch.add(_job(session, bracket, site))
         else:
             left -= 1
     return session, None
 
 
 def _lanes(jobs: Sequence[Job]) -> list[list[Job]]:
-    """What may write the workspace runs one after another; the rest side by side."""
-    writing = [job for job in jobs if job.tool.effect == "workspace"]
-    return [*([writing] if writing else []), *([job] for job in jobs if job.tool.effect != "workspace")]
+    """What may write the workspace, or read it meanwhile, runs one after another; the rest side by side."""
+    there = [job for job in jobs if is_there(job)]
+    return [*([there] if there else []), *([job] for job in jobs if not is_there(job))]
+
+
+def is_there(job: Job) -> bool:
+    return job.site is not None or job.tool.effect == "workspace"
 
 
 def _outcome(job: Bracket, done: Done, actor: str) -> tuple[list[Draft], dict[Digest, bytes]]:
-    if done.failure is None:
-        try:
-            parts, blobs = pack(contents(done.value), "result")
-        except Exception as error:  # it may be anything, and do anything when it is looked at
-            return [_unfit(job, done, actor, error)], {}
-        body = k.ToolReturned(parts, delta=done.delta, attempt=job.attempt, duration_us=done.duration_us)
-        return [Draft(body, Act(actor, job.tool.taints, call=job.call))], blobs
-    return [_failed(job, done, done.failure, actor)], {}
+    if done.failure is not None:
+        return _with_place(job, done, _failed(job, done, done.failure, actor), {})
+    try:
+        parts, blobs = pack(contents(done.value), "result")
+    except Exception as error:  # it may be anything, and do anything when it is looked at
+        return _with_place(job, done, _unfit(job, done, actor, error), {})
+    there = done.worked
+    body = k.ToolReturned(parts, done.exit_code, there.trees, there.placement, done.delta, job.attempt, done.duration_us)
+    return _with_place(job, done, Draft(body, Act(actor, job.tool.taints, call=job.call)), blobs)
+
+
+def _with_place(job: Bracket, done: Done, draft: Draft, blobs: dict[Digest, bytes]) -> tuple[list[Draft], dict[Digest, bytes]]:
+    """An outcome, after what is recorded of its sandbox, with the files that it wrote."""
+    about = [Draft(body, Act(SERVICE, "program", call=job.call)) for body in done.worked.before]
+    return [*about, draft], {**done.worked.blobs, **blobs}
 
 
 def _unfit(job: Bracket, done: Done, actor: str, error: Exception) -> Draft:
@@ -365,7 +378,8 @@ def _unfit(job: Bracket, done: Done, actor: str, error: Exception) -> Draft:
 
 
 def _failed(job: Bracket, done: Done, failure: Failure, actor: str) -> Draft:
-    body = k.ToolFailed(failure, delta=done.delta, attempt=job.attempt, duration_us=done.duration_us)
+    there = done.worked
+    body = k.ToolFailed(failure, done.exit_code, there.trees, there.placement, done.delta, job.attempt, done.duration_us)
     return Draft(body, Act(actor, job.tool.taints, call=job.call))
 
 
@@ -386,17 +400,33 @@ def contents(value: Any) -> list[Any]:
 def run_tool(job: Job, clock: Any) -> Done:
     """Run a plain function, whatever it does."""
     started, before = clock(), observed_before(job)
-    if isinstance(before, Failure):
-        return Done(job.number, failure=before, duration_us=clock() - started)
+    visit = before if isinstance(before, Failure) else entered(job)
+    if isinstance(visit, Failure):
+        return Done(job.number, failure=visit, duration_us=clock() - started)
     try:
-        value, failure = job.tool.function(**job.arguments), None
+        value, failure = job.tool.function(**job.arguments, **lent(visit)), None
     except (Exception, SystemExit) as error:
         value, failure = None, failure_of(error)
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()
         value, failure = None, Failure("BadResult", "it returned something to be awaited: write it as async def")
-    return concluded(job, value, failure, before, started, clock)
+    return concluded(job, value, failure, before, started, clock, visit)
+
+
+def entered(job: Job) -> Visit | Failure | None:
+    """The sandbox of a tool that takes one; a failure if it cannot be had: then the tool is not run."""
+    if job.site is None:
+        return None
+    try:
+        return job.site.enter()
+    except Exception as error:
+        failed = failure_of(error)
+        return Failure(failed.kind, f"not run: {failed.message}", failed.traceback)
+
+
+def lent(visit: Visit | None) -> dict[str, Any]:
+    return {SANDBOX: visit.sandbox} if visit is not None else {}
 
 
 class _Nothing:
@@ -414,15 +444,32 @@ def observed_before(job: Job) -> Any:
         return Failure(failed.kind, f"not run: what is to be observed cannot be: {failed.message}", failed.traceback)
 
 
-def concluded(job: Job, value: Any, failure: Failure | None, before: Any, started: int, clock: Any) -> Done:
-    duration_us, delta = clock() - started, None
+def concluded(
+    job: Job, value: Any, failure: Failure | None, before: Any, started: int, clock: Any, visit: Visit | None = None
+) -> Done:
+    duration_us, delta, exit_code = clock() - started, None, None
+    if isinstance(value, Result):
+        value, exit_code, delta = list(value.parts), value.exit_code, _recordable(value.delta) if value.delta is not None else None
+    worked, failure = _left(visit, failure)
     if before is not _Nothing:
         try:
             after = job.tool.observed(job.arguments)
             delta = _recordable({"before": before, "after": after, "changed": difference(before, after)})
         except Exception as error:
             delta = {"unobserved": text_of_error(error)}
-    return Done(job.number, value, failure, duration_us, delta)
+    return Done(job.number, value, failure, duration_us, delta, exit_code, worked)
+
+
+def _left(visit: Visit | None, failure: Failure | None) -> tuple[Worked, Failure | None]:
+    """What is recorded of the files; if that cannot be had, the call has failed, whatever it returned."""
+    if visit is None:
+        return Worked(), failure
+    try:
+        return visit.leave(), failure
+    except Exception as error:
+        failed = failure_of(error)
+        said = f"; it had failed before: {failure.kind}: {failure.message}" if failure is not None else ""
+        return Worked(), Failure(failed.kind, f"its files cannot be recorded, so they are as before: {failed.message}{said}", failed.traceback)
 
 
 def _recordable(delta: Json) -> Json:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from plait.event import Json
 from plait.event.kinds import Failure
 from plait.model.base import Model, OnDelta, Request
+from plait.runtime.places import Site, Worked
 from plait.session import Session
 from plait.tool import Tool
 
@@ -31,6 +32,7 @@ class Job(NamedTuple):
     call: str
     given: Json = None  # the arguments as recorded
     attempt: int = 1
+    site: Site | None = None  # where it runs, if the tool takes a sandbox
 
 
 class Done(NamedTuple):
@@ -41,6 +43,8 @@ class Done(NamedTuple):
     failure: Failure | None = None
     duration_us: int = 0
     delta: Json = None
+    exit_code: int | None = None
+    worked: Worked = Worked()  # what its sandbox says
 
 
 class Launch(NamedTuple):

@@ -31,6 +31,7 @@ from plait.runtime.call import NOBODY, Entry
 from plait.runtime.drive import Blocking
 from plait.runtime.run import Run, direct_writer
 from plait.runtime.stops import Halted, Parked
+from plait.runtime.using import is_there
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Wait
 from plait.session import Session
 from plait.session.content import Content, text_of
@@ -264,7 +265,7 @@ class _Batch:
 
     def add(self, job: Job) -> None:
         for lane in self._lanes:  # what follows in its lane waits for it
-            if lane and job.tool.effect == "workspace" and lane[0].tool.effect == "workspace":
+            if lane and is_there(job) and is_there(lane[0]):
                 lane.insert(0, job)
                 return
         self._lanes.append([job])

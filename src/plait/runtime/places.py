@@ -1,0 +1,438 @@
+"""The sandboxes that this process has in hand, by session.
+
+A session only records where it is placed and what its files were; the live handle is kept here, found by the session's id. A tool that
+takes a sandbox is lent one for the time of its call: before it begins, the files are those of the session's tree, whatever was left
+there by a call that nobody heard of; after it, they are recorded again. A handle that cannot be trusted any more (a call was left behind
+in it) is given up, and the next call gets another from the recorded tree.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from contextvars import ContextVar
+from threading import Lock, RLock
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from plait.errors import InvalidValue, NotPlaced, PlaitError, SandboxFailed, SandboxGone
+from plait.event import Json
+from plait.event import kinds as k
+from plait.event.kinds import Bypassed, Placement, PlacementChanged, Trees
+from plait.event.kinds import File as FilePart
+from plait.ids import Digest, LogId
+from plait.sandbox import VIEW_MAX, Limits, OnOutput, Output, Ran, Sandbox, Wanted, backend
+from plait.session import Session
+from plait.session.ports import store_at
+from plait.store import Store
+from plait.workspace import EMPTY, EMPTY_BYTES, Entry, Files, Snapshot
+
+WAIT_S = 600.0  # for another call on the same session
+KEPT = 64  # handles; the one that was not used for longest is let go first
+_OWN = ("isolation", "network", "limits", "env", "heavy", "ignore", "in_place", "clean", "image", "template", "egress")
+
+
+# ── what a placement says ────────────────────────────────────────────────────────────────────
+
+
+def detail_of(placement: Placement | None) -> Mapping[str, Any]:
+    found = placement.detail if placement is not None else None
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
+def wanted_by(session: Session, tree: Digest) -> Wanted:
+    """What a session's placement asks for, with these files."""
+    placement = session.placement
+    if placement is None:
+        raise NotPlaced(session.short)
+    return wanted_of(store_at(session.store), _key_of(session.id, placement), tree, placement)
+
+
+def wanted_of(store: Store, key: str, tree: Digest, placement: Placement) -> Wanted:
+    detail = detail_of(placement)
+    return Wanted(
+        store=store,
+        key=key,
+        tree=tree,
+        isolation=detail.get("isolation", ""),
+        network="on" if placement.network == "on" else "off",
+        limits=msgspec.convert(detail.get("limits", {}), Limits),
+        env=environment(detail.get("env", {})),
+        folder=detail.get("folder"),
+        heavy=tuple(detail.get("heavy", ())),
+        ignore=tuple(detail.get("ignore", ())),
+        in_place=bool(detail.get("in_place")),
+        clean=bool(detail.get("clean")),
+        image=placement.image,
+        options=detail.get("options", {}),
+    )
+
+
+def environment(given: Any) -> dict[str, str]:
+    """Variables by value, or, in a list, by name: then the value is this process's, and is not on record."""
+    if isinstance(given, Mapping):
+        return {str(name): str(value) for name, value in cast("Mapping[str, Any]", given).items()}
+    return {name: os.environ[name] for name in cast("Sequence[str]", given) if name in os.environ}
+
+
+def _key_of(log: LogId, placement: Placement) -> str:
+    """What a sandbox of this session is called by: in a clean place it is another one."""
+    clean = detail_of(placement).get("clean")
+    return f"{log}-{clean}" if clean else log
+
+
+# ── one call ─────────────────────────────────────────────────────────────────────────────────
+
+
+class Worked(NamedTuple):
+    """What is recorded of a sandbox after a call in it."""
+
+    trees: Trees | None = None
+    placement: Placement | None = None
+    blobs: Mapping[Digest, bytes] = {}
+    before: Sequence[PlacementChanged | Bypassed] = ()  # what is recorded with it, ahead of it
+
+
+class Site:
+    """Where the tool calls of one batch run, one after another: each begins with the files that the one before it left."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._now: tuple[Placement, Digest] | None = None  # None: as the session says
+        self._visit: Visit | None = None
+
+    def enter(self) -> Visit:
+        placement, tree = self.now
+        self._visit = Visit(self, _hands.take(self._session, placement, tree))
+        return self._visit
+
+    def left(self, placement: Placement, tree: Digest) -> None:
+        self._now, self._visit = (placement, tree), None
+
+    def abandon(self) -> None:
+        """The call was left behind: what it may still do happens to files that are nobody's."""
+        if self._visit is not None:
+            self._visit.abandon()
+
+    @property
+    def now(self) -> tuple[Placement, Digest]:
+        if self._now is None:
+            placement = self._session.placement
+            if placement is None:
+                raise NotPlaced(self._session.short)
+            self._now = placement, self._session.tree or EMPTY
+        return self._now
+
+
+class Visit:
+    """One call in a sandbox."""
+
+    def __init__(self, site: Site, hand: Hand) -> None:
+        self._site, self._hand = site, hand
+        self.sandbox = Lent(hand.sandbox)
+
+    def leave(self) -> Worked:
+        """What the call did to the files. Whoever still has the sandbox cannot use it any more."""
+        self.sandbox.revoke()
+        hand = self._hand
+        try:
+            if not hand.trusted:
+                return Worked()  # nobody waits for it any more
+            found = hand.record(self.sandbox.touched)
+            return self._told(hand, found)
+        except Exception:
+            hand.give_up()
+            raise
+        finally:
+            hand.give_back()
+
+    def _told(self, hand: Hand, found: Snapshot) -> Worked:
+        placed, _ = self._site.now
+        after = _described(hand.sandbox.placement, placed, hand.key)
+        news: list[PlacementChanged | Bypassed] = []
+        if after != placed:
+            news.append(PlacementChanged(after, hand.before, hand.replaced))
+        if hand.strayed is not None:
+            news.append(hand.strayed)
+        trees, blobs = Trees(hand.before, found.tree, found.changed), {**hand.blobs, **found.blobs}
+        hand.settled()
+        self._site.left(after, found.tree)
+        return Worked(trees, msgspec.structs.replace(after, detail=_more(found)), blobs, news)
+
+    def abandon(self) -> None:
+        self.sandbox.revoke()
+        self._hand.give_up()
+
+
+def _more(found: Snapshot) -> Json:
+    """What is to be said of a tree besides: what is not in it."""
+    said: dict[str, Json] = {}
+    for name, paths in (("withheld", found.withheld), ("skipped", found.skipped)):
+        if paths:
+            said[name] = list(paths[:100])
+    if found.more:
+        said["more"] = found.more
+    return said or None
+
+
+def _described(now: Placement, before: Placement, key: str) -> Placement:
+    """The placement as it is, with what was asked for when it was placed, and whose it is."""
+    told = {**detail_of(before), **detail_of(now), "key": key}
+    return msgspec.structs.replace(now, detail=told)
+
+
+class Lent:
+    """A sandbox for the time of one call: notices whether files may have changed."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox: Sandbox | None = sandbox
+        self._begun = False
+        self._files = _LentFiles(self)
+
+    def revoke(self) -> None:
+        self._sandbox = None
+
+    @property
+    def touched(self) -> bool:
+        return self._begun
+
+    def now(self) -> Sandbox:
+        if self._sandbox is None:
+            raise SandboxFailed("plait", "be used", "the call it was lent for is over", "use the sandbox only while the tool runs")
+        return self._sandbox
+
+    def touch(self) -> Sandbox:
+        sandbox = self.now()
+        if not self._begun:
+            sandbox.begin()
+            self._begun = True
+        return sandbox
+
+    @property
+    def placement(self) -> Placement:
+        return self.now().placement
+
+    @property
+    def workdir(self) -> str:
+        return self.now().workdir
+
+    @property
+    def files(self) -> Files:
+        return self._files
+
+    def exec(
+        self,
+        command: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        on_output: OnOutput | None = None,
+    ) -> Ran:
+        return self.touch().exec(command, stdin=stdin, cwd=cwd, env=env, limits=limits, on_output=on_output)
+
+    def keep(self, output: Output, name: str, media_type: str = "text/plain") -> FilePart:
+        return self.now().keep(output, name, media_type)
+
+    def begin(self) -> None:
+        self.touch()
+
+    def snapshot(self) -> Snapshot:
+        return self.now().snapshot()
+
+    def restore(self, tree: Digest) -> None:
+        self.touch().restore(tree)
+
+    def fork(self, wanted: Wanted) -> Sandbox:
+        return self.now().fork(wanted)
+
+    def pause(self) -> None:
+        self.now().pause()
+
+    def resume(self) -> None:
+        self.now().resume()
+
+    def renew(self, seconds: float) -> None:
+        self.now().renew(seconds)
+
+    def destroy(self) -> None:
+        raise SandboxFailed("plait", "be destroyed", "a tool has it on loan only", "end it with `plait sandbox rm`")
+
+    def close(self) -> None:
+        """Whoever lent it lets go of it."""
+
+
+class _LentFiles:
+    def __init__(self, lent: Lent) -> None:
+        self._lent = lent
+
+    def entry(self, path: str) -> Entry:
+        return self._lent.now().files.entry(path)
+
+    def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
+        return self._lent.now().files.read(path, offset=offset, size=size)
+
+    def list(self, path: str = "") -> Sequence[Entry]:
+        return self._lent.now().files.list(path)
+
+    def write(self, path: str, content: bytes, *, mode: int | None = None) -> None:
+        self._lent.touch().files.write(path, content, mode=mode)
+
+    def remove(self, path: str) -> None:
+        self._lent.touch().files.remove(path)
+
+    def make_folder(self, path: str) -> None:
+        self._lent.touch().files.make_folder(path)
+
+    def link(self, path: str, target: str) -> None:
+        self._lent.touch().files.link(path, target)
+
+    def chmod(self, path: str, mode: int) -> None:
+        self._lent.touch().files.chmod(path, mode)
+
+
+# ── the handles ──────────────────────────────────────────────────────────────────────────────
+
+
+class Hand:
+    """A live sandbox and what is known of its files."""
+
+    def __init__(self, key: str, sandbox: Sandbox, tree: Digest | None, in_place: bool, replaced: str = "") -> None:
+        self.key, self.sandbox, self.in_place, self.replaced = key, sandbox, in_place, replaced
+        self.tree = tree  # None: nobody knows
+        self.trusted = True
+        self._lock = Lock()
+        self.before = tree or EMPTY
+        self.blobs: Mapping[Digest, bytes] = {EMPTY: EMPTY_BYTES} if tree == EMPTY else {}
+        self.strayed: Bypassed | None = None  # what somebody else changed in place
+
+    def take(self) -> None:
+        """Wait until no other call has it. A tool that has it already would wait for itself."""
+        if self in _mine.get() or not self._lock.acquire(timeout=WAIT_S):
+            why = "the tool that asks for it has it already" if self in _mine.get() else f"another call has had it for {WAIT_S:g} s"
+            raise SandboxFailed(self.sandbox.placement.backend, "be lent twice", why, "use the sandbox that the tool was given")
+        _mine.set(_mine.get() | {self})
+
+    def give_back(self) -> None:
+        _mine.set(_mine.get() - {self})
+        self._lock.release()
+
+    def record(self, touched: bool) -> Snapshot:
+        if not touched:
+            return Snapshot(self.before, {})
+        found = self.sandbox.snapshot()
+        self.tree = found.tree
+        return found
+
+    def ready(self, tree: Digest) -> None:
+        """Make the files those of this tree; in place nothing is undone, and what differs is told."""
+        self.before = tree
+        if not self.in_place:
+            if self.tree != tree:
+                self.sandbox.begin()
+                self.sandbox.restore(tree)
+                self.tree = tree
+            return
+        found = self.sandbox.snapshot()
+        self.tree = found.tree
+        if found.tree != tree:
+            told: dict[str, Json] = {"before": tree, "after": found.tree, "changed": list(found.changed[:100])}
+            self.before, self.blobs = found.tree, {**self.blobs, **found.blobs}
+            self.strayed = Bypassed("workspace", told)
+
+    def settled(self) -> None:
+        self.replaced, self.strayed, self.blobs = "", None, {}
+
+    def give_up(self) -> None:
+        self.trusted = False
+
+
+class Hands:
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, str], Hand] = {}
+        self._lock = RLock()
+        self._given_up = 0
+
+    def take(self, session: Session, placement: Placement, tree: Digest) -> Hand:
+        """The sandbox of a session, with the files of this tree, locked for one call."""
+        while True:
+            hand = self._find(session, placement, tree)
+            hand.take()
+            try:
+                if hand.trusted:
+                    hand.ready(tree)
+                    return hand
+            except BaseException:
+                hand.give_up()
+                hand.give_back()
+                raise
+            hand.give_back()
+
+    def _find(self, session: Session, placement: Placement, tree: Digest) -> Hand:
+        key = _key_of(session.id, placement)
+        name = session.store, f"{placement.backend}/{key}"
+        with self._lock:
+            hand = self._held.pop(name, None)
+            if hand is None or not hand.trusted:
+                if hand is not None:
+                    self._given_up += 1
+                    _let_go(hand)
+                hand = self._open(session, placement, key, tree, after=hand)
+            self._held[name] = hand  # the last one used is the last one
+            for other in list(self._held)[:-KEPT]:
+                _let_go(self._held.pop(other))
+            return hand
+
+    def _open(self, session: Session, placement: Placement, key: str, tree: Digest, *, after: Hand | None) -> Hand:
+        store, chosen = store_at(session.store), backend(placement.backend)
+        called = key if after is None else f"{key}.{os.getpid()}.{self._given_up}"  # files that a call was left behind in are not touched
+        wanted = wanted_of(store, called, tree, placement)
+        mine = placement.sandbox and detail_of(placement).get("key") == key and after is None
+        replaced = ""
+        if mine:
+            try:
+                return Hand(key, chosen.attach(placement, wanted), None, wanted.in_place)
+            except SandboxGone:
+                replaced = placement.sandbox
+        return Hand(key, chosen.create(wanted), tree, wanted.in_place, replaced)
+
+    def drop(self, store: str | None = None) -> None:
+        """Let go of all handles, or those of a store; the sandboxes stay."""
+        with self._lock:
+            for name in [name for name in self._held if store in (None, name[0])]:
+                _let_go(self._held.pop(name))
+
+
+_mine: ContextVar[frozenset[Hand]] = ContextVar("plait_sandboxes", default=frozenset())  # those that this very call has on loan
+
+
+def _let_go(hand: Hand) -> None:
+    with suppress(PlaitError, OSError):
+        hand.sandbox.close()
+
+
+_hands = Hands()
+drop_hands = _hands.drop
+atexit.register(_hands.drop)
+
+
+def _forget() -> None:
+    """In a forked child: the sandboxes are the parent's."""
+    global _hands
+    _hands = Hands()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+# ── placing ──────────────────────────────────────────────────────────────────────────────────
+
+
+def placement_for(session: Session, name: str, where: str | None, options: Mapping[str, Any]) -> tuple[PlacementChanged, dict[Digest, bytes]]:
+    """Validate a place and describe it; nothing is written yet."""
+    raise NotImplementedError

@@ -1,0 +1,167 @@
+"""Trees: how a folder is spelled as bytes, and how trees are read.
+
+A tree object lists one folder: a tag, then its entries in the order of their names' bytes. There is one spelling for each folder, so equal
+folders have equal digests, and the digest of a workspace is that of its root. Names are bytes: all but NUL and `/` can stand in them.
+
+    plait/tree/1 NUL
+    f644 5 2cf24d…9824 greeting.txt NUL            a file: mode, size, its pieces separated by commas, name
+    l777 0 - current NUL releases/7 NUL            a link: where it points stands after it
+    d755 0 8a7f03…11c2 src NUL                     a folder: the digest of its tree
+    w600 31 4e07a1…07f0 .env NUL                   withheld: the digest is that of the content with the secrets hidden, and names no blob
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Protocol
+
+from plait.errors import InvalidValue, StoreCorrupt
+from plait.ids import Digest
+from plait.workspace.base import Entry, Kind
+
+TAG = b"plait/tree/1\0"
+
+_LETTERS: dict[Kind, str] = {"file": "f", "link": "l", "folder": "d", "withheld": "w"}
+_KINDS: dict[bytes, Kind] = {letter.encode(): kind for kind, letter in _LETTERS.items()}
+_HEAD = re.compile(rb"([fldw])([0-7]{1,3}) (0|[1-9][0-9]{0,18}) (-|[0-9a-f]{64}(?:,[0-9a-f]{64})*) ([^/]+)\Z", re.DOTALL)
+_KEPT = 4096  # folders that a reader keeps decoded
+
+
+class Objects(Protocol):
+    """Where trees and contents are: all that is asked of a store."""
+
+    def get_blob(self, digest: Digest) -> bytes: ...
+
+
+def digest_of(content: bytes) -> Digest:
+    return Digest(sha256(content).hexdigest())
+
+
+# ── spelling ─────────────────────────────────────────────────────────────────────────────────
+
+
+def encode(entries: Iterable[Entry]) -> bytes:
+    """The one spelling of a folder with these entries, in whatever order they come."""
+    named: dict[bytes, Entry] = {}
+    for entry in entries:
+        if named.setdefault(os.fsencode(entry.name), entry) is not entry:
+            raise InvalidValue("tree", f"two entries are called {entry.name!r}")
+    return TAG + b"".join([_spelled(name, named[name]) for name in sorted(named)])
+
+
+def decode(raw: bytes) -> list[Entry]:
+    """The entries of a folder, by name. Whatever is not spelled as `encode` does is refused: a tree may come from anywhere."""
+    if not raw.startswith(TAG) or not raw.endswith(b"\0"):
+        raise StoreCorrupt("a tree", "its bytes are not those of a folder")
+    parts = iter(raw[len(TAG) : -1].split(b"\0")) if len(raw) > len(TAG) else iter(())
+    found: list[Entry] = []
+    last = b""
+    for head in parts:
+        match = _HEAD.match(head)
+        if match is None or match[5] in (b".", b"..") or match[5] <= last:
+            raise StoreCorrupt("a tree", f"it has an entry that cannot be: {head[:100]!r}")
+        last = match[5]
+        found.append(_entry(match, parts))
+    return found
+
+
+def _spelled(name: bytes, entry: Entry) -> bytes:
+    if not name or name in (b".", b"..") or b"/" in name or b"\0" in name:
+        raise InvalidValue("name", f"{entry.name!r} cannot be the name of something in a folder")
+    head = f"{_LETTERS[entry.kind]}{entry.mode & 0o777:o} {entry.size} {','.join(entry.blobs) or '-'} ".encode()
+    if entry.kind == "link":
+        return b"%b%b\0%b\0" % (head, name, os.fsencode(entry.target))
+    return b"%b%b\0" % (head, name)
+
+
+def _entry(match: re.Match[bytes], rest: Iterator[bytes]) -> Entry:
+    letter, mode, size, blobs, name = match.groups()
+    kind = _KINDS[letter]
+    pieces = () if blobs == b"-" else tuple(map(Digest, blobs.decode().split(",")))
+    if kind in ("folder", "withheld") and len(pieces) != 1:
+        raise StoreCorrupt("a tree", f"{name!r} has {len(pieces)} digests where one is due")
+    target = ""
+    if kind == "link":
+        target = os.fsdecode(next(rest, b""))
+        if not target or pieces:
+            raise StoreCorrupt("a tree", f"the link {name!r} points nowhere")
+    return Entry(os.fsdecode(name), kind, int(mode, 8), int(size), pieces, target)
+
+
+EMPTY_BYTES = TAG
+EMPTY = digest_of(TAG)  # the tree of a folder with nothing in it; its blob need not be stored
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────
+
+
+class TreeReader:
+    """Reads trees, and keeps the folders it has read. Not to be shared by threads."""
+
+    def __init__(self, objects: Objects, keep: int = _KEPT) -> None:
+        self.objects, self._keep = objects, keep
+        self._known: OrderedDict[Digest, tuple[Entry, ...]] = OrderedDict()
+
+    def entries(self, tree: Digest) -> tuple[Entry, ...]:
+        """What one folder lists, by name."""
+        found = self._known.get(tree)
+        if found is None:
+            found = () if tree == EMPTY else tuple(decode(self.objects.get_blob(tree)))
+            self.learn(tree, found)
+        else:
+            self._known.move_to_end(tree)
+        return found
+
+    def learn(self, tree: Digest, entries: tuple[Entry, ...]) -> None:
+        """Know a folder that was just made, perhaps before the store has it."""
+        self._known[tree] = entries
+        while len(self._known) > self._keep:
+            self._known.popitem(last=False)
+
+    def find(self, tree: Digest, path: str) -> Entry | None:
+        """What stands at a path, without following links; the root is a folder without a name. None: nothing."""
+        entry = Entry("", "folder", 0o755, 0, (tree,))
+        for name in parts_of(path):
+            if entry.kind != "folder":
+                return None
+            found = next((item for item in self.entries(entry.blobs[0]) if item.name == name), None)
+            if found is None:
+                return None
+            entry = found
+        return entry
+
+    def walk(self, tree: Digest, path: str = "") -> Iterator[tuple[str, Entry]]:
+        """Everything below, a folder before what is in it, each with its path."""
+        for entry in self.entries(tree):
+            here = f"{path}/{entry.name}" if path else entry.name
+            yield here, entry
+            if entry.kind == "folder":
+                yield from self.walk(entry.blobs[0], here)
+
+    def content(self, entry: Entry) -> bytes:
+        """The bytes of a file."""
+        return b"".join([self.objects.get_blob(piece) for piece in entry.blobs])
+
+
+def walk(objects: Objects, tree: Digest) -> Iterator[tuple[str, Entry]]:
+    return TreeReader(objects).walk(tree)
+
+
+def find(objects: Objects, tree: Digest, path: str) -> Entry | None:
+    return TreeReader(objects).find(tree, path)
+
+
+def parts_of(path: str) -> list[str]:
+    """The names on a path, without what says nothing: `./a//b/` is a, b. `..` stays, and finds nothing in a tree."""
+    return [name for name in path.split("/") if name not in ("", ".")]
+
+
+def shown(path: str) -> str:
+    """A path as people, and JSON, can take it: bytes that are no text are told as \\xNN."""
+    if path.isascii():
+        return path
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
