@@ -25,6 +25,11 @@ class Resident(Protocol):
     """A live process. Its methods are called by one thread at a time."""
 
     @property
+    def pid(self) -> int:
+        """On the machine where the sandbox is, seen from outside; 0: nobody can tell."""
+        ...
+
+    @property
     def alive(self) -> bool: ...
 
     def send(self, line: bytes) -> None:
@@ -65,6 +70,11 @@ class LocalResident:
         started.wait()
         if self._failure is not None:
             raise self._failure
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def alive(self) -> bool:

@@ -12,7 +12,9 @@ import json
 import mimetypes
 import os
 import re
+import shutil
 import sys
+import tempfile
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -20,8 +22,10 @@ from urllib.parse import unquote, urlsplit
 from playwright.sync_api import BrowserContext, ConsoleMessage, Dialog, Download, Error, Locator, Page, Route, sync_playwright
 
 SIZE = {"width": 1024, "height": 768}
+HOME = os.path.join(tempfile.gettempdir(), "plait-browser")
 ACT_MS, LOAD_MS, SETTLE_MS = 5_000, 20_000, 150
 NOTES_MAX, NOTE_MAX = 20, 300
+CONTROLS: tuple[Any, ...] = ("button", "link", "textbox", "combobox", "checkbox", "radio", "tab", "menuitem")
 REF = re.compile(r"\[?(?:ref=)?((?:f\d+)?e\d+)\]?\Z")
 FLAGS = [
     "--no-sandbox",  # its own would need user namespaces of its own; it is in a sandbox already
@@ -42,11 +46,11 @@ class Inside:
     def __init__(self, context: BrowserContext, root: str) -> None:
         self.root = root.rstrip("/")
         self.notes: list[str] = []
-        self.page = self.entered(context.new_page())
-        context.on("page", self.entered)
         context.route("file://**", self.serve)
+        context.on("page", self.entered)
+        self.page = context.new_page()
 
-    def entered(self, page: Page) -> Page:
+    def entered(self, page: Page) -> None:
         """What opens last is looked at, as a person would."""
         self.page = page
         page.set_default_timeout(ACT_MS)
@@ -54,7 +58,6 @@ class Inside:
         page.on("console", self.overheard)
         page.on("download", self.refuse)
         page.on("close", self.left)
-        return page
 
     def left(self, page: Page) -> None:
         others = [each for each in page.context.pages if each is not page]
@@ -62,7 +65,7 @@ class Inside:
             self.page = others[-1]
 
     def dismiss(self, dialog: Dialog) -> None:
-        self.note(f"the page said in a {dialog.type}: {dialog.message!r}; it was dismissed")
+        self.note(f"the page said, as {dialog.type}: {dialog.message!r}; it was dismissed")
         dialog.dismiss()
 
     def overheard(self, message: ConsoleMessage) -> None:
@@ -91,10 +94,15 @@ class Inside:
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         getattr(self, f"do_{asked['do']}")(asked)
         self.settle()
-        full = self.page.aria_snapshot(mode="ai")
         png = base64.b64encode(self.page.screenshot(type="png")).decode()
         notes, self.notes = self.notes, []
-        return {"url": self.page.url, "title": self.page.title(), "snapshot": full, "png": png, "notes": notes}
+        return {"url": self.page.url, "title": self.page.title(), "snapshot": self.snapshot(), "png": png, "notes": notes}
+
+    def snapshot(self) -> str:
+        try:
+            return self.page.aria_snapshot(mode="ai")
+        except Error as error:  # what was done is done, also if the page does not say what came of it
+            return f"(the page cannot be read: {short(error)})"
 
     def settle(self) -> None:
         """What an act set off has begun by now; a page that never stops loading is shown as it is."""
@@ -147,7 +155,7 @@ class Inside:
 
     def meant(self, target: str) -> list[Locator]:
         page = self.page
-        controls = [page.get_by_role(role, name=target, exact=True) for role in ("button", "link", "textbox")]
+        controls = [page.get_by_role(role, name=target, exact=True) for role in CONTROLS]
         return [*controls, page.get_by_label(target, exact=True), page.get_by_text(target, exact=True), page.locator(f"css={target}")]
 
     def only(self, found: Locator, target: str) -> Locator:
@@ -182,6 +190,9 @@ def reply(inside: Inside, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(program: str, root: str) -> None:
+    shutil.rmtree(HOME, ignore_errors=True)  # what one that was killed left behind
+    os.mkdir(HOME)
+    os.environ["TMPDIR"] = tempfile.tempdir = HOME  # where it keeps its profile
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=FLAGS, chromium_sandbox=False)
         context = browser.new_context(viewport=SIZE, accept_downloads=False, service_workers="block")  # pyright: ignore[reportArgumentType]

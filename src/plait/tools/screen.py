@@ -34,6 +34,10 @@ class Screen:
         self.ready = self.hear("start", START_S, None)
 
     @property
+    def pid(self) -> int:
+        return self._resident.pid
+
+    @property
     def alive(self) -> bool:
         return self._resident.alive
 
