@@ -22,6 +22,7 @@ from plait.ids import Digest
 from plait.sandbox import bubblewrap, launcher, limits, output, process, rungs
 from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe, Ran, Wanted
 from plait.sandbox.bubblewrap import SCRATCH, WORKDIR, Invocation, Room
+from plait.sandbox.resident import LocalResident
 from plait.store import Store
 from plait.workspace import Copy, CopyInfo, Files, Layered, Plain, Rules, Snapshot, cache_folder, list_copies, open_copy, open_in_place
 
@@ -90,6 +91,7 @@ class LocalSandbox:
     def __init__(self, wanted: Wanted, copy: Copy, rung: str, passed: Mapping[str, str]) -> None:
         self._wanted, self._copy, self._rung = wanted, copy, rung
         self._passed = dict(passed)
+        self._residents: list[LocalResident] = []
         if rung == "landlock":
             launcher.check(self._room())
 
@@ -153,6 +155,17 @@ class LocalSandbox:
                 raise NoSuchFile(cwd, "name a folder that is there as the working folder") from None
             raise
 
+    def start(self, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> LocalResident:
+        """Start a process that stays until the files are made others, or this handle is let go of."""
+        room, most = self._room(), self._wanted.limits
+        invocation = Invocation(command, self._inside(cwd), self._environment(room, env or {}), most)
+        self._residents.append(LocalResident(self._start(_apart(room), invocation), most))
+        return self._residents[-1]
+
+    def _end_residents(self) -> None:
+        while self._residents:
+            self._residents.pop().end()
+
     def _room(self) -> Room:
         wanted, copy = self._wanted, self._copy
         return Room(copy.layers, str(copy.scratch), _cache(wanted.store), _real(wanted.folder), wanted.heavy, self._hidden(), wanted.network)
@@ -201,6 +214,7 @@ class LocalSandbox:
         return self._copy.snapshot()
 
     def restore(self, tree: Digest) -> None:
+        self._end_residents()  # what they hold belongs to the files that were
         self._copy.switch(tree)
 
     def fork(self, wanted: Wanted) -> LocalSandbox:
@@ -208,20 +222,31 @@ class LocalSandbox:
         self._wanted.store.put_blobs(now.blobs)
         return LocalBackend().create(msgspec.structs.replace(wanted, tree=now.tree))
 
-    # ── its life: nothing runs between commands ──────────────────────────────────────────────
+    # ── its life: nothing but residents runs between commands ──────────────────────────────────────────────
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...
     def renew(self, seconds: float) -> None: ...
 
     def destroy(self) -> None:
+        self._end_residents()
         self._copy.discard()
 
     def close(self) -> None:
+        self._end_residents()
         self._copy.close()
 
 
 _narrowed, _keep = limits.narrowed, output.keep  # the methods above have arguments of these modules' names
+
+
+def _apart(room: Room) -> Room:
+    """Layers that are mounted a second time, for long: with a work folder of their own, which no command empties."""
+    if not isinstance(room.layers, Layered):
+        return room
+    work = room.layers.work.with_name("work-resident")
+    work.mkdir(exist_ok=True)
+    return room._replace(layers=room.layers._replace(work=work))
 
 
 def _real(folder: str | None) -> str | None:
