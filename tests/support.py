@@ -14,7 +14,20 @@ from typing import Any
 import apsw
 import pytest
 
-from plait.store import packing
+from plait.ids import Digest
+from plait.store import Store, packing
+from plait.workspace.base import Entry
+from plait.workspace.tree import encode
+
+def tree(store: Store, **files: str) -> Digest:
+    """A tree of these files, in the store; a dot in a name is spelled with two underscores."""
+    entries: list[Entry] = []
+    for name, text in files.items():
+        content = text.encode()
+        blobs = (store.put_blob(content),) if content else ()
+        entries.append(Entry(name.replace("__", "."), "file", 0o644, len(content), blobs))
+    return store.put_blob(encode(entries))
+
 
 EXAMPLES: Counter[str] = Counter()
 """How many examples each law was tried on; printed at the end of the run."""

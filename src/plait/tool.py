@@ -48,9 +48,12 @@ class Happened(msgspec.Struct, frozen=True):
 
 
 class Result(NamedTuple):
-    """What a tool may return if there is more to say than a value: parts of a message, the exit code, what changed."""
+    """What a tool may return if there is more to say than a value: parts of a message, the exit code, what changed.
 
-    parts: Sequence[Any]  # texts, images, files, data
+    Files among the parts are kept as evidence; whoever called is not sent them, since they may be of any length.
+    """
+
+    parts: Sequence[Any]  # texts, images, data, files
     exit_code: int | None = None
     delta: Json = None
 

@@ -17,7 +17,7 @@ from plait.ids import Digest
 from plait.session import verify
 from plait.session.fold import Folds, state_at
 from plait.session.ports import Act, Draft, writer_of
-from support import RawSql
+from support import RawSql, tree
 
 
 def put(session: Session, body: Body, call: str | None = None) -> Session:
@@ -48,15 +48,16 @@ def test_what_two_sides_said_alike_is_one_word(root: Session) -> None:
 
 
 def test_equal_words_passed_round_in_a_circle(root: Session) -> None:
-    tree = Digest("1" * 64)
-    a, b, c = (put(root.fork(name).todo("write a test"), PlacementChanged(Placement("local"), tree)) for name in "abc")
+    files = tree(store_at(root.store), a="1")
+    a, b, c = (put(root.fork(name).todo("write a test"), PlacementChanged(Placement("local"), files)) for name in "abc")
     met = a.merge(c).merge(b.merge(a), c.merge(b))
-    assert len(met.pending) == 1 and met.tree == tree
+    assert len(met.pending) == 1 and met.tree == files
 
 
 def test_a_chosen_workspace_is_the_one_that_holds(root: Session) -> None:
-    a, b = (put(root.fork(name), PlacementChanged(Placement("local"), Digest(name * 64))) for name in "ab")
-    assert a.merge(b, resolve={"(workspace)": "b" * 64}).tree == "b" * 64
+    trees = {name: tree(store_at(root.store), x=name) for name in "ab"}
+    a, b = (put(root.fork(name), PlacementChanged(Placement("local"), trees[name])) for name in "ab")
+    assert a.merge(b, resolve={"(workspace)": trees["b"]}).tree == trees["b"]
     with pytest.raises(InvalidValue):
         root.fact("(workspace)", 1)
 

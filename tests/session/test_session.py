@@ -55,6 +55,7 @@ from plait.ids import Digest
 from plait.session import ABSENT, verify
 from plait.session.ports import Act, Draft, bind_host, writer_of
 from plait.session.ports import _hosts as hosts  # pyright: ignore[reportPrivateUsage]
+from support import tree
 
 D = Digest("d" * 64)
 
@@ -513,7 +514,8 @@ def test_detach_and_successor(session: Session) -> None:
     known = record(
         session.fact("db", 1).decide("v", 2).todo("x", key="x").require("tests"), ModelReplied((Text("r"),), Usage(input_tokens=10), "end")
     )
-    known = record(known, PlacementChanged(Placement("local"), tree=D))
+    files = tree(store_at(session.store), a="1")
+    known = record(known, PlacementChanged(Placement("local"), tree=files))
     apart = known.detach()
     assert apart.parent is None and apart.id != known.id and apart.continues == known
     assert [each.text for each in apart.messages] == ["Why?", "r"] and apart.facts == known.facts and list(apart.pending) == ["x"]
@@ -524,7 +526,7 @@ def test_detach_and_successor(session: Session) -> None:
     heir = known.successor("go on with the test")
     assert [each.text for each in heir.messages] == ["go on with the test"] and heir.continues == known
     assert dict(heir.facts) == {"db": 1, "v": 2} and heir.facts.of("v").kind == "decision" and list(heir.pending) == ["x"]
-    assert heir.tree == D and heir.user == "u-17" and heir.budget == Budget(tokens_max=90) and heir.gates == {}
+    assert heir.tree == files and heir.user == "u-17" and heir.budget == Budget(tokens_max=90) and heir.gates == {}
     assert [step.says for step in heir.why("db")][1] == "fact db = 1"
     assert known.successor().messages == [] and known.successor(title="new").title == "new"
 
@@ -549,9 +551,10 @@ def test_gates_hold_merge_and_close(session: Session) -> None:
     with pytest.raises(GateUnmet, match="came after"):
         stale.close()
     assert stale.rewind(passed.place).close().status == "closed"
-    assert record(passed.fork(), PlacementChanged(Placement("local"), tree=D)).gates
+    files = tree(store_at(session.store), a="1")
+    assert record(passed.fork(), PlacementChanged(Placement("local"), tree=files)).gates
     with pytest.raises(GateUnmet, match="files have changed"):
-        record(passed.fork(), PlacementChanged(Placement("local"), tree=D)).close()
+        record(passed.fork(), PlacementChanged(Placement("local"), tree=files)).close()
     assert passed.close().status == "closed"
     with pytest.raises(GateUnmet):
         gated.fork().rewind(1).close()  # a rewind lifts no gate
@@ -609,14 +612,17 @@ def test_budgets(session: Session) -> None:
 
 
 def test_the_tree_follows_effects(session: Session) -> None:
-    moved = record(session, ToolRequested("shell", {}, "workspace"), ToolReturned((), trees=Trees(D, Digest("e" * 64))), call="c")
-    assert moved.tree == "e" * 64 and moved.rewind(2).tree is None
-    placed = record(session.fork("p"), PlacementChanged(Placement("local"), tree=D))
-    assert placed.placement == Placement("local") and placed.tree == D
-    with pytest.raises(MergeConflict, match="workspace"):
+    none, one, two = (tree(store_at(session.store), **files) for files in ({}, {"a__py": "1\n"}, {"a__py": "2\n"}))
+    moved = record(session, ToolRequested("shell", {}, "workspace"), ToolReturned((), trees=Trees(none, two)), call="c")
+    assert moved.tree == two and moved.rewind(2).tree is None
+    placed = record(session.fork("p"), PlacementChanged(Placement("local"), tree=one))
+    assert placed.placement == Placement("local") and placed.tree == one
+    with pytest.raises(MergeConflict, match="a.py") as caught:
         moved.fork("x").merge(placed)
+    assert caught.value.conflicts["a.py"] == {"x": "2\n", "p": "1\n"}
+    assert moved.fork("z").merge(placed, resolve={"a.py": "1\n"}).tree == one
     merged = session.fork("y").merge(placed)
-    assert merged.tree == D and merged.events[-1].body.tree == D  # type: ignore[attr-defined]
+    assert merged.tree == one and merged.events[-1].body.tree == one  # type: ignore[attr-defined]
 
 
 # ── finding and listing ──────────────────────────────────────────────────────────────────────

@@ -359,9 +359,10 @@ class ToolReturned(Body, frozen=True):
     delta: Json = None
     attempt: int = 1
     duration_us: DurationMicros = 0
+    kept: tuple[File, ...] = ()  # evidence that no model is shown: a whole output, a page as it came
 
     def refs(self) -> tuple[Digest, ...]:
-        return (*_refs(self.parts), *_roots(self.trees))
+        return (*_refs(self.parts), *_roots(self.trees), *_refs(self.kept))
 
 
 class ToolFailed(Body, frozen=True):

@@ -1,19 +1,20 @@
-"""The `Host`: what a session cannot do by itself. Tools run here; sandboxes and files join when they are built."""
+"""The `Host`: what a session cannot do by itself. Tools run here; files are placed and published."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, cast
 
-from plait.errors import NoHost
 from plait.event import Json
 from plait.runtime.call import end_unheld
 from plait.runtime.drive import AsyncWaiter, Blocking, Waiter, adrive, drive
+from plait.runtime.placing import place, publish
 from plait.runtime.run import principal_of, run_of
 from plait.runtime.using import User, use_tool
 from plait.runtime.waiting import ask_human, sleep, wait_for
 from plait.runtime.waits import Wait
 from plait.session import Session
+from plait.session.files import Resolve
 from plait.session.life import check_may
 from plait.session.ports import Spot, Value, writer_of
 from plait.tool import as_tool
@@ -42,11 +43,15 @@ class LocalHost:
     def cancel(self, session: Value, reason: str) -> None:
         end_unheld(cast("Session", session), reason)
 
-    def place(self, session: Value, backend: str, where: str | None, options: Mapping[str, Json]) -> Spot:
-        raise NoHost("place it")
+    def place(self, session: Value, backend: str, where: str | None, options: Mapping[str, Any]) -> Spot:
+        value = cast("Session", session)
+        return place(value, backend, where, options, _user(value).actor)
 
-    def publish(self, session: Value) -> Spot:
-        raise NoHost("publish its files")
+    def publish(self, session: Value, resolve: object) -> Session:
+        value = cast("Session", session)
+        check_may(value.short, value.status, "publish its files")
+        run = run_of(value)
+        return drive(publish(value, cast("Resolve | None", resolve), _user(value)), run.io if run else Blocking())
 
 
 def _waited(session: Value, steps: Callable[[Session, str], Generator[Wait, Any, Session]]) -> Spot:
@@ -60,10 +65,13 @@ def _steps(session: Value, tool: object, arguments: Mapping[str, Any]) -> tuple[
     value = cast("Session", session)
     check_may(value.short, value.status, "use tools")
     run = run_of(value)
-    frames = run.frames(value.id) if run else ()
-    actor = run.principal(value.id) if run else _principal(value)
-    steps = use_tool(value, as_tool(tool), arguments, User(actor, frames[-1].path if frames else ""))
-    return steps, run.io if run else Blocking()
+    return use_tool(value, as_tool(tool), arguments, _user(value)), run.io if run else Blocking()
+
+
+def _user(session: Session) -> User:
+    run = run_of(session)
+    frames = run.frames(session.id) if run else ()
+    return User(run.principal(session.id) if run else _principal(session), frames[-1].path if frames else "")
 
 
 def _principal(session: Session) -> str:

@@ -33,8 +33,6 @@ from plait.workspace import EMPTY, EMPTY_BYTES, Entry, Files, Snapshot
 
 WAIT_S = 600.0  # for another call on the same session
 KEPT = 64  # handles; the one that was not used for longest is let go first
-_OWN = ("isolation", "network", "limits", "env", "heavy", "ignore", "in_place", "clean", "image", "template", "egress")
-
 
 # ── what a placement says ────────────────────────────────────────────────────────────────────
 
@@ -62,6 +60,7 @@ def wanted_of(store: Store, key: str, tree: Digest, placement: Placement) -> Wan
         network="on" if placement.network == "on" else "off",
         limits=msgspec.convert(detail.get("limits", {}), Limits),
         env=environment(detail.get("env", {})),
+        base=detail.get("base"),
         folder=detail.get("folder"),
         heavy=tuple(detail.get("heavy", ())),
         ignore=tuple(detail.get("ignore", ())),
@@ -428,11 +427,3 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
-
-
-# ── placing ──────────────────────────────────────────────────────────────────────────────────
-
-
-def placement_for(session: Session, name: str, where: str | None, options: Mapping[str, Any]) -> tuple[PlacementChanged, dict[Digest, bytes]]:
-    """Validate a place and describe it; nothing is written yet."""
-    raise NotImplementedError

@@ -357,12 +357,22 @@ def _outcome(job: Bracket, done: Done, actor: str) -> tuple[list[Draft], dict[Di
     if done.failure is not None:
         return _with_place(job, done, _failed(job, done, done.failure, actor), {})
     try:
-        parts, blobs = pack(contents(done.value), "result")
+        said, apart = _apart(done.value) if isinstance(done.value, Result) else (contents(done.value), [])
+        parts, blobs = pack(said, "result")
+        kept, more = pack(apart, "result")
     except Exception as error:  # it may be anything, and do anything when it is looked at
         return _with_place(job, done, _unfit(job, done, actor, error), {})
-    there = done.worked
-    body = k.ToolReturned(parts, done.exit_code, there.trees, there.placement, done.delta, job.attempt, done.duration_us)
+    there, blobs = done.worked, {**blobs, **more}
+    body = k.ToolReturned(
+        parts, done.exit_code, there.trees, there.placement, done.delta, job.attempt, done.duration_us, cast("tuple[k.File, ...]", kept)
+    )
     return _with_place(job, done, Draft(body, Act(actor, job.tool.taints, call=job.call)), blobs)
+
+
+def _apart(result: Result) -> tuple[list[Any], list[Any]]:
+    """What is said to whoever called, and the files that are kept as evidence and told of by name only: they may be of any length."""
+    files = [part for part in result.parts if isinstance(part, k.File) or (isinstance(part, Loose) and part.name is not None)]
+    return [part for given in result.parts if given not in files for part in contents(given)], files
 
 
 def _with_place(job: Bracket, done: Done, draft: Draft, blobs: dict[Digest, bytes]) -> tuple[list[Draft], dict[Digest, bytes]]:
@@ -449,7 +459,7 @@ def concluded(
 ) -> Done:
     duration_us, delta, exit_code = clock() - started, None, None
     if isinstance(value, Result):
-        value, exit_code, delta = list(value.parts), value.exit_code, _recordable(value.delta) if value.delta is not None else None
+        exit_code, delta = value.exit_code, _recordable(value.delta) if value.delta is not None else None
     worked, failure = _left(visit, failure)
     if before is not _Nothing:
         try:

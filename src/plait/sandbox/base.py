@@ -45,6 +45,7 @@ class Wanted(msgspec.Struct, frozen=True):
     network: Network = "off"
     limits: Limits = Limits()
     env: Mapping[str, str] = {}
+    base: Digest | None = None  # the tree that these files come from: what is the same is shared with others that do, too
     folder: str | None = None  # where the files came from on this machine; None: from nowhere
     heavy: tuple[str, ...] = ()  # folders below it that are not in the tree and are mounted read-only
     ignore: tuple[str, ...] = ()  # further names that are no part of the tree
@@ -166,6 +167,10 @@ class Backend(Protocol):
     @property
     def name(self) -> str: ...
     def probe(self) -> Probe: ...
+
+    def check(self, wanted: Wanted) -> Placement:
+        """Raise a SandboxError if such a sandbox is not to be had; otherwise say what is known of it already. Nothing is made."""
+        ...
 
     def create(self, wanted: Wanted) -> Sandbox:
         """Make a sandbox whose files are the wanted tree, or raise a SandboxError that names the next step."""

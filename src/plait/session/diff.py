@@ -8,9 +8,11 @@ from plait.event import Json
 from plait.event.kinds import MessageSaid, ModelReplied, ValidationRecorded
 from plait.ids import Digest
 from plait.session.events import along
+from plait.session.files import tree_of
 from plait.session.state import Known, Ref, Spent, State
 from plait.session.views import Message, message_of
 from plait.store import Store
+from plait.workspace.diff import Changes
 
 _MESSAGES = frozenset({MessageSaid.__name__, ModelReplied.__name__})
 
@@ -30,18 +32,11 @@ class Sides(msgspec.Struct, frozen=True):
     right_there: bool = True
 
 
-class Files(msgspec.Struct, frozen=True):
-    """The workspace trees of both sides. None: no workspace."""
-
-    left: Digest | None
-    right: Digest | None
-
-
 class Diff(msgspec.Struct, frozen=True):
     left: str
     right: str
     messages: Messages
-    files: Files
+    files: Changes
     facts: dict[str, Sides]
     validation: dict[str, Sides]
     cost: tuple[Spent, Spent]
@@ -55,7 +50,8 @@ class Diff(msgspec.Struct, frozen=True):
         return "\n".join(lines(self))
 
 
-def compare(store: Store, left: State, right: State, titles: tuple[str, str]) -> Diff:
+def compare(store: Store, left: State, right: State, titles: tuple[str, str], began: Digest | None = None) -> Diff:
+    """`began` is the tree that files are compared with, if not that of the left side."""
     facts = {
         key: Sides(*_both(left.story.facts.get(key), right.story.facts.get(key)))
         for key in {**left.story.facts, **right.story.facts}
@@ -65,7 +61,7 @@ def compare(store: Store, left: State, right: State, titles: tuple[str, str]) ->
         left=titles[0],
         right=titles[1],
         messages=_messages(store, left, right),
-        files=Files(left.story.tree.digest if left.story.tree else None, right.story.tree.digest if right.story.tree else None),
+        files=Changes(store, began or tree_of(left), tree_of(right)),
         facts=facts,
         validation=_validation(store, left, right),
         cost=(left.spent, right.spent),
@@ -83,7 +79,7 @@ def lines(diff: Diff) -> list[str]:
             found += [f"- {key} = {_json(both.left)}"] if both.left_there else []
             found += [f"+ {key} = {_json(both.right)}"] if both.right_there else []
     if diff.files.left != diff.files.right:
-        found += ["files:", f"- tree {diff.files.left or 'none'}", f"+ tree {diff.files.right or 'none'}"]
+        found += ["files:", *diff.files.lines()]
     left, right = diff.cost
     found.append(
         f"cost: {left.tokens:,} tokens, ${left.cost_usd_nano / 1e9:.4f} against {right.tokens:,} tokens, ${right.cost_usd_nano / 1e9:.4f}"

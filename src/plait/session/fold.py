@@ -375,8 +375,9 @@ class _Fold:
         self._set(gates={**self._state.gates, body.name: Gate(body.name, body.by, _ref(event))})
 
     def placed(self, event: Event, body: PlacementChanged) -> None:
-        tree = Tree(body.tree, _ref(event)) if body.tree else self._story.tree
-        self._story = msgspec.structs.replace(self._story, placement=body.placement, tree=tree)
+        self._story = msgspec.structs.replace(self._story, placement=body.placement)
+        if body.tree:
+            self._left(event, body.tree)
 
     # ── effects and what they cost ───────────────────────────────────────────────────────────
 
@@ -398,7 +399,12 @@ class _Fold:
             self._pay(body.usage, body.price)
         trees = getattr(body, "trees", None)
         if trees is not None:
-            self._story = msgspec.structs.replace(self._story, tree=Tree(trees.after, _ref(event)))
+            self._left(event, trees.after)
+
+    def _left(self, event: Event, tree: Digest) -> None:
+        """The files are these now. An event that left them as they were has not written them."""
+        if self._story.tree is None or self._story.tree.digest != tree:
+            self._story = msgspec.structs.replace(self._story, tree=Tree(tree, _ref(event)))
 
     def run_started(self, event: Event, body: object) -> None:
         if not (isinstance(body, RunResumed) and body.branch):

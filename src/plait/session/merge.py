@@ -45,7 +45,7 @@ def combine(
     """Merge their stories into ours. `at` is the event that writes what was resolved; None while only trying."""
     sides = [ours, *theirs]
     known = [Known(side.story.path) for side in sides]
-    names = _names(sides)
+    names = names_of(sides)
     conflicts: dict[str, dict[str, Any]] = {}
     facts = dict(ours.story.facts)
     for key in dict.fromkeys(key for side in (sides if base else theirs) for key in side.story.facts):
@@ -62,7 +62,7 @@ def combine(
         elif left and at is not None:  # gone on the side that changed it: a retraction, or it would come back with the next merge
             facts[key] = Fact(key, at, None, next(fact.kind for fact in said if fact is not None))
     for key, choice in (resolved or {}).items():
-        if at is not None and key != WORKSPACE:
+        if at is not None and not is_about_files(key):
             facts[key] = _resolved(key, choice, [side.story.facts.get(key) for side in sides], at)
     tree = _tree(sides, known, names, conflicts)
     return Outcome(facts, _pending(sides, known), tree, _added(ours, theirs), *_covers(ours, theirs), conflicts)
@@ -133,17 +133,22 @@ def _pending(sides: Sequence[State], known: Sequence[Known]) -> dict[str, Pendin
     return pending
 
 
+def is_about_files(key: str) -> bool:
+    """Whether this names the files, or one of them, and no fact."""
+    return key == WORKSPACE or key.startswith(f"{WORKSPACE}/")
+
+
+def names_of(sides: Sequence[State]) -> list[str]:
+    """What to call each side, so that no two are called the same."""
+    names = [side.name for side in sides]
+    return [f"{name} ({side.log[-12:-4]}@{side.place})" if names.count(name) > 1 else name for name, side in zip(names, sides, strict=True)]
+
+
 def _tree(sides: Sequence[State], known: Sequence[Known], names: Sequence[str], conflicts: dict[str, dict[str, Any]]) -> Tree | None:
     left = _standing([side.story.tree for side in sides], known)
     if len({tree.digest for _, tree in left}) > 1:
         conflicts[WORKSPACE] = {names[side]: tree.digest for side, tree in left}
     return _equal([tree for _, tree in left]) if left else None
-
-
-def _names(sides: Sequence[State]) -> list[str]:
-    """What to call each side, so that no two are called the same."""
-    names = [side.name for side in sides]
-    return [f"{name} ({side.log[-12:-4]}@{side.place})" if names.count(name) > 1 else name for name, side in zip(names, sides, strict=True)]
 
 
 def _added(ours: State, theirs: Sequence[State]) -> list[Stretch]:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn, Self, TypeVar
 
 import msgspec
 
-from plait.errors import InvalidValue, NoStore, PlaitError, UnknownKey
+from plait.errors import InvalidValue, NoStore, NotPlaced, PlaitError, UnknownKey
 from plait.event import Event, Json
 from plait.event.kinds import (
     Budget,
@@ -47,9 +47,11 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId, Micros, short
 from plait.session import revision
+from plait.session.blame import Blame, blame
 from plait.session.content import unpack, value_of
 from plait.session.diff import Diff, compare
 from plait.session.events import Events, along
+from plait.session.files import first_tree
 from plait.session.fold import SNAPSHOT_EVERY, advanced, keep_snapshot, state_at
 from plait.session.graph import Graph, Trace, graph, influence, why
 from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, live_on
@@ -57,6 +59,7 @@ from plait.session.listing import list_rows
 from plait.session.ports import Spot, store_at, writer_of
 from plait.session.state import Gate, Pending, Ref, Spent, State, Stretch, state_digest
 from plait.session.typed import name_of, to_type
+from plait.workspace import Workspace
 from plait.session.views import (
     EFFECT_KINDS,
     Attachment,
@@ -510,7 +513,20 @@ class Reading:
         if other is not None and not isinstance(other, Reading):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
             raise InvalidValue("other", f"a {type(other).__name__} is not a session", "open it first")
         left, right = (self.at(1), self) if other is None else (self, other)
-        return compare(self._store, left._state, right._state, (left._title, right._title))
+        began = first_tree(self._store, self._state) if other is None else None
+        return compare(self._store, left._state, right._state, (left._title, right._title), began)
+
+    def blame(self, path: str) -> Blame:
+        """A file line by line, with the event that wrote each line."""
+        return blame(self._store, self._state, self.short, path)
+
+    @property
+    def workspace(self) -> Workspace:
+        """Its files as they were at this place, to look at."""
+        tree = self.tree
+        if tree is None:
+            raise NotPlaced(self.short)
+        return Workspace(self._store, tree)
 
     def why(self, about: Any, *, limit: int = 100) -> Trace:
         """Where something comes from: an event, its place, a fact or pending work by key, or a text that was said."""

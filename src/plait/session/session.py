@@ -59,7 +59,8 @@ from plait.session.events import along
 from plait.session.fold import state_at
 from plait.session.inbox import arrived, ask_now, post, reply, waiting_in
 from plait.session.life import Life, check_may, live_on
-from plait.session.merge import WORKSPACE, combine
+from plait.session.files import Files, merge_files, path_of
+from plait.session.merge import WORKSPACE, combine, is_about_files, names_of
 from plait.session.ports import Act, Draft, Spot, Value, host, is_bound, writer_of
 from plait.session.reading import Reading, address_of
 from plait.session.state import ABSENT, FactKind, Known, PendingKind, Ref, State, share_a_place, state_digest
@@ -295,14 +296,18 @@ class Session(Reading):
             return self
         for session in (self, *others):
             session._check_gates("merged", self)
-        resolved = _resolutions(outcome.conflicts, resolve)
-        left = {key: sides for key, sides in outcome.conflicts.items() if key not in resolved}
-        if left:
-            raise MergeConflict(self.short, left)
+        files = self._merged_files(outcome.conflicts, theirs, root, resolve)
+        disputed = {key: sides for key, sides in outcome.conflicts.items() if key != WORKSPACE or files is None}
+        resolved = _resolutions(disputed, resolve, files)
+        left = {key: sides for key, sides in disputed.items() if key not in resolved}
+        if left or (files is not None and files.conflicts):
+            raise MergeConflict(self.short, {**left, **_told_apart(files.conflicts if files is not None else {}, left)})
         news = list({other.head: other for other, their in zip(others, theirs, strict=True) if _is_news(state, their)}.values())
         tree = outcome.tree
         if WORKSPACE in resolved:
             chosen = parse_digest(resolved[WORKSPACE].value, "resolve")
+        elif files is not None:
+            chosen = files.tree
         else:
             chosen = tree.digest if tree is not None and (state.story.tree is None or tree.at != state.story.tree.at) else None
         body = Merged(
@@ -312,11 +317,18 @@ class Session(Reading):
             base=Place(base.id, base.place, base.head) if base else None,
             tree=chosen,
         )
-        after = self._append(body, "be merged into", actor=actor, merges=tuple([other.head for other in news]))
+        blobs = files.blobs if files is not None else None
+        after = self._append(body, "be merged into", actor=actor, merges=tuple([other.head for other in news]), blobs=blobs)
         # The branches' states are at hand now; whoever asks later would have to fold them again.
         with suppress(PlaitError):
             object.__setattr__(after, "_near", state_at(self._store, after.id, after.place, near=state, known=theirs))
         return after
+
+    def _merged_files(self, conflicts: Mapping[str, Any], theirs: Sequence[State], base: State | None, resolve: Resolve | None) -> Files | None:
+        """The files of all branches, merged by path. None: there is nothing to merge, or one tree is chosen whole."""
+        if WORKSPACE not in conflicts or (not callable(resolve) and WORKSPACE in (resolve or {})):
+            return None
+        return merge_files(self._store, self._state, theirs, base, names_of([self._state, *theirs]), resolve)
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
@@ -469,13 +481,20 @@ class Session(Reading):
             _check_seconds("timeout_s", timeout_s)
         return self._next(host("wait").wait_for(self, name, timeout_s), None)
 
-    def to(self, backend: str, where: str | Path | None = None, **options: Json) -> Session:
-        """Place it: where its tools run, on which files."""
+    def to(self, backend: str, where: str | Path | None = None, **options: Any) -> Session:
+        """Place it: where its tools run, on which files. Without a folder it keeps those it has, or begins with none.
+
+        What it may do there: `network="on"`, `isolation=` a rung by name, `limits=Limits(…)`, `env=`, `egress=` hosts for the `http`
+        tool; what is not recorded: `heavy=` folders, `ignore=` names; `in_place=True` works on the folder itself, without a way
+        back; `clean=True` is a fresh sandbox with the same files and nothing else.
+        """
+        check_may(self.short, self.status, "be placed")
         return self._next(host("place it").place(self, backend, str(where) if where is not None else None, options), None)
 
-    def apply(self) -> Session:
-        """Publish its files."""
-        return self._next(host("publish its files").publish(self), None)
+    def apply(self, *, resolve: Resolve | None = None) -> Session:
+        """Publish its files to the folder they came from, merged with what that is now; files in dispute raise MergeConflict."""
+        self._check_gates("applied")
+        return self._given(host("publish its files").publish(self, resolve))
 
     # ── helpers ─────────────────────────────────────────────────────────────────────────────
 
@@ -503,7 +522,7 @@ class Session(Reading):
         return after
 
     def _record(self, key: str, value: Json, kind: FactKind, review_by: Micros | None, actor: str | None, because: Because) -> Session:
-        if key == WORKSPACE:
+        if is_about_files(key):
             raise InvalidValue("key", f"{key!r} is what a merge calls the files", "use another name")
         return self._append(FactRecorded(_check_key(key), value, kind, review_by), "take facts", actor=actor, because=because)
 
@@ -671,21 +690,28 @@ def _check_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
     return dict(tags or {})
 
 
-def _resolutions(conflicts: dict[str, dict[str, Any]], resolve: Resolve | None) -> dict[str, Resolution]:
+def _told_apart(files: Mapping[str, dict[str, Any]], facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Files in dispute by path; one that is called like a fact in dispute is spelled out."""
+    return {f"{WORKSPACE}/{path}" if path in facts else path: sides for path, sides in files.items()}
+
+
+def _resolutions(conflicts: dict[str, dict[str, Any]], resolve: Resolve | None, files: Files | None = None) -> dict[str, Resolution]:
     """What was chosen, for what is in dispute and nothing else."""
+    settled = files.resolved if files is not None else {}
     if resolve is None:
         return {}
     if callable(resolve):
         chosen = {key: resolve(key, sides) for key, sides in conflicts.items()}
     else:
-        chosen = dict(resolve)
+        of_files = [key for key in resolve if f"{WORKSPACE}/{path_of(key)}" in settled]
+        chosen = {key: value for key, value in resolve.items() if key in conflicts or key not in of_files}
         needless = [key for key in chosen if key not in conflicts]
         if needless:
             there = f"in dispute: {', '.join(map(repr, conflicts))}" if conflicts else "nothing is in dispute"
             raise InvalidValue(
                 "resolve", f"{', '.join(map(repr, needless))} needs no choice, {there}", "leave it out, or record it as a fact"
             )
-    return {key: Resolution(absent=True) if value is ABSENT else Resolution(value) for key, value in chosen.items()}
+    return {**settled, **{key: Resolution(absent=True) if value is ABSENT else Resolution(value) for key, value in chosen.items()}}
 
 
 def _is_news(ours: State, theirs: State) -> bool:

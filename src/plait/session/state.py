@@ -19,7 +19,7 @@ from plait.event.kinds import Budget, Placement, StateDigest, Usage
 from plait.ids import Digest, LogId, Micros, digest
 from plait.session.life import Life
 
-FOLD = 3  # the version of the folds: digests and snapshots of others are not comparable
+FOLD = 4  # the version of the folds: digests and snapshots of others are not comparable
 STATE_TAG = b"plait/state/1"
 
 FactKind = Literal["fact", "decision", "finding"]
@@ -245,6 +245,11 @@ class Known:
                 spans[-1] = (spans[-1][0], stretch.last)
             else:
                 spans.append((stretch.first, stretch.last))
+
+    def last_shared(self, stretch: Stretch) -> int | None:
+        """The last place of a stretch that is known."""
+        shared = [min(last, stretch.last) for first, last in self._spans.get(stretch.log, ()) if first <= stretch.last and last >= stretch.first]
+        return max(shared, default=None)
 
     def without(self, stretch: Stretch) -> list[Stretch]:
         """The pieces of a stretch that are not known yet."""

@@ -1,7 +1,7 @@
 """What differs between two trees: paths, lines, and a patch that other tools can apply.
 
-Folders with the same digest are the same and are not looked at, so the cost is that of what changed. A tree is compared by what stands at its
-ends: files, links and empty folders. A folder that both have is told only if its mode changed, or if it became empty or ceased to be.
+Folders with the same digest are the same and are not looked at, so the cost is that of what changed. A tree is compared by what stands at
+its ends: files, links and empty folders. A folder that both have is told only if its mode changed, or if it became empty or ceased to be.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Rename(NamedTuple):
 
 
 def renames(changes: Iterable[Change]) -> list[Rename]:
-    """Removed and added files and links of equal content, in pairs; the same name in another folder is preferred. Empty files tell nothing."""
+    """Removed and added files and links of equal content, in pairs; the same name elsewhere is preferred. Empty files tell nothing."""
     gone: defaultdict[object, list[Change]] = defaultdict(list)
     come: defaultdict[object, list[Change]] = defaultdict(list)
     for change in changes:

@@ -1,7 +1,7 @@
 """Lines, and which of them two texts share.
 
-A line ends with a line feed and nothing else: a carriage return belongs to the line, and what Unicode calls a line separator is a character.
-So the lines of a text, put together again, are the text, byte for byte.
+A line ends with a line feed and nothing else: a carriage return belongs to the line, and what Unicode calls a line separator is a
+character. So the lines of a text, put together again, are the text, byte for byte.
 """
 
 from __future__ import annotations

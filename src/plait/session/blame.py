@@ -1,0 +1,189 @@
+"""Which event wrote a line: the versions of a file along a story, and what each of them brought.
+
+Every event that left a tree is a version of the file, after the one before it in its log; a merge comes after one version of each of its
+branches. A line belongs to the first version that has it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from plait.errors import NoSuchFile, NotAFile, NotPlaced
+from plait.event import Event
+from plait.event.kinds import ForkedFrom, Merged, PlacementChanged, ToolFailed, ToolRequested, ToolReturned
+from plait.ids import Digest, LogId, Micros, short
+from plait.session.events import along
+from plait.session.state import State
+from plait.store import Store
+from plait.workspace.base import CHANGED_MAX, Entry
+from plait.workspace.blame import Version, attribute
+from plait.workspace.tree import TreeReader, shown
+
+_KINDS = frozenset(kind.__name__ for kind in (ToolRequested, ToolReturned, ToolFailed, PlacementChanged, Merged))
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of a file and the event that wrote it."""
+
+    number: int
+    text: str
+    event: Digest
+    log: LogId
+    seq: int
+    kind: str
+    actor: str
+    time: Micros
+    tool: str = ""  # "": no tool's doing: the folder as it was placed, or a merge
+    branch: str = ""  # the merged branch it came with; "": the session's own path
+
+    def __str__(self) -> str:
+        return f"{short(self.log)}@{self.seq:<5} {self.tool or self.kind:<16.16} {self.actor:<20.20} {self.number:>5}  {self.text}"
+
+
+class Blame(msgspec.Struct, frozen=True):
+    """A file, line by line, with the event behind each."""
+
+    path: str
+    lines: tuple[Line, ...]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter(self.lines)
+
+    def __getitem__(self, number: int) -> Line:
+        """A line by its number, from 1 on, as editors count."""
+        if not 1 <= number <= len(self.lines):
+            raise IndexError(f"{self.path} has {len(self.lines)} lines, so no line {number}")
+        return self.lines[number - 1]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.lines))
+
+
+class _Written(msgspec.Struct):
+    """A tree that an event left, and the branch its event came with."""
+
+    event: Event
+    tree: Digest
+    tool: str
+    branch: str
+
+
+def blame(store: Store, state: State, name: str, path: str) -> Blame:
+    if state.story.tree is None:
+        raise NotPlaced(name)
+    reader = TreeReader(store)
+    last = reader.find(state.story.tree.digest, path)
+    if last is None:
+        raise NoSuchFile(path)
+    if last.kind != "file":
+        raise NotAFile(path, f"a {last.kind}")
+    history = _History(store, reader, path, _written(store, state, path))
+    lines = [
+        _line(number, tag, text.removesuffix(b"\n").decode("utf-8", "replace"))
+        for number, (tag, text) in enumerate(attribute(history.upto(state.log, state.place)), 1)
+    ]
+    return Blame(shown(path), tuple(lines))
+
+
+def _line(number: int, written: _Written, text: str) -> Line:
+    event = written.event
+    return Line(
+        number, text, event.id, event.log, event.seq, event.kind, event.actor, event.header.time, written.tool, written.branch
+    )
+
+
+def _written(store: Store, state: State, path: str) -> Iterator[_Written]:
+    """Every tree on the path that may have another version of this file."""
+    tools: dict[str | None, str] = {}
+    readable = shown(path)
+    for stretch, event in along(store, state.story.path, _KINDS):
+        body, tree = event.body, None
+        if isinstance(body, ToolRequested):
+            tools[event.header.call] = body.tool
+        elif isinstance(body, (ToolReturned, ToolFailed)):
+            trees = body.trees
+            if trees is not None and trees.before != trees.after and (readable in trees.changed or len(trees.changed) >= CHANGED_MAX):
+                tree = trees.after
+        elif isinstance(body, (PlacementChanged, Merged)):
+            tree = body.tree
+        if tree is not None:
+            yield _Written(event, tree, tools.get(event.header.call, ""), stretch.branch or "")
+
+
+class _History:
+    """The versions of one file, each after those it was made from."""
+
+    def __init__(self, store: Store, reader: TreeReader, path: str, written: Iterable[_Written]) -> None:
+        self._store, self._reader, self._path = store, reader, path
+        self._trees: dict[LogId, list[_Written]] = defaultdict(list)
+        for each in written:
+            self._trees[each.event.log].append(each)
+        for trees in self._trees.values():
+            trees.sort(key=lambda each: each.event.seq)
+        self._forks: dict[LogId, tuple[LogId, int] | None] = {}
+        self._versions: list[Version] = []
+        self._entries: list[Entry | None] = []
+        self._known: dict[Digest, int] = {}  # the version that an event left
+
+    def upto(self, log: LogId, seq: int) -> list[Version]:
+        """The version at a place comes last. A path tells a merge before what it brought, so this goes back from the end."""
+        last = self._at(log, seq)
+        open = [last] if last is not None else []
+        while open:
+            above = [each for each in self._above(open[-1].event) if each.event.id not in self._known]
+            if above:
+                open += above
+            else:
+                self._add(open.pop())
+        return self._versions[: self._known[last.event.id] + 1] if last is not None else []
+
+    def _add(self, written: _Written) -> None:
+        if written.event.id in self._known:
+            return
+        entry = self._reader.find(written.tree, self._path)
+        entry = entry if entry is not None and entry.kind == "file" else None
+        above = list(dict.fromkeys(self._known[each.event.id] for each in self._above(written.event)))
+        same = next((at for at in above if _same(self._entries[at], entry)), None)
+        if same is None:
+            same = len(self._versions)
+            self._versions.append(Version(self._reader.content(entry) if entry else None, tuple(above), written))
+            self._entries.append(entry)
+        self._known[written.event.id] = same
+
+    def _above(self, event: Event) -> Iterator[_Written]:
+        places = [(event.log, event.seq - 1)]
+        if isinstance(event.body, Merged):
+            places += [(branch.log, branch.seq) for branch in event.body.branches]
+        for place in places:
+            if (found := self._at(*place)) is not None:
+                yield found
+
+    def _at(self, log: LogId, seq: int) -> _Written | None:
+        """What stands at a place: the last tree in its log up to there, else that of what it was forked from."""
+        while True:
+            trees = self._trees.get(log, [])
+            last = bisect_right(trees, seq, key=lambda each: each.event.seq)
+            if last:
+                return trees[last - 1]
+            fork = self._fork(log)
+            if fork is None:
+                return None
+            log, seq = fork[0], min(seq, fork[1])
+
+    def _fork(self, log: LogId) -> tuple[LogId, int] | None:
+        if log not in self._forks:
+            own = self._store.log(log)
+            first = next(self._store.read(log, own.place + 1, own.place + 1)).body if own.parent else None
+            self._forks[log] = (first.parent, first.place) if isinstance(first, ForkedFrom) else None
+        return self._forks[log]
+
+
+def _same(one: Entry | None, other: Entry | None) -> bool:
+    return (one.blobs if one else None) == (other.blobs if other else None)

@@ -1,0 +1,157 @@
+"""The files of sessions that meet: three ways by path, with the base that both sides come from.
+
+Two stories may share several places, after merges one way and the other. The trees at all of them are bases: a side that has a file as
+some base has it did not change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from plait.errors import InvalidValue
+from plait.event.kinds import Merged, PlacementChanged, Resolution, ToolFailed, ToolReturned
+from plait.ids import Digest, LogId
+from plait.session.events import along
+from plait.session.fold import state_at
+from plait.session.merge import WORKSPACE
+from plait.session.state import ABSENT, Known, State
+from plait.store import Store
+from plait.workspace.merge import Choice, Version, merge_trees, resolve
+from plait.workspace.tree import EMPTY, EMPTY_BYTES
+
+Resolve = Mapping[str, Any] | Callable[[str, Mapping[str, Any]], Any]
+
+_TREES = frozenset(kind.__name__ for kind in (ToolReturned, ToolFailed, PlacementChanged, Merged))
+
+
+class Files(NamedTuple):
+    """What became of the files of several branches."""
+
+    tree: Digest | None  # None: something is in dispute
+    blobs: dict[Digest, bytes]
+    conflicts: dict[str, dict[str, Any]]  # by path: what each side has
+    resolved: dict[str, Resolution]
+
+
+def first_tree(store: Store, state: State) -> Digest | None:
+    """The tree that a story began with."""
+    for tree in _trees(store, state):
+        return tree
+    return None
+
+
+def _trees(store: Store, state: State) -> Iterator[Digest]:
+    for _, event in along(store, state.story.path, _TREES):
+        body = event.body
+        trees = getattr(body, "trees", None)
+        tree = trees.before if trees is not None else getattr(body, "tree", None)
+        if tree is not None:
+            yield tree
+
+
+def merge_files(
+    store: Store, ours: State, theirs: Sequence[State], base: State | None, names: Sequence[str], choices: Resolve | None
+) -> Files:
+    """Merge the trees of these branches into ours, one after another; `choices` settle what is in dispute, by path."""
+    objects, tree = _Blobs(store), tree_of(ours)
+    resolved: dict[str, Resolution] = {}
+    for name, side in zip(names[1:], theirs, strict=True):
+        their = tree_of(side)
+        if tree is None or their is None:
+            tree = tree or their
+            continue
+        bases = [tree_of(base)] if base is not None else bases_of(store, ours, side)
+        met = objects, bases, tree, their, (names[0], name)
+        found = merge_trees(*met)
+        if found.conflicts:
+            chosen = chosen_in(found.conflicts, choices, resolved)
+            if chosen.keys() != found.conflicts.keys():
+                left = {path: told(sides) for path, sides in found.conflicts.items() if path not in chosen}
+                return Files(None, {}, left, resolved)
+            found = resolve(*met, choices=chosen)
+        objects.add(found.blobs)
+        tree = found.tree
+    return Files(tree, objects.new, {}, resolved)
+
+
+def chosen_in(conflicts: Mapping[str, Mapping[str, Version]], choices: Resolve | None, resolved: dict[str, Resolution]) -> dict[str, Choice]:
+    """What somebody chose, for the paths that are in dispute."""
+    chosen: dict[str, Choice] = {}
+    given = {} if choices is None or callable(choices) else {path_of(key): value for key, value in choices.items()}
+    for path, sides in conflicts.items():
+        if callable(choices):
+            given[path] = choices(path, told(sides))
+        if path in given:
+            chosen[path] = _choice(path, given[path], sides)
+            resolved[f"{WORKSPACE}/{path}"] = _resolution(given[path])
+    return chosen
+
+
+def _resolution(value: Any) -> Resolution:
+    if value is ABSENT:
+        return Resolution(absent=True)
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return Resolution(text if len(text) <= 200 else f"{text[:200]}…")  # the tree has it whole
+
+
+def told(sides: Mapping[str, Version]) -> dict[str, Any]:
+    """What each side has, as a caller may give it back to choose it: its text, what else tells it apart, or that it is gone."""
+    alike = len({version.text for version in sides.values()}) == 1
+    return {side: ABSENT if version.entry is None else _name(version, alike) for side, version in sides.items()}
+
+
+def _name(version: Version, alike: bool) -> str:
+    if version.text is not None and not alike:
+        return version.text
+    pieces = ",".join(digest[:16] for digest in version.digests)
+    return f"{version.kind}, mode {version.mode or 0:o}{', ' + pieces if pieces and version.text is None else ''}"
+
+
+def _choice(path: str, value: Any, sides: Mapping[str, Version]) -> Choice:
+    """A side that has just that, else new content."""
+    if value is ABSENT:
+        return None
+    for side, name in told(sides).items():
+        if name is not ABSENT and name == value:
+            return sides[side].entry
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape")
+    if isinstance(value, bytes):
+        return value
+    raise InvalidValue("resolve", f"{path!r} cannot become a {type(value).__name__}", "give its text, its bytes, or what a side has")
+
+
+def path_of(key: str) -> str:
+    """The path that a key names, as it is or spelled out as one."""
+    return key.removeprefix(f"{WORKSPACE}/").removeprefix("./")
+
+
+def bases_of(store: Store, ours: State, theirs: State) -> list[Digest | None]:
+    """The trees at the last places that two stories share, in each log that both have."""
+    known, found = Known(ours.story.path), dict[LogId, int]()
+    for stretch in theirs.story.path:
+        last = known.last_shared(stretch)
+        if last is not None:
+            found[stretch.log] = max(last, found.get(stretch.log, 0))
+    trees = [tree_of(state_at(store, log, seq)) for log, seq in found.items()]
+    return list(dict.fromkeys(trees)) or [None]
+
+
+def tree_of(state: State | None) -> Digest | None:
+    return state.story.tree.digest if state is not None and state.story.tree is not None else None
+
+
+class _Blobs:
+    """The store, and what is not in it yet."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.new: dict[Digest, bytes] = {EMPTY: EMPTY_BYTES}
+
+    def add(self, blobs: Mapping[Digest, bytes]) -> None:
+        self.new.update(blobs)
+
+    def get_blob(self, digest: Digest) -> bytes:
+        found = self.new.get(digest)
+        return found if found is not None else self._store.get_blob(digest)

@@ -1,0 +1,89 @@
+"""Blobs that nothing leads to any more, and how they go.
+
+Events point to trees, and trees to the blobs of files. What no tree of any event leads to can go: contents of snapshots that were never
+recorded. Sessions may go on meanwhile. The number of the last commit is noted first, then the trees are followed, and only what was put
+before that number is removed. So a blob that an append brings along is safe, whether its event was seen or not, and what the tree of a
+later event shares with an earlier one was followed.
+
+A writer that puts blobs first and records their tree in a later append is not covered by that: `before` is to be a number from before it
+began, or it has to ask `missing_blobs` again as the last thing it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from plait.errors import UnknownBlob
+from plait.event import Event
+from plait.event import kinds as k
+from plait.ids import Digest
+from plait.store import Store
+from plait.workspace.tree import EMPTY, Objects, decode
+
+_KINDS = frozenset(kind.__name__ for kind in (k.ToolReturned, k.ToolFailed, k.PlacementChanged, k.Merged, k.ValidationRecorded))
+
+
+class Collected(msgspec.Struct, frozen=True):
+    removed: int  # blobs
+    kept: int  # blobs that some tree leads to
+    missing: tuple[Digest, ...] = ()  # trees that events or other trees name, and that the store does not have
+
+
+class Reached(msgspec.Struct, frozen=True):
+    there: set[Digest]  # trees that were read, and the contents of their files
+    missing: set[Digest]  # trees that are not there
+
+
+def collect(store: Store, *, before: int | None = None) -> Collected:
+    """Remove blobs that no event leads to and that were put when `number` was below `before`; None: as it is now.
+
+    Raises StoreCorrupt, and removes nothing, if a tree is damaged: what it led to could still be wanted to mend it.
+    """
+    number = store.number  # first of all: what is put from now on stays
+    reached = follow(store, roots_of(store))
+    removed = store.sweep_blobs(before=number if before is None else min(before, number), keep=reached.there)
+    return Collected(removed, len(reached.there), tuple(sorted(reached.missing)))
+
+
+def reachable(store: Objects, roots: Iterable[Digest]) -> set[Digest]:
+    """All blobs that these trees lead to, themselves included, as far as the trees are there."""
+    return follow(store, roots).there
+
+
+def follow(store: Objects, roots: Iterable[Digest]) -> Reached:
+    """Reads each tree once, however many lead to it."""
+    trees, contents, missing = set[Digest](), set[Digest](), set[Digest]()
+    open = list(roots)
+    while open:
+        tree = open.pop()
+        if tree in trees or tree in missing:
+            continue
+        try:
+            entries = decode(store.get_blob(tree))
+        except UnknownBlob:
+            (trees if tree == EMPTY else missing).add(tree)  # the empty tree need not be stored
+            continue
+        trees.add(tree)
+        for entry in entries:
+            if entry.kind == "folder":
+                open.append(entry.blobs[0])
+            elif entry.kind == "file":
+                contents.update(entry.blobs)
+    return Reached(trees | contents, missing)
+
+
+def roots_of(store: Store) -> set[Digest]:
+    """Every tree that an event names."""
+    return {tree for _, event in store.feed(kinds=_KINDS) for tree in _trees_in(event)}
+
+
+def _trees_in(event: Event) -> Iterator[Digest]:
+    body = event.body
+    if isinstance(body, (k.ToolReturned, k.ToolFailed)):
+        if body.trees is not None:
+            yield body.trees.before
+            yield body.trees.after
+    elif isinstance(body, (k.PlacementChanged, k.Merged, k.ValidationRecorded)) and body.tree is not None:
+        yield body.tree

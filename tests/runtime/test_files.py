@@ -1,0 +1,259 @@
+"""Sessions whose files fork, rewind, merge, resume and replay with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plait import Agent, MergeConflict, Session, Workflow, replay, resume
+from plait.errors import InvalidValue, IsolationMissing, NotPlaced, ToolFailed, UnknownBackend
+from plait.event import kinds as k
+from plait.model.scripted import Scripted, call
+from plait.sandbox import Sandbox
+from plait.tool import Result, tool
+
+pytestmark = pytest.mark.usefixtures("isolated")
+
+
+@tool(effect="workspace")
+def write(path: str, text: str, sandbox: Sandbox) -> str:
+    """Write a file."""
+    sandbox.files.write(path, text.encode())
+    return f"wrote {path}"
+
+
+@tool(effect="workspace")
+def run(command: str, sandbox: Sandbox) -> Result:
+    """Run a command."""
+    ran = sandbox.exec(["sh", "-c", command])
+    return Result([ran.output.view() or "(nothing)"], ran.exit_code)
+
+
+@tool(effect="pure")
+def read(path: str, sandbox: Sandbox) -> str:
+    """Read a file."""
+    return sandbox.files.read(path).decode()
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "cart.py").write_text("def total(items):\n    return sum(items) + 1\n")
+    (folder / "README").write_text("a shop\n")
+    (folder / "run.sh").write_text("#!/bin/sh\necho hi\n")
+    (folder / "run.sh").chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def placed(repo: Path, tmp_path: Path) -> Session:
+    return Session("Fix the failing test", store=tmp_path / "store").to("local", repo)
+
+
+def test_placing_records_the_tree_and_touches_nothing(placed: Session, repo: Path) -> None:
+    assert placed.tree and placed.workspace.files() == ["README", "run.sh", "src", "src/cart.py"]
+    assert placed.workspace.entry("run.sh").mode == 0o755
+    body = placed.events[-1].body
+    assert isinstance(body, k.PlacementChanged) and body.placement.backend == "local" and body.placement.rung
+    used = placed.use(write, path="src/cart.py", text="fixed\n")
+    assert used.workspace.text("src/cart.py") == "fixed\n"
+    assert (repo / "src" / "cart.py").read_text().startswith("def total")
+    assert placed.workspace.text("src/cart.py").startswith("def total")  # the value is as it was
+
+
+def test_every_tool_event_has_trees_and_a_place(placed: Session) -> None:
+    used = placed.use(run, command="echo new > new.txt; rm README; exit 3")
+    body = used.events[-1].body
+    assert isinstance(body, k.ToolReturned) and body.exit_code == 3
+    assert body.trees and body.trees.before == placed.tree and body.trees.after == used.tree
+    assert set(body.trees.changed) == {"README", "new.txt"}
+    assert body.placement and body.placement.rung and body.placement.sandbox and body.placement.network == "off"
+    looked = used.use(read, path="new.txt")
+    assert looked.result == "new\n" and looked.tree == used.tree
+    body = looked.events[-1].body
+    assert isinstance(body, k.ToolReturned) and body.trees and body.trees.before == body.trees.after == used.tree
+
+
+def test_branches_have_files_of_their_own(placed: Session) -> None:
+    first = placed.use(write, path="a.txt", text="1\n")
+    a, b = first.fork("a"), first.fork("b")
+    a, b = a.use(write, path="a.txt", text="A\n"), b.use(run, command="cat a.txt; echo B > b.txt")
+    assert b.result == "1\n"
+    assert a.workspace.text("a.txt") == "A\n" and "b.txt" not in a.workspace
+    assert b.workspace.text("a.txt") == "1\n" and b.workspace.text("b.txt") == "B\n"
+    assert first.workspace.text("a.txt") == "1\n"
+    on = first.use(run, command="cat a.txt; ls")
+    assert on.result == "1\nREADME\na.txt\nrun.sh\nsrc\n"
+
+
+def test_rewinding_brings_files_back_that_a_command_changed(placed: Session) -> None:
+    changed = placed.use(run, command="echo x > x; rm -r src; chmod 600 run.sh; mkdir empty; ln -s README link")
+    assert changed.diff(placed).files
+    back = changed.rewind(placed.place)
+    assert back.tree == placed.tree
+    seen = back.use(run, command="ls -A; stat -c %a run.sh; cat src/cart.py | head -1")
+    assert seen.result == "README\nrun.sh\nsrc\n755\ndef total(items):\n" and seen.tree == placed.tree
+
+
+def test_merging_is_three_way_by_path(placed: Session) -> None:
+    a = placed.fork("a").use(write, path="src/cart.py", text="def total(items):\n    return sum(items)\n")
+    b = placed.fork("b").use(run, command="mv README README.md && echo more >> README.md")
+    merged = a.merge(b)
+    assert merged.workspace.text("src/cart.py").endswith("sum(items)\n")
+    assert merged.workspace.text("README.md") == "a shop\nmore\n" and "README" not in merged.workspace
+    c = placed.fork("c").use(write, path="src/cart.py", text="def total(items):\n    return 0\n")
+    with pytest.raises(MergeConflict, match=r"src/cart\.py") as caught:
+        merged.merge(c)
+    assert caught.value.conflicts["src/cart.py"]["c"] == "def total(items):\n    return 0\n"
+    chosen = merged.merge(c, resolve={"src/cart.py": "def total(items):\n    return 7\n"})
+    assert chosen.workspace.text("src/cart.py").endswith("7\n") and chosen.workspace.text("README.md").endswith("more\n")
+    assert chosen.use(run, command="cat src/cart.py | tail -1").result == "    return 7\n"
+
+
+def test_merging_again_takes_only_what_is_new(placed: Session) -> None:
+    a, b = placed.fork("a"), placed.fork("b").use(write, path="n", text="1\n")
+    a = a.use(write, path="m", text="1\n").merge(b)
+    b = b.use(write, path="n", text="2\n")
+    a = a.use(write, path="o", text="1\n").merge(b)
+    assert a.workspace.text("n") == "2\n" and a.workspace.text("m") == "1\n" and a.workspace.text("o") == "1\n"
+    b = b.merge(a).use(write, path="m", text="3\n")
+    a = a.use(write, path="n", text="4\n").merge(b)
+    assert a.workspace.text("m") == "3\n" and a.workspace.text("n") == "4\n"
+
+
+def test_blame_names_the_event_behind_a_line(placed: Session) -> None:
+    first = placed.use(run, command="sed -i 's/ + 1//' src/cart.py")
+    a = first.fork("a").use(run, command="echo '# from a' >> src/cart.py")
+    b = first.fork("b").use(run, command="sed -i '1i # from b' src/cart.py")
+    merged = a.merge(b)
+    lines = list(merged.blame("src/cart.py"))
+    assert [line.text for line in lines] == ["# from b", "def total(items):", "    return sum(items)", "# from a"]
+    assert [line.event for line in lines] == [b.head, placed.head, first.head, a.head]
+    assert lines[2].tool == "run" and lines[0].branch == "b"
+    assert merged.at(first.place).blame("src/cart.py")[1].event == placed.head
+
+
+def test_publishing_merges_with_the_folder_as_it_is(placed: Session, repo: Path) -> None:
+    used = placed.use(run, command="sed -i 's/ + 1//' src/cart.py; rm README; echo new > new.txt; chmod 700 run.sh")
+    (repo / "other.txt").write_text("by hand\n")
+    applied = used.apply()
+    assert (repo / "src" / "cart.py").read_text().endswith("sum(items)\n") and (repo / "other.txt").exists()
+    assert not (repo / "README").exists() and (repo / "new.txt").read_text() == "new\n"
+    assert (repo / "run.sh").stat().st_mode & 0o777 == 0o700
+    again = applied.use(write, path="new.txt", text="newer\n").apply()
+    assert (repo / "new.txt").read_text() == "newer\n" and (repo / "other.txt").read_text() == "by hand\n"
+    (repo / "new.txt").write_text("by hand\n")
+    late = again.use(write, path="new.txt", text="newest\n")
+    with pytest.raises(MergeConflict, match=r"new\.txt"):
+        late.apply()
+    assert (repo / "new.txt").read_text() == "by hand\n"
+    assert late.reload() == late  # nothing was recorded
+    late.apply(resolve={"new.txt": "both\n"})
+    assert (repo / "new.txt").read_text() == "both\n"
+
+
+def test_an_agent_works_on_files(placed: Session) -> None:
+    model = Scripted(call(write, path="a", text="1\n"), call(run, command="cat a >> b; cat a >> b"), call(read, path="b"), "done")
+    done = Agent("fix it", model=model, tools=[write, run, read])(placed)
+    assert done.text == "done" and done.workspace.text("b") == "1\n1\n"
+    assert done.at(placed.place).tree == placed.tree
+
+
+class Editing(Workflow):
+    """Two edits, a branch, a merge."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def forward(self, session: Session) -> Session:
+        session = session.to("local", self.where).use(write, path="a", text="1\n")
+        branch = session.fork("b").use(run, command="cat a a > c")
+        return session.use(run, command="echo 2 >> a").merge(branch)
+
+
+def test_replay_touches_no_files(repo: Path, tmp_path: Path) -> None:
+    done = Editing(str(repo))(Session("x", store=tmp_path / "store"))
+    assert done.workspace.text("c") == "1\n1\n" and done.workspace.text("a") == "1\n2\n"
+    (repo / "README").write_text("changed since\n")
+    assert replay(done, Editing(str(repo))).head == done.head
+
+
+def test_a_lost_call_is_undone_and_made_again(repo: Path, tmp_path: Path) -> None:
+    """The process ends in the middle of a command that had written already: taken up again, it starts from the files before it."""
+    script = tmp_path / "story.py"
+    script.write_text(
+        "import os, sys\n"
+        "from plait import Session, Workflow, tool\n"
+        "from plait.sandbox import Sandbox\n"
+        "@tool(effect='workspace')\n"
+        "def add(sandbox: Sandbox) -> str:\n"
+        "    'Add a line.'\n"
+        "    ran = sandbox.exec(['sh', '-c', 'echo line >> log; cat log'])\n"
+        "    if os.environ.get('DIE'): os.kill(os.getpid(), 9)\n"
+        "    return ran.output.view()\n"
+        "class Story(Workflow):\n"
+        "    def forward(self, session):\n"
+        "        return session.use(add).use(add)\n"
+        "if __name__ == '__main__':\n"
+        "    Story()(Session('x', store=sys.argv[1]).to('local', sys.argv[2]))\n"
+    )
+    import os
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "store"), str(repo)],
+        env={**os.environ, "DIE": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+    )
+    assert done.returncode == -9, done.stderr
+    sys.path.insert(0, str(tmp_path))
+    try:
+        import story  # pyright: ignore[reportMissingImports]
+
+        lost = Session.list(store=tmp_path / "store")[0]
+        ended = resume(lost, story.Story())  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    finally:
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("story", None)
+    assert ended.workspace.text("log") == "line\nline\n"
+
+
+def test_bad_places_are_refused_before_anything_is_written(placed: Session, tmp_path: Path) -> None:
+    fresh = Session("x", store=tmp_path / "store")
+    for refused, error in (
+        (lambda: fresh.to("nowhere"), UnknownBackend),
+        (lambda: fresh.to("local", tmp_path / "missing"), InvalidValue),
+        (lambda: fresh.to("local", network="maybe"), InvalidValue),
+        (lambda: fresh.to("local", isolation="hope"), (IsolationMissing, InvalidValue)),
+        (lambda: fresh.to("local", limits={"time_s": "long"}), InvalidValue),
+        (lambda: fresh.to("local", in_place=True), InvalidValue),
+        (lambda: fresh.workspace, NotPlaced),
+        (lambda: fresh.apply(), NotPlaced),
+    ):
+        with pytest.raises(error):
+            refused()
+    assert fresh.reload() == fresh
+    with pytest.raises(ToolFailed, match="no workspace"):
+        fresh.use(read, path="a")
+
+
+def test_an_empty_place(tmp_path: Path) -> None:
+    empty = Session("x", store=tmp_path / "store").to("local")
+    assert empty.workspace.files() == []
+    used = empty.use(run, command="pwd; ls -A; echo 1 > a")
+    assert used.workspace.text("a") == "1\n"
+    assert used.to("local", clean=True).use(run, command="ls -A").result == "a\n"
+
+
+def test_in_place_there_is_no_way_back_and_strangers_are_noticed(repo: Path, tmp_path: Path) -> None:
+    here = Session("x", store=tmp_path / "store").to("local", repo, in_place=True)
+    used = here.use(run, command="echo 1 > a")
+    assert (repo / "a").read_text() == "1\n" and used.workspace.text("a") == "1\n"
+    (repo / "b").write_text("by hand\n")
+    on = used.use(run, command="cat b")
+    noticed = [event.body for event in on.events if event.kind == "Bypassed"]
+    assert len(noticed) == 1 and isinstance(noticed[0], k.Bypassed) and noticed[0].what == "workspace"
+    assert on.workspace.text("b") == "by hand\n"
