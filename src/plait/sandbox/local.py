@@ -68,7 +68,9 @@ class LocalBackend:
 
 def _held(copy: CopyInfo) -> Held:
     state = "in use" if copy.in_use else "in doubt" if copy.in_doubt else "at rest"
-    return Held(NAME, copy.name, state, key=copy.name.removesuffix(_CLEAN), detail=f"tree {copy.tree[:12]}, {'layered' if copy.base else 'plain'}")
+    return Held(
+        NAME, copy.name, state, key=copy.name.removesuffix(_CLEAN), detail=f"tree {copy.tree[:12]}, {'layered' if copy.base else 'plain'}"
+    )
 
 
 def _cache(store: Store) -> str:
@@ -100,7 +102,14 @@ class LocalSandbox:
     @property
     def placement(self) -> Placement:
         wanted = self._wanted
-        return Placement(NAME, self._copy.name, self._copy.generation, self._rung, network=wanted.network, detail=self._detail())
+        return Placement(
+            NAME,
+            self._copy.name,
+            self._copy.generation,
+            self._rung,
+            network="on" if self._rung == "host" else wanted.network,
+            detail=self._detail(),
+        )
 
     @property
     def workdir(self) -> str:
@@ -168,7 +177,9 @@ class LocalSandbox:
 
     def _room(self) -> Room:
         wanted, copy = self._wanted, self._copy
-        return Room(copy.layers, str(copy.scratch), _cache(wanted.store), _real(wanted.folder), wanted.heavy, self._hidden(), wanted.network)
+        return Room(
+            copy.layers, str(copy.scratch), _cache(wanted.store), _real(wanted.folder), wanted.heavy, self._hidden(), wanted.network
+        )
 
     def _hidden(self) -> tuple[str, ...]:
         """The store, and whatever is called like one in the folder."""
@@ -251,4 +262,3 @@ def _apart(room: Room) -> Room:
 
 def _real(folder: str | None) -> str | None:
     return os.path.realpath(folder) if folder is not None else None
-

@@ -17,8 +17,6 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from plait.errors import SandboxFailed
 from plait.sandbox.base import Limits, OnOutput, Ran
 from plait.sandbox.limits import MB, Family, Watch, confine, taken, watch
@@ -199,7 +197,9 @@ class _Command:
         if self._code in (None, 1) and (refused := self._refused()):
             return refused
         if self._code is None:
-            raise SandboxFailed("local", "start the command", self._spool.view(400).strip() or "it ended before it began", "see `plait doctor`")
+            raise SandboxFailed(
+                "local", "start the command", self._spool.view(400).strip() or "it ended before it began", "see `plait doctor`"
+            )
         if self._code == 128 + signal.SIGXFSZ and self._bounds.limits.disk_mb is not None:
             self.killed = "disk"
         return self._code

@@ -27,7 +27,20 @@ _NAMESPACES = {
     "/proc/sys/user/max_user_namespaces": ("0", "sysctl -w user.max_user_namespaces=15000"),
     "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": ("1", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
 }
-_TRY = ("--unshare-user", "--disable-userns", "--unshare-all", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev")
+_TRY = (
+    "--unshare-user",
+    "--disable-userns",
+    "--unshare-all",
+    "--cap-drop",
+    "ALL",
+    "--ro-bind",
+    "/",
+    "/",
+    "--proc",
+    "/proc",
+    "--dev",
+    "/dev",
+)
 _ODD = set(",:\\\"' \t\n")  # what the options of a mount cannot say
 _MOUNT = 'm=$1; o=$2; t=$3; shift 3; "$m" -t overlay plait -o "$o" "$t" && exec "$@"'
 

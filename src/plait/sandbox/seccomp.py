@@ -102,7 +102,9 @@ def program(here: Machine, families: Sequence[int] = FAMILIES) -> bytes:
 def _sockets(families: Sequence[int]) -> list[bytes]:
     steps = [_argument(0)]
     for family in families:
-        passed = [_argument(2), _step(_EQUAL, 0, 1, 0), _ALLOWED, _refuse(errno.EPROTONOSUPPORT)] if family == socket.AF_NETLINK else [_ALLOWED]
+        passed = (
+            [_argument(2), _step(_EQUAL, 0, 1, 0), _ALLOWED, _refuse(errno.EPROTONOSUPPORT)] if family == socket.AF_NETLINK else [_ALLOWED]
+        )
         steps += [_step(_EQUAL, 0, len(passed), family), *passed]
     return [*steps, _refuse(errno.EAFNOSUPPORT)]
 
