@@ -17,6 +17,7 @@ from plait.sandbox.local import LocalBackend
 from plait.store.sqlite import SqliteStore
 from plait.testing import Seeded
 from plait.tool import Result
+from plait.tools.browser import CHROMIUM
 from plait.workspace import snapshot_folder
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -43,7 +44,7 @@ def placed(folder: Path, files: Mapping[str, str | bytes], network: Network = "o
         store.close()
 
 
-def require(there: bool, step: str) -> None:
+def require(there: object, step: str) -> None:
     """Skip without it, or fail where guests are required."""
     if not there:
         assert not os.environ.get("PLAIT_REQUIRE_GUESTS"), f"required here: {step}"
@@ -52,7 +53,7 @@ def require(there: bool, step: str) -> None:
 
 def require_browser() -> None:
     require(find_spec("playwright") is not None, "pip install 'plait[browser]'")
-    require(shutil.which(os.environ.get("PLAIT_CHROMIUM", "/usr/bin/chromium")) is not None, "apt-get install chromium")
+    require(any(map(shutil.which, (os.environ.get("PLAIT_CHROMIUM", ""), *CHROMIUM))), "apt-get install chromium")
 
 
 def require_desktop(*programs: str) -> None:

@@ -72,12 +72,14 @@ class LocalResident:
         self._start, self._status = start, Status(start.status_fd)
         self._lines: SimpleQueue[bytes] = SimpleQueue()
         self._words: IO[bytes] = tempfile.TemporaryFile()
+        self._last = ""
         self._watch: Watch | None = None
         self._pidfd: int | None = None
         self._lock = Lock()
         started: Future[subprocess.Popen[bytes]] = Future()
         # A child that dies with its parent dies with the thread that started it: so this thread stays for as long as the child does.
-        Thread(target=self._keep, args=(started,), name="plait-resident", daemon=True).start()
+        self._keeper = Thread(target=self._keep, args=(started,), name="plait-resident", daemon=True)
+        self._keeper.start()
         self._process = started.result()
         self._begin(most)
 
@@ -102,6 +104,10 @@ class LocalResident:
             return b""
 
     def complaint(self) -> str:
+        with self._lock:
+            return self._last if self._words.closed else self._said()
+
+    def _said(self) -> str:
         size = os.fstat(self._words.fileno()).st_size
         return os.pread(self._words.fileno(), WORDS_MAX, max(0, size - WORDS_MAX)).decode("utf-8", "replace").strip()
 
@@ -123,7 +129,8 @@ class LocalResident:
             self._process.kill()
             os.close(self._start.go_fd)
             os.close(self._start.status_fd)
-            raise SandboxFailed("local", "start it", self.complaint() or "it ended before it began", "see `plait doctor`")
+            self._close()
+            raise SandboxFailed("local", "start it", self._last or "it ended before it began", "see `plait doctor`")
         self._pidfd = os.pidfd_open(pid)
         self._watch = joined(pid, most)
         confine(pid, most, own_users=self._start.own_users)
@@ -170,3 +177,13 @@ class LocalResident:
             self._watch.close()
         os.close(pidfd)
         os.close(self._start.status_fd)
+        self._close()
+
+    def _close(self) -> None:
+        self._keeper.join()
+        self._last = self._said()
+        self._words.close()
+        for each in (self._process.stdin, self._process.stdout):
+            assert each is not None
+            with suppress(OSError):  # what was not written in time
+                each.close()

@@ -4,7 +4,7 @@ Every call tells the address, the title and what a screen reader would see, with
 and the whole of that text go along as blobs, so that each step can be looked at later. The browser stays open between calls and ends
 with the sandbox's handle; a page that is gone is said to be gone, and never brought back by doing again what was done to it.
 
-It needs the extra `plait[browser]` and Chromium, at /usr/bin/chromium or where PLAIT_CHROMIUM says. Pages come from the workspace,
+It needs the extra `plait[browser]` and Chromium, as the system installs it or where PLAIT_CHROMIUM says. Pages come from the workspace,
 by path or `file:` address, or, if the sandbox has a network, from there.
 """
 
@@ -25,7 +25,8 @@ from plait.tool import Result, tool
 from plait.tools import screen
 
 SNAPSHOT_MAX = 8_000  # characters of a page that are shown; all of them are kept
-CHROMIUM = "/usr/bin/chromium"
+# On Debian the program comes before the script that starts it, which wants settings that a sandbox does not have.
+CHROMIUM = ("/usr/lib/chromium/chromium", "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 KIND = "browser"
 
 
@@ -90,11 +91,11 @@ def browser_screenshot(sandbox: Sandbox) -> Result:
 
 
 def _started(sandbox: Sandbox) -> screen.Screen:
-    program = os.environ.get("PLAIT_CHROMIUM", CHROMIUM)
+    named = os.environ.get("PLAIT_CHROMIUM")
     try:
-        return screen.started(sandbox, KIND, "browser_inside", program, sandbox.workdir)
+        return screen.started(sandbox, KIND, "browser_inside", sandbox.workdir, *([named] if named else CHROMIUM))
     except SandboxFailed as error:
-        step = f"install Chromium at {program} (or set PLAIT_CHROMIUM) and pip install 'plait[browser]'"
+        step = "install Chromium (or name it in PLAIT_CHROMIUM) and pip install 'plait[browser]'"
         raise SandboxFailed(KIND, "start", error.why, step) from error
 
 

@@ -19,7 +19,19 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from playwright.sync_api import BrowserContext, ConsoleMessage, Dialog, Download, Error, Locator, Page, Route, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Download,
+    Error,
+    Locator,
+    Page,
+    Playwright,
+    Route,
+    sync_playwright,
+)
 
 SIZE = {"width": 1024, "height": 768}
 HOME = os.path.join(tempfile.gettempdir(), "plait-browser")
@@ -189,12 +201,23 @@ def reply(inside: Inside, asked: dict[str, Any]) -> dict[str, Any]:
         return {"failed": short(error)}
 
 
-def main(program: str, root: str) -> None:
+def launched(playwright: Playwright, programs: list[str]) -> Browser:
+    program = next((each for each in programs if os.access(each, os.X_OK)), None)
+    if program is None:
+        raise SystemExit(f"there is no {' and no '.join(programs)} in the sandbox")
+    try:
+        return playwright.chromium.launch(executable_path=program, args=FLAGS, chromium_sandbox=False)
+    except Error as error:
+        lines = error.message.splitlines()
+        raise SystemExit(next((line for line in lines if "[err]" in line), lines[0])) from None
+
+
+def main(root: str, *programs: str) -> None:
     shutil.rmtree(HOME, ignore_errors=True)  # what one that was killed left behind
     os.mkdir(HOME)
     os.environ["TMPDIR"] = tempfile.tempdir = HOME  # where it keeps its profile
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=FLAGS, chromium_sandbox=False)
+        browser = launched(playwright, list(programs))
         context = browser.new_context(viewport=SIZE, accept_downloads=False, service_workers="block")  # pyright: ignore[reportArgumentType]
         inside = Inside(context, root)
         say({"ready": browser.version})
