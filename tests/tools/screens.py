@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +26,7 @@ ISOLATION = os.environ.get("PLAIT_TEST_RUNG", "")  # a rung by name; "": the bes
 
 
 @contextmanager
-def placed(folder: Path, files: Mapping[str, str | bytes], network: Network = "off") -> Iterator[Sandbox]:
+def placed(folder: Path, files: Mapping[str, str | bytes], network: Network = "off") -> Generator[Sandbox]:
     """A sandbox of the best rung with these files."""
     source = folder / "source"
     source.mkdir()

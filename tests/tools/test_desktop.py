@@ -55,6 +55,7 @@ def test_what_cannot_be_done_is_refused(sandbox: Sandbox) -> None:
         desktop_key("nokey", sandbox)
 
 
+@pytest.mark.slow
 def test_it_ends_with_its_sandbox_and_is_said_to_be_gone(tmp_path: Path) -> None:
     require_desktop("mousepad")
     with placed(tmp_path, {}) as sandbox:
