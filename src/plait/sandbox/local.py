@@ -24,7 +24,7 @@ from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe
 from plait.sandbox.bubblewrap import SCRATCH, WORKDIR, Invocation, Room
 from plait.sandbox.resident import LocalResident
 from plait.store import Store
-from plait.workspace import Copy, CopyInfo, Files, Layered, Plain, Rules, Snapshot, cache_folder, list_copies, open_copy, open_in_place
+from plait.workspace import Copy, CopyInfo, Files, Layered, Plain, Snapshot, cache_folder, list_copies, open_copy, open_in_place
 
 NAME = "local"
 _CLEAN = "-clean"  # what the name of a copy ends in that nobody else has been in
@@ -40,6 +40,10 @@ class LocalBackend:
     def probe(self) -> Probe:
         found = (*rungs.capabilities(tempfile.gettempdir()), *(Capability(name, True) for name in _OFFERED))
         return Probe(NAME, f"{rungs.version() or 'no bubblewrap'}, Linux {platform.release()}", "built-in", found)
+
+    def check(self, wanted: Wanted) -> Placement:
+        rung, passed = rungs.choose(wanted.isolation, _cache(wanted.store))
+        return Placement(NAME, rung=rung, image=wanted.image, network=wanted.network, detail={"passed over": passed} if passed else None)
 
     def create(self, wanted: Wanted) -> LocalSandbox:
         return self._open(wanted, wanted.key + (_CLEAN if wanted.clean else ""), fresh=wanted.clean)
@@ -78,10 +82,9 @@ def _cache(store: Store) -> str:
 
 
 def _copy(wanted: Wanted, name: str, *, layered: bool) -> Copy:
-    rules = Rules(ignore=wanted.ignore)
-    cache = cache_folder(wanted.store.address)
+    rules, cache = wanted.rules, cache_folder(wanted.store.address)
     if not wanted.in_place:
-        return open_copy(wanted.store, cache, name, wanted.tree, layered=layered, rules=rules)
+        return open_copy(wanted.store, cache, name, wanted.tree, layered=layered, rules=rules, base=wanted.base)
     if wanted.folder is None:
         raise SandboxFailed(NAME, "work in place", "no folder is named", "name one, as in session.to('local', './repo', in_place=True)")
     return open_in_place(wanted.store, cache, Path(wanted.folder), rules)
