@@ -40,7 +40,7 @@ def test_it_edits_tests_and_hands_in_and_all_of_it_is_on_record(tmp_path: Path) 
     assert "all is well\nPAGER=cat" in passed
     assert told["saved"]["config"]["environment_type"] == "plait.tools.swe.SweEnvironment"
 
-    session = Session.load(told["session"], store=store)
+    session = Session.open(told["session"], store=store)
     bodies = [event.body for event in session.events]
     asked = [body.arguments for body in bodies if isinstance(body, ToolRequested)]
     returned = [body for body in bodies if isinstance(body, ToolReturned)]

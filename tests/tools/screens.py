@@ -57,8 +57,8 @@ def require_browser() -> None:
 
 
 def require_desktop(*programs: str) -> None:
-    for program in ("Xvfb", "xdotool", "import", *programs):
-        require(shutil.which(program) is not None, "apt-get install xvfb xdotool imagemagick mousepad")
+    for program in ("Xvfb", "xdotool", "import", "xmodmap", *programs):
+        require(shutil.which(program) is not None, "apt-get install xvfb xdotool imagemagick x11-xserver-utils mousepad")
 
 
 def text(result: Result) -> str:

@@ -34,10 +34,10 @@ def test_a_text_is_typed_and_saved_to_the_workspace(sandbox: Sandbox) -> None:
     started = desktop_start("mousepad notes.txt", sandbox)
     assert "notes.txt - Mousepad" in text(started)
     steps = [started, desktop_click(*IN_THE_TEXT, sandbox), desktop_key("ctrl+a", sandbox)]
-    steps += [desktop_type("Grüße,\n\tline {2} ~ 'end'", sandbox), desktop_key("ctrl+s", sandbox)]
+    steps += [desktop_type("Grüße żółw 你好,\n\tline {2} ~ 'end'", sandbox), desktop_key("ctrl+s", sandbox)]
     assert len({picture(step) for step in steps}) > 2  # what was done can be seen
     assert steps[-1].delta == {"windows": ["/workspace/notes.txt - Mousepad"], "action": "press ctrl+s"}
-    assert sandbox.files.read("notes.txt").decode() == "Grüße,\n\tline {2} ~ 'end'"
+    assert sandbox.files.read("notes.txt").decode() == "Grüße żółw 你好,\n\tline {2} ~ 'end'"
     assert "windows: none" in text(desktop_key("ctrl+q", sandbox))
 
 

@@ -17,7 +17,18 @@ from plait.sandbox.base import Network
 
 USER = 1000  # whoever runs Plait appears as an ordinary user
 
-_FILES = ("ld.so.cache", "ld.so.conf", "localtime", "timezone", "mime.types", "protocols", "services", "magic", "debian_version", "os-release")
+_FILES = (
+    "ld.so.cache",
+    "ld.so.conf",
+    "localtime",
+    "timezone",
+    "mime.types",
+    "protocols",
+    "services",
+    "magic",
+    "debian_version",
+    "os-release",
+)
 _FOLDERS = ("alternatives", "fonts")
 _NETWORK_FILES = ("resolv.conf", "hosts", "nsswitch.conf", "gai.conf", "host.conf", "ssl/openssl.cnf", "ssl/cert.pem")
 _NETWORK_FOLDERS = ("ssl/certs", "pki/tls/certs", "pki/ca-trust")  # ssl as a whole would hold private keys

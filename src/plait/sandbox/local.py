@@ -96,7 +96,7 @@ class LocalSandbox:
     def __init__(self, wanted: Wanted, copy: Copy, rung: str, passed: Mapping[str, str]) -> None:
         self._wanted, self._copy, self._rung = wanted, copy, rung
         self._passed = dict(passed)
-        self._residents: list[LocalResident] = []
+        self._residents: dict[str, LocalResident] = {}
         if rung == "landlock":
             launcher.check(self._room())
 
@@ -167,16 +167,22 @@ class LocalSandbox:
                 raise NoSuchFile(cwd, "name a folder that is there as the working folder") from None
             raise
 
-    def start(self, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> LocalResident:
+    def start(self, name: str, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> LocalResident:
         """Start a process that stays until the files are made others, or this handle is let go of."""
+        self._end_residents(name)
         room, most = self._room(), self._wanted.limits
         invocation = Invocation(command, self._inside(cwd), self._environment(room, env or {}), most)
-        self._residents.append(LocalResident(self._start(_apart(room), invocation), most))
-        return self._residents[-1]
+        self._residents[name] = started = LocalResident(self._start(_apart(room), invocation), most)
+        return started
 
-    def _end_residents(self) -> None:
-        while self._residents:
-            self._residents.pop().end()
+    def resident(self, name: str) -> LocalResident | None:
+        found = self._residents.get(name)
+        return found if found is not None and found.alive else None
+
+    def _end_residents(self, *names: str) -> None:
+        for name in names or tuple(self._residents):
+            if (found := self._residents.pop(name, None)) is not None:
+                found.end()
 
     def _room(self) -> Room:
         wanted, copy = self._wanted, self._copy

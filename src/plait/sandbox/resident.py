@@ -60,9 +60,15 @@ class Resident(Protocol):
 
 @runtime_checkable
 class Hosts(Protocol):
-    """A sandbox in which a process can stay. It ends with the sandbox: when that is closed, destroyed, or its owner dies."""
+    """A sandbox in which processes can stay, each by a name. They end when it is closed, destroyed, restored, or its owner dies."""
 
-    def start(self, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> Resident: ...
+    def start(self, name: str, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> Resident:
+        """Start one; whoever had the name before is ended."""
+        ...
+
+    def resident(self, name: str) -> Resident | None:
+        """The one of that name; None: there is none that lives."""
+        ...
 
 
 class LocalResident:

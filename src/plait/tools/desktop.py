@@ -3,7 +3,8 @@
 Every call tells which windows are there, with a picture of the screen as a blob, so that each step can be looked at later. The desktop
 stays between calls and ends with the sandbox's handle; one that is gone is said to be gone, and what was done on it is not done again.
 
-It needs the programs Xvfb, xdotool and ImageMagick's import, on Debian: apt-get install xvfb xdotool imagemagick.
+It needs the programs Xvfb, xdotool and ImageMagick's import, and xmodmap for what is on no key. On Debian:
+apt-get install xvfb xdotool imagemagick x11-xserver-utils.
 """
 
 from __future__ import annotations
@@ -14,26 +15,17 @@ from typing import Any, Literal
 
 from plait.errors import SandboxFailed
 from plait.event import Json
-from plait.event.kinds import EffectClass, Placement
 from plait.sandbox import Sandbox
 from plait.session.content import image
 from plait.tool import Result, tool
 from plait.tools import screen
+from plait.tools.commands import class_of_commands
 
 KIND = "desktop"
 BUTTONS = {"left": 1, "middle": 2, "right": 3}
 
 
-def _acts(placement: Placement | None, arguments: Mapping[str, Json]) -> EffectClass:
-    """What a program does can be undone if it can do nothing but write files of a copy."""
-    return "workspace" if placement is not None and placement.network == "off" and not _in_place(placement) else "at_most_once"
-
-
-def _in_place(placement: Placement) -> bool:
-    return isinstance(placement.detail, Mapping) and bool(placement.detail.get("in_place"))
-
-
-@tool(effect_of=_acts)
+@tool(effect_of=class_of_commands)
 def desktop_start(command: str, sandbox: Sandbox) -> Result:
     """Start a program with windows, as a shell command, and see the screen. It runs in the workspace and stays open.
 
@@ -53,7 +45,7 @@ def desktop_screenshot(sandbox: Sandbox) -> Result:
     return _do(sandbox, "take a screenshot", {"do": "look"})
 
 
-@tool(effect_of=_acts)
+@tool(effect_of=class_of_commands)
 def desktop_click(x: int, y: int, sandbox: Sandbox, button: Literal["left", "middle", "right"] = "left", times: int = 1) -> Result:
     """Move the pointer to a place on the screen and click there. Places are counted in pixels from the top left corner.
 
@@ -66,7 +58,7 @@ def desktop_click(x: int, y: int, sandbox: Sandbox, button: Literal["left", "mid
     return _do(sandbox, f"click {x}, {y}", {"do": "click", "x": x, "y": y, "button": BUTTONS[button], "times": times})
 
 
-@tool(effect_of=_acts)
+@tool(effect_of=class_of_commands)
 def desktop_type(text: str, sandbox: Sandbox) -> Result:
     """Type a text on the keyboard. It goes to the window that the pointer is in: click there first.
 
@@ -76,7 +68,7 @@ def desktop_type(text: str, sandbox: Sandbox) -> Result:
     return _do(sandbox, f"type {len(text)} characters", {"do": "type", "text": text})
 
 
-@tool(effect_of=_acts)
+@tool(effect_of=class_of_commands)
 def desktop_key(keys: str, sandbox: Sandbox) -> Result:
     """Press keys, several at once or one after another. They go to the window that the pointer is in.
 
@@ -90,6 +82,8 @@ def _do(sandbox: Sandbox, what: str, request: Mapping[str, Json]) -> Result:
     desktop = screen.found(sandbox, KIND)
     if desktop is None:
         raise SandboxFailed(KIND, what, "nothing was started here, or the desktop was closed", "start the program with desktop_start")
+    if request["do"] != "look":
+        sandbox.begin()  # programs write files as they please
     return _told(what, desktop.ask(what, request))
 
 

@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,9 +44,39 @@ class Program:
         return f"{text}: {self.words.read().decode('utf-8', 'replace').strip()}" if self.process.returncode else text
 
 
+class Keyboard:
+    """Gives characters that are on no key a key of their own. xdotool lends them one for a moment, which a slow program sees too late."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}  # character to key, the one learnt first first
+        self.free: list[str] | None = None  # None: nobody has looked
+
+    def learn(self, text: str) -> None:
+        new = [char for char in dict.fromkeys(text) if ord(char) > 126 and char not in self.known]
+        if not new or shutil.which("xmodmap") is None:
+            return
+        self.free = unused_keys() if self.free is None else self.free
+        words = [f"keycode {self.key_for(char)} = U{ord(char):04X}" for char in new]
+        subprocess.run(["xmodmap", "-"], input="\n".join(words), text=True, capture_output=True, timeout=RUN_S)
+
+    def key_for(self, char: str) -> str:
+        assert self.free is not None
+        key = self.free.pop() if self.free else self.known.pop(next(iter(self.known)))
+        self.known[char] = key
+        return key
+
+
+def unused_keys() -> list[str]:
+    """Those that say nothing, and those of a laptop's lid and lamps."""
+    listed = subprocess.run(["xmodmap", "-pke"], capture_output=True, text=True, timeout=RUN_S).stdout
+    rows = [line.split() for line in listed.splitlines()]
+    return [row[1] for row in rows if len(row) == 3 or (len(row) > 3 and row[3].startswith("XF86"))]
+
+
 class Inside:
     def __init__(self) -> None:
         self.programs: list[Program] = []
+        self.keyboard = Keyboard()
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         getattr(self, f"do_{asked['do']}")(asked)
@@ -73,6 +104,7 @@ class Inside:
         xdotool("mousemove", "--sync", str(x), str(y), "click", "--repeat", str(asked["times"]), "--delay", "60", str(asked["button"]))
 
     def do_type(self, asked: dict[str, Any]) -> None:
+        self.keyboard.learn(asked["text"])
         for piece in re.split(r"([\n\t])", asked["text"]):  # xdotool types a line break as a key that few programs know
             if piece:
                 xdotool(*(["key", KEYS[piece]] if piece in KEYS else ["type", "--delay", "12", "--file", "-"]), words=piece)

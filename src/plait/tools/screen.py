@@ -1,7 +1,7 @@
 """What the browser and the desktop have in common: a resident in the sandbox that holds a screen, and lines of JSON to and from it.
 
-A screen is not part of the workspace: it neither forks nor rewinds with the files, and it ends with the handle on its sandbox. So it is
-looked up by that handle, and one who finds none is told to open it anew; nothing is ever done twice to get back to where it was.
+A screen is not part of the workspace: it does not fork with the files, ends when they are made others, and ends with the handle on its
+sandbox. Whoever finds none is told to open it anew; nothing is ever done twice to get back to where it was.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -23,23 +22,16 @@ from plait.sandbox.resident import Hosts, Resident
 START_S, ANSWER_S = 60.0, 60.0
 Serve = Callable[[str], Json]  # what a resident gets that needs a file of the workspace
 
-_screens: WeakKeyDictionary[Sandbox, dict[str, Screen]] = WeakKeyDictionary()
-
 
 class Screen:
     """One resident and what is asked of it."""
 
     def __init__(self, kind: str, resident: Resident) -> None:
         self.kind, self._resident = kind, resident
-        self.ready = self.hear("start", START_S, None)
 
     @property
     def pid(self) -> int:
         return self._resident.pid
-
-    @property
-    def alive(self) -> bool:
-        return self._resident.alive
 
     def ask(self, what: str, request: Mapping[str, Json], serve: Serve | None = None) -> Mapping[str, Any]:
         """What it answers; raises SandboxFailed if it would not, could not, or is gone."""
@@ -51,7 +43,7 @@ class Screen:
             raise SandboxFailed(self.kind, what, why, "it may have happened in part: look before trying again")
         return answer
 
-    def hear(self, what: str, patience_s: float, serve: Serve | None) -> Mapping[str, Any]:
+    def hear(self, what: str, patience_s: float, serve: Serve | None = None) -> Mapping[str, Any]:
         until = monotonic() + patience_s
         while line := self._resident.receive(max(0.0, until - monotonic())):
             answer: Mapping[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
@@ -59,9 +51,6 @@ class Screen:
                 return answer
             self._resident.send(msgspec.json.encode({"content": serve(answer["need"]) if serve else None}))
         raise self._lost(what)
-
-    def end(self) -> None:
-        self._resident.end()
 
     def _lost(self, what: str) -> SandboxFailed:
         """It says nothing: a screen that hangs is of no more use than one that is gone."""
@@ -79,22 +68,15 @@ def started(sandbox: Sandbox, kind: str, program: str, *arguments: str) -> Scree
     if not isinstance(sandbox, Hosts):
         raise NotSupported(sandbox.placement.backend, f"keep a {kind} open between calls", "place the session with .to('local', …)")
     source = (Path(__file__).parent / f"{program}.py").read_text()
-    screen = Screen(kind, sandbox.start([_python(sandbox), "-c", source, *arguments]))
-    _screens.setdefault(sandbox, {})[kind] = screen
+    screen = Screen(kind, sandbox.start(kind, [_python(sandbox), "-c", source, *arguments]))
+    screen.hear("start", START_S)
     return screen
 
 
 def found(sandbox: Sandbox, kind: str) -> Screen | None:
     """The screen of that kind, if it is still there."""
-    screen = _screens.get(sandbox, {}).get(kind)
-    return screen if screen is not None and screen.alive else None
-
-
-def ended(sandbox: Sandbox, kind: str) -> None:
-    """Let go of the screen of that kind, so that another can be started."""
-    screen = _screens.get(sandbox, {}).pop(kind, None)
-    if screen is not None:
-        screen.end()
+    resident = sandbox.resident(kind) if isinstance(sandbox, Hosts) else None
+    return Screen(kind, resident) if resident is not None else None
 
 
 def _python(sandbox: Sandbox) -> str:

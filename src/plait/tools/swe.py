@@ -21,7 +21,7 @@ import msgspec
 from plait.errors import ToolFailed
 from plait.event.kinds import ToolReturned
 from plait.session import Session
-from plait.tools.shell import shell
+from plait.tools.commands import shell
 
 DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"  # what a command prints first to hand in the lines after it
 
