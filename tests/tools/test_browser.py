@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from screens import PNG, gone, placed, require_browser, text
 
-from plait.errors import InvalidValue, NoSuchFile, NotAFile, SandboxFailed
-from plait.event.kinds import Placement
+from plait import Session, open_store
+from plait.errors import InvalidValue, NoSuchFile, NotAFile, SandboxFailed, ToolFailed
+from plait.event.kinds import Image, Placement, ToolReturned
 from plait.sandbox import Sandbox
 from plait.sandbox.limits import descendants
-from plait.tools import screen
+from plait.tools import screen, shell
 from plait.tools.browser import SNAPSHOT_MAX, browser_click, browser_open, browser_read, browser_screenshot, browser_type
 
 SHOP = """<!doctype html><title>Shop</title><link rel=stylesheet href=style.css><h1>Cart</h1>
@@ -199,7 +200,7 @@ OWNER = """
 import sys
 from pathlib import Path
 from screens import placed
-from plait.tools import screen
+from plait.tools import screen, shell
 from plait.tools.browser import browser_open
 
 with placed(Path(sys.argv[1]), {"page.html": "<title>Page</title>"}) as sandbox:
@@ -223,3 +224,25 @@ def test_it_ends_with_whoever_opened_it(tmp_path: Path) -> None:
         owner.kill()
     for each in inside:
         gone(each)
+
+
+@pytest.mark.slow
+def test_in_a_session_each_step_is_evidence_and_a_branch_has_no_browser(tmp_path: Path) -> None:
+    require_browser()
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    (repo / "shop.html").write_text(SHOP)
+    begun = Session("Buy it", store=str(tmp_path / "store")).to("local", str(repo))
+    session = begun.use(browser_open, url="shop.html").use(browser_type, target="Name", text="Ada")
+    session = session.use(shell, command="echo hello > note.txt").use(browser_click, target="Buy")
+    assert "1 for Ada" in session.result[0]
+    returned = [event.body for event in session.events if isinstance(event.body, ToolReturned)]
+    deltas: list[Any] = [body.delta for body in returned]
+    assert [each["action"] for each in deltas if "url" in each] == ["open shop.html", "type into Name", "click Buy"]
+    pictures = [part.blob for body in returned for part in body.parts if isinstance(part, Image)]
+    assert len(pictures) == 3 and all(open_store(str(tmp_path / "store")).get_blob(blob).startswith(PNG) for blob in pictures)
+    assert {event.header.origin for event in session.events if isinstance(event.body, ToolReturned)} == {"web", "tool"}
+    for other in (session.fork("other"), session.rewind(len(begun.events))):
+        with pytest.raises(ToolFailed, match="open the page again with browser_open") as raised:
+            other.use(browser_click, target="Buy")
+        assert "1 for" in raised.value.session.use(browser_open, url="shop.html").use(browser_click, target="Buy").result[0]
