@@ -56,6 +56,7 @@
     │   ├── UnknownBackend       no backend is called that
     │   ├── IsolationMissing     this machine does not offer the isolation that is wanted
     │   ├── SandboxGone          it does not exist any more
+    │   ├── SandboxBusy          another process works in it
     │   ├── SandboxFailed        the backend did not do what was asked
     │   ├── NotSupported         the backend cannot do that
     │   ├── EgressRefused        tools may not reach that address
@@ -772,6 +773,15 @@ class SandboxGone(SandboxError):
     def __init__(self, backend: str, sandbox: str) -> None:
         self.backend, self.sandbox = backend, sandbox
         super().__init__(f"{backend} has no sandbox {sandbox!r} any more. The next tool call makes another, from the recorded files.")
+
+
+class SandboxBusy(SandboxError):
+    """Another process works in it."""
+
+    def __init__(self, backend: str, sandbox: str) -> None:
+        self.backend, self.sandbox = backend, sandbox
+        step = "Wait until it ends, or fork the session to get files of your own"
+        super().__init__(f"another process works in the sandbox {sandbox!r} of {backend}. {step}.")
 
 
 class SandboxFailed(SandboxError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,6 @@ def test_it_is_bash_with_no_input(box: FolderSandbox) -> None:
 
 @pytest.mark.parametrize("command", ["echo 'a b' \"c  d\" $'e\\tf'", "cat <<'X'\n$HOME `id`\nX", "echo --; echo -n y"])
 def test_quotes_arrive_as_they_are(box: FolderSandbox, root: Path, command: str) -> None:
-    import subprocess
-
     bare = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=root).stdout
     assert text(shell(command, box)) == bare
 
@@ -102,7 +101,7 @@ def test_a_traceback_shows_the_lines_of_the_code_and_nothing_else(box: FolderSan
 @pytest.mark.parametrize(
     ("placement", "effect"),
     [
-        (HERE, "workspace"),
+        (HERE, "at_most_once"),  # it isolates nothing
         (Placement("local", network="off"), "workspace"),
         (Placement("local", network="off", detail={"in_place": False}), "workspace"),
         (Placement("local", network="off", detail={"in_place": True}), "at_most_once"),

@@ -21,6 +21,7 @@ from plait.session.content import Loose
 from plait.session.ports import Act, Draft, writer_of
 from plait.tool import Result, Tool
 from plait.tools import http, http_to
+from plait.tools.egress import Egress
 from plait.tools.web import BODY_MAX, Request, send
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 30
@@ -344,9 +345,7 @@ def test_other_requests_that_make_no_sense(site: Site) -> None:
             send(http_egress(site), given)
 
 
-def http_egress(site: Site) -> Any:
-    from plait.tools.egress import Egress
-
+def http_egress(site: Site) -> Egress:
     return Egress([f"127.0.0.1:{site.port}"])
 
 

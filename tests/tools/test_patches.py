@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from folder_sandbox import FolderSandbox
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plait.errors import EditRefused, InvalidValue, PlaitError
@@ -46,6 +46,8 @@ def applied(before: str, patch: str) -> str:
 
 
 @given(edits(), st.integers(0, 5))
+@example(("\r\n", "a\n\r\n"), 0)
+@example(("a\r\nb", "a\r\nx\nb"), 0)
 def test_our_own_difference_gives_the_target(pair: tuple[str, str], context: int) -> None:
     before, after = pair
     if before != after:
@@ -219,6 +221,12 @@ def test_windows_lines_stay(box: FolderSandbox, root: Path) -> None:
     (root / "x").write_bytes(b"a\r\nb\r\nc\r\n")
     apply_patch("--- a/x\n+++ b/x\n@@ -1,3 +1,4 @@\n a\n-b\n+B\n+BB\n c\n", box)
     assert (root / "x").read_bytes() == b"a\r\nB\r\nBB\r\nc\r\n"
+
+
+def test_lines_added_by_name_get_the_ends_of_the_file(box: FolderSandbox, root: Path) -> None:
+    (root / "x").write_bytes(b"a\r\nb\r\n")
+    apply_patch(begin("*** Update File: x\n@@ a\n+new"), box)
+    assert (root / "x").read_bytes() == b"a\r\nnew\r\nb\r\n"
 
 
 def test_modes(box: FolderSandbox, root: Path) -> None:

@@ -70,7 +70,7 @@ def _placed(session: Session, name: str, where: str | None, options: Mapping[str
     chosen, store = backend(name), store_at(session.store)
     asked, further = _checked(options)
     folder = _folder(where) if where is not None else None
-    before = detail_of(session.placement) if folder is None else {}
+    before = detail_of(session.placement if folder is None else None)
     detail: dict[str, Json] = {word: before[word] for word in ("folder", "base", "heavy", "heavy_names", "ignore") if word in before}
     tree, blobs = session.tree or EMPTY, {EMPTY: EMPTY_BYTES}
     if folder is not None:
@@ -177,8 +177,9 @@ def _said(asked: Mapping[str, Any], place: int) -> dict[str, Json]:
 
 def publish(session: Session, choices: Resolve | None, user: User) -> Generator[Wait, Any, Session]:
     """Bring its files to the folder they came from, as an effect of its own: requested, made, recorded."""
-    detail, tree = detail_of(session.placement), session.tree
-    if session.placement is None or tree is None:
+    placement, tree = session.placement, session.tree
+    detail = detail_of(placement)
+    if placement is None or tree is None:
         raise NotPlaced(session.short)
     folder = detail.get("folder")
     if folder is None:
@@ -189,8 +190,12 @@ def publish(session: Session, choices: Resolve | None, user: User) -> Generator[
     run = run_of(session)
     if run is None:
         _plan(session, Path(folder), choices)  # what is in dispute is told before anything is recorded
+
+    def apply(folder: str) -> Result:
+        return _apply(session, Path(folder), choices)
+
     applied = Tool(
-        lambda folder: _apply(session, Path(folder), choices),
+        apply,
         name="apply",
         description="Publish the session's files.",
         schema={"type": "object", "properties": {"folder": {"type": "string"}}},
@@ -199,7 +204,7 @@ def publish(session: Session, choices: Resolve | None, user: User) -> Generator[
     )
     session = yield from use_tool(session, applied, {"folder": folder}, user)
     # What is there now is what the next one starts from.
-    placed = msgspec.structs.replace(session.placement, detail={**detail, "base": tree})
+    placed = msgspec.structs.replace(session.placement or placement, detail={**detail, "base": tree})
     return record(session, [Draft(PlacementChanged(placed, tree), Act(user.actor, "program"))])[0]
 
 

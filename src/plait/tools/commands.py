@@ -46,10 +46,15 @@ _WHY = {
 
 
 def class_of_commands(placement: Placement | None, arguments: Mapping[str, Any]) -> EffectClass:
-    """A command can be undone if all that it can reach is the files of the session; otherwise it happened."""
-    detail: Json = placement.detail if placement is not None else None
-    in_place = isinstance(detail, Mapping) and bool(cast("Mapping[str, Json]", detail).get("in_place"))
-    return "workspace" if placement is not None and placement.network == "off" and not in_place else "at_most_once"
+    """A command can be undone if all that it can reach is the files of the session; otherwise it happened.
+
+    Without isolation (the rung `host`) it can reach everything, whatever was asked for its network.
+    """
+    if placement is None or placement.network != "off" or placement.rung == "host":
+        return "at_most_once"
+    detail: Json = placement.detail
+    in_place = isinstance(detail, Mapping) and cast("Mapping[str, Json]", detail).get("in_place")
+    return "at_most_once" if in_place else "workspace"
 
 
 @tool(effect="at_most_once", effect_of=class_of_commands)

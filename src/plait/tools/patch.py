@@ -375,8 +375,9 @@ def apply_hunks(path: str, content: str, hunks: Sequence[Hunk]) -> str:
 
 
 def _in_its_lines(content: str, hunks: Sequence[Hunk]) -> list[Hunk]:
-    """The hunks with the line ends of the file, if they have plain ones and the file has none of these."""
-    if not is_crlf(content) or any("\r" in line.text for hunk in hunks for line in hunk.lines):
+    """The hunks with the line ends of the file, if it has those of Windows and they could not be meant exactly: their lines have others."""
+    loose = any(hunk.start is None or any(text.endswith("\n") for text in hunk.old) for hunk in hunks)
+    if not loose or not is_crlf(content) or any("\r" in line.text for hunk in hunks for line in hunk.lines):
         return list(hunks)
     return [hunk._replace(lines=tuple([line._replace(text=as_crlf(line.text)) for line in hunk.lines])) for hunk in hunks]
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from plait.errors import NotSupported, PlaitError, SandboxFailed, StoreCorrupt, UnknownBlob
+from plait.errors import NotSupported, PlaitError, SandboxBusy, StoreCorrupt, UnknownBlob
 from plait.ids import Digest
 from plait.store import Store
 from plait.workspace import disk
@@ -466,8 +466,7 @@ class Lock:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.release()
-            step = "wait until it ends, or fork the session to get files of your own"
-            raise SandboxFailed("local", f"open the files of {name}", "another process works on them", step) from error
+            raise SandboxBusy("local", name) from error
 
     def release(self) -> None:
         if self._handle is not None:
