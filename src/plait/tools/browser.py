@@ -41,7 +41,7 @@ def _acts(placement: Placement | None, arguments: Mapping[str, Json]) -> EffectC
 
 
 def _offline(placement: Placement | None) -> bool:
-    return placement is not None and placement.network == "off"
+    return placement is not None and placement.network == "off" and placement.rung != "host"
 
 
 @tool(effect="idempotent", effect_of=_reads, taints="web")

@@ -34,7 +34,7 @@ from playwright.sync_api import (
 )
 
 SIZE = {"width": 1024, "height": 768}
-HOME = os.path.join(tempfile.gettempdir(), "plait-browser")
+NAME_MAX = 40
 ACT_MS, LOAD_MS, SETTLE_MS = 5_000, 20_000, 150
 NOTES_MAX, NOTE_MAX = 20, 300
 CONTROLS: tuple[Any, ...] = ("button", "link", "textbox", "combobox", "checkbox", "radio", "tab", "menuitem")
@@ -201,6 +201,16 @@ def reply(inside: Inside, asked: dict[str, Any]) -> dict[str, Any]:
         return {"failed": short(error)}
 
 
+def home() -> str:
+    """A folder of its own, emptied of what one that was killed left behind. The names of sockets in it have to be short."""
+    if len(tempfile.gettempdir()) > NAME_MAX:
+        return tempfile.mkdtemp(prefix="plait-browser-", dir="/tmp")  # only without isolation is the scratch folder's name a long one
+    path = os.path.join(tempfile.gettempdir(), "plait-browser")
+    shutil.rmtree(path, ignore_errors=True)
+    os.mkdir(path)
+    return path
+
+
 def launched(playwright: Playwright, programs: list[str]) -> Browser:
     program = next((each for each in programs if os.access(each, os.X_OK)), None)
     if program is None:
@@ -213,9 +223,7 @@ def launched(playwright: Playwright, programs: list[str]) -> Browser:
 
 
 def main(root: str, *programs: str) -> None:
-    shutil.rmtree(HOME, ignore_errors=True)  # what one that was killed left behind
-    os.mkdir(HOME)
-    os.environ["TMPDIR"] = tempfile.tempdir = HOME  # where it keeps its profile
+    os.environ["TMPDIR"] = tempfile.tempdir = home()  # where it keeps its profile
     with sync_playwright() as playwright:
         browser = launched(playwright, list(programs))
         context = browser.new_context(viewport=SIZE, accept_downloads=False, service_workers="block")  # pyright: ignore[reportArgumentType]

@@ -67,6 +67,8 @@ def started(sandbox: Sandbox, kind: str, program: str, *arguments: str) -> Scree
         return screen
     if not isinstance(sandbox, Hosts):
         raise NotSupported(sandbox.placement.backend, f"keep a {kind} open between calls", "place the session with .to('local', …)")
+    if sandbox.placement.rung == "landlock":
+        raise NotSupported("the landlock rung", f"hold a {kind}, which needs sockets of its own", "use a rung with bubblewrap")
     source = (Path(__file__).parent / f"{program}.py").read_text()
     screen = Screen(kind, sandbox.start(kind, [_python(sandbox), "-c", source, *arguments]))
     screen.hear("start", START_S)
