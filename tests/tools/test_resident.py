@@ -36,6 +36,16 @@ def test_it_remembers_between_calls_and_shares_the_files(sandbox: LocalSandbox) 
     assert sandbox.resident("echo") is resident and sandbox.snapshot().changed == ("shell.txt", "told.txt")
 
 
+def test_commands_and_residents_see_what_the_others_change(sandbox: LocalSandbox) -> None:
+    resident = sandbox.start("echo", ECHO)
+    ask(resident, b"cat old.txt > first.txt")
+    assert sandbox.exec(["sh", "-c", "echo changed > old.txt"]).exit_code == 0
+    ask(resident, b"echo more >> old.txt; cat old.txt > second.txt")
+    sandbox.start("other", ECHO)
+    resident.end()
+    assert sandbox.exec(["cat", "first.txt", "second.txt", "old.txt"]).output.view() == "old" + "changed\nmore\n" * 2
+
+
 def test_it_outlives_the_thread_that_started_it(sandbox: LocalSandbox) -> None:
     thread = Thread(target=sandbox.start, args=("echo", ECHO))
     thread.start()

@@ -172,7 +172,7 @@ class LocalSandbox:
         self._end_residents(name)
         room, most = self._room(), self._wanted.limits
         invocation = Invocation(command, self._inside(cwd), self._environment(room, env or {}), most)
-        self._residents[name] = started = LocalResident(self._start(_apart(room), invocation), most)
+        self._residents[name] = started = LocalResident(self._start(room, invocation), most)
         return started
 
     def resident(self, name: str) -> LocalResident | None:
@@ -202,8 +202,14 @@ class LocalSandbox:
         program = rungs.bwrap()
         if program is None:
             raise SandboxFailed(NAME, "start bubblewrap", "it is not there any more", "install it again")
-        prefix = rungs.overlay(*map(str, room.layers)) if isinstance(room.layers, Layered) else ()
-        return bubblewrap.start(room, invocation, program, prefix)
+        return bubblewrap.start(room, invocation, program, self._layers(room))
+
+    def _layers(self, room: Room) -> Sequence[str]:
+        """What mounts the layers. Two mounts of the same ones would not see each other's changes: where a process stays, it is joined."""
+        if not isinstance(room.layers, Layered):
+            return ()
+        there = next((each.pid for each in self._residents.values() if each.alive), None)
+        return rungs.overlay(*map(str, room.layers)) if there is None else rungs.joining(there)
 
     def _bounds(self, room: Room, most: Limits) -> process.Bounds:
         if isinstance(room.layers, Layered):
@@ -258,15 +264,6 @@ class LocalSandbox:
 
 
 _narrowed, _keep = limits.narrowed, output.keep  # the methods above have arguments of these modules' names
-
-
-def _apart(room: Room) -> Room:
-    """Layers that are mounted a second time, for long: with a work folder of their own, which no command empties."""
-    if not isinstance(room.layers, Layered):
-        return room
-    work = room.layers.work.with_name("work-resident")
-    work.mkdir(exist_ok=True)
-    return room._replace(layers=room.layers._replace(work=work))
 
 
 def _real(folder: str | None) -> str | None:
