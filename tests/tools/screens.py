@@ -18,7 +18,7 @@ from plait.store.sqlite import SqliteStore
 from plait.testing import Seeded
 from plait.tool import Result
 from plait.tools.browser import CHROMIUM
-from plait.workspace import snapshot_folder
+from plait.workspace.copies import snapshot_folder
 
 PNG = b"\x89PNG\r\n\x1a\n"
 GONE_S = 10.0

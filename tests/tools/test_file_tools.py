@@ -393,7 +393,7 @@ def test_wrong_expressions_are_named(box: FolderSandbox, root: Path) -> None:
 
 
 def test_the_child_that_searches_is_ended_and_knows_nothing(box: FolderSandbox, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[subprocess.Popen[bytes]] = []
+    made: list[Any] = []
     given: list[Any] = []
     popen = subprocess.Popen
 

@@ -219,7 +219,7 @@ def test_a_look_up_that_never_ends_is_left() -> None:
     over = threading.Event()
     try:
         with pytest.raises(RequestFailed, match="no whole answer within 0.2 s. Nothing was sent"):
-            http_to("slow.example.com", resolve=lambda host, port: over.wait(20) and [])("GET", "http://slow.example.com/", timeout_s=0.2)
+            http_to("slow.example.com", resolve=lambda host, port: [str(over.wait(20))])("GET", "http://slow.example.com/", timeout_s=0.2)
     finally:
         over.set()
 

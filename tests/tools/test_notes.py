@@ -8,7 +8,7 @@ import pytest
 
 from plait import Agent, ScriptedModel, Session, ToolCall, tool
 from plait.errors import UnknownKey
-from plait.session.views import Effect
+from plait.event.kinds import Rewound
 from plait.tool import Tool
 from plait.tools import NOTES, decide, history, note, settle, todo
 
@@ -17,8 +17,10 @@ def agent(*script: Any) -> Agent:
     return Agent("Work.", model=ScriptedModel(list(script)), tools=list(NOTES))
 
 
-def last(session: Session) -> Effect:
-    return session.effects[-1]
+def places_of(session: Session) -> list[int]:
+    """What the last call says that it read."""
+    delta: Any = session.effects[-1].delta
+    return delta["places"]
 
 
 def test_notes_stand_in_the_session() -> None:
@@ -40,7 +42,8 @@ def test_the_same_again_is_the_same() -> None:
 def test_a_rewind_takes_them_back_and_lists_nothing_as_not_undone() -> None:
     session = Session("Go.", store="memory:tools")
     rewound = session.use(note, text="x").rewind(session.place)
-    assert not rewound.findings and rewound.events[-1].body.not_undone == ()
+    body = rewound.events[-1].body
+    assert not rewound.findings and isinstance(body, Rewound) and body.not_undone == ()
 
 
 def test_an_agent_notes_several_things_in_one_reply() -> None:
@@ -52,7 +55,7 @@ def test_an_agent_notes_several_things_in_one_reply() -> None:
         ToolCall("settle", key="nothing"),
     ]
     session = agent(calls, "Done.")(Session("Go.", store="memory:tools"))
-    assert sorted(session.findings.values()) == ["one", "two"] and session.decisions["k"] == 3 and len(session.pending) == 1
+    assert sorted(map(str, session.findings.values())) == ["one", "two"] and session.decisions["k"] == 3 and len(session.pending) == 1
     failure = next(effect.failure for effect in session.effects if effect.tool == "settle")
     assert failure is not None and failure.kind == UnknownKey.__name__
 
@@ -74,7 +77,7 @@ def test_history_tells_what_happened_and_records_what_was_read() -> None:
     told = session.result
     assert "Weigh the stone." in told and 'called weigh({"thing":"stone"})' in told and "it returned: stone weighs much" in told
     assert "characters left out" in told and told.splitlines()[-1].endswith("called history({})")
-    places = last(session).delta["places"]  # pyright: ignore
+    places = places_of(session)
     assert [session.events[place - 1].seq for place in places] == places and len(places) >= 5
     assert all(told_line in told for told_line in (f"{places[0]} ", "Now the feather."))
 

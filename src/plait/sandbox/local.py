@@ -22,9 +22,11 @@ from plait.ids import Digest
 from plait.sandbox import bubblewrap, launcher, limits, output, process, rungs
 from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe, Ran, Wanted
 from plait.sandbox.bubblewrap import SCRATCH, WORKDIR, Invocation, Room
+from plait.sandbox.mounts import Overlay, by_thread
 from plait.sandbox.resident import LocalResident
 from plait.store import Store
-from plait.workspace import Copy, CopyInfo, Files, Layered, Plain, Snapshot, cache_folder, list_copies, open_copy, open_in_place
+from plait.workspace import Files, Snapshot
+from plait.workspace.copies import Copy, CopyInfo, Layered, Plain, cache_folder, list_copies, open_copy, open_in_place
 
 NAME = "local"
 _CLEAN = "-clean"  # what the name of a copy ends in that nobody else has been in
@@ -157,8 +159,10 @@ class LocalSandbox:
         limits: Limits | None = None,
         on_output: OnOutput | None = None,
     ) -> Ran:
+        self._check_there()
         room, most = self._room(), _narrowed(self._wanted.limits, limits)
         invocation = Invocation(command, self._inside(cwd), self._environment(room, env or {}), most)
+        _check_words([*command, invocation.cwd, *invocation.env, *invocation.env.values()])
         spool = output.Spool(os.path.dirname(room.scratch))
         try:
             return process.run(self._start(room, invocation), self._bounds(room, most), stdin, spool, on_output)
@@ -172,7 +176,7 @@ class LocalSandbox:
         self._end_residents(name)
         room, most = self._room(), self._wanted.limits
         invocation = Invocation(command, self._inside(cwd), self._environment(room, env or {}), most)
-        self._residents[name] = started = LocalResident(self._start(room, invocation), most)
+        self._residents[name] = started = LocalResident(self._start(room, invocation, stays=True), most)
         return started
 
     def resident(self, name: str) -> LocalResident | None:
@@ -196,20 +200,22 @@ class LocalSandbox:
         folder = _real(self._wanted.folder)
         return tuple([*([path] if scheme == "sqlite" else []), *([f"{folder}/.plait"] if folder else [])])
 
-    def _start(self, room: Room, invocation: Invocation) -> process.Start:
+    def _start(self, room: Room, invocation: Invocation, *, stays: bool = False) -> process.Start:
         if not self._in_namespaces:
             return launcher.start(room, invocation, isolated=self._rung == "landlock")
         program = rungs.bwrap()
         if program is None:
             raise SandboxFailed(NAME, "start bubblewrap", "it is not there any more", "install it again")
-        return bubblewrap.start(room, invocation, program, self._layers(room))
-
-    def _layers(self, room: Room) -> Sequence[str]:
-        """What mounts the layers. Two mounts of the same ones would not see each other's changes: where a process stays, it is joined."""
-        if not isinstance(room.layers, Layered):
-            return ()
+        if isinstance(room.layers, Plain):
+            return bubblewrap.start(room, invocation, program)
+        layers = Overlay(*map(str, room.layers))
+        # Two mounts of the same layers would not see each other's changes: where a process stays, its mount is joined.
         there = next((each.pid for each in self._residents.values() if each.alive), None)
-        return rungs.overlay(*map(str, room.layers)) if there is None else rungs.joining(there)
+        if there is not None:
+            return bubblewrap.start(room, invocation, program, rungs.joining(there))
+        if by_thread() and not stays:
+            return bubblewrap.start(room, invocation, program)._replace(overlay=layers)
+        return bubblewrap.start(room, invocation, program, rungs.overlay(layers))
 
     def _bounds(self, room: Room, most: Limits) -> process.Bounds:
         if isinstance(room.layers, Layered):
@@ -220,7 +226,18 @@ class LocalSandbox:
         path = os.path.normpath(cwd or ".")
         if os.path.isabs(path) or path.split("/")[0] == "..":
             raise OutsideWorkspace(cwd)
-        return os.path.normpath(os.path.join(self.workdir, path))
+        found = os.path.normpath(os.path.join(self.workdir, path))
+        if not self._in_namespaces:
+            real = os.path.realpath(found)
+            if os.path.commonpath([real, os.path.realpath(self._folder)]) != os.path.realpath(self._folder):
+                raise OutsideWorkspace(cwd, "it leads out of it through a link")
+            if not os.path.isdir(real):
+                raise NoSuchFile(cwd, "name a folder that is there as the working folder")
+        return found
+
+    def _check_there(self) -> None:
+        if not self._wanted.in_place and not os.path.isdir(self._folder):
+            raise SandboxGone(NAME, self._copy.name)
 
     def _environment(self, room: Room, more: Mapping[str, str]) -> dict[str, str]:
         home = SCRATCH if self._in_namespaces else room.scratch
@@ -241,6 +258,8 @@ class LocalSandbox:
 
     def restore(self, tree: Digest) -> None:
         self._end_residents()  # what they hold belongs to the files that were
+        # A copy switches from the tree that it knows: what no snapshot has seen would stay.
+        self._wanted.store.put_blobs(self._copy.snapshot().blobs)
         self._copy.switch(tree)
 
     def fork(self, wanted: Wanted) -> LocalSandbox:
@@ -255,6 +274,7 @@ class LocalSandbox:
     def renew(self, seconds: float) -> None: ...
 
     def destroy(self) -> None:
+        self._check_there()
         self._end_residents()
         self._copy.discard()
 
@@ -264,6 +284,12 @@ class LocalSandbox:
 
 
 _narrowed, _keep = limits.narrowed, output.keep  # the methods above have arguments of these modules' names
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """A NUL would end one word and begin another, which bubblewrap would take for an option."""
+    if any("\0" in word for word in words):
+        raise SandboxFailed(NAME, "start the command", "there is a NUL in it, or in its environment", "leave it out")
 
 
 def _real(folder: str | None) -> str | None:

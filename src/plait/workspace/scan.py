@@ -47,8 +47,12 @@ class Seen(NamedTuple):
 
 
 class SeenFolder(NamedTuple):
-    tree: Digest
+    """A folder as it was last seen; in an upper layer also over what, and what it hid of that."""
+
+    tree: Digest | None  # None: it lists something that is not on this disk, and is spelled anew each time
     seen: Mapping[str, Seen]
+    base: Digest | None = None
+    hidden: frozenset[str] = frozenset()
 
 
 Index = dict[str, SeenFolder]  # by the folder's path
@@ -92,8 +96,9 @@ class Found(NamedTuple):
 
     tree: Digest
     seen: Index
-    withheld: tuple[str, ...]
+    withheld: tuple[str, ...]  # those that are on this disk
     skipped: tuple[str, ...]
+    read: int  # how many files
 
 
 class _Item(NamedTuple):
@@ -112,6 +117,12 @@ class _Folder:
         self.hidden: set[str] = set()  # by whiteouts
         self.folders: list[tuple[str, int, _Folder]] = []
         self.work: list[Future[list[tuple[str, Seen | None]]]] = []
+
+    def tree_before(self) -> Digest | None:
+        """The tree it had, if it still has it."""
+        old = self.old
+        same = old is not None and old.base == self.base and old.hidden == frozenset(self.hidden) and _same(self.seen, old.seen)
+        return old.tree if old is not None and same else None
 
 
 class Scan:
@@ -138,6 +149,7 @@ class Scan:
         self._fresh: Index = {}
         self._withheld: list[str] = []
         self._skipped: list[str] = []
+        self._read_count = 0
         # Files are stamped by this very clock: it is not time that goes on record.
         self._settled_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) - RACY_NS
 
@@ -147,15 +159,16 @@ class Scan:
         finally:
             if self._pool is not None:
                 self._pool.shutdown(cancel_futures=True)
-        return Found(tree, self._fresh, tuple(sorted(self._withheld)), tuple(sorted(self._skipped)))
+        return Found(tree, self._fresh, tuple(sorted(self._withheld)), tuple(sorted(self._skipped)), self._read_count)
 
     # ── down: what is there ──────────────────────────────────────────────────────────────────
 
-    def _walk(self, folder: int, path: str, base: Digest | None, depth: int) -> _Folder:
+    def _walk(self, folder: int, path: str, base: Digest | None, depth: int, *, at_once: bool = False) -> _Folder:
+        """`at_once`: the folder is open to us for the moment only, so no thread can come back to it."""
         disk.check_depth(depth, path)
         here = _Folder(path, base, self._index.get(path))
         below, items = self._list(folder, here)
-        self._take_up(folder, here, items)
+        self._take_up(folder, here, items, at_once)
         kept = {entry.name: entry for entry in self._base(base) if entry.kind == "folder"}
         for name in below:
             self._descend(folder, here, name, kept.get(name), depth)
@@ -200,20 +213,18 @@ class Scan:
     def _descend(self, folder: int, here: _Folder, name: str, lower: Entry | None, depth: int) -> None:
         path = _join(here.path, name)
         try:
-            handle = disk.open_folder(folder, name)
+            with disk.entered(folder, name) as (handle, mode):
+                base = lower.blobs[0] if lower is not None and not disk.is_opaque(handle) else None
+                here.folders.append((name, mode & 0o777, self._walk(handle, path, base, depth + 1, at_once=mode & 0o500 != 0o500)))
         except FileNotFoundError:
             return
         except PermissionError:  # somebody else's
             self._skipped.append(shown(path))
-            return
-        with disk.held(handle):
-            base = lower.blobs[0] if lower is not None and not disk.is_opaque(handle) else None
-            mode = stat.S_IMODE(os.fstat(handle).st_mode) & 0o777
-            here.folders.append((name, mode, self._walk(handle, path, base, depth + 1)))
 
-    def _take_up(self, folder: int, here: _Folder, items: list[_Item]) -> None:
+    def _take_up(self, folder: int, here: _Folder, items: list[_Item], at_once: bool) -> None:
         """Read the files now, or hand them to the threads."""
-        if self._pool is None:
+        self._read_count += len(items)
+        if self._pool is None or at_once:
             self._note(here, self._read_all(folder, here.path, items))
             return
         for start in range(0, len(items), _CHUNK):
@@ -284,17 +295,17 @@ class Scan:
         for name, mode, inside in here.folders:
             here.seen[name] = Seen(None, Entry(name, "folder", mode, 0, (self._finish(inside),)))
         tree = self._tree(here)
-        self._fresh[here.path] = SeenFolder(tree, here.seen)
+        known = None if here.path in self._absent else tree
+        self._fresh[here.path] = SeenFolder(known, here.seen, here.base, frozenset(here.hidden))
         return tree
 
     def _tree(self, here: _Folder) -> Digest:
         self._withheld += [shown(_join(here.path, seen.entry.name)) for seen in here.seen.values() if seen.entry.kind == "withheld"]
-        if here.base is None and here.old is not None and here.path not in self._absent and _same(here.seen, here.old.seen):
-            return here.old.tree
+        before = None if here.path in self._absent else here.tree_before()
+        if before is not None:
+            return before
         entries = {entry.name: entry for entry in self._base(here.base) if entry.name not in here.hidden and entry.kind != "withheld"}
-        for name, entry in self._absent.get(here.path, {}).items():
-            entries[name] = entry
-            self._withheld.append(shown(_join(here.path, name)))
+        entries.update(self._absent.get(here.path, {}))
         entries.update((name, seen.entry) for name, seen in here.seen.items())
         raw = encode(entries.values())
         if not entries or digest_of(raw) == here.base:
@@ -382,9 +393,11 @@ def _windows(handle: int) -> Iterator[bytes]:
 
 class _StoredFolder(msgspec.Struct, frozen=True, array_like=True):
     path: bytes
-    tree: str
+    tree: str | None
     listed: bytes  # spelled as a tree
     stamps: list[Stamp | None]
+    base: str | None
+    hidden: list[bytes]
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
@@ -394,10 +407,11 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
 
 def pack_index(index: Index, rules: Rules) -> bytes:
     folders: list[_StoredFolder] = []
-    for path, (tree, seen) in index.items():
+    for path, (tree, seen, base, hidden) in index.items():
         names = sorted(seen, key=os.fsencode)
         listed = encode(seen[name].entry for name in names)
-        folders.append(_StoredFolder(os.fsencode(path), tree, listed, [seen[name].stamp for name in names]))
+        stamps = [seen[name].stamp for name in names]
+        folders.append(_StoredFolder(os.fsencode(path), tree, listed, stamps, base, [os.fsencode(name) for name in hidden]))
     raw = msgspec.msgpack.encode(_Stored(rules, folders))
     return sha256(raw).digest() + raw
 
@@ -413,5 +427,7 @@ def unpack_index(raw: bytes, rules: Rules) -> Index:
     for folder in stored.folders:
         entries = decode(folder.listed)
         seen = {entry.name: Seen(stamp, entry) for entry, stamp in zip(entries, folder.stamps, strict=True)}
-        index[os.fsdecode(folder.path)] = SeenFolder(Digest(folder.tree), seen)
+        tree = None if folder.tree is None else Digest(folder.tree)
+        base = None if folder.base is None else Digest(folder.base)
+        index[os.fsdecode(folder.path)] = SeenFolder(tree, seen, base, frozenset(map(os.fsdecode, folder.hidden)))
     return index
