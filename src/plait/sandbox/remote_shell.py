@@ -292,11 +292,15 @@ p=$!
 echo "$d $p"
 """
 
-# The waiting shell may be gone without a word, if the command killed it too; a parent that does not reap leaves a zombie.
-_WATCH = """finish() {{
+# A grep that is not GNU's ends a line at NUL. The waiting shell may be gone without a word, if the command killed it too; a parent that does not reap leaves a zombie.
+_WATCH = """marked() {{
+  if grep --version > /dev/null 2>&1; then grep -lsF -e "PLAIT_RUN=$d" /proc/[0-9]*/environ | sed 's|/proc/||; s|/environ||'; return; fi
+  for f in /proc/[0-9]*; do if tr '\\0' '\\n' < $f/environ | grep -qxF -e "PLAIT_RUN=$d"; then echo ${{f#/proc/}}; fi; done
+}}
+finish() {{
   i=0
   while [ $i -lt 50 ]; do
-    k=$(grep -lsF -e "PLAIT_RUN=$d" /proc/[0-9]*/environ | sed 's|/proc/||; s|/environ||')
+    k=$(marked)
     [ -n "$k" ] || break
     kill -9 $k; i=$((i+1))
   done
