@@ -292,7 +292,8 @@ p=$!
 echo "$d $p"
 """
 
-# A grep that is not GNU's ends a line at NUL. The waiting shell may be gone without a word, if the command killed it too; a parent that does not reap leaves a zombie.
+# A grep that is not GNU's ends a line at NUL. The waiting shell may be gone without a word, if the command killed it too; a parent that
+# does not reap leaves a zombie.
 _WATCH = """marked() {{
   if grep --version > /dev/null 2>&1; then grep -lsF -e "PLAIT_RUN=$d" /proc/[0-9]*/environ | sed 's|/proc/||; s|/environ||'; return; fi
   for f in /proc/[0-9]*; do if tr '\\0' '\\n' < $f/environ | grep -qxF -e "PLAIT_RUN=$d"; then echo ${{f#/proc/}}; fi; done

@@ -88,6 +88,7 @@ def _busybox() -> str:
     return os.path.realpath(found)
 
 
+@pytest.mark.slow
 class TestBusybox:
     contract = SandboxContract()
 
