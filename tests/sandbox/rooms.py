@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ def needs(rung: str, folder: Path) -> None:
 
 
 @contextmanager
-def room(path: Path, rung: str, files: Mapping[str, str] | None = None, **more: Any) -> Iterator[Room]:
+def room(path: Path, rung: str, files: Mapping[str, str] | None = None, **more: Any) -> Generator[Room]:
     needs(rung, path)
     folder = path / "repo"
     folder.mkdir(exist_ok=True)

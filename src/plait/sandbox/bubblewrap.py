@@ -209,7 +209,8 @@ def files(room: Room, limits: Limits) -> Iterator[str]:
     yield from system()
     yield from ("--ro-bind", etc.prepared(room.cache, room.network), "/etc")
     yield from (word for path in etc.folders(room.network) for word in ("--ro-bind", path, path))
-    yield from ("--proc", "/proc", "--dev", "/dev")
+    # To the kernel, root without capabilities is root: what /proc/sys lets its owner write would be the host's own settings.
+    yield from ("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev")
     yield from ("--size", str((limits.memory_mb or _DEVICES_MB) * MB), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
     yield from ("--bind", room.scratch, SCRATCH)
     yield from ("--bind", roots(room)[0], WORKDIR)

@@ -22,6 +22,7 @@ from plait.ids import Digest
 from plait.sandbox import bubblewrap, launcher, limits, output, process, rungs
 from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe, Ran, Wanted
 from plait.sandbox.bubblewrap import SCRATCH, WORKDIR, Invocation, Room
+from plait.sandbox.mounts import Overlay, by_thread
 from plait.store import Store
 from plait.workspace import Copy, CopyInfo, Files, Layered, Plain, Rules, Snapshot, cache_folder, list_copies, open_copy, open_in_place
 
@@ -155,6 +156,7 @@ class LocalSandbox:
         self._check_there()
         room, most = self._room(), _narrowed(self._wanted.limits, limits)
         invocation = Invocation(command, self._inside(cwd), self._environment(room, env or {}), most)
+        _check_words([*command, invocation.cwd, *invocation.env, *invocation.env.values()])
         spool = output.Spool(os.path.dirname(room.scratch))
         try:
             return process.run(self._start(room, invocation), self._bounds(room, most), stdin, spool, on_output)
@@ -181,8 +183,12 @@ class LocalSandbox:
         program = rungs.bwrap()
         if program is None:
             raise SandboxFailed(NAME, "start bubblewrap", "it is not there any more", "install it again")
-        prefix = rungs.overlay(*map(str, room.layers)) if isinstance(room.layers, Layered) else ()
-        return bubblewrap.start(room, invocation, program, prefix)
+        if isinstance(room.layers, Plain):
+            return bubblewrap.start(room, invocation, program)
+        layers = Overlay(*map(str, room.layers))
+        if by_thread():
+            return bubblewrap.start(room, invocation, program)._replace(overlay=layers)
+        return bubblewrap.start(room, invocation, program, rungs.overlay(layers))
 
     def _bounds(self, room: Room, most: Limits) -> process.Bounds:
         if isinstance(room.layers, Layered):
@@ -248,6 +254,12 @@ class LocalSandbox:
 
 
 _narrowed, _keep = limits.narrowed, output.keep  # the methods above have arguments of these modules' names
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """A NUL would end one word and begin another, which bubblewrap would take for an option."""
+    if any("\0" in word for word in words):
+        raise SandboxFailed(NAME, "start the command", "there is a NUL in it, or in its environment", "leave it out")
 
 
 def _real(folder: str | None) -> str | None:
