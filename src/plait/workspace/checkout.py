@@ -22,7 +22,7 @@ from plait.workspace.base import Entry
 from plait.workspace.scan import RACY_NS, Index, Seen, SeenFolder, stamp_of
 from plait.workspace.tree import EMPTY, Objects, TreeReader
 
-THREADS = 4
+THREADS = 1  # beside the one that reads trees: for small files more of them wait for each other, and take twice as long
 _CHUNK = 64  # files that one thread takes at a time
 _QUEUED = 64  # chunks that wait: each holds a handle
 
@@ -73,9 +73,10 @@ class _Checkout:
     def _fill(self, folder: int, tree: Digest, path: str, depth: int) -> None:
         disk.check_depth(depth, path)
         seen: dict[str, Seen] = {}
-        self._index[path] = SeenFolder(tree, seen)
+        entries = self._reader.entries(tree)
+        self._index[path] = SeenFolder(None if any(entry.kind == "withheld" for entry in entries) else tree, seen)
         files: list[Entry] = []
-        for entry in self._reader.entries(tree):
+        for entry in entries:
             here = f"{path}/{entry.name}" if path else entry.name
             if entry.kind == "withheld":
                 self._absent[here] = entry
@@ -106,7 +107,7 @@ class _Checkout:
 def _settled(index: Index) -> Index:
     """Without the stamps of what was written a moment ago: whoever writes in the same tick leaves the same one."""
     newest = time.clock_gettime_ns(time.CLOCK_REALTIME) - RACY_NS
-    for _, seen in index.values():
+    for _, seen, *_ in index.values():
         assert isinstance(seen, dict)
         for name, each in seen.items():
             if each.stamp is not None and each.stamp[2] >= newest:
