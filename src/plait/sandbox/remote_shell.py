@@ -168,6 +168,8 @@ class Shell:
 
     def start(self, given: Given, watched: Watch) -> tuple[Run, News] | int:
         """Start a command, and look at it for a while; or say with which code `where` ended."""
+        if any("\0" in word for word in (*given.command, *given.env.values())):
+            raise SandboxFailed(self.backend, "start the command", "there is a NUL in it, or in its environment", "leave it out")
         stdin = given.stdin
         taken = f"printf %s {b64encode(stdin).decode()} | base64 -d > $d/in" if len(stdin) <= SHORT else f"mv -f {self.lay(stdin)} $d/in"
         exports = "".join(f"export {_checked(name)}={quoted(value)}\n" for name, value in given.env.items())

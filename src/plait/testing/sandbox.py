@@ -219,6 +219,13 @@ class SandboxContract:
             ran = sandbox.exec(["printf", "<%s>", *words])
             assert b"".join(ran.output.pieces()) == b"".join(f"<{word}>".encode() for word in words)
 
+    def test_a_word_with_a_nul_is_refused(self, backend: Backend, store: Store) -> None:
+        with self.made(backend, store) as sandbox:
+            with refused(SandboxError):
+                sandbox.exec(["echo", "a\0b"])
+            with refused(SandboxError):
+                sandbox.exec(["env"], env={"A": "b\0--option"})
+
     def test_standard_input(self, backend: Backend, store: Store) -> None:
         with self.made(backend, store) as sandbox:
             assert sandbox.exec(["cat"]).output.size == 0
