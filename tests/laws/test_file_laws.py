@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from plait import Session, tool
@@ -16,6 +16,7 @@ from plait.sandbox import Sandbox, backend
 from plait.session.ports import store_at
 from support import count, dose
 
+SHORT = (Phase.explicit, Phase.reuse, Phase.generate)  # shrinking would take minutes: every step is a process
 LADDER = ("overlay", "bubblewrap", "landlock", "host")
 RUNGS = [each.name for each in backend("local").probe().capabilities if each.name in LADDER and each.offered]
 
@@ -118,7 +119,7 @@ def changed(session: Session, what: list[Any]) -> Session:
 def test_fork_rewind_and_merge_take_the_files_along(rung: str, tmp_path: Path) -> None:
     began = Session("files", store=tmp_path / "store").to("local", isolation=rung)
 
-    @settings(max_examples=dose("FILES", 8, 150), deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=dose("FILES", 8, 150), deadline=None, suppress_health_check=list(HealthCheck), phases=SHORT)
     @given(edits, edits, edits, edits)
     def law(first: list[Any], ours: list[Any], theirs: list[Any], later: list[Any]) -> None:
         count(f"fork, rewind and merge with files ({rung})", store_at(began.store))
@@ -127,7 +128,7 @@ def test_fork_rewind_and_merge_take_the_files_along(rung: str, tmp_path: Path) -
         a, b = root.fork("a"), root.fork("b")
         a, b = changed(a, ours), changed(b, theirs)
         assert looked(b) == seen(b) and looked(a) == seen(a) and looked(root) == seen(root)  # each has its own
-        on = changed(a, later)
+        on = changed(a.fork(), later)
         back = on.rewind(a.place)
         assert back.tree == a.tree and looked(back) == seen(a)
         _check_merge(root, a, b)
