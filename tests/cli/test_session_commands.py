@@ -213,7 +213,7 @@ def test_show_in_json(family: tuple[Shell, str]) -> None:
     found = shell.json("show", root)
     assert {name for name in found if name not in SESSION} == {
         *("opened", "lineage", "continues", "durability", "runs", "facts", "pending", "budget", "left", "usage", "gates", "validation"),
-        *("placement", "tree", "message_count", "messages"),
+        *("placement", "tree", "changed", "message_count", "messages"),
     }
     assert found["facts"]["verdict"] == {
         **{"kind": "decision", "value": "reject", "session": found["id"], "seq": 5, "review_by": None},

@@ -230,7 +230,7 @@ def print_patch(patch: str) -> None:
         return
     for line in patch.removesuffix("\n").split("\n") if patch else ():
         style = next((style for sign, style in _PATCH.items() if line.startswith(sign)), "")
-        out.line(Cell(untabbed(line), style))
+        out.line(Cell(f"{line[:1]}{untabbed(line[1:])}", style))  # the first character is the sign
 
 
 # The first that fits: the heads of a file before its lines.
