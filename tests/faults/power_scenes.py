@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -52,6 +52,7 @@ from plait.runtime.write import DirectWriter
 from plait.session import GraphRows, SessionRows, file
 from plait.session.ports import bind_writer
 from plait.store import SqliteStore, connections, database
+from plait.store.blobs import digest_of
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, fork, run_threads, said, sealed
 from support import RawSql
@@ -225,9 +226,13 @@ class WitnessedStore(SqliteStore):
         self.recording.steps.append(Put(blob))
         return blob
 
-    def sweep_blobs(self, *, before: int) -> int:
+    def put_blobs(self, contents: Mapping[Digest, bytes]) -> None:
+        super().put_blobs(contents)
+        self.recording.steps += [Put(blob) for blob in contents]
+
+    def sweep_blobs(self, *, before: int, keep: Container[Digest] = frozenset()) -> int:
         self.recording.steps.append(Sweeping())
-        return super().sweep_blobs(before=before)
+        return super().sweep_blobs(before=before, keep=keep)
 
     def keep(self, log: LogId, seq: int, data: bytes) -> None:
         self.recording.steps.append(Keeping(log, seq))
@@ -335,8 +340,10 @@ def blobs(folder: Path) -> SqliteStore:
         store.put_blob(chance.randbytes(1500 * i + 10))
         extend(store, log, said(f"{i} " + chance.randbytes(1500 * i).hex()))
         store.keep(log, 1 + i // 2, chance.randbytes(700 * i + 10))
+        many = [chance.randbytes(300 * i), chance.randbytes(40)]
+        store.put_blobs({digest_of(each): each for each in many})
         if i == 3:
-            store.sweep_blobs(before=store.number)
+            store.sweep_blobs(before=store.number, keep={digest_of(many[1])})
     store.forget_kept(log)
     store.put_blob(b"the last one")
     store.keep(log, 3, b"the last one")

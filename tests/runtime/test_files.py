@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from plait import Agent, MergeConflict, Session, Workflow, replay, resume
-from plait.errors import InvalidValue, IsolationMissing, NotPlaced, ToolFailed, UnknownBackend
+from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, replay, resume
+from plait.errors import InvalidValue, IsolationMissing, MergeConflict, NotPlaced, ToolFailed, UnknownBackend
 from plait.event import kinds as k
-from plait.model.scripted import Scripted, call
 from plait.sandbox import Sandbox
 from plait.tool import Result, tool
-
-pytestmark = pytest.mark.usefixtures("isolated")
 
 
 @tool(effect="workspace")
@@ -53,7 +50,7 @@ def placed(repo: Path, tmp_path: Path) -> Session:
 
 
 def test_placing_records_the_tree_and_touches_nothing(placed: Session, repo: Path) -> None:
-    assert placed.tree and placed.workspace.files() == ["README", "run.sh", "src", "src/cart.py"]
+    assert placed.tree and placed.workspace.files() == ["README", "run.sh", "src/cart.py"]
     assert placed.workspace.entry("run.sh").mode == 0o755
     body = placed.events[-1].body
     assert isinstance(body, k.PlacementChanged) and body.placement.backend == "local" and body.placement.rung
@@ -155,7 +152,8 @@ def test_publishing_merges_with_the_folder_as_it_is(placed: Session, repo: Path)
 
 
 def test_an_agent_works_on_files(placed: Session) -> None:
-    model = Scripted(call(write, path="a", text="1\n"), call(run, command="cat a >> b; cat a >> b"), call(read, path="b"), "done")
+    calls = ToolCall("write", path="a", text="1\n"), ToolCall("run", command="cat a >> b; cat a >> b"), ToolCall("read", path="b")
+    model = ScriptedModel([*calls, "done"])
     done = Agent("fix it", model=model, tools=[write, run, read])(placed)
     assert done.text == "done" and done.workspace.text("b") == "1\n1\n"
     assert done.at(placed.place).tree == placed.tree

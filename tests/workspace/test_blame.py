@@ -7,10 +7,10 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from planting import git
 
 from plait.workspace.blame import Version, attribute
 from plait.workspace.lines import Lines, matching, split
+from planting import git
 
 
 def blamed(*contents: str | None) -> list[tuple[int, bytes]]:

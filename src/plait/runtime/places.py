@@ -12,24 +12,22 @@ import atexit
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from contextvars import ContextVar
 from threading import Lock, RLock
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from plait.errors import InvalidValue, NotPlaced, PlaitError, SandboxFailed, SandboxGone
+from plait.errors import NotPlaced, PlaitError, SandboxFailed, SandboxGone
 from plait.event import Json
-from plait.event import kinds as k
 from plait.event.kinds import Bypassed, Placement, PlacementChanged, Trees
 from plait.event.kinds import File as FilePart
 from plait.ids import Digest, LogId
-from plait.sandbox import VIEW_MAX, Limits, OnOutput, Output, Ran, Sandbox, Wanted, backend
+from plait.sandbox import Limits, OnOutput, Output, Ran, Sandbox, Wanted, backend
 from plait.session import Session
 from plait.session.ports import store_at
 from plait.store import Store
-from plait.workspace import EMPTY, EMPTY_BYTES, Entry, Files, Snapshot
+from plait.workspace import EMPTY, EMPTY_BYTES, HEAVY, Entry, Files, Snapshot
 
 WAIT_S = 600.0  # for another call on the same session
 KEPT = 64  # handles; the one that was not used for longest is let go first
@@ -63,6 +61,7 @@ def wanted_of(store: Store, key: str, tree: Digest, placement: Placement) -> Wan
         base=detail.get("base"),
         folder=detail.get("folder"),
         heavy=tuple(detail.get("heavy", ())),
+        heavy_names=tuple(detail.get("heavy_names", HEAVY)),
         ignore=tuple(detail.get("ignore", ())),
         in_place=bool(detail.get("in_place")),
         clean=bool(detail.get("clean")),

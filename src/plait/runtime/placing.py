@@ -1,7 +1,7 @@
 """Placing a session and publishing its files.
 
-`to` records the tree of a folder and where tools run from then on; the folder itself is only read. `apply` brings the files back: a merge of
-the tree that was placed, the session's own and the folder as it is now, written file by file, each in one step. An apply that was
+`to` records the tree of a folder and where tools run from then on; the folder itself is only read. `apply` brings the files back: a merge
+of the tree that was placed, the session's own and the folder as it is now, written file by file, each in one step. An apply that was
 interrupted is made again: what was written already is the same on both sides by then.
 """
 
@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
-from plait.errors import InvalidValue, MergeConflict, NotApplied, NotPlaced, WorkspaceError
+from plait.errors import InvalidValue, MergeConflict, NoSuchFile, NotApplied, NotPlaced, WorkspaceError
 from plait.event import Json
 from plait.event.kinds import Placement, PlacementChanged
 from plait.ids import Digest
-from plait.runtime.places import detail_of, take_for, wanted_of
+from plait.runtime.places import detail_of, wanted_of
 from plait.runtime.run import check_running, record, run_of
 from plait.runtime.using import User, use_tool
 from plait.runtime.waits import Wait
@@ -44,7 +45,6 @@ from plait.workspace import (
     rules_for,
     shown,
     snapshot_folder,
-    write_change,
 )
 
 _WORDS = ("isolation", "network", "limits", "env", "heavy", "ignore", "in_place", "clean", "image", "template", "egress")
@@ -70,7 +70,7 @@ def _placed(session: Session, name: str, where: str | None, options: Mapping[str
     chosen, store = backend(name), store_at(session.store)
     asked, further = _checked(options)
     folder = _folder(where) if where is not None else None
-    before = detail_of(session.placement) if folder is None else {}
+    before = detail_of(session.placement if folder is None else None)
     detail: dict[str, Json] = {word: before[word] for word in ("folder", "base", "heavy", "heavy_names", "ignore") if word in before}
     tree, blobs = session.tree or EMPTY, {EMPTY: EMPTY_BYTES}
     if folder is not None:
@@ -96,7 +96,8 @@ def _recorded(store: Store, folder: Path, asked: Mapping[str, Any], detail: dict
         rules = msgspec.structs.replace(rules, heavy=tuple(asked["heavy"]))
         detail["heavy_names"] = list(rules.heavy)
     found = snapshot_folder(store, folder, rules)
-    detail |= {"folder": str(folder), "base": found.tree, "heavy": [shown(path) for path in heavy_in(folder, rules)], "ignore": list(rules.ignore)}
+    heavy = [shown(path) for path in heavy_in(folder, rules)]
+    detail |= {"folder": str(folder), "base": found.tree, "heavy": heavy, "ignore": list(rules.ignore)}
     for word, paths in (("withheld", found.withheld), ("skipped", found.skipped)):
         if paths:
             detail[word] = [shown(path) for path in paths[:100]]
@@ -125,7 +126,7 @@ def _checked(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Json
         raise InvalidValue("network", f"{asked['network']!r} is neither on nor off", step)
     for word in ("heavy", "ignore", "egress"):
         given = asked.get(word, ())
-        if isinstance(given, str) or not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in cast("Sequence[Any]", given)):
+        if not _is_list(given):
             raise InvalidValue(word, f"{given!r} is not a list of texts", f"pass {word}=[…]")
     for word in ("in_place", "clean"):
         if not isinstance(asked.get(word, False), bool):
@@ -134,6 +135,10 @@ def _checked(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Json
     asked["env"] = _env(asked.get("env", {}))
     further = {word: value for word, value in options.items() if word not in _WORDS}
     return asked, further
+
+
+def _is_list(given: Any) -> bool:
+    return isinstance(given, (list, tuple)) and all(isinstance(each, str) for each in cast("Sequence[Any]", given))
 
 
 def _limits(given: Any) -> Limits:
@@ -146,7 +151,7 @@ def _limits(given: Any) -> Limits:
 def _env(given: Any) -> Any:
     if isinstance(given, Mapping) and all(isinstance(each, str) for pair in cast("Mapping[Any, Any]", given).items() for each in pair):
         return dict(cast("Mapping[str, str]", given))
-    if isinstance(given, (list, tuple)) and all(isinstance(each, str) for each in cast("Sequence[Any]", given)):
+    if _is_list(given):
         return list(cast("Sequence[str]", given))
     raise InvalidValue("env", f"{given!r} is neither names nor a mapping", "pass {'CI': '1'}, or ['CI'] for this process's own value")
 
@@ -172,8 +177,9 @@ def _said(asked: Mapping[str, Any], place: int) -> dict[str, Json]:
 
 def publish(session: Session, choices: Resolve | None, user: User) -> Generator[Wait, Any, Session]:
     """Bring its files to the folder they came from, as an effect of its own: requested, made, recorded."""
-    detail, tree = detail_of(session.placement), session.tree
-    if session.placement is None or tree is None:
+    placement, tree = session.placement, session.tree
+    detail = detail_of(placement)
+    if placement is None or tree is None:
         raise NotPlaced(session.short)
     folder = detail.get("folder")
     if folder is None:
@@ -184,8 +190,12 @@ def publish(session: Session, choices: Resolve | None, user: User) -> Generator[
     run = run_of(session)
     if run is None:
         _plan(session, Path(folder), choices)  # what is in dispute is told before anything is recorded
+
+    def apply(folder: str) -> Result:
+        return _apply(session, Path(folder), choices)
+
     applied = Tool(
-        lambda folder: _apply(session, Path(folder), choices),
+        apply,
         name="apply",
         description="Publish the session's files.",
         schema={"type": "object", "properties": {"folder": {"type": "string"}}},
@@ -194,7 +204,7 @@ def publish(session: Session, choices: Resolve | None, user: User) -> Generator[
     )
     session = yield from use_tool(session, applied, {"folder": folder}, user)
     # What is there now is what the next one starts from.
-    placed = msgspec.structs.replace(session.placement, detail={**detail, "base": tree})
+    placed = msgspec.structs.replace(session.placement or placement, detail={**detail, "base": tree})
     return record(session, [Draft(PlacementChanged(placed, tree), Act(user.actor, "program"))])[0]
 
 
@@ -233,13 +243,32 @@ def _apply(session: Session, folder: Path, choices: Resolve | None) -> Result:
     done: list[str] = []
     for change in _in_order(todo):
         try:
-            write_change(reader, files, change)
+            _write(reader, files, change)
         except (WorkspaceError, OSError) as error:
             step = f"{len(done)} of {len(todo)} paths are written; correct it and apply again"
             raise NotApplied(str(folder), f"{shown(change.path)!r}: {error}", step) from error
         done.append(shown(change.path))
     said = f"{len(done)} paths written to {folder}" if done else f"{folder} has all of it already"
     return Result([said], delta={"before": plan.before, "after": plan.after, "changed": done[:1000]})
+
+
+def _write(reader: TreeReader, files: LocalFiles, change: Change) -> None:
+    """One path. A file is replaced in one step; what stands in its way and is no file goes first."""
+    path, before, after = change.path, change.before, change.after
+    if after is None or (before is not None and before.kind != after.kind):
+        with suppress(NoSuchFile):
+            files.remove(path)
+    if after is None or after.kind == "withheld":
+        return
+    if after.kind == "folder":
+        files.make_folder(path)
+        files.chmod(path, after.mode)
+    elif after.kind == "link":
+        with suppress(NoSuchFile):
+            files.remove(path)
+        files.link(path, after.target)
+    else:
+        files.write(path, reader.content(after), mode=after.mode)
 
 
 def _in_order(todo: Sequence[Change]) -> list[Change]:

@@ -19,7 +19,6 @@ from plait.runtime.effects import UseTools
 from plait.runtime.failures import failure_of, line, text_of_error
 from plait.runtime.mail import safe_point
 from plait.runtime.override import overridden_tools
-from plait.runtime.places import Site, Visit, Worked
 from plait.runtime.people import (
     ask_people,
     ask_question,
@@ -34,6 +33,7 @@ from plait.runtime.people import (
     took,
     was_tried,
 )
+from plait.runtime.places import Site, Visit, Worked
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of, scoped
 from plait.runtime.spend import afford_tool
 from plait.runtime.stops import Cancelled
@@ -454,9 +454,7 @@ def observed_before(job: Job) -> Any:
         return Failure(failed.kind, f"not run: what is to be observed cannot be: {failed.message}", failed.traceback)
 
 
-def concluded(
-    job: Job, value: Any, failure: Failure | None, before: Any, started: int, clock: Any, visit: Visit | None = None
-) -> Done:
+def concluded(job: Job, value: Any, failure: Failure | None, before: Any, started: int, clock: Any, visit: Visit | None = None) -> Done:
     duration_us, delta, exit_code = clock() - started, None, None
     if isinstance(value, Result):
         exit_code, delta = value.exit_code, _recordable(value.delta) if value.delta is not None else None
@@ -479,7 +477,9 @@ def _left(visit: Visit | None, failure: Failure | None) -> tuple[Worked, Failure
     except Exception as error:
         failed = failure_of(error)
         said = f"; it had failed before: {failure.kind}: {failure.message}" if failure is not None else ""
-        return Worked(), Failure(failed.kind, f"its files cannot be recorded, so they are as before: {failed.message}{said}", failed.traceback)
+        return Worked(), Failure(
+            failed.kind, f"its files cannot be recorded, so they are as before: {failed.message}{said}", failed.traceback
+        )
 
 
 def _recordable(delta: Json) -> Json:

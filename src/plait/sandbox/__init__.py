@@ -1,5 +1,17 @@
-"""Where tools run."""
+"""Where tools run.
 
+Backends are found by name: ours by the place of their module, which is imported only then, anybody else's by an entry point of the group
+`plait.sandboxes` that names a class or a function which returns a `Backend`.
+"""
+
+from __future__ import annotations
+
+import threading
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import cast
+
+from plait.errors import UnknownBackend
 from plait.sandbox.base import (
     VIEW_MAX,
     Backend,
@@ -28,4 +40,39 @@ __all__ = [
     "Ran",
     "Sandbox",
     "Wanted",
+    "backend",
+    "backends",
 ]
+
+GROUP = "plait.sandboxes"
+
+_OURS = {
+    "local": ("plait.sandbox.local", "LocalBackend"),
+    "e2b": ("plait.sandbox.e2b", "E2B"),
+    "opensandbox": ("plait.sandbox.opensandbox", "OpenSandbox"),
+    "cube": ("plait.sandbox.cube", "Cube"),
+}
+_lock = threading.Lock()
+_made: dict[str, Backend] = {}
+
+
+def backends() -> list[str]:
+    """The names of all that can be asked for, ours first."""
+    return list(dict.fromkeys([*_OURS, *sorted(entry_points(group=GROUP).names)]))
+
+
+def backend(name: str) -> Backend:
+    """The backend of this name, made once per process; raises UnknownBackend."""
+    with _lock:
+        if name not in _made:
+            _made[name] = _make(name)
+        return _made[name]
+
+
+def _make(name: str) -> Backend:
+    if name in _OURS:
+        module, factory = _OURS[name]
+        return cast("Backend", getattr(import_module(module), factory)())
+    for point in entry_points(group=GROUP, name=name):
+        return cast("Backend", point.load()())
+    raise UnknownBackend(name, tuple(backends()))

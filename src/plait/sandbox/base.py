@@ -16,7 +16,7 @@ from plait.event import Json
 from plait.event.kinds import File, Placement
 from plait.ids import Digest
 from plait.store import Store
-from plait.workspace import Files, Snapshot
+from plait.workspace import HEAVY, Files, Rules, Snapshot
 
 Network = Literal["off", "on"]
 OnOutput = Callable[[bytes], object]
@@ -48,11 +48,17 @@ class Wanted(msgspec.Struct, frozen=True):
     base: Digest | None = None  # the tree that these files come from: what is the same is shared with others that do, too
     folder: str | None = None  # where the files came from on this machine; None: from nowhere
     heavy: tuple[str, ...] = ()  # folders below it that are not in the tree and are mounted read-only
+    heavy_names: tuple[str, ...] = HEAVY  # what such folders are called
     ignore: tuple[str, ...] = ()  # further names that are no part of the tree
     in_place: bool = False  # whether the folder itself is worked on
     clean: bool = False  # whether nothing may be there but the tree
     image: str = ""  # or template, for those that have any
     options: Mapping[str, Json] = {}  # whatever else a backend understands
+
+    @property
+    def rules(self) -> Rules:
+        """What is no part of its trees."""
+        return Rules(heavy=self.heavy_names, ignore=self.ignore)
 
 
 class Output(Protocol):

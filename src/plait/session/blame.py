@@ -94,9 +94,7 @@ def blame(store: Store, state: State, name: str, path: str) -> Blame:
 
 def _line(number: int, written: _Written, text: str) -> Line:
     event = written.event
-    return Line(
-        number, text, event.id, event.log, event.seq, event.kind, event.actor, event.header.time, written.tool, written.branch
-    )
+    return Line(number, text, event.id, event.log, event.seq, event.kind, event.actor, event.header.time, written.tool, written.branch)
 
 
 def _written(store: Store, state: State, path: str) -> Iterator[_Written]:

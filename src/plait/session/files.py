@@ -75,7 +75,9 @@ def merge_files(
     return Files(tree, objects.new, {}, resolved)
 
 
-def chosen_in(conflicts: Mapping[str, Mapping[str, Version]], choices: Resolve | None, resolved: dict[str, Resolution]) -> dict[str, Choice]:
+def chosen_in(
+    conflicts: Mapping[str, Mapping[str, Version]], choices: Resolve | None, resolved: dict[str, Resolution]
+) -> dict[str, Choice]:
     """What somebody chose, for the paths that are in dispute."""
     chosen: dict[str, Choice] = {}
     given = {} if choices is None or callable(choices) else {path_of(key): value for key, value in choices.items()}

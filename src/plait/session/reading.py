@@ -59,7 +59,6 @@ from plait.session.listing import list_rows
 from plait.session.ports import Spot, store_at, writer_of
 from plait.session.state import Gate, Pending, Ref, Spent, State, Stretch, state_digest
 from plait.session.typed import name_of, to_type
-from plait.workspace import Workspace
 from plait.session.views import (
     EFFECT_KINDS,
     Attachment,
@@ -75,6 +74,7 @@ from plait.session.views import (
     message_of,
 )
 from plait.store import Durability, Store, ancestry, canonical, exists
+from plait.workspace import Workspace
 
 T = TypeVar("T")
 

@@ -56,10 +56,10 @@ from plait.ids import Digest, Micros, digest, parse_digest
 from plait.session import revision
 from plait.session.content import Content, file, image, pack
 from plait.session.events import along
+from plait.session.files import Files, merge_files, path_of
 from plait.session.fold import state_at
 from plait.session.inbox import arrived, ask_now, post, reply, waiting_in
 from plait.session.life import Life, check_may, live_on
-from plait.session.files import Files, merge_files, path_of
 from plait.session.merge import WORKSPACE, combine, is_about_files, names_of
 from plait.session.ports import Act, Draft, Spot, Value, host, is_bound, writer_of
 from plait.session.reading import Reading, address_of
@@ -324,7 +324,9 @@ class Session(Reading):
             object.__setattr__(after, "_near", state_at(self._store, after.id, after.place, near=state, known=theirs))
         return after
 
-    def _merged_files(self, conflicts: Mapping[str, Any], theirs: Sequence[State], base: State | None, resolve: Resolve | None) -> Files | None:
+    def _merged_files(
+        self, conflicts: Mapping[str, Any], theirs: Sequence[State], base: State | None, resolve: Resolve | None
+    ) -> Files | None:
         """The files of all branches, merged by path. None: there is nothing to merge, or one tree is chosen whole."""
         if WORKSPACE not in conflicts or (not callable(resolve) and WORKSPACE in (resolve or {})):
             return None

@@ -248,8 +248,8 @@ class Known:
 
     def last_shared(self, stretch: Stretch) -> int | None:
         """The last place of a stretch that is known."""
-        shared = [min(last, stretch.last) for first, last in self._spans.get(stretch.log, ()) if first <= stretch.last and last >= stretch.first]
-        return max(shared, default=None)
+        spans = self._spans.get(stretch.log, ())
+        return max([min(last, stretch.last) for first, last in spans if first <= stretch.last and last >= stretch.first], default=None)
 
     def without(self, stretch: Stretch) -> list[Stretch]:
         """The pieces of a stretch that are not known yet."""

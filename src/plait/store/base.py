@@ -206,11 +206,23 @@ class Store(Protocol):
     # blobs
 
     def put_blob(self, content: bytes) -> Digest: ...
+
+    def put_blobs(self, contents: Mapping[Digest, bytes]) -> None:
+        """Put many at once, all or none; on return they are on disk."""
+        ...
+
+    def missing_blobs(self, digests: Collection[Digest]) -> set[Digest]:
+        """Those that are not there. The others count as put just now: a sweep that looks at age leaves them."""
+        ...
+
     def get_blob(self, digest: Digest) -> bytes: ...
     def blob_info(self, digest: Digest) -> BlobInfo: ...
 
-    def sweep_blobs(self, *, before: int) -> int:
-        """Remove blobs that no event points to and that were put when `number` was below this; returns how many."""
+    def sweep_blobs(self, *, before: int, keep: Container[Digest] = frozenset()) -> int:
+        """Remove blobs that no event points to, that were put when `number` was below this, and that are not in `keep`; returns how many.
+
+        `keep` is for what events point to through other blobs: the contents of a tree.
+        """
         ...
 
     # snapshots: a cache of what was folded from events, which may be dropped at any time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from itertools import count, islice
 from typing import Any
 
@@ -226,6 +226,18 @@ class MemoryStore:
             self._keep_blobs({digest: content})
         return digest
 
+    def put_blobs(self, contents: Mapping[Digest, bytes]) -> None:
+        content = checked(contents)
+        with self._open():
+            self._keep_blobs(content)
+
+    def missing_blobs(self, digests: Collection[Digest]) -> set[Digest]:
+        with self._open():
+            there = [self._blobs[digest] for digest in digests if parse_digest(digest) in self._blobs]
+            for blob in there:
+                blob.born = max(blob.born, self.number)
+            return {digest for digest in digests if digest not in self._blobs}
+
     def get_blob(self, digest: Digest) -> bytes:
         return self._blob(digest).content
 
@@ -233,10 +245,10 @@ class MemoryStore:
         blob = self._blob(digest)
         return BlobInfo(len(blob.content), len(blob.content), blob.refs)
 
-    def sweep_blobs(self, *, before: int) -> int:
+    def sweep_blobs(self, *, before: int, keep: Container[Digest] = frozenset()) -> int:
         check_number("before", before)
         with self._open():
-            unused = [digest for digest, blob in self._blobs.items() if not blob.refs and blob.born < before]
+            unused = [digest for digest, blob in self._blobs.items() if not blob.refs and blob.born < before and digest not in keep]
             for digest in unused:
                 del self._blobs[digest]
         return len(unused)

@@ -8,7 +8,7 @@ compare-and-set of the log's head and one insert; the fsync is shared with whoev
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import zip_longest
@@ -54,7 +54,7 @@ from plait.store.base import (
     first_parent,
     is_async,
 )
-from plait.store.blobs import check_size, digest_of
+from plait.store.blobs import check_size, checked, digest_of
 from plait.store.connections import Connections, opening
 from plait.store.database import BUSY_S, PRAGMAS, Database, Migration, check_tables, connect, migrate
 from plait.store.folder import make_folder
@@ -281,6 +281,29 @@ class SqliteStore:
         self._connections.write(lambda db: self._work.put_blobs(db, packed))
         return digest
 
+    def put_blobs(self, contents: Mapping[Digest, bytes]) -> None:
+        content = checked(contents)
+        missing = self.missing_blobs(content)
+        packed = {digest: pack_blob(content[digest]) for digest in missing}
+        if packed:
+            self._connections.write(lambda db: self._work.put_blobs(db, packed))
+        if len(missing) < len(content):
+            with self._reader() as db:
+                any_async = db.get("SELECT 1 FROM log WHERE lazy = 1 LIMIT 1")
+            if any_async:
+                self.flush()  # as in put_blob
+
+    def missing_blobs(self, digests: Collection[Digest]) -> set[Digest]:
+        names = [parse_digest(digest) for digest in digests]
+        with self._reader() as db:
+            born = db.get("SELECT max(number) FROM event") or 0
+            sql = "SELECT j.value, b.refs = 0 AND b.born < ? FROM json_each(?) j JOIN blob b ON b.digest = unhex(j.value)"
+            there = dict(db.rows(sql, (born, msgspec.json.encode(names).decode())))
+        old = [digest for digest, is_old in there.items() if is_old]
+        if old:
+            self._connections.write(lambda db: self._work.renew_blobs(db, old))
+        return set(names) - there.keys()
+
     def get_blob(self, digest: Digest) -> bytes:
         with self._reader() as db:
             return get_blob(db, digest)
@@ -292,9 +315,9 @@ class SqliteStore:
             raise UnknownBlob(digest)
         return BlobInfo(*row)
 
-    def sweep_blobs(self, *, before: int) -> int:
+    def sweep_blobs(self, *, before: int, keep: Container[Digest] = frozenset()) -> int:
         check_number("before", before)
-        return self._connections.write(lambda db: self._work.sweep_blobs(db, before))
+        return self._connections.write(lambda db: self._work.sweep_blobs(db, before, keep))
 
     # ── snapshots ────────────────────────────────────────────────────────────────────────────
 

@@ -6,7 +6,7 @@ thread. A piece of work refuses by raising before it changes anything: others in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -187,9 +187,18 @@ class Transact:
                 (bytes.fromhex(digest), size, codec, born, data),
             )
 
-    def sweep_blobs(self, db: Database, before: int) -> int:
-        db.execute("DELETE FROM blob WHERE refs = 0 AND born < ?", (before,))
-        return db.changed()
+    def renew_blobs(self, db: Database, digests: Collection[Digest]) -> None:
+        """They count as put now."""
+        born = db.get("SELECT max(number) FROM event") or 0
+        for digest in digests:
+            db.execute("UPDATE blob SET born = ? WHERE digest = ? AND refs = 0 AND born < ?", (born, bytes.fromhex(digest), born))
+
+    def sweep_blobs(self, db: Database, before: int, keep: Container[Digest]) -> int:
+        unused = db.rows("SELECT key, digest FROM blob WHERE refs = 0 AND born < ?", (before,))
+        keys = [key for key, digest in unused if Digest(digest.hex()) not in keep]
+        for key in keys:
+            db.execute("DELETE FROM blob WHERE key = ?", (key,))
+        return len(keys)
 
     # ── snapshots ────────────────────────────────────────────────────────────────────────────
 

@@ -349,6 +349,8 @@ class StoreContract:
             lambda: store.append(log, said("not sealed"), after=store.log(log).head),  # type: ignore[arg-type]
             lambda: store.append(log, [said("not sealed")], after=store.log(log).head),  # type: ignore[list-item]
             lambda: store.put_blob("text"),  # type: ignore[arg-type]
+            lambda: store.put_blobs(["text"]),  # type: ignore[arg-type]
+            lambda: store.missing_blobs(["text"]),  # type: ignore[list-item]
             lambda: store.match(5),  # type: ignore[arg-type]
             lambda: store.rows("tally", "count", before=["a"]),  # type: ignore[arg-type]
             lambda: store.append(log, sealed([said("x")], log, 2, (store.log(log).head,)), after=store.log(log).head, blobs=[1]),  # type: ignore[arg-type]
@@ -545,6 +547,35 @@ class StoreContract:
         assert store.get_blob(young) == b"young"
         with refused(UnknownBlob, store):
             store.get_blob(unused)
+
+    def test_many_blobs_are_put_at_once_or_not_at_all(self, opened: Opened) -> None:
+        store = opened()
+        contents = {digest_of(content): content for content in (b"", b"one", b"text " * 1000)}
+        store.put_blob(b"one")
+        with refused(CommitmentBroken, store):
+            store.put_blobs({**contents, digest_of(b"two"): b"swapped"})
+        assert store.missing_blobs([*contents, digest_of(b"two")]) == {digest_of(b""), digest_of(b"text " * 1000), digest_of(b"two")}
+        store.put_blobs(contents)
+        store.put_blobs(contents)
+        store.put_blobs({})
+        assert {digest: store.get_blob(digest) for digest in contents} == contents
+        assert store.missing_blobs(contents) == store.missing_blobs([]) == set()
+
+    def test_sweeping_leaves_what_is_to_be_kept(self, opened: Opened) -> None:
+        store = opened()
+        kept, unused = store.put_blob(b"kept"), store.put_blob(b"unused")
+        begin(store)
+        assert store.sweep_blobs(before=store.number, keep={kept}) == 1
+        assert store.missing_blobs([kept, unused]) == {unused}
+
+    def test_asking_for_blobs_makes_them_young(self, opened: Opened) -> None:
+        store = opened()
+        asked, put, old = store.put_blob(b"asked"), store.put_blob(b"put"), store.put_blob(b"old")
+        begin(store)
+        assert store.missing_blobs([asked]) == set()
+        store.put_blobs({put: b"put"})
+        assert store.sweep_blobs(before=store.number) == 1
+        assert store.missing_blobs([asked, put, old]) == {old}
 
     # snapshots
 
@@ -772,6 +803,8 @@ class StoreContract:
             lambda: store.log(log),
             lambda: list(store.read(log)),
             lambda: store.put_blob(b"x"),
+            lambda: store.put_blobs({digest_of(b"x"): b"x"}),
+            lambda: store.missing_blobs([]),
             lambda: store.heads([log]),
             lambda: list(store.feed(reverse=True)),
             lambda: store.keep(log, 1, b"x"),

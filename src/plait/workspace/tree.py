@@ -21,7 +21,7 @@ from typing import Protocol
 
 from plait.errors import InvalidValue, StoreCorrupt
 from plait.ids import Digest
-from plait.workspace.base import Entry, Kind
+from plait.workspace.base import Change, Entry, Kind
 
 TAG = b"plait/tree/1\0"
 
@@ -145,6 +145,26 @@ class TreeReader:
     def content(self, entry: Entry) -> bytes:
         """The bytes of a file."""
         return b"".join([self.objects.get_blob(piece) for piece in entry.blobs])
+
+
+def differing(reader: TreeReader, before: Digest | None, after: Digest | None, path: str = "") -> Iterator[Change]:
+    """Every path that differs, a folder before what is in it. What both share is not looked at. None: there is no such folder."""
+    if before == after:
+        return
+    old = {} if before is None else {entry.name: entry for entry in reader.entries(before)}
+    new = {} if after is None else {entry.name: entry for entry in reader.entries(after)}
+    for name in sorted(old.keys() | new.keys(), key=os.fsencode):
+        was, now = old.get(name), new.get(name)
+        if was == now:
+            continue
+        here = f"{path}/{name}" if path else name
+        if was is None or now is None or was.kind != "folder" or now.kind != "folder" or was.mode != now.mode:
+            yield Change(here, was, now)
+        yield from differing(reader, _tree_of(was), _tree_of(now), here)
+
+
+def _tree_of(entry: Entry | None) -> Digest | None:
+    return entry.blobs[0] if entry is not None and entry.kind == "folder" else None
 
 
 def walk(objects: Objects, tree: Digest) -> Iterator[tuple[str, Entry]]:

@@ -1,0 +1,231 @@
+"""What a command sees in a bubblewrap sandbox: nothing, and then what is listed here.
+
+The root is empty. The system's programs, the interpreter that runs Plait and the heavy folders of the workspace are bound read-only;
+the workspace and a scratch folder can be written. No home, no store, no environment and no process of the host is there.
+
+Mount points lie below folders that earlier commands wrote to. Each is looked at first, link by link: where a link stands in the way,
+nothing is mounted, since bubblewrap would follow it out of the sandbox.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from plait.sandbox import etc, seccomp
+from plait.sandbox.base import Limits, Network
+from plait.sandbox.etc import USER
+from plait.sandbox.limits import MB
+from plait.sandbox.process import Start, memory_file
+from plait.workspace import Layered, Plain
+
+WORKDIR = "/workspace"
+SCRATCH = "/tmp"
+
+_HARDENED = (
+    *("--unshare-user", "--disable-userns", "--unshare-all", "--cap-drop", "ALL"),
+    *("--uid", str(USER), "--gid", str(USER), "--hostname", "sandbox"),
+    *("--die-with-parent", "--new-session", "--clearenv"),
+)
+_DEVICES_MB = 1024  # of /dev/shm, where memory is not limited
+
+
+class Room(NamedTuple):
+    """One sandbox: its files, and what is around them."""
+
+    layers: Plain | Layered
+    scratch: str
+    cache: str  # where things that are the same for all sandboxes lie
+    folder: str | None = None  # where the files came from
+    heavy: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()  # paths of the host that must not be seen, wherever they lie
+    network: Network = "off"
+
+
+class Mount(NamedTuple):
+    """Something of the host that is visible read-only."""
+
+    source: str
+    dest: str
+
+
+# ── what is bound ────────────────────────────────────────────────────────────────────────────
+
+
+def system() -> Iterator[str]:
+    """The programs of the host."""
+    yield from ("--ro-bind", "/usr", "/usr")
+    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+        path = f"/{name}"
+        if os.path.islink(path):
+            yield from ("--symlink", os.readlink(path), path)
+        elif os.path.isdir(path):
+            yield from ("--ro-bind", path, path)
+
+
+def interpreters(room: Room) -> list[Mount]:
+    """The Python that runs Plait, unless it lies where the system's programs are, or in what must not be seen."""
+    found = dict.fromkeys(os.path.realpath(path) for path in (sys.base_prefix, sys.prefix))
+    kept = [path for path in found if not is_below(path, "/usr") and not any(is_below(path, hidden) for hidden in room.hidden)]
+    return [Mount(path, path) for path in kept if path != "/" and reachable(room, path)]
+
+
+def heavies(room: Room) -> list[Mount]:
+    """Heavy folders: in the workspace, and where they really are, since what is installed in them often names its own place."""
+    found: list[Mount] = []
+    for name in room.heavy if room.folder is not None else ():
+        source = _source(room, name)
+        if source is not None and _is_free(room, name):
+            found.append(Mount(source, f"{WORKDIR}/{name}"))
+            found += [Mount(source, source)] if reachable(room, source) else []
+    return found
+
+
+def _source(room: Room, name: str) -> str | None:
+    """A heavy folder of the host; None if it is not there, or if it leads elsewhere: a repository can bring such a link along."""
+    assert room.folder is not None
+    folder = os.path.realpath(room.folder)
+    path = os.path.normpath(os.path.join(folder, name))
+    inside = path != folder and is_below(path, folder) and os.path.realpath(path) == path
+    return path if inside and os.path.isdir(path) and not any(is_below(path, hidden) for hidden in room.hidden) else None
+
+
+def masks(paths: Iterable[str], mounts: Iterable[Mount]) -> list[str]:
+    """What must not be seen although something that holds it is bound: where it appears inside."""
+    found = {
+        mount.dest + path[len(mount.source) :]: None
+        for mount in mounts
+        for path in paths
+        if is_below(path, mount.source) and path != mount.source and os.path.isdir(path) and not os.path.islink(path)
+    }
+    return list(found)
+
+
+def reachable(room: Room, dest: str) -> bool:
+    """Whether something can be mounted there without following a link that a command may have made."""
+    if is_below(dest, WORKDIR):
+        return dest == WORKDIR or _is_free(room, dest[len(WORKDIR) + 1 :])
+    if is_below(dest, SCRATCH):
+        return dest != SCRATCH and _no_links([room.scratch], dest[len(SCRATCH) + 1 :].split("/"))
+    return not any(is_below(dest, taken) for taken in ("/proc", "/dev", "/etc", "/sys"))
+
+
+def _is_free(room: Room, name: str) -> bool:
+    """Whether a folder, or nothing yet in a folder that is there, has this place in the workspace."""
+    layers, parts = roots(room), name.split("/")
+    above = all(_kind(layers, parts[:end]) == "folder" for end in range(1, len(parts)))
+    return above and _kind(layers, parts) in ("folder", "nothing") and ".." not in parts
+
+
+def roots(room: Room) -> list[str]:
+    """The folders that the files lie in, the one that is written to first."""
+    layers = room.layers
+    return [str(layers.folder)] if isinstance(layers, Plain) else [str(layers.upper), str(layers.lower)]
+
+
+def _no_links(roots: Sequence[str], parts: Sequence[str]) -> bool:
+    return ".." not in parts and all(_kind(roots, parts[:end]) in ("folder", "nothing") for end in range(1, len(parts) + 1))
+
+
+def _kind(roots: Sequence[str], parts: Sequence[str]) -> str:
+    """What is there, in the first layer that says so."""
+    for root in roots:
+        try:
+            mode = os.lstat(os.path.join(root, *parts)).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        return "folder" if stat.S_ISDIR(mode) else "nothing" if stat.S_ISCHR(mode) else "other"  # a character device: a deletion
+    return "nothing"
+
+
+def is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+# ── the command line ─────────────────────────────────────────────────────────────────────────
+
+
+def visible(room: Room) -> list[Mount]:
+    """What of this machine can be seen, the system's programs aside."""
+    return [*interpreters(room), *heavies(room)]
+
+
+def search_path(room: Room) -> str:
+    """Where programs are looked for: the workspace's own first."""
+    layers = roots(room)
+    own = [name for name in (".venv", "node_modules") if name in room.heavy or _kind(layers, [name]) == "folder"]
+    below = {".venv": "bin", "node_modules": ".bin"}
+    pythons = dict.fromkeys(f"{prefix}/bin" for prefix in (sys.prefix, sys.base_prefix))
+    return ":".join([*(f"{WORKDIR}/{name}/{below[name]}" for name in own), *pythons, "/usr/local/bin", "/usr/bin", "/bin"])
+
+
+class Invocation(NamedTuple):
+    """What is run, where, and with what."""
+
+    command: Sequence[str]
+    cwd: str
+    env: Mapping[str, str]
+    limits: Limits
+
+
+def start(room: Room, invocation: Invocation, bwrap: str, overlay: Sequence[str] = ()) -> Start:
+    """`overlay`: what stands before bubblewrap and mounts the layers."""
+    status_read, status_write = os.pipe()
+    go_read, go_write = os.pipe()
+    filter_ = _filter()
+    options = [
+        *_HARDENED,
+        *(("--share-net",) if room.network == "on" else ()),
+        *files(room, invocation.limits),
+        *("--remount-ro", "/"),
+        *(word for name, value in invocation.env.items() for word in ("--setenv", name, value)),
+        *("--chdir", invocation.cwd),
+        *("--json-status-fd", str(status_write), "--block-fd", str(go_read)),
+        *(("--seccomp", str(filter_)) if filter_ is not None else ()),
+    ]
+    arguments = memory_file(b"\0".join(map(os.fsencode, options)) + b"\0")  # so that no value is seen in a list of processes
+    given = tuple(fd for fd in (status_write, go_read, filter_, arguments) if fd is not None)
+    argv = [*overlay, bwrap, "--args", str(arguments), "--", *invocation.command]
+    return Start(argv, status_read, go_write, given, own_users=True)
+
+
+def _filter() -> int | None:
+    program = _program()
+    return memory_file(program) if program else None
+
+
+@functools.cache
+def _program() -> bytes | None:
+    here = seccomp.machine()
+    return seccomp.program(here) if here else None
+
+
+def files(room: Room, limits: Limits) -> Iterator[str]:
+    yield from system()
+    yield from ("--ro-bind", etc.prepared(room.cache, room.network), "/etc")
+    yield from ("--proc", "/proc", "--dev", "/dev")
+    yield from ("--size", str((limits.memory_mb or _DEVICES_MB) * MB), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
+    yield from ("--bind", room.scratch, SCRATCH)
+    yield from ("--bind", roots(room)[0], WORKDIR)
+    yield from _bound(room)
+
+
+def _bound(room: Room) -> Iterator[str]:
+    """The interpreter; then what covers the places that must not be seen; then heavy folders, which may lie in such a place."""
+    pythons, heavy = interpreters(room), heavies(room)
+    own = [Mount(str(room.layers.folder), WORKDIR)] if isinstance(room.layers, Plain) else []
+    covered = masks([*room.hidden, *_origin(room)], [Mount("/usr", "/usr"), *pythons, *own])
+    yield from (word for mount in pythons for word in ("--ro-bind", *mount))
+    yield from (word for path in covered for word in ("--tmpfs", path))
+    yield from (word for mount in heavy for word in ("--ro-bind", *mount))
+    within = masks(room.hidden, heavy)
+    yield from (word for path in within for word in ("--tmpfs", path))
+    yield from (word for path in (*covered, *within) for word in ("--remount-ro", path))
+
+
+def _origin(room: Room) -> list[str]:
+    return [os.path.realpath(room.folder)] if room.folder is not None else []

@@ -1,0 +1,91 @@
+"""The few files below /etc that programs need, copied into one folder.
+
+A bind per file would cost more than all the rest of a sandbox together. The folder is made once, and again when one of the files
+changes; its name says of which state of them it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import tempfile
+from hashlib import sha256
+
+from plait.sandbox.base import Network
+
+USER = 1000  # whoever runs Plait appears as an ordinary user
+
+_FILES = (
+    *("ld.so.cache", "ld.so.conf", "localtime", "timezone", "mime.types", "protocols", "services", "magic", "debian_version", "os-release"),
+    *("ssl/openssl.cnf", "ca-certificates.conf"),
+)
+_FOLDERS = ("ld.so.conf.d", "alternatives", "fonts", "ssl/certs", "pki/tls/certs", "pki/ca-trust")  # ssl itself would hold private keys
+_NETWORK = ("resolv.conf", "hosts", "nsswitch.conf", "gai.conf", "host.conf")
+_OWN = {
+    "passwd": f"user:x:{USER}:{USER}:user:/tmp:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+    "group": f"user:x:{USER}:\nnogroup:x:65534:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+}
+
+
+def names(network: Network) -> tuple[str, ...]:
+    return (*_FILES, *_FOLDERS, *(_NETWORK if network == "on" else ()))
+
+
+def prepared(cache: str, network: Network) -> str:
+    """The folder to be seen as /etc."""
+    return _prepared(cache, network, tuple(_stamp(f"/etc/{name}") for name in names(network)))
+
+
+def _stamp(path: str) -> tuple[int, int, int]:
+    try:
+        info = os.stat(path)
+        return info.st_ino, info.st_size, info.st_mtime_ns
+    except OSError:
+        return 0, 0, 0
+
+
+@functools.lru_cache(64)
+def _prepared(cache: str, network: Network, stamps: tuple[tuple[int, int, int], ...]) -> str:
+    folder = f"{cache}/etc-{sha256(repr((network, stamps, _OWN)).encode()).hexdigest()[:16]}"
+    if not os.path.isdir(folder):
+        os.makedirs(cache, exist_ok=True)
+        _make(cache, folder, network)
+    return folder
+
+
+def _make(cache: str, folder: str, network: Network) -> None:
+    """Whole or not at all; somebody else may be making the same one."""
+    making = tempfile.mkdtemp(prefix="making-etc-", dir=cache)
+    try:
+        for name in names(network):
+            _copy(f"/etc/{name}", f"{making}/{name}")
+        for name, text in _OWN.items():
+            if not os.path.exists(f"{making}/{name}"):
+                _write(f"{making}/{name}", text)
+        os.chmod(making, 0o755)
+        os.rename(making, folder)
+    except OSError:
+        if not os.path.isdir(folder):
+            raise
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def _copy(source: str, target: str) -> None:
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if os.path.isdir(source):
+        shutil.copytree(source, target, symlinks=True, ignore=_unreadable)
+    elif os.path.isfile(source) and os.access(source, os.R_OK):
+        shutil.copyfile(source, target)
+
+
+def _unreadable(folder: str, names: list[str]) -> list[str]:
+    """What not everybody may read is nobody's in a sandbox either."""
+    return [name for name in names if not os.path.islink(path := f"{folder}/{name}") and not os.stat(path).st_mode & 0o004]
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

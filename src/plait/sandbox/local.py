@@ -1,0 +1,242 @@
+"""Sandboxes on this machine: a copy of the tree, and a rung of the ladder to run commands on.
+
+Nothing runs between commands, so there is nothing to keep alive: a sandbox is a folder in the store's cache. It is found again by its
+name, and made again from the recorded tree if it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from plait.errors import NoSuchFile, OutsideWorkspace, SandboxFailed, SandboxGone
+from plait.event import Json
+from plait.event.kinds import File, Placement
+from plait.ids import Digest
+from plait.sandbox import bubblewrap, launcher, limits, output, process, rungs
+from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe, Ran, Wanted
+from plait.sandbox.bubblewrap import SCRATCH, WORKDIR, Invocation, Room
+from plait.store import Store
+from plait.workspace import Copy, CopyInfo, Files, Layered, Plain, Snapshot, cache_folder, list_copies, open_copy, open_in_place
+
+NAME = "local"
+_CLEAN = "-clean"  # what the name of a copy ends in that nobody else has been in
+_OFFERED = ("exec", "stream", "reattach", "files", "pause", "renew", "snapshot", "fork", "network")
+_PASSED_ON = ("TERM", "TZ")  # of the host's environment; everything else is set here
+
+
+class LocalBackend:
+    """Makes sandboxes on this machine, on the best rung that it offers."""
+
+    name = NAME
+
+    def probe(self) -> Probe:
+        found = (*rungs.capabilities(tempfile.gettempdir()), *(Capability(name, True) for name in _OFFERED))
+        return Probe(NAME, f"{rungs.version() or 'no bubblewrap'}, Linux {platform.release()}", "built-in", found)
+
+    def check(self, wanted: Wanted) -> Placement:
+        rung, passed = rungs.choose(wanted.isolation, _cache(wanted.store))
+        return Placement(NAME, rung=rung, image=wanted.image, network=wanted.network, detail={"passed over": passed} if passed else None)
+
+    def create(self, wanted: Wanted) -> LocalSandbox:
+        return self._open(wanted, wanted.key + (_CLEAN if wanted.clean else ""), fresh=wanted.clean)
+
+    def attach(self, placement: Placement, wanted: Wanted) -> LocalSandbox:
+        """The copy as it stands. One that is in doubt does not count as there: nobody knows what its files are."""
+        wanted = msgspec.structs.replace(wanted, isolation=wanted.isolation or placement.rung)
+        if not wanted.in_place:
+            found = {copy.name: copy for copy in list_copies(cache_folder(wanted.store.address))}.get(placement.sandbox)
+            if found is None or found.in_doubt:
+                raise SandboxGone(NAME, placement.sandbox)
+            wanted = msgspec.structs.replace(wanted, tree=found.tree)
+        return self._open(wanted, placement.sandbox)
+
+    def held(self, store: Store) -> list[Held]:
+        return [_held(copy) for copy in list_copies(cache_folder(store.address))]
+
+    def _open(self, wanted: Wanted, name: str, *, fresh: bool = False) -> LocalSandbox:
+        rung, passed = rungs.choose(wanted.isolation, _cache(wanted.store))
+        copy = _copy(wanted, name, layered=rung == "overlay")
+        if fresh:
+            copy.discard()
+            copy = _copy(wanted, name, layered=rung == "overlay")
+        return LocalSandbox(wanted, copy, rung, passed)
+
+
+def _held(copy: CopyInfo) -> Held:
+    state = "in use" if copy.in_use else "in doubt" if copy.in_doubt else "at rest"
+    return Held(
+        NAME, copy.name, state, key=copy.name.removesuffix(_CLEAN), detail=f"tree {copy.tree[:12]}, {'layered' if copy.base else 'plain'}"
+    )
+
+
+def _cache(store: Store) -> str:
+    return str(cache_folder(store.address))
+
+
+def _copy(wanted: Wanted, name: str, *, layered: bool) -> Copy:
+    rules, cache = wanted.rules, cache_folder(wanted.store.address)
+    if not wanted.in_place:
+        return open_copy(wanted.store, cache, name, wanted.tree, layered=layered, rules=rules, base=wanted.base)
+    if wanted.folder is None:
+        raise SandboxFailed(NAME, "work in place", "no folder is named", "name one, as in session.to('local', './repo', in_place=True)")
+    return open_in_place(wanted.store, cache, Path(wanted.folder), rules)
+
+
+class LocalSandbox:
+    """A copy of the files, and how commands run on it."""
+
+    def __init__(self, wanted: Wanted, copy: Copy, rung: str, passed: Mapping[str, str]) -> None:
+        self._wanted, self._copy, self._rung = wanted, copy, rung
+        self._passed = dict(passed)
+        if rung == "landlock":
+            launcher.check(self._room())
+
+    # ── what it is ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def placement(self) -> Placement:
+        wanted = self._wanted
+        return Placement(
+            NAME,
+            self._copy.name,
+            self._copy.generation,
+            self._rung,
+            network="on" if self._rung == "host" else wanted.network,
+            detail=self._detail(),
+        )
+
+    @property
+    def workdir(self) -> str:
+        return WORKDIR if self._in_namespaces else self._folder
+
+    @property
+    def files(self) -> Files:
+        return self._copy.files
+
+    @property
+    def _in_namespaces(self) -> bool:
+        return self._rung in rungs.DEFAULT
+
+    @property
+    def _folder(self) -> str:
+        layers = self._copy.layers
+        return str(layers.folder if isinstance(layers, Plain) else layers.upper)
+
+    def _detail(self) -> Json:
+        room = self._room()
+        mounts = {mount.dest: mount.source for mount in bubblewrap.visible(room)}
+        named = {
+            "version": f"{rungs.version()}, Linux {platform.release()}" if self._in_namespaces else f"Linux {platform.release()}",
+            "limits": msgspec.to_builtins(self._wanted.limits),
+            "counted by": limits.counted_by(),
+            "mounts": {"/usr": "/usr"} | mounts if self._rung != "host" else {},
+            "in place": self._wanted.in_place,
+            "passed over": self._passed,
+            "left out": [name for name in room.heavy if f"{WORKDIR}/{name}" not in mounts],
+        }
+        return cast("Json", {name: value for name, value in named.items() if value not in ({}, [], False)})
+
+    # ── commands ─────────────────────────────────────────────────────────────────────────────
+
+    def exec(
+        self,
+        command: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        on_output: OnOutput | None = None,
+    ) -> Ran:
+        room, most = self._room(), _narrowed(self._wanted.limits, limits)
+        invocation = Invocation(command, self._inside(cwd), self._environment(room, env or {}), most)
+        spool = output.Spool(os.path.dirname(room.scratch))
+        try:
+            return process.run(self._start(room, invocation), self._bounds(room, most), stdin, spool, on_output)
+        except SandboxFailed as error:
+            if cwd and "chdir" in error.why:
+                raise NoSuchFile(cwd, "name a folder that is there as the working folder") from None
+            raise
+
+    def _room(self) -> Room:
+        wanted, copy = self._wanted, self._copy
+        return Room(
+            copy.layers, str(copy.scratch), _cache(wanted.store), _real(wanted.folder), wanted.heavy, self._hidden(), wanted.network
+        )
+
+    def _hidden(self) -> tuple[str, ...]:
+        """The store, and whatever is called like one in the folder."""
+        scheme, _, path = self._wanted.store.address.partition(":")
+        folder = _real(self._wanted.folder)
+        return tuple([*([path] if scheme == "sqlite" else []), *([f"{folder}/.plait"] if folder else [])])
+
+    def _start(self, room: Room, invocation: Invocation) -> process.Start:
+        if not self._in_namespaces:
+            return launcher.start(room, invocation, isolated=self._rung == "landlock")
+        program = rungs.bwrap()
+        if program is None:
+            raise SandboxFailed(NAME, "start bubblewrap", "it is not there any more", "install it again")
+        prefix = rungs.overlay(*map(str, room.layers)) if isinstance(room.layers, Layered) else ()
+        return bubblewrap.start(room, invocation, program, prefix)
+
+    def _bounds(self, room: Room, most: Limits) -> process.Bounds:
+        if isinstance(room.layers, Layered):
+            return process.Bounds(most, grows=(str(room.layers.upper), room.scratch))
+        return process.Bounds(most, grows=(room.scratch,), changes=(str(room.layers.folder),))
+
+    def _inside(self, cwd: str) -> str:
+        path = os.path.normpath(cwd or ".")
+        if os.path.isabs(path) or path.split("/")[0] == "..":
+            raise OutsideWorkspace(cwd)
+        return os.path.normpath(os.path.join(self.workdir, path))
+
+    def _environment(self, room: Room, more: Mapping[str, str]) -> dict[str, str]:
+        home = SCRATCH if self._in_namespaces else room.scratch
+        path = bubblewrap.search_path(room) if self._in_namespaces else launcher.search_path(room)
+        own = {"PATH": path, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TERM": "dumb", "USER": "user"}
+        return own | {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | dict(self._wanted.env) | dict(more)
+
+    def keep(self, output: Output, name: str, media_type: str = "text/plain") -> File:
+        return _keep(self._wanted.store, output, name, media_type)
+
+    # ── files ────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self) -> None:
+        self._copy.begin()
+
+    def snapshot(self) -> Snapshot:
+        return self._copy.snapshot()
+
+    def restore(self, tree: Digest) -> None:
+        self._copy.switch(tree)
+
+    def fork(self, wanted: Wanted) -> LocalSandbox:
+        now = self.snapshot()
+        self._wanted.store.put_blobs(now.blobs)
+        return LocalBackend().create(msgspec.structs.replace(wanted, tree=now.tree))
+
+    # ── its life: nothing runs between commands ──────────────────────────────────────────────
+
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def renew(self, seconds: float) -> None: ...
+
+    def destroy(self) -> None:
+        self._copy.discard()
+
+    def close(self) -> None:
+        self._copy.close()
+
+
+_narrowed, _keep = limits.narrowed, output.keep  # the methods above have arguments of these modules' names
+
+
+def _real(folder: str | None) -> str | None:
+    return os.path.realpath(folder) if folder is not None else None

@@ -1,0 +1,113 @@
+"""What a command wrote: a file without a name, however much it is.
+
+The bytes go to disk as they come and are kept as they are, control sequences and all. Whoever looks at them gets a view of bounded
+size; whoever keeps them gets pieces of bounded size. Neither ever holds a secret that the process knows, not even one that lies across
+two pieces: a part of what was read is held back until what follows it is known.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator
+
+from plait import secrets
+from plait.event.kinds import File
+from plait.ids import Digest
+from plait.sandbox.base import VIEW_MAX, Output
+from plait.store import Store
+from plait.workspace import PIECE
+
+_READ = 1 << 18
+_HELD = 1 << 16  # bytes held back: no spelling of a secret is longer
+
+
+class Spool:
+    """An `Output` that grows while the command runs."""
+
+    def __init__(self, folder: str | None = None) -> None:
+        """`folder`: where there is room for it; None: wherever temporary files go."""
+        self._fd, path = tempfile.mkstemp(prefix="plait-output-", dir=folder)
+        os.unlink(path)
+        self._size = 0
+        self.begun = os.fstat(self._fd).st_ctime  # by the clock of the files, which is the one to compare files with
+        weakref.finalize(self, os.close, self._fd)
+
+    @property
+    def size(self) -> int:
+        """Bytes that were written, secrets among them."""
+        return self._size
+
+    def write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            done = os.pwrite(self._fd, rest, self._size)
+            self._size, rest = self._size + done, rest[done:]
+
+    def view(self, characters: int = VIEW_MAX) -> str:
+        return shorten(self._texts(), characters)
+
+    def pieces(self, size: int = PIECE) -> Iterator[bytes]:
+        return cut(without_secrets(self._read()), size)
+
+    def _texts(self) -> Iterator[str]:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        for data in without_secrets(self._read()):
+            yield decoder.decode(data)
+        yield decoder.decode(b"", final=True)
+
+    def _read(self) -> Iterator[bytes]:
+        place = 0
+        while data := os.pread(self._fd, _READ, place):
+            place += len(data)
+            yield data
+
+
+def shorten(texts: Iterable[str], characters: int) -> str:
+    """The beginning and the end of a text that comes in parts, and how much is missing between them."""
+    half = characters // 2
+    head, tail, count = "", "", 0
+    for text in texts:
+        count += len(text)
+        room = characters - len(head)
+        head, text = head + text[:room], text[room:]
+        tail = (tail + text)[-half:] if half else ""
+    if count <= characters:
+        return head
+    last = (head + tail)[-half:] if half else ""
+    return f"{head[: characters - half]}\n… {count - characters:,} characters left out …\n{last}"
+
+
+def without_secrets(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes, with what the process knows as secret replaced."""
+    held = b""
+    for part in parts:
+        if not secrets.armed():
+            yield held + part
+            held = b""
+            continue
+        data = secrets.hide_bytes(held + part)
+        edge = max(0, len(data) - _HELD)
+        held = data[edge:]
+        yield data[:edge]
+    yield held
+
+
+def cut(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Pieces of exactly this size, the last one aside."""
+    held = bytearray()
+    for part in parts:
+        held += part
+        while len(held) >= size:
+            yield bytes(held[:size])
+            del held[:size]
+    if held:
+        yield bytes(held)
+
+
+def keep(store: Store, output: Output, name: str, media_type: str = "text/plain") -> File:
+    """Put an output into the store, piece by piece. One that is empty is one empty blob."""
+    digests: list[Digest] = [store.put_blob(piece) for piece in output.pieces(PIECE)] or [store.put_blob(b"")]
+    return File(name=name, media_type=media_type, blob=digests[0], rest=tuple(digests[1:]))

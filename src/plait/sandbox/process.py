@@ -1,0 +1,280 @@
+"""One command, from its start to the end of everything it started.
+
+Whatever the rung, what is started speaks the same few words: it writes the process that will become the command to a status pipe and
+waits for a byte; that process is then put under its limits, and only then goes on. The end is the end of that process: bubblewrap's is
+the first of a process namespace, which takes all others with it; the launcher's ends when nothing is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from plait.errors import SandboxFailed
+from plait.sandbox.base import Limits, OnOutput, Ran
+from plait.sandbox.limits import MB, Family, Watch, confine, taken, watch
+from plait.sandbox.output import Spool
+
+_CHUNK = 1 << 16
+_LOOK_S = 0.05  # how often memory and processes are looked at
+_START_S = 20.0  # how long a sandbox may take to begin
+_ABSENT = re.compile(rb"(?:bwrap|plait): execvp .*: (.*)\n\Z")
+
+
+class Start(NamedTuple):
+    """How to start a command."""
+
+    argv: Sequence[str]
+    status_fd: int  # read here
+    go_fd: int  # written here
+    given: tuple[int, ...]  # descriptors for the child; closed here once it has them
+    own_users: bool = False  # whether it has a user namespace of its own
+
+
+class Status:
+    """The status pipe: which process it is, and how it ended."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd, self._text = fd, ""
+
+    def pid(self, within_s: float) -> int | None:
+        """None: it ended before there was one."""
+        end = time.monotonic() + within_s
+        while (found := self._value("child-pid")) is None:
+            ready, _, _ = select.select([self._fd], [], [], max(0.0, end - time.monotonic()))
+            if not ready or not self._more():
+                return None
+        return found
+
+    def exit_code(self) -> int | None:
+        while self._more():
+            pass
+        return self._value("exit-code")
+
+    def _more(self) -> bool:
+        data = os.read(self._fd, 4096)
+        self._text += data.decode()
+        return bool(data)
+
+    def _value(self, name: str) -> int | None:
+        found = re.search(rf'"{name}": *(\d+)\b', self._text)
+        return int(found[1]) if found else None
+
+
+class Bounds(NamedTuple):
+    """What one command may take, and which folders are counted."""
+
+    limits: Limits
+    grows: tuple[str, ...] = ()  # folders that hold nothing but what commands wrote
+    changes: tuple[str, ...] = ()  # folders in which what is changed from now on counts
+
+
+def run(start: Start, bounds: Bounds, stdin: bytes, spool: Spool, on_output: OnOutput | None = None) -> Ran:
+    """Run it to its end."""
+    begun = time.perf_counter()
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, start.status_fd)
+        reader, writer = os.pipe()
+        stack.callback(os.close, reader)
+        os.set_blocking(reader, False)
+        process = _popen(start, stdin, writer)
+        command = _Command(process, start, bounds, reader, spool, on_output)
+        try:
+            command.begin()
+            command.wait()
+        finally:
+            command.end()
+    return Ran(command.exit_code(), spool, int((time.perf_counter() - begun) * 1e6), command.killed)
+
+
+def _popen(start: Start, stdin: bytes, writer: int) -> subprocess.Popen[bytes]:
+    source = _source(stdin)
+    try:
+        return subprocess.Popen(
+            list(start.argv), stdin=source, stdout=writer, stderr=writer, pass_fds=start.given, env={}, cwd="/", start_new_session=True
+        )
+    except OSError as error:
+        os.close(start.go_fd)
+        raise SandboxFailed("local", f"start {start.argv[0]}", str(error), "look at `plait doctor`") from error
+    finally:
+        for fd in (source, writer, *start.given):
+            os.close(fd)
+
+
+def _source(stdin: bytes) -> int:
+    if not stdin:
+        return os.open(os.devnull, os.O_RDONLY)
+    fd = memory_file(stdin)
+    return fd
+
+
+def memory_file(data: bytes) -> int:
+    """A file without a name or a place, to be read from its beginning."""
+    fd = os.memfd_create("plait")
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+class _Command:
+    def __init__(
+        self, process: subprocess.Popen[bytes], start: Start, bounds: Bounds, reader: int, spool: Spool, on_output: OnOutput | None
+    ) -> None:
+        self._process, self._start, self._bounds, self._reader = process, start, bounds, reader
+        self._spool, self._on_output = spool, on_output
+        self._status = Status(start.status_fd)
+        self._watch: Watch | None = None
+        self._pidfd: int | None = None
+        self._go: int | None = start.go_fd
+        self._code: int | None = None
+        self._since = spool.begun
+        self._deadline = _later(bounds.limits.time_s)
+        self._look_disk = time.monotonic() + 0.2
+        self.killed = ""
+
+    def begin(self) -> None:
+        """Put it under its limits, and let it go."""
+        limits = self._bounds.limits
+        if self._start.own_users:  # joining a group takes milliseconds, during which a sandbox can be set up
+            self._watch = _joined(self._process.pid, limits)
+        pid = self._status.pid(_START_S)
+        if pid is None:
+            return
+        self._pidfd = os.pidfd_open(pid)
+        self._watch = self._watch or _joined(pid, limits)
+        if not self._watch.has(pid):
+            self._watch.join(pid)
+        confine(pid, self._bounds.limits, own_users=self._start.own_users)
+        assert self._go is not None
+        os.write(self._go, b"1")
+
+    def wait(self) -> None:
+        """Until the command is over, or has to be ended."""
+        if self._pidfd is None:
+            return
+        poll = select.poll()
+        poll.register(self._reader, select.POLLIN)
+        poll.register(self._pidfd, select.POLLIN)
+        look = time.monotonic() + _LOOK_S
+        while True:
+            ready = dict(poll.poll(max(0, 1000 * (min(look, self._deadline) - time.monotonic()))))
+            if self._reader in ready and not self._take():
+                poll.unregister(self._reader)
+            now = time.monotonic()
+            if now >= look:
+                self.killed, look = self._exceeded(now), time.monotonic() + _LOOK_S
+            self.killed = self.killed or self._beyond(now)
+            if self.killed or self._pidfd in ready:
+                return
+
+    def end(self) -> None:
+        """End whatever is left, and wait until nothing is."""
+        self._close_go()
+        if self._pidfd is not None:
+            self._end_all(self._pidfd)
+            os.close(self._pidfd)
+        else:
+            self._process.kill()
+        self._process.wait()
+        self._code = self._status.exit_code()
+        self._drain()
+        if self._watch is not None:
+            self.killed = self.killed or self._watch.exceeded() if not isinstance(self._watch, Family) else self.killed
+            self._watch.close()
+
+    def exit_code(self) -> int:
+        if self.killed:
+            return 128 + signal.SIGKILL
+        if self._code in (None, 1) and (refused := self._refused()):
+            return refused
+        if self._code is None:
+            raise SandboxFailed(
+                "local", "start the command", self._spool.view(400).strip() or "it ended before it began", "see `plait doctor`"
+            )
+        if self._code == 128 + signal.SIGXFSZ and self._bounds.limits.disk_mb is not None:
+            self.killed = "disk"
+        return self._code
+
+    def _refused(self) -> int:
+        """As a shell counts: 127 if there is no such program, 126 if it cannot be run; 0 if that is not what happened."""
+        if self._spool.size > 4096:
+            return 0
+        found = _ABSENT.match(b"".join(self._spool.pieces()))
+        return 0 if not found else 127 if found[1] == b"No such file or directory" else 126
+
+    def _end_all(self, pidfd: int) -> None:
+        """The launcher ends its processes when the pipe is closed; a namespace ends with its first process."""
+        if self._start.own_users:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        end = time.monotonic() + 5.0
+        while not select.select([pidfd], [], [], 0.5)[0] and time.monotonic() < end:
+            if self._watch is not None:
+                self._watch.kill()
+
+    def _close_go(self) -> None:
+        if self._go is not None:
+            os.close(self._go)
+            self._go = None
+
+    def _take(self) -> bool:
+        """Read what there is; False: nothing will come any more."""
+        try:
+            data = os.read(self._reader, _CHUNK)
+        except BlockingIOError:
+            return True
+        if data:
+            self._spool.write(data)
+            if self._on_output is not None:
+                self._on_output(data)
+        return bool(data)
+
+    def _drain(self) -> None:
+        while self._has_room() and select.select([self._reader], [], [], 0)[0] and self._take():
+            pass
+
+    def _has_room(self) -> bool:
+        most = self._bounds.limits.output_mb
+        return most is None or self._spool.size <= most * MB
+
+    def _beyond(self, now: float) -> str:
+        return "time" if now >= self._deadline else "" if self._has_room() else "output"
+
+    def _exceeded(self, now: float) -> str:
+        found = self._watch.exceeded() if self._watch is not None else ""
+        return found or self._full(now)
+
+    def _full(self, now: float) -> str:
+        """Looking takes time where there are many files: it may take a tenth of it all."""
+        most = self._bounds.limits.disk_mb
+        if most is None or now < self._look_disk:
+            return ""
+        size = taken(self._bounds.grows, 0) + taken(self._bounds.changes, self._since)
+        self._look_disk = now + max(0.2, 10 * (time.monotonic() - now))
+        return "disk" if size > most * MB else ""
+
+
+def _joined(pid: int, limits: Limits) -> Watch:
+    """Counted by a group if it can be put into one."""
+    found = watch(limits)
+    try:
+        found.join(pid)
+        return found
+    except OSError:
+        found.close()
+        family = Family(limits)
+        family.join(pid)
+        return family
+
+
+def _later(seconds: float | None) -> float:
+    return time.monotonic() + seconds if seconds is not None else float("inf")

@@ -1,0 +1,199 @@
+"""The ladder: the ways in which this machine can keep a command to itself, best first.
+
+Whether a rung is there is found out by standing on it once: kernels, containers and distributions switch parts of this off in more ways
+than can be asked about. What was found is remembered for the process. Only the first two rungs are ever taken by default; a lower one
+needs its name to be said.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from typing import NamedTuple
+
+from plait.errors import IsolationMissing
+from plait.sandbox import confine, seccomp
+from plait.sandbox.base import Capability
+
+RUNGS = ("overlay", "bubblewrap", "landlock", "host")
+DEFAULT = RUNGS[:2]
+
+_INSTALL = "Install it: `apt install bubblewrap`, `dnf install bubblewrap` or `apk add bubblewrap`"
+_NAMESPACES = {
+    "/proc/sys/kernel/unprivileged_userns_clone": ("0", "sysctl -w kernel.unprivileged_userns_clone=1"),
+    "/proc/sys/user/max_user_namespaces": ("0", "sysctl -w user.max_user_namespaces=15000"),
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": ("1", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
+}
+_TRY = (
+    "--unshare-user",
+    "--disable-userns",
+    "--unshare-all",
+    "--cap-drop",
+    "ALL",
+    "--ro-bind",
+    "/",
+    "/",
+    "--proc",
+    "/proc",
+    "--dev",
+    "/dev",
+)
+_ODD = set(",:\\\"' \t\n")  # what the options of a mount cannot say
+_MOUNT = 'm=$1; o=$2; t=$3; shift 3; "$m" -t overlay plait -o "$o" "$t" && exec "$@"'
+
+
+class Finding(NamedTuple):
+    """Whether a rung is there; if not, why, and what would help."""
+
+    offered: bool
+    why: str = ""
+    fix: str = ""
+
+
+def find(rung: str, folder: str) -> Finding:
+    """Try it. `folder`: where the copies would lie, since not every file system can be layered."""
+    return _FINDERS[rung](os.environ.get("PATH", os.defpath), folder)
+
+
+def choose(wanted: str, folder: str) -> tuple[str, dict[str, str]]:
+    """The rung to take, and why none of the better ones was; raises IsolationMissing."""
+    if wanted and wanted not in RUNGS:
+        raise IsolationMissing(repr(wanted), "no rung is called that", f"Name one of {', '.join(RUNGS)}")
+    passed: dict[str, str] = {}
+    found = Finding(False)
+    for rung in (wanted,) if wanted else DEFAULT:
+        found = find(rung, folder)
+        if found.offered:
+            return rung, passed
+        passed[rung] = found.why
+    step = found.fix if wanted else f"{found.fix}; or take less on purpose: isolation='landlock' or isolation='host'"
+    raise IsolationMissing(f"isolation {wanted!r}" if wanted else "isolation", found.why, step)
+
+
+def capabilities(folder: str) -> tuple[Capability, ...]:
+    return tuple(Capability(rung, *find(rung, folder)) for rung in RUNGS)
+
+
+def bwrap() -> str | None:
+    return shutil.which("bwrap")
+
+
+def version() -> str:
+    """That of bubblewrap; nothing if it is not there."""
+    return _version(bwrap())
+
+
+@functools.cache
+def _version(path: str | None) -> str:
+    return _output([path, "--version"]).strip() if path else ""
+
+
+def overlay(lower: str, upper: str, work: str) -> list[str]:
+    """What to put before a command so that it finds the layers, as one, in place of the upper one. Nobody else sees it."""
+    as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    options = f"lowerdir={lower},upperdir={upper},workdir={work},userxattr"
+    return [_tool("unshare"), "--mount", *as_root, "/bin/sh", "-c", _MOUNT, "sh", _tool("mount"), options, upper]
+
+
+def _tool(name: str) -> str:
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/bin:/bin:/usr/sbin:/sbin") or name
+
+
+# ── finding out ──────────────────────────────────────────────────────────────────────────────
+
+
+@functools.cache
+def _find_bubblewrap(path: str, _: str) -> Finding:
+    program = shutil.which("bwrap", path=path)
+    if program is None:
+        return Finding(False, "bubblewrap is not installed", _INSTALL)
+    failed = _failure([program, *_TRY, "true"])
+    return Finding(True) if failed is None else Finding(False, f"bubblewrap does not work: {failed}", _namespaces())
+
+
+def _namespaces() -> str:
+    """What switches user namespaces off, as far as it can be told."""
+    for path, (off, step) in _NAMESPACES.items():
+        if _content(path) == off:
+            return f"User namespaces are switched off; as root: `{step}`"
+    return "In a container, allow user namespaces (docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
+
+
+@functools.cache
+def _find_overlay(path: str, folder: str) -> Finding:
+    below = _find_bubblewrap(path, "")
+    if not below.offered:
+        return below
+    if _ODD & set(folder):
+        return Finding(False, f"{folder!r} has characters that an overlay cannot name", "Put the store into a folder with a plain name")
+    try:
+        with tempfile.TemporaryDirectory(prefix="probe-", dir=_existing(folder), ignore_cleanup_errors=True) as room:
+            failed = _layered(room)
+    except OSError as error:
+        failed = str(error)
+    step = "Put the store on a local file system that overlays can lie on (ext4, xfs, btrfs, tmpfs), with Linux 5.11 or newer"
+    return Finding(True) if failed is None else Finding(False, f"overlayfs does not work in {folder}: {failed}", step)
+
+
+def _existing(folder: str) -> str:
+    """The folder, or the nearest one above it that is there."""
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _layered(room: str) -> str | None:
+    """Change a file through an overlay. None: that worked."""
+    for name in ("lower", "upper", "work"):
+        os.mkdir(f"{room}/{name}")
+    with open(f"{room}/lower/file", "w") as file:
+        file.write("before")
+    prefix = overlay(f"{room}/lower", f"{room}/upper", f"{room}/work")
+    failed = _failure([*prefix, "/bin/sh", "-c", 'cd "$0" && echo after >>file && test "$(wc -l <file)" = 1', f"{room}/upper"])
+    return failed if failed is not None else None if os.path.exists(f"{room}/upper/file") else "nothing came to lie in the upper folder"
+
+
+@functools.cache
+def _find_landlock(_: str, __: str) -> Finding:
+    if seccomp.machine() is None:
+        return Finding(False, "there is no filter of system calls for this architecture", "Use x86_64 or aarch64, or bubblewrap")
+    found = confine.landlock_version()
+    if found < confine.VERSION_MIN:
+        why = "the kernel has no landlock" if found < 1 else f"landlock is of version {found}, {confine.VERSION_MIN} is needed for signals"
+        return Finding(False, why, "Use Linux 6.12 or newer, started with lsm=…,landlock")
+    return Finding(True)
+
+
+def _find_host(_: str, __: str) -> Finding:
+    return Finding(True)
+
+
+_FINDERS = {"overlay": _find_overlay, "bubblewrap": _find_bubblewrap, "landlock": _find_landlock, "host": _find_host}
+
+
+def _failure(command: list[str]) -> str | None:
+    """What it said when it failed; None: it did not."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env={"PATH": "/usr/bin:/bin"}, timeout=20)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return None if done.returncode == 0 else said[-1][:300] if said else f"it ended with {done.returncode}"
+
+
+def _output(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=20).stdout.decode(errors="replace")
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def _content(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,134 @@
+"""The system calls that a command in a sandbox is refused, as a filter for the kernel.
+
+Namespaces and dropped capabilities already stop most of this. The filter is the second lock on the doors that went wrong most often:
+mounts, keys, io_uring, user namespaces made by the command itself, and typing into somebody's terminal. What it refuses fails with an
+error that programs know how to handle; nothing is killed for asking, calls of a foreign architecture aside.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import socket
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_LOAD, _EQUAL, _MASK, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06  # BPF: a word, jump if ==, if &, if >=, return
+_NUMBER, _ARCH, _ARGUMENT = 0, 4, 16  # where things are in seccomp_data
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_NEW_USER = 0x10000000
+_X32 = 0x40000000
+_TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: both put words into a terminal's mouth
+
+_REFUSED = (
+    "mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr open_tree_attr "
+    "add_key request_key keyctl bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register "
+    "kexec_load kexec_file_load init_module finit_module delete_module open_by_handle_at name_to_handle_at setns "
+    "reboot swapon swapoff acct quotactl quotactl_fd syslog settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname "
+    "lookup_dcookie nfsservctl vhangup iopl ioperm fanotify_init kcmp"
+).split()
+
+_COMMON = {  # numbers that every architecture shares
+    "pidfd_send_signal": 424,
+    "io_uring_setup": 425,
+    "io_uring_enter": 426,
+    "io_uring_register": 427,
+    "open_tree": 428,
+    "move_mount": 429,
+    "fsopen": 430,
+    "fsconfig": 431,
+    "fsmount": 432,
+    "fspick": 433,
+    "clone3": 435,
+    "mount_setattr": 442,
+    "quotactl_fd": 443,
+    "open_tree_attr": 467,
+}
+_X86_64 = {
+    "ioctl": 16, "socket": 41, "clone": 56, "acct": 163, "settimeofday": 164, "mount": 165, "umount2": 166, "swapon": 167, "swapoff": 168,
+    "reboot": 169, "sethostname": 170, "setdomainname": 171, "iopl": 172, "ioperm": 173, "init_module": 175, "delete_module": 176,
+    "quotactl": 179, "nfsservctl": 180, "pivot_root": 155, "vhangup": 153, "adjtimex": 159, "chroot": 161, "syslog": 103,
+    "lookup_dcookie": 212, "clock_settime": 227, "kexec_load": 246, "add_key": 248, "request_key": 249, "keyctl": 250, "unshare": 272,
+    "perf_event_open": 298, "fanotify_init": 300, "name_to_handle_at": 303, "open_by_handle_at": 304, "clock_adjtime": 305, "setns": 308,
+    "kcmp": 312, "finit_module": 313, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323,
+}  # fmt: skip
+_AARCH64 = {
+    "ioctl": 29, "socket": 198, "clone": 220, "acct": 89, "settimeofday": 170, "mount": 40, "umount2": 39, "swapon": 224, "swapoff": 225,
+    "reboot": 142, "sethostname": 161, "setdomainname": 162, "init_module": 105, "delete_module": 106, "quotactl": 60, "nfsservctl": 42,
+    "pivot_root": 41, "vhangup": 58, "adjtimex": 171, "chroot": 51, "syslog": 116, "lookup_dcookie": 18, "clock_settime": 112,
+    "kexec_load": 104, "add_key": 217, "request_key": 218, "keyctl": 219, "unshare": 97, "perf_event_open": 241, "fanotify_init": 262,
+    "name_to_handle_at": 264, "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268, "kcmp": 272, "finit_module": 273,
+    "kexec_file_load": 294, "bpf": 280, "userfaultfd": 282,
+}  # fmt: skip
+
+
+class Machine(NamedTuple):
+    """An architecture: how the kernel calls it, and the numbers of its calls."""
+
+    audit: int
+    numbers: dict[str, int]
+    x32: bool = False  # whether a second set of numbers hides above a bit
+
+
+MACHINES = {
+    "x86_64": Machine(0xC000003E, _COMMON | _X86_64, x32=True),
+    "aarch64": Machine(0xC00000B7, _COMMON | _AARCH64),
+}
+
+FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)  # of sockets, where namespaces keep the network away
+
+
+def machine(name: str | None = None) -> Machine | None:
+    """This machine, or one by name; None: there is no filter for it."""
+    return MACHINES.get(name or platform.machine())
+
+
+def program(here: Machine, families: Sequence[int] = FAMILIES) -> bytes:
+    """The filter. `families`: of the sockets that may be made; of netlink only the protocol that lists interfaces."""
+    code = [_step(_LOAD, k=_ARCH), _step(_EQUAL, 1, 0, here.audit), _step(_RETURN, k=_KILL), _step(_LOAD, k=_NUMBER)]
+    if here.x32:
+        code += [_step(_AT_LEAST, 0, 1, _X32), _step(_RETURN, k=_ERRNO | errno.ENOSYS)]
+    for number in sorted(here.numbers[name] for name in _REFUSED if name in here.numbers):
+        code += _when(number, [_refuse(errno.EPERM)])
+    code += _when(here.numbers["clone3"], [_refuse(errno.ENOSYS)])  # its flags lie in memory; C libraries then use clone
+    for name in ("clone", "unshare"):
+        code += _when(here.numbers[name], [_argument(0), _step(_MASK, 0, 1, _NEW_USER), _refuse(errno.EPERM), _ALLOWED])
+    code += _when(here.numbers["ioctl"], [_argument(1), *[step for request in _TERMINAL for step in _refuse_if(request)], _ALLOWED])
+    code += _when(here.numbers["socket"], _sockets(families))
+    return b"".join([*code, _ALLOWED])
+
+
+def _sockets(families: Sequence[int]) -> list[bytes]:
+    steps = [_argument(0)]
+    for family in families:
+        passed = (
+            [_argument(2), _step(_EQUAL, 0, 1, 0), _ALLOWED, _refuse(errno.EPROTONOSUPPORT)] if family == socket.AF_NETLINK else [_ALLOWED]
+        )
+        steps += [_step(_EQUAL, 0, len(passed), family), *passed]
+    return [*steps, _refuse(errno.EAFNOSUPPORT)]
+
+
+def _step(code: int, then: int = 0, otherwise: int = 0, k: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, then, otherwise, k)
+
+
+def _argument(index: int) -> bytes:
+    """The lower half of an argument: all that the kernel looks at for flags, requests and families."""
+    return _step(_LOAD, k=_ARGUMENT + 8 * index)
+
+
+def _refuse(number: int) -> bytes:
+    return _step(_RETURN, k=_ERRNO | number)
+
+
+def _refuse_if(value: int) -> list[bytes]:
+    return [_step(_EQUAL, 0, 1, value), _refuse(errno.EPERM)]
+
+
+def _when(number: int, steps: list[bytes]) -> list[bytes]:
+    """These steps for this call; they have to end in a verdict, since the number is gone once an argument was loaded."""
+    return [_step(_EQUAL, 0, len(steps), number), *steps]
+
+
+_ALLOWED = _step(_RETURN, k=_ALLOW)

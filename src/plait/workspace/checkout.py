@@ -1,0 +1,186 @@
+"""From a tree to files on disk: all of them, or only what differs from those that are there.
+
+Where there is a lower layer, the upper one is made to hold the difference and nothing else: what is equal below is removed from it, what is
+gone is hidden. Withheld files are left out, because nobody has their content.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from plait.errors import NotApplied
+from plait.ids import Digest
+from plait.workspace import disk
+from plait.workspace.base import Entry
+from plait.workspace.scan import RACY_NS, Index, Seen, SeenFolder, stamp_of
+from plait.workspace.tree import EMPTY, Objects, TreeReader
+
+THREADS = 4
+_CHUNK = 64  # files that one thread takes at a time
+_QUEUED = 64  # chunks that wait: each holds a handle
+
+
+class Placed(NamedTuple):
+    """What a checkout left on disk."""
+
+    seen: Index
+    absent: dict[str, Entry]  # withheld, by path
+
+
+def checkout(objects: Objects, tree: Digest, folder: Path) -> Placed:
+    """All files of a tree, in a folder that is empty or not there yet."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        root = disk.open_root(folder)
+    except OSError as error:
+        raise NotApplied(str(folder), error.strerror or str(error), "name a folder that can be made") from error
+    with disk.held(root):
+        if os.listdir(root):
+            raise NotApplied(str(folder), "something is in it already", "name an empty folder, or one that is not there yet")
+        return _Checkout(objects).run(root, tree)
+
+
+class _Checkout:
+    def __init__(self, objects: Objects) -> None:
+        self._objects, self._reader = objects, TreeReader(objects, keep=64)
+        self._index: Index = {}
+        self._absent: dict[str, Entry] = {}
+        self._late: list[tuple[int, int]] = []  # folders whose mode forbids what is still to be done
+        self._work: list[Future[None]] = []
+        self._queued = threading.Semaphore(_QUEUED)
+
+    def run(self, root: int, tree: Digest) -> Placed:
+        try:
+            with ThreadPoolExecutor(THREADS, "plait-checkout") as pool:
+                self._pool = pool
+                self._fill(root, tree, "", 0)
+            for work in self._work:
+                work.result()
+            for handle, mode in reversed(self._late):
+                os.fchmod(handle, mode)
+        finally:
+            for handle, _ in self._late:
+                os.close(handle)
+        return Placed(_settled(self._index), self._absent)
+
+    def _fill(self, folder: int, tree: Digest, path: str, depth: int) -> None:
+        disk.check_depth(depth, path)
+        seen: dict[str, Seen] = {}
+        self._index[path] = SeenFolder(tree, seen)
+        files: list[Entry] = []
+        for entry in self._reader.entries(tree):
+            here = f"{path}/{entry.name}" if path else entry.name
+            if entry.kind == "withheld":
+                self._absent[here] = entry
+            elif entry.kind == "folder":
+                self._folder(folder, entry, here, depth)
+                seen[entry.name] = Seen(None, entry)
+            else:
+                files.append(entry)
+        for start in range(0, len(files), _CHUNK):
+            self._queued.acquire()
+            work = self._pool.submit(self._write_all, os.dup(folder), files[start : start + _CHUNK], seen)
+            work.add_done_callback(lambda _: self._queued.release())
+            self._work.append(work)
+
+    def _folder(self, folder: int, entry: Entry, path: str, depth: int) -> None:
+        handle = disk.make_folder(folder, entry.name, entry.mode | 0o700)
+        if entry.mode & 0o700 != 0o700:
+            self._late.append((os.dup(handle), entry.mode))
+        with disk.held(handle):
+            self._fill(handle, entry.blobs[0], path, depth + 1)
+
+    def _write_all(self, folder: int, entries: list[Entry], seen: dict[str, Seen]) -> None:
+        with disk.held(folder):
+            for entry in entries:
+                seen[entry.name] = Seen(stamp_of(put(self._objects, folder, entry)), entry)
+
+
+def _settled(index: Index) -> Index:
+    """Without the stamps of what was written a moment ago: whoever writes in the same tick leaves the same one."""
+    newest = time.clock_gettime_ns(time.CLOCK_REALTIME) - RACY_NS
+    for _, seen in index.values():
+        assert isinstance(seen, dict)
+        for name, each in seen.items():
+            if each.stamp is not None and each.stamp[2] >= newest:
+                seen[name] = Seen(None, each.entry)
+    return index
+
+
+def put(objects: Objects, folder: int, entry: Entry) -> os.stat_result:
+    """A file or a link where nothing is."""
+    if entry.kind == "link":
+        os.symlink(entry.target, entry.name, dir_fd=folder)
+        return os.lstat(entry.name, dir_fd=folder)
+    return disk.put_file(folder, entry.name, _pieces(objects, entry), entry.mode)
+
+
+def _pieces(objects: Objects, entry: Entry) -> Iterator[bytes]:
+    return (objects.get_blob(piece) for piece in entry.blobs)
+
+
+# ── from one tree to another ─────────────────────────────────────────────────────────────────
+
+
+class Turn:
+    """Turns the files of one tree into those of another, touching only what differs."""
+
+    def __init__(self, reader: TreeReader) -> None:
+        self._reader = reader
+
+    def run(self, root: int, before: Digest, after: Digest, base: Digest | None) -> None:
+        """`root` is the folder itself, or with a base the upper folder over it."""
+        self._folder(root, before, after, base, 0)
+
+    def _folder(self, folder: int, before: Digest, after: Digest, base: Digest | None, depth: int) -> None:
+        if before == after:
+            return
+        disk.check_depth(depth, "")
+        old, new, low = self._entries(before), self._entries(after), self._entries(base or EMPTY)
+        with disk.writable(folder):
+            for name in old.keys() | new.keys():
+                if old.get(name) != new.get(name):
+                    self._change(folder, name, old.get(name), _placed(new.get(name)), _placed(low.get(name)), depth)
+
+    def _change(self, folder: int, name: str, old: Entry | None, new: Entry | None, low: Entry | None, depth: int) -> None:
+        if new is not None and new.kind == "folder":
+            self._to_folder(folder, old, new, low, depth)
+            return
+        disk.clear(folder, name)
+        if new == low:
+            return
+        if new is None:
+            disk.put_whiteout(folder, name)
+        else:
+            put(self._reader.objects, folder, new)
+
+    def _to_folder(self, folder: int, old: Entry | None, new: Entry, low: Entry | None, depth: int) -> None:
+        base = low.blobs[0] if low is not None and low.kind == "folder" else None
+        if new == low:
+            disk.clear(folder, new.name)
+            return
+        found = disk.look(folder, new.name)
+        if found is not None and stat.S_ISDIR(found.st_mode) and old is not None and old.kind == "folder":
+            handle = disk.open_folder(folder, new.name)
+            base, before = None if base is None or disk.is_opaque(handle) else base, old.blobs[0]
+        else:
+            disk.clear(folder, new.name)
+            handle, before = disk.make_folder(folder, new.name, 0o700), base or EMPTY
+        with disk.held(handle):
+            self._folder(handle, before, new.blobs[0], base, depth + 1)
+            os.fchmod(handle, new.mode)
+
+    def _entries(self, tree: Digest) -> dict[str, Entry]:
+        return {entry.name: entry for entry in self._reader.entries(tree)}
+
+
+def _placed(entry: Entry | None) -> Entry | None:
+    """What is put on disk for it: nothing for a withheld file."""
+    return None if entry is not None and entry.kind == "withheld" else entry

@@ -1,0 +1,194 @@
+"""Folders by handle: what is done to files on disk, without following a link on the way.
+
+Everything here takes the handle of an open folder and the name of something in it. A link that somebody puts in a folder's place is not
+followed, because a name is only ever looked up with O_NOFOLLOW. Modes that forbid us something are widened for the moment, since the
+files are ours.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+from plait.errors import WorkspaceError
+
+DEPTH_MAX = 300  # folders in folders: each takes a handle
+OPAQUE = "user.overlay.opaque"  # the overlay is mounted with userxattr, so that anybody may
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_numbers = count(1)
+
+
+def open_root(path: Path | str) -> int:
+    """A handle on the workspace itself, which may be reached through links."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def open_folder(folder: int, name: str) -> int:
+    """A handle on a folder in a folder; one that is closed to us is opened for the moment."""
+    try:
+        return os.open(name, _FOLDER, dir_fd=folder)
+    except PermissionError:
+        with widened(folder, name, 0o500):
+            return os.open(name, _FOLDER, dir_fd=folder)
+
+
+def open_file(folder: int, name: str) -> int:
+    """A handle to read by. Never waits for a pipe; whoever opens it looks what it is before reading."""
+    try:
+        return os.open(name, _READ, dir_fd=folder)
+    except PermissionError:
+        with widened(folder, name, 0o400):
+            return os.open(name, _READ, dir_fd=folder)
+
+
+@contextmanager
+def widened(folder: int, name: str, bits: int) -> Generator[None]:
+    """For the moment, the mode has these bits too. By handle: chmod would follow a link put in its place."""
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISLNK(mode):
+            raise PermissionError(f"{name} is a link")
+        os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(mode) | bits)
+        try:
+            yield
+        finally:
+            os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(mode))
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def held(handle: int) -> Generator[int]:
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def writable(folder: int) -> Generator[None]:
+    """An open folder in which things may be made and removed for the moment, whatever its mode."""
+    mode = stat.S_IMODE(os.fstat(folder).st_mode)
+    if mode & 0o300 == 0o300:
+        yield
+        return
+    os.fchmod(folder, mode | 0o300)
+    try:
+        yield
+    finally:
+        os.fchmod(folder, mode)
+
+
+def look(folder: int, name: str) -> os.stat_result | None:
+    """What is there, links not followed. None: nothing."""
+    try:
+        return os.lstat(name, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+
+
+def check_depth(depth: int, path: str) -> None:
+    if depth > DEPTH_MAX:
+        raise WorkspaceError(f"{path[:60]!r}… is nested more than {DEPTH_MAX} folders deep. Remove it, or keep it out with .plaitignore.")
+
+
+# ── changing ─────────────────────────────────────────────────────────────────────────────────
+
+
+def temporary_name() -> str:
+    return f".plait-{os.getpid()}-{next(_numbers)}.tmp"
+
+
+def put_file(folder: int, name: str, pieces: Iterable[bytes], mode: int) -> os.stat_result:
+    """A new file where nothing is."""
+    with held(os.open(name, _NEW, 0o600, dir_fd=folder)) as handle:
+        for piece in pieces:
+            write_all(handle, piece)
+        os.fchmod(handle, mode)
+        return os.fstat(handle)
+
+
+def replace_file(folder: int, name: str, pieces: Iterable[bytes], mode: int) -> None:
+    """A file, whole or not at all, in place of whatever file or link was there."""
+    temporary = temporary_name()
+    try:
+        put_file(folder, temporary, pieces, mode)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        clear(folder, temporary)
+        raise
+
+
+def write_all(handle: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+def make_folder(folder: int, name: str, mode: int = 0o755) -> int:
+    """A new folder, and the handle on it."""
+    os.mkdir(name, 0o700, dir_fd=folder)
+    handle = open_folder(folder, name)
+    os.fchmod(handle, mode)
+    return handle
+
+
+def put_whiteout(folder: int, name: str) -> None:
+    """Hide what the lower layer has under this name. Anybody may make this one device."""
+    os.mknod(name, stat.S_IFCHR | 0o000, os.makedev(0, 0), dir_fd=folder)
+
+
+def is_whiteout(found: os.stat_result) -> bool:
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def set_opaque(folder: int) -> None:
+    """Hide all that the lower layer has in this folder."""
+    mode = stat.S_IMODE(os.fstat(folder).st_mode)
+    os.fchmod(folder, mode | 0o200)  # an attribute is a write
+    os.setxattr(folder, OPAQUE, b"y")
+    os.fchmod(folder, mode)
+
+
+def is_opaque(folder: int) -> bool:
+    try:
+        return os.getxattr(folder, OPAQUE) == b"y"
+    except OSError:
+        return False
+
+
+def clear(folder: int, name: str, depth: int = 0) -> bool:
+    """Remove whatever is there, with all that is in it, whatever the modes; says whether something was."""
+    check_depth(depth, name)
+    found = look(folder, name)
+    if found is None:
+        return False
+    if not stat.S_ISDIR(found.st_mode):
+        os.unlink(name, dir_fd=folder)
+        return True
+    with held(open_folder(folder, name)) as inside:
+        with writable(inside):
+            with os.scandir(inside) as listing:
+                names = [item.name for item in listing]
+            for each in names:
+                clear(inside, each, depth + 1)
+    os.rmdir(name, dir_fd=folder)
+    return True
+
+
+def remove_folder(path: Path) -> None:
+    """A folder of ours by its path, and all that is in it."""
+    try:
+        parent = open_root(path.parent)
+    except FileNotFoundError:
+        return
+    with held(parent):
+        clear(parent, path.name)

@@ -1,0 +1,89 @@
+"""A tree from another by paths, without files on disk: how a backend that only tells what changed gets its snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from plait import secrets
+from plait.errors import OutsideWorkspace
+from plait.ids import Digest
+from plait.workspace.base import CHANGED_MAX, PIECE, Entry, Node, Snapshot
+from plait.workspace.files import check_path
+from plait.workspace.tree import EMPTY, Objects, TreeReader, differing, digest_of, encode, parts_of, shown
+
+
+class _Plan:
+    """What is to become of one folder: of the things in it, and of the folders below."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node | None] = {}
+        self.below: dict[str, _Plan] = {}
+
+
+class _Made(NamedTuple):
+    reader: TreeReader
+    blobs: dict[Digest, bytes]
+    withheld: list[str]
+
+
+def edited(objects: Objects, before: Digest, changes: Mapping[str, Node | None]) -> Snapshot:
+    """The tree with these paths as told; None: removed. Folders on the way are made. Touches only the folders that change."""
+    made = _Made(TreeReader(objects), {}, [])
+    tree = _folder(made, before, _plan(changes), "")
+    paths = sorted(shown(change.path) for change in differing(made.reader, before, tree))
+    return Snapshot(tree, made.blobs, tuple(paths[:CHANGED_MAX]), max(len(paths) - CHANGED_MAX, 0), tuple(sorted(made.withheld)))
+
+
+def _plan(changes: Mapping[str, Node | None]) -> _Plan:
+    root = _Plan()
+    for path, node in changes.items():
+        check_path(path)
+        *above, name = parts_of(path) or [".."]
+        if ".." in (*above, name):
+            raise OutsideWorkspace(path)
+        plan = root
+        for folder in above:
+            plan = plan.below.setdefault(folder, _Plan())
+        plan.nodes[name] = node
+    return root
+
+
+def _folder(made: _Made, before: Digest, plan: _Plan, path: str) -> Digest:
+    entries = {entry.name: entry for entry in made.reader.entries(before)}
+    for name, node in plan.nodes.items():
+        there = entries.pop(name, None)
+        if node is not None:
+            entries[name] = _entry(made, name, node, there, f"{path}{name}")
+    for name, inside in plan.below.items():
+        there = entries.get(name)
+        is_folder = there is not None and there.kind == "folder"
+        tree = _folder(made, there.blobs[0] if there is not None and is_folder else EMPTY, inside, f"{path}{name}/")
+        if is_folder or tree != EMPTY:  # nothing is made for the sake of something that is to be removed
+            entries[name] = Entry(name, "folder", there.mode if there is not None and is_folder else 0o755, 0, (tree,))
+    return _kept(made, entries)
+
+
+def _kept(made: _Made, entries: Mapping[str, Entry]) -> Digest:
+    if not entries:
+        return EMPTY
+    raw = encode(entries.values())
+    tree = digest_of(raw)
+    made.blobs[tree] = raw
+    made.reader.learn(tree, tuple(sorted(entries.values(), key=lambda entry: entry.name.encode("utf-8", "surrogateescape"))))
+    return tree
+
+
+def _entry(made: _Made, name: str, node: Node, there: Entry | None, path: str) -> Entry:
+    if node.kind == "link":
+        return Entry(name, "link", 0o777, target=node.target)
+    if node.kind == "folder":  # what is in it stays
+        tree = there.blobs[0] if there is not None and there.kind == "folder" else EMPTY
+        return Entry(name, "folder", node.mode & 0o777, 0, (tree,))
+    hidden = secrets.hide_bytes(node.content)
+    if hidden != node.content:
+        made.withheld.append(shown(path))
+        return Entry(name, "withheld", node.mode & 0o777, len(node.content), (digest_of(hidden),))
+    pieces = [node.content[start : start + PIECE] for start in range(0, len(node.content), PIECE)]
+    made.blobs.update((digest_of(piece), piece) for piece in pieces)
+    return Entry(name, "file", node.mode & 0o777, len(node.content), tuple(map(digest_of, pieces)))

@@ -1,0 +1,417 @@
+"""Scanning: from files on disk to a tree, hashing only what may have changed.
+
+An index remembers, per folder, the tree that was found there and for each file size, times, inode and mode. A file whose numbers are
+the same is taken for unchanged, unless it was written so shortly before the scan that a second write could have left the same times:
+those are hashed again, as git does with racy entries.
+
+The upper folder of an overlay is scanned in the same way, over the tree of the lower one: what it does not mention is as it was below.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import sha256
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from plait import secrets
+from plait.errors import WorkspaceError
+from plait.ids import Digest
+from plait.workspace import disk
+from plait.workspace.base import PIECE, Entry
+from plait.workspace.rules import Rules, compiled
+from plait.workspace.tree import EMPTY, TreeReader, decode, digest_of, encode, shown
+
+THREADS = 4
+BATCH = 8 << 20  # bytes of content that are held before they go to the store
+_CHUNK = 64  # files that one thread takes at a time
+_QUEUED = 64  # chunks that wait: each holds a handle
+RACY_NS = 20_000_000  # two ticks of the clock that files are stamped by
+_TRIES = 5
+_OVERLAP = 1 << 16  # bytes of the piece before that are looked at with a piece: a secret may lie across
+
+Stamp = tuple[int, int, int, int, int]  # size, mtime, ctime, inode, mode
+
+
+class Seen(NamedTuple):
+    """One thing in a folder as it was last seen. Without a stamp it is looked at again."""
+
+    stamp: Stamp | None
+    entry: Entry
+
+
+class SeenFolder(NamedTuple):
+    tree: Digest
+    seen: Mapping[str, Seen]
+
+
+Index = dict[str, SeenFolder]  # by the folder's path
+
+
+class Blobs(Protocol):
+    """Where content goes in batches."""
+
+    def put_blobs(self, contents: Mapping[Digest, bytes]) -> None: ...
+
+
+class Sink:
+    """Content that the store may not have yet. More than a batch of it goes to the store at once."""
+
+    def __init__(self, store: Blobs) -> None:
+        self._store, self._lock = store, threading.Lock()
+        self.waiting: dict[Digest, bytes] = {}
+        self._size = 0
+
+    def add(self, content: bytes) -> Digest:
+        digest = digest_of(content)
+        full: dict[Digest, bytes] = {}
+        with self._lock:
+            if digest not in self.waiting:
+                self.waiting[digest] = content
+                self._size += len(content) + 200
+            if self._size > BATCH:
+                full, self.waiting, self._size = self.waiting, {}, 0
+        if full:
+            self._store.put_blobs(full)
+        return digest
+
+    def flush(self) -> None:
+        waiting, self.waiting, self._size = self.waiting, {}, 0
+        if waiting:
+            self._store.put_blobs(waiting)
+
+
+class Found(NamedTuple):
+    """What came of a scan."""
+
+    tree: Digest
+    seen: Index
+    withheld: tuple[str, ...]
+    skipped: tuple[str, ...]
+
+
+class _Item(NamedTuple):
+    """A file that has to be read, or a link."""
+
+    name: str
+    is_link: bool
+
+
+class _Folder:
+    """A folder in the middle of a scan."""
+
+    def __init__(self, path: str, base: Digest | None, old: SeenFolder | None) -> None:
+        self.path, self.base, self.old = path, base, old
+        self.seen: dict[str, Seen] = {}
+        self.hidden: set[str] = set()  # by whiteouts
+        self.folders: list[tuple[str, int, _Folder]] = []
+        self.work: list[Future[list[tuple[str, Seen | None]]]] = []
+
+
+class Scan:
+    """One scan of a folder, or of an upper folder over a base."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        rules: Rules,
+        index: Index,
+        *,
+        reader: TreeReader,
+        layered: bool = False,
+        absent: Mapping[str, Entry] | None = None,
+        threads: int = 0,
+    ) -> None:
+        """`reader`: of the base, and told of every new folder. `absent`: withheld files that never were on this disk, by path."""
+        self._sink, self._index, self._reader = sink, index, reader
+        self._rules = compiled(rules)
+        self._layered = layered
+        self._absent = _by_folder(absent or {})
+        self._pool = ThreadPoolExecutor(threads, "plait-scan") if threads else None
+        self._queued = threading.Semaphore(_QUEUED)
+        self._fresh: Index = {}
+        self._withheld: list[str] = []
+        self._skipped: list[str] = []
+        # Files are stamped by this very clock: it is not time that goes on record.
+        self._settled_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) - RACY_NS
+
+    def run(self, root: int, base: Digest | None = None) -> Found:
+        try:
+            tree = self._finish(self._walk(root, "", base, 0))
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown(cancel_futures=True)
+        return Found(tree, self._fresh, tuple(sorted(self._withheld)), tuple(sorted(self._skipped)))
+
+    # ── down: what is there ──────────────────────────────────────────────────────────────────
+
+    def _walk(self, folder: int, path: str, base: Digest | None, depth: int) -> _Folder:
+        disk.check_depth(depth, path)
+        here = _Folder(path, base, self._index.get(path))
+        below, items = self._list(folder, here)
+        self._take_up(folder, here, items)
+        kept = {entry.name: entry for entry in self._base(base) if entry.kind == "folder"}
+        for name in below:
+            self._descend(folder, here, name, kept.get(name), depth)
+        return here
+
+    def _list(self, folder: int, here: _Folder) -> tuple[list[str], list[_Item]]:
+        """Folders to enter, and files to read; what is unchanged is taken over."""
+        known: Mapping[str, Seen] = here.old.seen if here.old else {}
+        below: list[str] = []
+        items: list[_Item] = []
+        leaves_out, path = self._rules.leaves_out, here.path
+        with os.scandir(folder) as listing:
+            for item in listing:
+                name = item.name
+                try:
+                    found = item.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                before = known.get(name)
+                if before is not None and before.stamp == (
+                    found.st_size,
+                    found.st_mtime_ns,
+                    found.st_ctime_ns,
+                    found.st_ino,
+                    found.st_mode,
+                ):
+                    here.seen[name] = before
+                    continue
+                mode = found.st_mode
+                if leaves_out(path, name, stat.S_ISDIR(mode)):
+                    continue
+                if stat.S_ISDIR(mode):
+                    below.append(name)
+                elif stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                    items.append(_Item(name, stat.S_ISLNK(mode)))
+                elif self._layered and disk.is_whiteout(found):
+                    here.hidden.add(name)
+                else:
+                    self._skipped.append(shown(_join(path, name)))
+        return below, items
+
+    def _descend(self, folder: int, here: _Folder, name: str, lower: Entry | None, depth: int) -> None:
+        path = _join(here.path, name)
+        try:
+            handle = disk.open_folder(folder, name)
+        except FileNotFoundError:
+            return
+        except PermissionError:  # somebody else's
+            self._skipped.append(shown(path))
+            return
+        with disk.held(handle):
+            base = lower.blobs[0] if lower is not None and not disk.is_opaque(handle) else None
+            mode = stat.S_IMODE(os.fstat(handle).st_mode) & 0o777
+            here.folders.append((name, mode, self._walk(handle, path, base, depth + 1)))
+
+    def _take_up(self, folder: int, here: _Folder, items: list[_Item]) -> None:
+        """Read the files now, or hand them to the threads."""
+        if self._pool is None:
+            self._note(here, self._read_all(folder, here.path, items))
+            return
+        for start in range(0, len(items), _CHUNK):
+            self._queued.acquire()
+            future = self._pool.submit(self._read_all, os.dup(folder), here.path, items[start : start + _CHUNK], close=True)
+            future.add_done_callback(lambda _: self._queued.release())
+            here.work.append(future)
+
+    def _read_all(self, folder: int, path: str, items: list[_Item], *, close: bool = False) -> list[tuple[str, Seen | None]]:
+        try:
+            return [(item.name, self._read(folder, path, item)) for item in items]
+        finally:
+            if close:
+                os.close(folder)
+
+    def _note(self, here: _Folder, read: list[tuple[str, Seen | None]]) -> None:
+        here.seen.update((name, seen) for name, seen in read if seen is not None)
+
+    # ── files ────────────────────────────────────────────────────────────────────────────────
+
+    def _read(self, folder: int, path: str, item: _Item) -> Seen | None:
+        """One file or link, read again if it changes meanwhile. None: it is gone."""
+        try:
+            return self._link(folder, item.name) if item.is_link else self._file(folder, path, item.name)
+        except FileNotFoundError:
+            return None
+        except PermissionError:
+            self._skipped.append(shown(_join(path, item.name)))
+            return None
+
+    def _link(self, folder: int, name: str) -> Seen | None:
+        found = os.lstat(name, dir_fd=folder)
+        if not stat.S_ISLNK(found.st_mode):
+            raise _changing(name)
+        return Seen(self._stamp(found), Entry(name, "link", 0o777, target=os.readlink(name, dir_fd=folder)))
+
+    def _file(self, folder: int, path: str, name: str) -> Seen | None:
+        for _ in range(_TRIES):
+            with disk.held(disk.open_file(folder, name)) as handle:
+                before = os.fstat(handle)
+                if not stat.S_ISREG(before.st_mode):
+                    raise _changing(_join(path, name))
+                entry = self._content(handle, name, before)
+                after = os.fstat(handle)
+            if stamp_of(before) == stamp_of(after) and entry.size == after.st_size:
+                return Seen(self._stamp(after), entry)
+        raise _changing(_join(path, name))
+
+    def _content(self, handle: int, name: str, found: os.stat_result) -> Entry:
+        mode = stat.S_IMODE(found.st_mode) & 0o777
+        if secrets.armed() and _holds_a_secret(handle):
+            return Entry(name, "withheld", mode, found.st_size, (_hidden_digest(handle),))
+        blobs: list[Digest] = []
+        size = 0
+        for piece in _pieces(handle, found.st_size):
+            blobs.append(self._sink.add(piece))
+            size += len(piece)
+        return Entry(name, "file", mode, size, tuple(blobs))
+
+    def _stamp(self, found: os.stat_result) -> Stamp | None:
+        return stamp_of(found) if found.st_ctime_ns < self._settled_ns else None
+
+    # ── up: trees ────────────────────────────────────────────────────────────────────────────
+
+    def _finish(self, here: _Folder) -> Digest:
+        for work in here.work:
+            self._note(here, work.result())
+        for name, mode, inside in here.folders:
+            here.seen[name] = Seen(None, Entry(name, "folder", mode, 0, (self._finish(inside),)))
+        tree = self._tree(here)
+        self._fresh[here.path] = SeenFolder(tree, here.seen)
+        return tree
+
+    def _tree(self, here: _Folder) -> Digest:
+        self._withheld += [shown(_join(here.path, seen.entry.name)) for seen in here.seen.values() if seen.entry.kind == "withheld"]
+        if here.base is None and here.old is not None and here.path not in self._absent and _same(here.seen, here.old.seen):
+            return here.old.tree
+        entries = {entry.name: entry for entry in self._base(here.base) if entry.name not in here.hidden and entry.kind != "withheld"}
+        for name, entry in self._absent.get(here.path, {}).items():
+            entries[name] = entry
+            self._withheld.append(shown(_join(here.path, name)))
+        entries.update((name, seen.entry) for name, seen in here.seen.items())
+        raw = encode(entries.values())
+        if not entries or digest_of(raw) == here.base:
+            return here.base if entries and here.base else EMPTY
+        tree = self._sink.add(raw)
+        self._reader.learn(tree, tuple(entries[name] for name in sorted(entries, key=os.fsencode)))
+        return tree
+
+    def _base(self, base: Digest | None) -> tuple[Entry, ...]:
+        return () if base is None else self._reader.entries(base)
+
+
+def _same(seen: Mapping[str, Seen], old: Mapping[str, Seen]) -> bool:
+    return len(seen) == len(old) and all(
+        name in old and (before is old[name] or before.entry == old[name].entry) for name, before in seen.items()
+    )
+
+
+def _by_folder(absent: Mapping[str, Entry]) -> dict[str, dict[str, Entry]]:
+    found: dict[str, dict[str, Entry]] = {}
+    for path, entry in absent.items():
+        found.setdefault(path.rpartition("/")[0], {})[entry.name] = entry
+    return found
+
+
+def stamp_of(found: os.stat_result) -> Stamp:
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_mode
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _changing(path: str) -> WorkspaceError:
+    return WorkspaceError(f"{shown(path)!r} changes faster than it can be read. Stop what writes to it, or keep it out with .plaitignore.")
+
+
+# ── content ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _pieces(handle: int, size: int) -> Iterator[bytes]:
+    """The file from its beginning, piece by piece; one byte more is asked for, so that one that grew is noticed."""
+    offset = 0
+    while offset <= size:
+        piece = _read_at(handle, offset, PIECE if offset + PIECE <= size else size - offset + 1)
+        if not piece:
+            return
+        yield piece
+        offset += len(piece)
+        if offset == size and len(piece) < PIECE:  # asked for one byte more, and it was not there
+            return
+
+
+def _read_at(handle: int, offset: int, wanted: int) -> bytes:
+    piece = os.pread(handle, wanted, offset)
+    while piece and len(piece) < wanted and (more := os.pread(handle, wanted - len(piece), offset + len(piece))):
+        piece += more
+    return piece
+
+
+def _holds_a_secret(handle: int) -> bool:
+    return any(secrets.hide_bytes(window) != window for window in _windows(handle))
+
+
+def _hidden_digest(handle: int) -> Digest:
+    """Says which content it is, without saying what the secret is."""
+    found = sha256()
+    for window in _windows(handle):
+        found.update(secrets.hide_bytes(window))
+    return Digest(found.hexdigest())
+
+
+def _windows(handle: int) -> Iterator[bytes]:
+    """Pieces, each with the end of the one before."""
+    offset = 0
+    while window := _read_at(handle, max(offset - _OVERLAP, 0), PIECE + _OVERLAP):
+        yield window
+        offset = max(offset - _OVERLAP, 0) + len(window)
+        if len(window) < PIECE + _OVERLAP:
+            return
+
+
+# ── the index on disk ────────────────────────────────────────────────────────────────────────
+
+
+class _StoredFolder(msgspec.Struct, frozen=True, array_like=True):
+    path: bytes
+    tree: str
+    listed: bytes  # spelled as a tree
+    stamps: list[Stamp | None]
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    rules: Rules
+    folders: list[_StoredFolder]
+
+
+def pack_index(index: Index, rules: Rules) -> bytes:
+    folders: list[_StoredFolder] = []
+    for path, (tree, seen) in index.items():
+        names = sorted(seen, key=os.fsencode)
+        listed = encode(seen[name].entry for name in names)
+        folders.append(_StoredFolder(os.fsencode(path), tree, listed, [seen[name].stamp for name in names]))
+    raw = msgspec.msgpack.encode(_Stored(rules, folders))
+    return sha256(raw).digest() + raw
+
+
+def unpack_index(raw: bytes, rules: Rules) -> Index:
+    """What was packed; nothing if it is damaged, or was made by other rules."""
+    if sha256(raw[32:]).digest() != raw[:32]:
+        return {}
+    stored = msgspec.msgpack.decode(raw[32:], type=_Stored)
+    if stored.rules != rules:
+        return {}
+    index: Index = {}
+    for folder in stored.folders:
+        entries = decode(folder.listed)
+        seen = {entry.name: Seen(stamp, entry) for entry, stamp in zip(entries, folder.stamps, strict=True)}
+        index[os.fsdecode(folder.path)] = SeenFolder(Digest(folder.tree), seen)
+    return index

@@ -1,0 +1,94 @@
+"""A workspace as it was recorded: the files of one tree, read from the store."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+from plait.errors import FileWithheld, NoSuchFile, NotAFile, OutsideWorkspace, WorkspaceError
+from plait.ids import Digest
+from plait.workspace.base import Entry
+from plait.workspace.checkout import checkout
+from plait.workspace.files import LINKS_MAX, check_path
+from plait.workspace.tree import Objects, TreeReader, parts_of, shown
+
+
+class Workspace:
+    """The files of one tree. To be read; whoever wants to change them checks them out, or places the session."""
+
+    def __init__(self, objects: Objects, tree: Digest) -> None:
+        self.tree = tree
+        self._objects, self._reader = objects, TreeReader(objects)
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file; links are followed inside the workspace."""
+        entry = self._find(path, follow=True)
+        if entry.kind == "withheld":
+            raise FileWithheld(path)
+        if entry.kind != "file":
+            raise NotAFile(path, "a folder")
+        return self._reader.content(entry)
+
+    def text(self, path: str) -> str:
+        """The file as UTF-8; what is none is replaced."""
+        return self.read(path).decode("utf-8", "replace")
+
+    def entry(self, path: str) -> Entry:
+        """What is there; a link is not followed if it is the last part of the path."""
+        return self._find(path, follow=False)
+
+    def files(self) -> list[str]:
+        """The paths of all files and links, as people read them."""
+        return [shown(path) for path, entry in self._reader.walk(self.tree) if entry.kind != "folder"]
+
+    def list(self, path: str = "") -> list[Entry]:
+        """What is in a folder, by name."""
+        entry = self._find(path, follow=True)
+        if entry.kind != "folder":
+            raise NoSuchFile(path, "it is a file: read it")
+        return [*self._reader.entries(entry.blobs[0])]
+
+    def checkout(self, folder: Path | str) -> None:
+        """Write all files into a folder that is empty or not there yet."""
+        checkout(self._objects, self.tree, Path(folder))
+
+    def __contains__(self, path: object) -> bool:
+        try:
+            return isinstance(path, str) and bool(self._find(path, follow=False))
+        except WorkspaceError:
+            return False
+
+    def __repr__(self) -> str:
+        return f"<Workspace {self.tree[:12]}>"
+
+    def _find(self, path: str, *, follow: bool) -> Entry:
+        """Walk name by name, as in a folder on disk."""
+        check_path(path)
+        rest = deque(parts_of(path))
+        above = [Entry("", "folder", 0o755, 0, (self.tree,))]
+        links = 0
+        while rest:
+            name = rest.popleft()
+            if name == "..":
+                if len(above) == 1:
+                    raise OutsideWorkspace(path)
+                above.pop()
+                continue
+            found = self._named(above[-1], name, path)
+            if found.kind == "link" and (rest or follow):
+                links += 1
+                if links > LINKS_MAX:
+                    raise OutsideWorkspace(path, "its links lead in a circle")
+                if found.target.startswith("/"):
+                    raise OutsideWorkspace(path, f"{name!r} is a link to {found.target!r}")
+                rest.extendleft(reversed(parts_of(found.target)))
+            else:
+                above.append(found)
+        return above[-1]
+
+    def _named(self, folder: Entry, name: str, path: str) -> Entry:
+        entries = self._reader.entries(folder.blobs[0]) if folder.kind == "folder" else ()
+        found = [entry for entry in entries if entry.name == name] or [entry for entry in entries if shown(entry.name) == name]
+        if not found:
+            raise NoSuchFile(path)
+        return found[0]
