@@ -56,8 +56,11 @@
     │   ├── UnknownBackend       no backend is called that
     │   ├── IsolationMissing     this machine does not offer the isolation that is wanted
     │   ├── SandboxGone          it does not exist any more
+    │   ├── SandboxBusy          another process works in it
     │   ├── SandboxFailed        the backend did not do what was asked
-    │   └── NotSupported         the backend cannot do that
+    │   ├── NotSupported         the backend cannot do that
+    │   ├── EgressRefused        tools may not reach that address
+    │   └── RequestFailed        a server did not answer, or not in time
     ├── ServerError              an MCP server did not do what was asked
     │   ├── ServerUnreachable    it could not be started or reached: nothing was called
     │   ├── ServerClosed         used after close()
@@ -772,6 +775,15 @@ class SandboxGone(SandboxError):
         super().__init__(f"{backend} has no sandbox {sandbox!r} any more. The next tool call makes another, from the recorded files.")
 
 
+class SandboxBusy(SandboxError):
+    """Another process works in it."""
+
+    def __init__(self, backend: str, sandbox: str) -> None:
+        self.backend, self.sandbox = backend, sandbox
+        step = "Wait until it ends, or fork the session to get files of your own"
+        super().__init__(f"another process works in the sandbox {sandbox!r} of {backend}. {step}.")
+
+
 class SandboxFailed(SandboxError):
     """The backend did not do what was asked."""
 
@@ -786,6 +798,23 @@ class NotSupported(SandboxError):
     def __init__(self, backend: str, what: str, step: str = "use another backend") -> None:
         self.backend, self.what, self.step = backend, what, step
         super().__init__(f"{backend} cannot {what}; {step}.")
+
+
+class EgressRefused(SandboxError):
+    """Tools may not reach that address. Nothing was sent to it."""
+
+    def __init__(self, url: str, why: str, step: str) -> None:
+        self.url, self.why, self.step = url, why, step
+        super().__init__(f"{url} was not asked: {why}. {step}.")
+
+
+class RequestFailed(SandboxError):
+    """A server could not be reached, did not answer in time, or what it said makes no sense."""
+
+    def __init__(self, method: str, url: str, why: str, *, sent: bool) -> None:
+        self.method, self.url, self.why, self.sent = method, url, why, sent
+        known = "It was sent: find out whether it took effect before you repeat it" if sent else "Nothing was sent; try again later"
+        super().__init__(f"{method} {url}: {why}. {known}.")
 
 
 # ── servers of tools ─────────────────────────────────────────────────────────────────────────

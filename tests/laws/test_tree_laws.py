@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.ids import Digest
@@ -112,7 +112,7 @@ def test_what_differs_makes_one_tree_of_the_other(trio: tuple[Files, Files, File
     assert back == {path: (change.before, change.after) for path, change in found.items()}
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(forks())
 def test_git_makes_one_tree_of_the_other_with_the_patch(tmp_path_factory: pytest.TempPathFactory, trio: tuple[Files, Files, Files]) -> None:
     _, left, right = ({path: what for path, what in each.items() if _in_patches(what)} for each in trio)
@@ -181,7 +181,7 @@ def _plain(files: Files) -> Files:
     return {path: what for path, what in files.items() if not (isinstance(what, Node) and what.kind == "folder")}
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(forks(empty_folders=False))
 def test_a_merge_is_what_each_path_by_itself_says(trio: tuple[Files, Files, Files]) -> None:
     scene = Scene(*trio)
@@ -267,7 +267,7 @@ def _edited_lines(draw: Any, path: str, lines: list[str], side: str) -> list[str
     return found
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=40)
 @given(line_forks())
 def test_git_merges_trees_alike(tmp_path_factory: pytest.TempPathFactory, trio: tuple[Files, Files, Files]) -> None:
     folder = tmp_path_factory.mktemp("git")

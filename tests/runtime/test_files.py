@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, replay, resume
-from plait.errors import InvalidValue, IsolationMissing, MergeConflict, NotPlaced, ToolFailed, UnknownBackend
+from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, replay, resume, secrets
+from plait.errors import InvalidValue, IsolationMissing, MergeConflict, NotPlaced, SandboxFailed, ToolFailed, UnknownBackend
 from plait.event import kinds as k
 from plait.sandbox import Sandbox
 from plait.tool import Result, tool
@@ -197,10 +201,6 @@ def test_a_lost_call_is_undone_and_made_again(repo: Path, tmp_path: Path) -> Non
         "if __name__ == '__main__':\n"
         "    Story()(Session('x', store=sys.argv[1]).to('local', sys.argv[2]))\n"
     )
-    import os
-    import subprocess
-    import sys
-
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path / "store"), str(repo)],
         env={**os.environ, "DIE": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -255,3 +255,72 @@ def test_in_place_there_is_no_way_back_and_strangers_are_noticed(repo: Path, tmp
     noticed = [event.body for event in on.events if event.kind == "Bypassed"]
     assert len(noticed) == 1 and isinstance(noticed[0], k.Bypassed) and noticed[0].what == "workspace"
     assert on.workspace.text("b") == "by hand\n"
+
+
+def test_a_file_with_a_secret_is_withheld_and_never_lost(repo: Path, tmp_path: Path) -> None:
+    secrets.known("s3cr3t-c4n4ry-0815", "CANARY")
+    (repo / ".env").write_text("TOKEN=s3cr3t-c4n4ry-0815\n")
+    placed = Session("x", store=tmp_path / "store").to("local", repo)
+    assert placed.workspace.entry(".env").kind == "withheld"
+    used = placed.use(run, command="ls -A; echo 1 > a").apply()
+    assert (repo / ".env").read_text() == "TOKEN=s3cr3t-c4n4ry-0815\n" and (repo / "a").exists()
+    assert used.workspace.entry(".env").kind == "withheld"
+    leaked = used.use(run, command="printf 's3cr3t-c4n4ry'; printf -- '-0815' ; printf 's3cr3t-c4n4ry-0815' > out")
+    assert "s3cr3t" not in str(leaked.result) and leaked.workspace.entry("out").kind == "withheld"
+    assert not [path for path in (tmp_path / "store").rglob("*.db*") if b"s3cr3t-c4n4ry-0815" in path.read_bytes()]
+
+
+def test_two_processes_on_one_session_have_files_of_their_own(placed: Session, tmp_path: Path) -> None:
+    used = placed.use(write, path="a", text="1\n")  # this process keeps its copy at hand
+    program = (
+        "import sys\nfrom plait import Session\nfrom plait.tools import shell\n"
+        "s = Session.open(sys.argv[2], store=sys.argv[1]).use(shell, command='cat a; echo 2 > a')\nprint(s.workspace.text('a'))\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program, placed.store, str(used.id)], env=environ, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "2\n\n", done.stderr
+    assert used.reload().use(run, command="cat a").result == "2\n"
+    assert not [copy for copy in (tmp_path / "store" / "work" / "copies").glob("*.*.*") if copy.is_dir()]
+
+
+def test_a_call_that_is_left_behind_keeps_its_hands_off(placed: Session) -> None:
+    @tool(effect="workspace", timeout_s=0.3)
+    def slow(sandbox: Sandbox) -> str:
+        """Write, late."""
+        sandbox.files.write("early", b"1")
+        ended.wait(20)
+        sandbox.files.write("late", b"1")
+        return "never heard"
+
+    ended = threading.Event()
+    with pytest.raises(ToolFailed, match="no outcome") as caught:
+        placed.use(slow)
+    failed = caught.value.session
+    ended.set()
+    on = failed.use(run, command="ls")
+    assert on.result == "README\nrun.sh\nsrc\n" and on.tree == placed.tree
+
+
+def test_a_tool_that_asks_for_what_it_has_is_told(placed: Session) -> None:
+    @tool(effect="workspace")
+    def greedy(session: Session, sandbox: Sandbox) -> str:
+        """Use another tool in the same sandbox."""
+        return str(session.use(read, path="README").result)
+
+    with pytest.raises(ToolFailed, match="has it already"):
+        placed.use(greedy)
+
+
+def test_a_loan_ends_with_the_call(placed: Session) -> None:
+    kept: list[Sandbox] = []
+
+    @tool(effect="workspace")
+    def keeps(sandbox: Sandbox) -> str:
+        """Keep the sandbox."""
+        kept.append(sandbox)
+        return "kept"
+
+    used = placed.use(keeps)
+    with pytest.raises(SandboxFailed, match="is over"):
+        kept[0].files.write("a", b"1")
+    assert used.tree == placed.tree

@@ -8,11 +8,22 @@ import pytest
 
 from plait.errors import StoreCorrupt, UnknownBlob
 from plait.event import Body
-from plait.event.kinds import Failure, Merged, Placement, PlacementChanged, Text, ToolFailed, ToolReturned, Trees, ValidationRecorded
+from plait.event.kinds import (
+    Failure,
+    Merged,
+    Placement,
+    PlacementChanged,
+    SessionOpened,
+    Text,
+    ToolFailed,
+    ToolReturned,
+    Trees,
+    ValidationRecorded,
+)
 from plait.ids import Digest, LogId
 from plait.store import MemoryStore, SqliteStore, Store
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, run_threads, said, sealed
+from plait.testing.store import begin, extend, new_log, run_threads, said, sealed
 from plait.workspace.gc import Collected, collect, follow, reachable, roots_of
 from plait.workspace.tree import EMPTY, walk
 from planting import Blobs, Content
@@ -53,12 +64,12 @@ def test_what_no_event_leads_to_goes(store: Store) -> None:
     log = begin(store)
     tree = record(store, log, {"a": "1", "d/b": "2", "d/e/c": "3" * 10})
     extend(store, log, said("later"))
-    found = collect(store)
+    found = collect(store, before=store.number)
     assert found.removed >= 1 and not found.missing
     assert read_whole(store, tree) == {"a": b"1", "d/b": b"2", "d/e/c": b"3" * 10}
     with pytest.raises(UnknownBlob):
         store.get_blob(lost)
-    assert collect(store) == Collected(0, found.kept)
+    assert collect(store, before=store.number) == Collected(0, found.kept)
 
 
 def test_what_came_after_a_number_stays(store: Store) -> None:
@@ -73,6 +84,38 @@ def test_what_came_after_a_number_stays(store: Store) -> None:
     for gone in (old, young):
         with pytest.raises(UnknownBlob):
             store.get_blob(gone)
+
+
+class At(Seeded):
+    """It is always the same minute."""
+
+    def __init__(self, minute: int) -> None:
+        super().__init__()
+        self.minute = minute
+
+    def now(self, log: LogId, seq: int) -> int:
+        return (10**6 + self.minute) * 60_000_000
+
+
+def said_at(store: Store, log: LogId, minute: int) -> None:
+    now = store.log(log)
+    store.append(log, sealed([said("x")], log, now.tip + 1, (now.head,), source=At(minute)), after=now.head)
+
+
+def test_what_is_young_may_be_waiting_for_its_event(store: Store) -> None:
+    """A first look at a large folder puts blobs long before it records their tree."""
+    log = new_log()
+    store.begin(log, sealed([SessionOpened()], log, source=At(0)))
+    old = store.put_blob(b"old")
+    said_at(store, log, 30)
+    said_at(store, log, 59)
+    young = store.put_blob(b"young")
+    assert collect(store).removed == 0
+    said_at(store, log, 100)
+    assert collect(store).removed == 1
+    assert store.get_blob(young) == b"young"
+    with pytest.raises(UnknownBlob):
+        store.get_blob(old)
 
 
 def test_trees_of_all_kinds_of_events_are_followed(store: Store) -> None:
@@ -93,7 +136,7 @@ def test_trees_of_all_kinds_of_events_are_followed(store: Store) -> None:
     ]
     extend(store, log, *bodies)
     assert roots_of(store) == {one, two, three, four, five, six, seven}
-    collect(store)
+    collect(store, before=store.number)
     for number, (tree, _) in enumerate(trees):
         assert read_whole(store, tree) == {f"f{number}": f"{number}".encode()}
 
@@ -103,7 +146,7 @@ def test_trees_that_are_not_there_are_told(store: Store) -> None:
     log = begin(store, placed(made_up))
     tree = record(store, log, {"a": "1"})
     record(store, log, {})
-    found = collect(store)
+    found = collect(store, before=store.number)
     assert found.missing == (made_up,)
     assert read_whole(store, tree) == {"a": b"1"}
     assert made_up not in reachable(store, roots_of(store))
@@ -113,7 +156,7 @@ def test_a_tree_that_is_damaged_stops_it(store: Store) -> None:
     lost, not_a_tree = store.put_blob(b"never recorded"), store.put_blob(b"not a tree")
     begin(store, placed(not_a_tree), said("more"))
     with pytest.raises(StoreCorrupt):
-        collect(store)
+        collect(store, before=store.number)
     assert store.get_blob(lost) == b"never recorded"
 
 
@@ -145,7 +188,7 @@ def test_sessions_go_on_meanwhile(store: Store) -> None:
 
     def sweep() -> None:
         while not stop.is_set():
-            removed.append(collect(store).removed)
+            removed.append(collect(store, before=2**62).removed)
 
     sweeper = threading.Thread(target=sweep)
     sweeper.start()
@@ -182,7 +225,7 @@ def test_a_tree_that_is_recorded_after_the_mark_loses_nothing(store: Store) -> N
     log = begin(store)
     record(store, log, {"x": "1"})
     busy = Interrupted(store, [forgotten])
-    collect(busy)  # pyright: ignore[reportArgumentType]
+    collect(busy, before=2**62)  # pyright: ignore[reportArgumentType]
     assert busy.recorded
     for tree in busy.recorded:
         assert len(read_whole(store, tree)) == 2

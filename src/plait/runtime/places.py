@@ -18,12 +18,12 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from plait.errors import NotPlaced, PlaitError, SandboxFailed, SandboxGone
+from plait.errors import NotPlaced, PlaitError, SandboxBusy, SandboxFailed, SandboxGone
 from plait.event import Json
 from plait.event.kinds import Bypassed, Placement, PlacementChanged, Trees
 from plait.event.kinds import File as FilePart
 from plait.ids import Digest, LogId
-from plait.sandbox import Limits, OnOutput, Output, Ran, Sandbox, Wanted, backend
+from plait.sandbox import Backend, Limits, OnOutput, Output, Ran, Sandbox, Wanted, backend
 from plait.session import Session
 from plait.session.ports import store_at
 from plait.store import Store
@@ -300,8 +300,11 @@ class _LentFiles:
 class Hand:
     """A live sandbox and what is known of its files."""
 
-    def __init__(self, key: str, sandbox: Sandbox, tree: Digest | None, in_place: bool, replaced: str = "") -> None:
+    def __init__(
+        self, key: str, sandbox: Sandbox, tree: Digest | None, in_place: bool, replaced: str = "", *, passing: bool = False
+    ) -> None:
         self.key, self.sandbox, self.in_place, self.replaced = key, sandbox, in_place, replaced
+        self._passing = passing and not in_place  # whether it ends with this process
         self.tree = tree  # None: nobody knows
         self.trusted = True
         self._lock = Lock()
@@ -349,12 +352,16 @@ class Hand:
     def give_up(self) -> None:
         self.trusted = False
 
+    def let_go(self) -> None:
+        with suppress(PlaitError, OSError):
+            self.sandbox.destroy() if self._passing else self.sandbox.close()
+
 
 class Hands:
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], Hand] = {}
         self._lock = RLock()
-        self._given_up = 0
+        self._apart = 0
 
     def take(self, session: Session, placement: Placement, tree: Digest) -> Hand:
         """The sandbox of a session, with the files of this tree, locked for one call."""
@@ -377,41 +384,44 @@ class Hands:
         with self._lock:
             hand = self._held.pop(name, None)
             if hand is None or not hand.trusted:
-                if hand is not None:
-                    self._given_up += 1
-                    _let_go(hand)
                 hand = self._open(session, placement, key, tree, after=hand)
             self._held[name] = hand  # the last one used is the last one
             for other in list(self._held)[:-KEPT]:
-                _let_go(self._held.pop(other))
+                self._held.pop(other).let_go()
             return hand
 
     def _open(self, session: Session, placement: Placement, key: str, tree: Digest, *, after: Hand | None) -> Hand:
+        """The recorded sandbox if it is this session's and still there, else another. `after` is one that is not trusted any more."""
         store, chosen = store_at(session.store), backend(placement.backend)
-        called = key if after is None else f"{key}.{os.getpid()}.{self._given_up}"  # files that a call was left behind in are not touched
-        wanted = wanted_of(store, called, tree, placement)
+        wanted = wanted_of(store, key, tree, placement)
         mine = placement.sandbox and detail_of(placement).get("key") == key and after is None
-        replaced = ""
-        if mine:
-            try:
+        replaced = placement.sandbox if after is not None else ""
+        try:
+            if mine:
                 return Hand(key, chosen.attach(placement, wanted), None, wanted.in_place)
-            except SandboxGone:
-                replaced = placement.sandbox
-        return Hand(key, chosen.create(wanted), tree, wanted.in_place, replaced)
+        except SandboxGone:
+            replaced = placement.sandbox
+        except SandboxBusy:
+            return self._aside(chosen, wanted, key, replaced)
+        if after is None:
+            with suppress(SandboxBusy):
+                return Hand(key, chosen.create(wanted), tree, wanted.in_place, replaced)
+        return self._aside(chosen, wanted, key, replaced)
+
+    def _aside(self, chosen: Backend, wanted: Wanted, key: str, replaced: str) -> Hand:
+        """Another process works there, or a call was left behind in it: this one gets files of its own, for as long as it lives."""
+        self._apart += 1
+        apart = msgspec.structs.replace(wanted, key=f"{key}.{os.getpid()}.{self._apart}")
+        return Hand(key, chosen.create(apart), wanted.tree, wanted.in_place, replaced, passing=True)
 
     def drop(self, store: str | None = None) -> None:
         """Let go of all handles, or those of a store; the sandboxes stay."""
         with self._lock:
             for name in [name for name in self._held if store in (None, name[0])]:
-                _let_go(self._held.pop(name))
+                self._held.pop(name).let_go()
 
 
 _mine: ContextVar[frozenset[Hand]] = ContextVar("plait_sandboxes", default=frozenset())  # those that this very call has on loan
-
-
-def _let_go(hand: Hand) -> None:
-    with suppress(PlaitError, OSError):
-        hand.sandbox.close()
 
 
 _hands = Hands()

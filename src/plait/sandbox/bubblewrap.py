@@ -157,7 +157,8 @@ def visible(room: Room) -> list[Mount]:
 def search_path(room: Room) -> str:
     """Where programs are looked for: the workspace's own first."""
     layers = roots(room)
-    own = [name for name in (".venv", "node_modules") if name in room.heavy or _kind(layers, [name]) == "folder"]
+    mounted = {mount.dest for mount in heavies(room)}
+    own = [name for name in (".venv", "node_modules") if f"{WORKDIR}/{name}" in mounted or _kind(layers, [name]) == "folder"]
     below = {".venv": "bin", "node_modules": ".bin"}
     pythons = dict.fromkeys(f"{prefix}/bin" for prefix in (sys.prefix, sys.base_prefix))
     return ":".join([*(f"{WORKDIR}/{name}/{below[name]}" for name in own), *pythons, "/usr/local/bin", "/usr/bin", "/bin"])
@@ -207,7 +208,9 @@ def _program() -> bytes | None:
 def files(room: Room, limits: Limits) -> Iterator[str]:
     yield from system()
     yield from ("--ro-bind", etc.prepared(room.cache, room.network), "/etc")
-    yield from ("--proc", "/proc", "--dev", "/dev")
+    yield from (word for path in etc.folders(room.network) for word in ("--ro-bind", path, path))
+    # To the kernel, root without capabilities is root: what /proc/sys lets its owner write would be the host's own settings.
+    yield from ("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev")
     yield from ("--size", str((limits.memory_mb or _DEVICES_MB) * MB), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
     yield from ("--bind", room.scratch, SCRATCH)
     yield from ("--bind", roots(room)[0], WORKDIR)

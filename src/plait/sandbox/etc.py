@@ -1,7 +1,7 @@
 """The few files below /etc that programs need, copied into one folder.
 
 A bind per file would cost more than all the rest of a sandbox together. The folder is made once, and again when one of the files
-changes; its name says of which state of them it is.
+changes; its name says of which state of them it is. Folders, which hold hundreds of links, are bound on top of it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import stat
 import tempfile
 from hashlib import sha256
 
@@ -17,11 +18,20 @@ from plait.sandbox.base import Network
 USER = 1000  # whoever runs Plait appears as an ordinary user
 
 _FILES = (
-    *("ld.so.cache", "ld.so.conf", "localtime", "timezone", "mime.types", "protocols", "services", "magic", "debian_version", "os-release"),
-    *("ssl/openssl.cnf", "ca-certificates.conf"),
+    "ld.so.cache",
+    "ld.so.conf",
+    "localtime",
+    "timezone",
+    "mime.types",
+    "protocols",
+    "services",
+    "magic",
+    "debian_version",
+    "os-release",
 )
-_FOLDERS = ("ld.so.conf.d", "alternatives", "fonts", "ssl/certs", "pki/tls/certs", "pki/ca-trust")  # ssl itself would hold private keys
-_NETWORK = ("resolv.conf", "hosts", "nsswitch.conf", "gai.conf", "host.conf")
+_FOLDERS = ("alternatives", "fonts")
+_NETWORK_FILES = ("resolv.conf", "hosts", "nsswitch.conf", "gai.conf", "host.conf", "ssl/openssl.cnf", "ssl/cert.pem")
+_NETWORK_FOLDERS = ("ssl/certs", "pki/tls/certs", "pki/ca-trust")  # ssl as a whole would hold private keys
 _OWN = {
     "passwd": f"user:x:{USER}:{USER}:user:/tmp:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
     "group": f"user:x:{USER}:\nnogroup:x:65534:\n",
@@ -29,13 +39,19 @@ _OWN = {
 }
 
 
-def names(network: Network) -> tuple[str, ...]:
-    return (*_FILES, *_FOLDERS, *(_NETWORK if network == "on" else ()))
+def files(network: Network) -> tuple[str, ...]:
+    return (*_FILES, *(_NETWORK_FILES if network == "on" else ()))
+
+
+def folders(network: Network) -> tuple[str, ...]:
+    """Those that are there."""
+    wanted = (*_FOLDERS, *(_NETWORK_FOLDERS if network == "on" else ()))
+    return tuple(f"/etc/{name}" for name in wanted if os.path.isdir(f"/etc/{name}"))
 
 
 def prepared(cache: str, network: Network) -> str:
     """The folder to be seen as /etc."""
-    return _prepared(cache, network, tuple(_stamp(f"/etc/{name}") for name in names(network)))
+    return _prepared(cache, network, tuple(_stamp(f"/etc/{name}") for name in files(network)), folders(network))
 
 
 def _stamp(path: str) -> tuple[int, int, int]:
@@ -47,8 +63,8 @@ def _stamp(path: str) -> tuple[int, int, int]:
 
 
 @functools.lru_cache(64)
-def _prepared(cache: str, network: Network, stamps: tuple[tuple[int, int, int], ...]) -> str:
-    folder = f"{cache}/etc-{sha256(repr((network, stamps, _OWN)).encode()).hexdigest()[:16]}"
+def _prepared(cache: str, network: Network, stamps: tuple[tuple[int, int, int], ...], places: tuple[str, ...]) -> str:
+    folder = f"{cache}/etc-{sha256(repr((network, stamps, places, _OWN)).encode()).hexdigest()[:16]}"
     if not os.path.isdir(folder):
         os.makedirs(cache, exist_ok=True)
         _make(cache, folder, network)
@@ -59,8 +75,10 @@ def _make(cache: str, folder: str, network: Network) -> None:
     """Whole or not at all; somebody else may be making the same one."""
     making = tempfile.mkdtemp(prefix="making-etc-", dir=cache)
     try:
-        for name in names(network):
+        for name in files(network):
             _copy(f"/etc/{name}", f"{making}/{name}")
+        for path in folders(network):
+            os.makedirs(making + path.removeprefix("/etc"))
         for name, text in _OWN.items():
             if not os.path.exists(f"{making}/{name}"):
                 _write(f"{making}/{name}", text)
@@ -74,16 +92,14 @@ def _make(cache: str, folder: str, network: Network) -> None:
 
 
 def _copy(source: str, target: str) -> None:
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    if os.path.isdir(source):
-        shutil.copytree(source, target, symlinks=True, ignore=_unreadable)
-    elif os.path.isfile(source) and os.access(source, os.R_OK):
-        shutil.copyfile(source, target)
-
-
-def _unreadable(folder: str, names: list[str]) -> list[str]:
     """What not everybody may read is nobody's in a sandbox either."""
-    return [name for name in names if not os.path.islink(path := f"{folder}/{name}") and not os.stat(path).st_mode & 0o004]
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    try:
+        mode = os.stat(source).st_mode
+    except OSError:
+        return
+    if stat.S_ISREG(mode) and mode & 0o004:
+        shutil.copyfile(source, target)
 
 
 def _write(path: str, text: str) -> None:

@@ -49,7 +49,7 @@ def _kept(room: Room) -> dict[str, object]:
 
 def readable(room: Room) -> Iterator[str]:
     yield from _SYSTEM
-    yield from (f"/etc/{name}" for name in etc.names(room.network))
+    yield from (*(f"/etc/{name}" for name in etc.files(room.network)), *etc.folders(room.network))
     yield from (mount.source for mount in bubblewrap.visible(room))
 
 

@@ -22,6 +22,7 @@ from plait.sandbox.base import Limits
 MB = 1 << 20
 _NAME = "plait"
 _AROUND = 3  # processes of bubblewrap itself, or the launcher
+_SLACK = 16  # so many more processes are refused at once: whoever watches should see the limit passed
 _numbers = itertools.count(1)
 
 
@@ -40,7 +41,7 @@ def confine(pid: int, limits: Limits, *, own_users: bool) -> None:
     if limits.disk_mb is not None:
         _limit(pid, resource.RLIMIT_FSIZE, limits.disk_mb * MB)
     if limits.processes is not None and own_users and os.geteuid():  # it does nothing for root
-        _limit(pid, resource.RLIMIT_NPROC, limits.processes)
+        _limit(pid, resource.RLIMIT_NPROC, limits.processes + _SLACK)
     _limit(pid, resource.RLIMIT_CORE, 0)
 
 
@@ -289,8 +290,9 @@ def descendants(pid: int) -> list[int]:
 
 
 def _resident(pid: int) -> int:
+    """Memory of its own; what it shares with others would be counted for each of them."""
     fields = _read(f"/proc/{pid}", "statm").split()
-    return int(fields[1]) * resource.getpagesize() if fields else 0
+    return (int(fields[1]) - int(fields[2])) * resource.getpagesize() if fields else 0
 
 
 def counted_by() -> str:

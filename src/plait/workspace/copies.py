@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from plait.errors import NotSupported, PlaitError, SandboxFailed, StoreCorrupt, UnknownBlob
+from plait.errors import NotSupported, PlaitError, SandboxBusy, StoreCorrupt, UnknownBlob
 from plait.ids import Digest
 from plait.store import Store
 from plait.workspace import disk
@@ -41,6 +41,7 @@ from plait.workspace.tree import EMPTY, TreeReader, differing, shown
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}\Z")
 _VERSION = 1
+_UNSAVED_MAX = 256  # files; an index that is behind is still true, and whoever opens it reads so many again
 
 
 class Plain(NamedTuple):
@@ -123,7 +124,7 @@ class Copy:
         self.layers, self.scratch, self.name = layers, home / "scratch", home.name
         self.files = LocalFiles(layers.folder) if isinstance(layers, Plain) else LocalFiles(layers.upper, layers.lower)
         self._store, self._home, self._rules, self._lock = store, home, rules, lock
-        self._state, self._index = state, index
+        self._state, self._index, self._unsaved = state, index, 0
         self._absent = _entries_of(state.absent)
         self._pending = _Pending(store)
         self._reader = TreeReader(self._pending)
@@ -159,10 +160,11 @@ class Copy:
         kept = {digest: self._pending.blobs[digest] for digest in self._store.missing_blobs(self._pending.blobs)}
         self._pending.blobs = {**kept, **sink.waiting}  # those of a snapshot that nobody recorded are needed still
         changed, more = self._changed(found.tree)
-        self._index = found.seen
+        self._index, self._unsaved = found.seen, self._unsaved + found.read
         self._absent = {path: entry for path, entry in self._absent.items() if self._reader.find(found.tree, path) == entry}
         self._settle(found.tree)
-        return Snapshot(found.tree, dict(self._pending.blobs), changed, more, found.withheld, found.skipped)
+        withheld = {*found.withheld, *map(shown, self._absent)}
+        return Snapshot(found.tree, dict(self._pending.blobs), changed, more, tuple(sorted(withheld)), found.skipped)
 
     def switch(self, tree: Digest) -> None:
         """Make the files those of another tree. Takes as long as there are paths that differ."""
@@ -185,6 +187,8 @@ class Copy:
 
     def close(self) -> None:
         """Let go of it; what is on disk stays."""
+        if self._unsaved and self._home.is_dir():
+            self.save_index()
         self._lock.release()
 
     @property
@@ -201,8 +205,13 @@ class Copy:
         paths = sorted(shown(change.path) for change in differing(self._reader, self.tree, tree))
         return tuple(paths[:CHANGED_MAX]), max(len(paths) - CHANGED_MAX, 0)
 
-    def _settle(self, tree: Digest) -> None:
+    def save_index(self) -> None:
         _write(self._home / "index", pack_index(self._index, self._rules))
+        self._unsaved = 0
+
+    def _settle(self, tree: Digest) -> None:
+        if self._unsaved > _UNSAVED_MAX:
+            self.save_index()
         self._state = msgspec.structs.replace(self._state, tree=tree, boot=_boot(), absent=_absent_of(self._absent))
         _write(self._home / "state", msgspec.json.encode(self._state))
         (self._home / "doubt").unlink(missing_ok=True)
@@ -285,6 +294,7 @@ def _built(store: Store, cache: Path, home: Path, tree: Digest, base: Digest | N
         layers, index = Plain(home / "files"), placed.seen
         state = _State(tree, None, _boot(), generation, _absent_of(placed.absent))
     copy = Copy(store, home, layers, state, index, rules, lock)
+    copy.save_index()
     copy.switch(tree)  # leaves it clean
     return copy
 
@@ -466,8 +476,7 @@ class Lock:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.release()
-            step = "wait until it ends, or fork the session to get files of your own"
-            raise SandboxFailed("local", f"open the files of {name}", "another process works on them", step) from error
+            raise SandboxBusy("local", name) from error
 
     def release(self) -> None:
         if self._handle is not None:

@@ -48,10 +48,9 @@ def _named(reader: TreeReader, tree: Digest) -> Side:
 
 def _differing(path: str, left: Side, right: Side, found: list[Change]) -> Iterator[tuple[str, Digest, Digest]]:
     """Adds what differs in one folder, and gives the folders in it that are to be compared."""
-    for name in left.keys() | right.keys():
+    differing = [name for name, entry in left.items() if right.get(name) != entry]
+    for name in (*differing, *(right.keys() - left.keys())):
         before, after = left.get(name), right.get(name)
-        if before == after:
-            continue
         here = f"{path}/{name}" if path else name
         told = _told(before), _told(after)
         if is_folder(before) and is_folder(after):

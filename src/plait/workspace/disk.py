@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -37,6 +37,15 @@ def open_folder(folder: int, name: str) -> int:
     except PermissionError:
         with widened(folder, name, 0o500):
             return os.open(name, _FOLDER, dir_fd=folder)
+
+
+@contextmanager
+def entered(folder: int, name: str) -> Generator[tuple[int, int]]:
+    """A folder in a folder, to be read in for the moment whatever its mode, and the mode that it has."""
+    with held(open_folder(folder, name)) as handle:
+        mode = stat.S_IMODE(os.fstat(handle).st_mode)
+        with opened(handle, 0o500):
+            yield handle, mode
 
 
 def open_file(folder: int, name: str) -> int:
@@ -73,14 +82,23 @@ def held(handle: int) -> Generator[int]:
         os.close(handle)
 
 
-@contextmanager
-def writable(folder: int) -> Generator[None]:
+def writable(folder: int) -> AbstractContextManager[None]:
     """An open folder in which things may be made and removed for the moment, whatever its mode."""
+    return opened(folder, 0o700)
+
+
+@contextmanager
+def opened(folder: int, bits: int) -> Generator[None]:
+    """An open folder whose mode has these bits for the moment. A handle alone does not help: every name is looked up by the mode."""
     mode = stat.S_IMODE(os.fstat(folder).st_mode)
-    if mode & 0o300 == 0o300:
+    if mode & bits == bits or (os.geteuid() == 0 and bits == 0o500):
         yield
         return
-    os.fchmod(folder, mode | 0o300)
+    try:
+        os.fchmod(folder, mode | bits)
+    except PermissionError:  # not ours: what is done there is refused, or not, by itself
+        yield
+        return
     try:
         yield
     finally:

@@ -5,8 +5,8 @@ recorded. Sessions may go on meanwhile. The number of the last commit is noted f
 before that number is removed. So a blob that an append brings along is safe, whether its event was seen or not, and what the tree of a
 later event shares with an earlier one was followed.
 
-A writer that puts blobs first and records their tree in a later append is not covered by that: `before` is to be a number from before it
-began, or it has to ask `missing_blobs` again as the last thing it does.
+A writer that puts blobs first, as the first look at a large folder does, and records their tree in a later append, is not covered by that.
+So what is young stays, too, unless the caller says otherwise: whoever says so has to know that nobody is between the two.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from plait.event import kinds as k
 from plait.ids import Digest
 from plait.store import Store
 from plait.workspace.tree import EMPTY, Objects, decode
+
+YOUNG_S = 3600  # how long a blob may wait for the event that records its tree
 
 _KINDS = frozenset(kind.__name__ for kind in (k.ToolReturned, k.ToolFailed, k.PlacementChanged, k.Merged, k.ValidationRecorded))
 
@@ -37,14 +39,24 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 def collect(store: Store, *, before: int | None = None) -> Collected:
-    """Remove blobs that no event leads to and that were put when `number` was below `before`; None: as it is now.
+    """Remove blobs that no event leads to and that were put when `number` was below `before`; None: an hour before the last event.
 
     Raises StoreCorrupt, and removes nothing, if a tree is damaged: what it led to could still be wanted to mend it.
     """
     number = store.number  # first of all: what is put from now on stays
     reached = follow(store, roots_of(store))
-    removed = store.sweep_blobs(before=number if before is None else min(before, number), keep=reached.there)
+    removed = store.sweep_blobs(before=min(_aged(store) if before is None else before, number), keep=reached.there)
     return Collected(removed, len(reached.there), tuple(sorted(reached.missing)))
+
+
+def _aged(store: Store) -> int:
+    """The number of the last commit that is not young; the last event says what time it is."""
+    newest = None
+    for number, event in store.feed(reverse=True):
+        newest = event.time if newest is None else newest
+        if event.time <= newest - YOUNG_S * 1_000_000:
+            return number
+    return 0
 
 
 def reachable(store: Objects, roots: Iterable[Digest]) -> set[Digest]:

@@ -10,16 +10,15 @@ There can be several bases, where branches were merged crosswise. They have to a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
-from merge3 import Merge3
 
 from plait.errors import InvalidValue
 from plait.ids import Digest
 from plait.workspace.base import PIECE, Entry, Kind
 from plait.workspace.diff import changes, is_folder, reading
-from plait.workspace.lines import Lines, as_text, is_text, split
+from plait.workspace.lines import as_text, is_text, matching, split
 from plait.workspace.tree import EMPTY, Objects, TreeReader, digest_of, encode
 
 TEXT_MAX = 64 << 10  # bytes of a file that a conflict shows
@@ -276,12 +275,33 @@ def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     """The lines of both; None if they changed the same ones, or if it is not text."""
     if not (is_text(base) and is_text(ours) and is_text(theirs)):
         return None
+    old, one, two = split(base), split(ours), split(theirs)
     found: list[bytes] = []
-    for group in Merge3(split(base), split(ours), split(theirs), sequence_matcher=cast(Any, Lines)).merge_groups():
-        if group[0] == "conflict":
+    i = j = k = 0
+    for i_same, j_same, k_same, size in _in_all(old, one, two):
+        was, left, right = old[i:i_same], one[j:j_same], two[k:k_same]
+        if left != right and was not in (left, right):
             return None
-        found += group[1]
+        found += right if left == was else left
+        found += old[i_same : i_same + size]
+        i, j, k = i_same + size, j_same + size, k_same + size
     return b"".join(found)
+
+
+def _in_all(old: list[bytes], one: list[bytes], two: list[bytes]) -> Iterator[tuple[int, int, int, int]]:
+    """The stretches that all three have: where they are in each, and how long. The last one is the end."""
+    lefts, rights = matching(old, one), matching(old, two)
+    at_left = at_right = 0
+    while at_left < len(lefts) and at_right < len(rights):
+        (i, j, size), (other_i, k, other_size) = lefts[at_left], rights[at_right]
+        start, end = max(i, other_i), min(i + size, other_i + other_size)
+        if start < end:
+            yield start, j + start - i, k + start - other_i, end - start
+        if i + size <= other_i + other_size:
+            at_left += 1
+        else:
+            at_right += 1
+    yield len(old), len(one), len(two), 0
 
 
 # ── a tree from what is decided ──────────────────────────────────────────────────────────────

@@ -92,8 +92,9 @@ class Found(NamedTuple):
 
     tree: Digest
     seen: Index
-    withheld: tuple[str, ...]
+    withheld: tuple[str, ...]  # those that are on this disk
     skipped: tuple[str, ...]
+    read: int  # how many files
 
 
 class _Item(NamedTuple):
@@ -138,6 +139,7 @@ class Scan:
         self._fresh: Index = {}
         self._withheld: list[str] = []
         self._skipped: list[str] = []
+        self._read_count = 0
         # Files are stamped by this very clock: it is not time that goes on record.
         self._settled_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) - RACY_NS
 
@@ -147,15 +149,16 @@ class Scan:
         finally:
             if self._pool is not None:
                 self._pool.shutdown(cancel_futures=True)
-        return Found(tree, self._fresh, tuple(sorted(self._withheld)), tuple(sorted(self._skipped)))
+        return Found(tree, self._fresh, tuple(sorted(self._withheld)), tuple(sorted(self._skipped)), self._read_count)
 
     # ── down: what is there ──────────────────────────────────────────────────────────────────
 
-    def _walk(self, folder: int, path: str, base: Digest | None, depth: int) -> _Folder:
+    def _walk(self, folder: int, path: str, base: Digest | None, depth: int, *, at_once: bool = False) -> _Folder:
+        """`at_once`: the folder is open to us for the moment only, so no thread can come back to it."""
         disk.check_depth(depth, path)
         here = _Folder(path, base, self._index.get(path))
         below, items = self._list(folder, here)
-        self._take_up(folder, here, items)
+        self._take_up(folder, here, items, at_once)
         kept = {entry.name: entry for entry in self._base(base) if entry.kind == "folder"}
         for name in below:
             self._descend(folder, here, name, kept.get(name), depth)
@@ -200,20 +203,18 @@ class Scan:
     def _descend(self, folder: int, here: _Folder, name: str, lower: Entry | None, depth: int) -> None:
         path = _join(here.path, name)
         try:
-            handle = disk.open_folder(folder, name)
+            with disk.entered(folder, name) as (handle, mode):
+                base = lower.blobs[0] if lower is not None and not disk.is_opaque(handle) else None
+                here.folders.append((name, mode & 0o777, self._walk(handle, path, base, depth + 1, at_once=mode & 0o500 != 0o500)))
         except FileNotFoundError:
             return
         except PermissionError:  # somebody else's
             self._skipped.append(shown(path))
-            return
-        with disk.held(handle):
-            base = lower.blobs[0] if lower is not None and not disk.is_opaque(handle) else None
-            mode = stat.S_IMODE(os.fstat(handle).st_mode) & 0o777
-            here.folders.append((name, mode, self._walk(handle, path, base, depth + 1)))
 
-    def _take_up(self, folder: int, here: _Folder, items: list[_Item]) -> None:
+    def _take_up(self, folder: int, here: _Folder, items: list[_Item], at_once: bool) -> None:
         """Read the files now, or hand them to the threads."""
-        if self._pool is None:
+        self._read_count += len(items)
+        if self._pool is None or at_once:
             self._note(here, self._read_all(folder, here.path, items))
             return
         for start in range(0, len(items), _CHUNK):
@@ -292,9 +293,7 @@ class Scan:
         if here.base is None and here.old is not None and here.path not in self._absent and _same(here.seen, here.old.seen):
             return here.old.tree
         entries = {entry.name: entry for entry in self._base(here.base) if entry.name not in here.hidden and entry.kind != "withheld"}
-        for name, entry in self._absent.get(here.path, {}).items():
-            entries[name] = entry
-            self._withheld.append(shown(_join(here.path, name)))
+        entries.update(self._absent.get(here.path, {}))
         entries.update((name, seen.entry) for name, seen in here.seen.items())
         raw = encode(entries.values())
         if not entries or digest_of(raw) == here.base:

@@ -1,0 +1,414 @@
+"""Files: read, write, edit and list them, through the sandbox's own access to them, which leads nowhere else.
+
+What is read is exact, so that it can be handed back to `edit_file`; whatever is left out is said. What is written leaves the difference
+as evidence, not the number of bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from plait.errors import EditRefused, InvalidValue, NoSuchFile, NotAFile
+from plait.event import Json
+from plait.sandbox import Sandbox
+from plait.session import file, image
+from plait.tool import Result, tool
+from plait.tools.paths import HEAVY, entry_or_none, path_in
+from plait.tools.text import (
+    DIFF_MAX,
+    SHOWN_MAX,
+    as_crlf,
+    bounded,
+    changed_lines,
+    counted,
+    digest_of,
+    image_type,
+    is_crlf,
+    lines_of,
+    media_type,
+    text_or_none,
+    unified,
+)
+from plait.workspace import PIECE, Entry
+
+LINE_MAX = 2_000  # characters of one line that are shown
+_SNIFFED = 8_192  # bytes that tell text from other things
+_COUNTED_MAX = 64 * PIECE  # bytes of a file whose lines are counted, or whose digest is told
+_IMAGE_MAX = 8 * PIECE
+_EDITED_MAX = 16 * PIECE
+_SCAN_S = 20.0  # how long it may take to find the lines that are wanted
+
+_LINES_MAX = 2_000
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────
+
+
+@tool(effect="pure", timeout_s=120)
+def read_file(path: str, sandbox: Sandbox, offset: int = 1, limit: int = _LINES_MAX) -> Result:
+    """Read a text file of the workspace, exactly as it is, or look at an image (png, jpeg, gif, webp).
+
+    About 15,000 characters are shown at a time: if there is more, a note before the content says how to go on. Lines beyond 2,000
+    characters are cut, and the note says which. Of other binary files you get type, size and digest.
+
+    Args:
+        path: relative to the workspace, as in src/cart.py
+        offset: the first line to show, counted from 1
+        limit: how many lines to show at most
+    """
+    if offset < 1 or limit < 1:
+        raise InvalidValue("offset" if offset < 1 else "limit", "lines are counted from 1", "pass a number from 1")
+    name = path_in(sandbox, path)
+    head = sandbox.files.read(name, size=_SNIFFED)
+    size = _size(sandbox, name, head)
+    if b"\0" in head or image_type(head) or not _is_utf8(head):
+        return _binary(sandbox, name, head, size)
+    if not size:
+        return Result([f"[{name} is empty]"], delta={"path": name, "bytes": 0})
+    read = _lines(sandbox, name, size, offset, min(limit, _LINES_MAX))
+    if read is None:
+        return _binary(sandbox, name, head, size)
+    if not read.text:
+        raise InvalidValue("offset", f"{name} has {read.total or 'fewer'} lines, and {offset} is beyond", "read from an earlier line")
+    delta: dict[str, Json] = {"path": name, "bytes": size, "lines": [offset, read.last]}
+    note = _note(name, size, offset, read)
+    return Result([note, read.text] if note else [read.text], delta=delta)
+
+
+class _Read(NamedTuple):
+    text: str
+    last: int  # the last line that is shown
+    more: bool  # whether others follow
+    total: int | None  # lines of the file; None: it was not read to its end
+    cut: tuple[int, ...]  # lines that are shown in part
+
+
+def _size(sandbox: Sandbox, name: str, head: bytes) -> int:
+    """How long a file is. A link is as long as what it leads to, which only reading tells."""
+    entry = sandbox.files.entry(name)
+    if entry.kind == "file":
+        return entry.size
+    if len(head) < _SNIFFED:
+        return len(head)
+    return sum(len(piece) for piece in _pieces(sandbox, name))
+
+
+def _pieces(sandbox: Sandbox, name: str, start: int = 0) -> Iterator[bytes]:
+    while piece := sandbox.files.read(name, offset=start, size=PIECE):
+        yield piece
+        start += len(piece)
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Whether they can be the beginning of a text; the last character may be cut in two."""
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        return error.start >= len(head) - 3 and error.reason == "unexpected end of data"
+    return True
+
+
+def _lines(sandbox: Sandbox, name: str, size: int, offset: int, limit: int) -> _Read | None:
+    """The lines from there on, as many as may be shown; None: it is no text after all.
+
+    Piece by piece: what comes before is counted and let go, and of a line without end only the beginning is held.
+    """
+    kept, cut, number, room, more = list[str](), list[int](), 1, SHOWN_MAX, False
+    deadline = time.monotonic() + _SCAN_S
+    count_all = size <= _COUNTED_MAX
+    for line, whole in _split(sandbox, name):
+        if line is None:
+            return None
+        if time.monotonic() > deadline:
+            raise InvalidValue("offset", f"line {offset:,} of {name} was not found within {_SCAN_S:g} s", "read it with the shell")
+        if number >= offset and not more:
+            shown = line if whole and len(line) <= LINE_MAX + 2 else f"{line[:LINE_MAX]}\n"
+            if len(kept) >= limit or len(shown) > room:
+                more = True
+            else:
+                kept.append(shown)
+                room -= len(shown)
+                cut += [number] if shown is not line else []
+        if more and not count_all:
+            return _Read("".join(kept), offset + len(kept) - 1, True, None, tuple(cut))
+        number += 1
+    return _Read("".join(kept), offset + len(kept) - 1, more, number - 1, tuple(cut))
+
+
+def _split(sandbox: Sandbox, name: str) -> Iterator[tuple[str | None, bool]]:
+    """The lines of a file, each with whether it is whole: of a long one the beginning. None for a line that is no text."""
+    rest, skipping = b"", False
+    for piece in _pieces(sandbox, name):
+        *ended, rest = (rest + piece).split(b"\n")
+        for line in ended:
+            if not skipping:
+                yield _decoded(line + b"\n"), True
+            skipping = False
+        if len(rest) > LINE_MAX * 8:
+            if not skipping:
+                yield _decoded(rest[: LINE_MAX * 8], cut=True), False
+            rest, skipping = b"", True
+    if rest and not skipping:
+        yield _decoded(rest), True
+
+
+def _decoded(line: bytes, *, cut: bool = False) -> str | None:
+    if b"\0" in line:
+        return None
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        return line[: error.start].decode() if cut and error.start >= len(line) - 3 else None
+
+
+def _note(name: str, size: int, offset: int, read: _Read) -> str:
+    """What is not shown, and how to see it; "": everything is."""
+    notes: list[str] = []
+    if read.more or offset > 1:
+        of = f" of {read.total:,}" if read.total is not None else f" ({size:,} bytes in all)"
+        notes.append(f"{name}: lines {offset:,} to {read.last:,}{of}" + (f"; go on with offset={read.last + 1}" if read.more else ""))
+    if read.cut:
+        which = ", ".join(map(str, read.cut[:20]))
+        notes.append(f"of {'line' if len(read.cut) == 1 else 'lines'} {which} only the first {LINE_MAX:,} characters are shown")
+    return f"[{'; '.join(notes)}]" if notes else ""
+
+
+def _binary(sandbox: Sandbox, name: str, head: bytes, size: int) -> Result:
+    """What is no text: a picture as a picture, anything else by what can be said of it."""
+    kind = media_type(name, head)
+    delta: dict[str, Json] = {"path": name, "bytes": size, "media_type": kind}
+    content = sandbox.files.read(name) if size <= _COUNTED_MAX else None
+    if content is not None:
+        delta["digest"] = digest_of(content)
+    told = f"sha256 {delta['digest']}" if content is not None else "too long for a digest to be told"
+    words = f"[{name} is no UTF-8 text: {kind}, {size:,} bytes, {told}]"
+    if content is not None and image_type(head) and size <= _IMAGE_MAX:
+        return Result([words, image(content, kind, alt=name)], delta=delta)
+    return Result([words], delta=delta)
+
+
+# ── writing ──────────────────────────────────────────────────────────────────────────────────
+
+
+@tool(effect="workspace", timeout_s=120)
+def write_file(path: str, content: str, sandbox: Sandbox) -> Result:
+    """Write a whole text file of the workspace: a new one, or another content for one that is there. Folders on the way are made.
+
+    To change a part of a file use edit_file or apply_patch.
+
+    Args:
+        path: relative to the workspace, as in src/cart.py
+        content: all of it, with the line feed at its end
+    """
+    name = file_path(sandbox, path)
+    there = entry_or_none(sandbox, name)
+    before = None if there is None else _before(sandbox, name, there)
+    after = content.encode("utf-8", "surrogatepass")
+    sandbox.files.write(name, after)
+    return _written(name, before, after)
+
+
+def file_path(sandbox: Sandbox, path: str) -> str:
+    """The path of a file that is to be written."""
+    name = path_in(sandbox, path)
+    if not name or path.endswith("/"):
+        raise NotAFile(path, "a folder")
+    return name
+
+
+def _before(sandbox: Sandbox, name: str, there: Entry) -> bytes:
+    if there.kind == "folder":
+        raise NotAFile(name, "a folder")
+    if there.kind == "file" and there.size > _COUNTED_MAX:
+        raise InvalidValue(
+            "path", f"{name} has {there.size:,} bytes, too many to tell what would be lost", "remove it first, with the shell"
+        )
+    return sandbox.files.read(name)
+
+
+def _written(name: str, before: bytes | None, after: bytes) -> Result:
+    delta: dict[str, Json] = {"path": name, "created": before is None, "digest": digest_of(after)}
+    delta["bytes"] = {"before": None if before is None else len(before), "after": len(after)}
+    old, new = None if before is None else text_or_none(before), text_or_none(after) or ""
+    if before is not None and old is None:
+        delta["before"] = f"binary, sha256 {digest_of(before)}"
+        return Result([f"overwrote {name}, which was binary; {len(after):,} bytes"], delta=delta)
+    parts = evidence(delta, name, unified(name, old, new))
+    if before is None:
+        return Result([f"created {name}: {counted(len(lines_of(new)), 'line')}, {len(after):,} bytes", *parts], delta=delta)
+    if before == after:
+        return Result([f"{name} had this very content already"], delta=delta)
+    added, removed = changed_lines(old or "", new)
+    return Result([f"overwrote {name}: {counted(added, 'line')} added, {removed:,} removed, {len(after):,} bytes", *parts], delta=delta)
+
+
+def evidence(delta: dict[str, Json], name: str, diff: str) -> list[Any]:
+    """The difference into the delta; if it is long, bounded there, and whole as a part."""
+    delta["diff"] = bounded(diff, DIFF_MAX)
+    return [file(diff.encode("utf-8", "surrogatepass"), f"{name.rpartition('/')[2]}.diff", "text/x-diff")] if len(diff) > DIFF_MAX else []
+
+
+# ── editing ──────────────────────────────────────────────────────────────────────────────────
+
+
+@tool(effect="workspace", timeout_s=120)
+def edit_file(path: str, old: str, new: str, sandbox: Sandbox, replace_all: bool = False) -> Result:
+    """Replace a text in a file by another. It must stand there exactly as you write it, white space included, and only once.
+
+    Give enough of the lines around it that it is the only one. You get the difference. Refused, with the lines to look at, if the text is
+    not there or is there several times; then the file is as it was. Line ends of Windows (CRLF) are kept.
+
+    Args:
+        path: relative to the workspace, as in src/cart.py
+        old: what to replace, copied from the file
+        new: what to put there; "" removes it
+        replace_all: whether to replace every one of them
+    """
+    name = file_path(sandbox, path)
+    before = _editable(sandbox, name)
+    after = replaced(name, before, old, new, every=replace_all)
+    sandbox.files.write(name, after.encode("utf-8", "surrogatepass"))
+    diff = unified(name, before, after)
+    delta: dict[str, Json] = {"path": name, "bytes": {"before": len(before.encode()), "after": len(after.encode("utf-8", "surrogatepass"))}}
+    parts = evidence(delta, name, diff)
+    return Result([bounded(diff, SHOWN_MAX), *parts], delta=delta)
+
+
+def _editable(sandbox: Sandbox, name: str) -> str:
+    entry = sandbox.files.entry(name)
+    if entry.size > _EDITED_MAX:
+        raise EditRefused(name, f"it has {entry.size:,} bytes, the limit is {_EDITED_MAX:,}", "Edit it with the shell")
+    text = text_or_none(sandbox.files.read(name))
+    if text is None:
+        raise EditRefused(name, "it is no UTF-8 text", "Edit it with a program, through the shell")
+    return text
+
+
+def replaced(name: str, text: str, old: str, new: str, *, every: bool = False) -> str:
+    """The text with the replacement, or EditRefused with the lines to look at."""
+    if not old:
+        raise EditRefused(name, "what to replace is empty", "Copy the text to replace from the file; use write_file for a new one")
+    if old == new:
+        raise EditRefused(name, "old and new are the same", "Say what is to be different")
+    if is_crlf(text):
+        old, new = as_crlf(old), as_crlf(new)
+    places = _places(text, old)
+    if not places:
+        raise _not_there(name, text, old, new)
+    if len(places) > 1 and not every:
+        where = ", ".join(f"{_line_at(text, at):,}" for at in places[:20])
+        step = "Add lines around it until it is the only one, or pass replace_all=true"
+        raise EditRefused(name, f"the text is there {len(places)} times, at lines {where}", step)
+    return text.replace(old, new)
+
+
+def _places(text: str, old: str, limit: int = 10_000) -> list[int]:
+    """Where it stands, overlapping ones included: which of them was meant cannot be told."""
+    found: list[int] = []
+    at = text.find(old)
+    while at >= 0 and len(found) < limit:
+        found.append(at)
+        at = text.find(old, at + 1)
+    return found
+
+
+def _line_at(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+def _not_there(name: str, text: str, old: str, new: str) -> EditRefused:
+    done = text.find(new) if new.strip() else -1
+    if done >= 0 and len(new) > 3:
+        step = "Read the file: the edit may have been made before"
+        return EditRefused(name, f"the text is not there, but what it is to become is, at line {_line_at(text, done):,}", step)
+    lines = text.split("\n")
+    wanted = old.strip("\r\n").split("\n")
+    start, why = _alike(lines, wanted)
+    if start is None:
+        return EditRefused(name, "the text is not there, nor anything like it", "Read the file, and copy the text from it")
+    shown = "\n".join(f"{start + n + 1}\t{line[:300]}" for n, line in enumerate(lines[start : start + min(len(wanted), 12) + 1]))
+    return EditRefused(name, why, f"The nearest lines are:\n{shown}\nCopy the text from the file exactly, without the numbers")
+
+
+def _alike(lines: list[str], wanted: list[str]) -> tuple[int | None, str]:
+    """Where the lines are that come nearest, and in what they differ; None: nothing comes near."""
+    bare, sought = ["".join(line.split()) for line in lines[:50_000]], ["".join(line.split()) for line in wanted]
+    for at in range(len(bare) - len(sought) + 1):
+        if bare[at] == sought[0] and bare[at : at + len(sought)] == sought and any(sought):
+            return at, f"the text is not there; lines {at + 1:,} to {at + len(sought):,} differ from it only in white space"
+    mark = max(range(len(wanted)), key=lambda n: len(sought[n]))
+    best, score = None, 0.5
+    matcher = difflib.SequenceMatcher(autojunk=False)
+    matcher.set_seq2(wanted[mark].strip()[:200])
+    for at, line in enumerate(lines[:20_000]):
+        matcher.set_seq1(line.strip()[:200])
+        if matcher.real_quick_ratio() > score and matcher.quick_ratio() > score and (ratio := matcher.ratio()) > score:
+            best, score = at, ratio
+    return (None if best is None else max(best - mark, 0)), "the text is not there"
+
+
+# ── listing ──────────────────────────────────────────────────────────────────────────────────
+
+
+@tool(effect="pure", timeout_s=120)
+def list_files(sandbox: Sandbox, path: str = "", depth: int = 2, limit: int = 500) -> Result:
+    """List what is in a folder of the workspace: one path per line, folders end in /, links show where they lead and are not followed.
+
+    Folders such as .git and node_modules are named, not entered, unless path leads there.
+
+    Args:
+        path: the folder, relative to the workspace; leave it out for the workspace itself
+        depth: how many levels of folders to enter
+        limit: how many paths to list at most
+    """
+    if depth < 1 or limit < 1:
+        raise InvalidValue("depth" if depth < 1 else "limit", "less than 1 shows nothing", "pass a number from 1")
+    name = path_in(sandbox, path)
+    if name and sandbox.files.entry(name).kind != "folder":
+        raise NoSuchFile(f"{name}/", "it is no folder; read it with read_file")
+    lines: list[str] = []
+    deadline = time.monotonic() + _SCAN_S
+    ended = ""
+    for where, entry in walk(sandbox, name, depth):
+        if len(lines) >= min(limit, 5_000):
+            ended = f"[only the first {len(lines):,} are listed: name a folder, or raise limit (up to 5,000)]"
+        elif time.monotonic() > deadline:
+            ended = f"[listing was ended after {_SCAN_S:g} s: name a folder]"
+        if ended:
+            break
+        lines.append(_listed(where, entry))
+    shown = bounded("\n".join(lines)) if lines else f"[{name or 'the workspace'} is empty]"
+    return Result([f"{shown}\n{ended}" if ended else shown], delta={"path": name, "listed": len(lines), "all": not ended})
+
+
+def walk(sandbox: Sandbox, folder: str, depth: int) -> Iterator[tuple[str, Entry]]:
+    """What is below a folder, names in order, folders before what is in them. Links are not followed."""
+    left = [iter(_within(sandbox, folder))]
+    while left:
+        for where, entry in left[-1]:
+            yield where, entry
+            if entry.kind == "folder" and len(left) < depth and entry.name not in HEAVY:
+                left.append(iter(_within(sandbox, where)))
+                break
+        else:
+            left.pop()
+
+
+def _within(sandbox: Sandbox, folder: str) -> list[tuple[str, Entry]]:
+    try:
+        return [(f"{folder}/{entry.name}" if folder else entry.name, entry) for entry in sandbox.files.list(folder)]
+    except (NoSuchFile, NotAFile):  # it went away meanwhile
+        return []
+
+
+def _listed(where: str, entry: Entry) -> str:
+    shown = where.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n")
+    if entry.kind == "folder":
+        return f"{shown}/"
+    if entry.kind == "link":
+        target = entry.target.encode("utf-8", "backslashreplace").decode()
+        return f"{shown} -> {target}"
+    return f"{shown} ({entry.size:,} bytes)" if entry.kind == "file" else f"{shown} ({entry.kind})"

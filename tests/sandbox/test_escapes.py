@@ -1,0 +1,340 @@
+"""Attacks on a sandbox, on every rung that isolates: what a command must not see, reach, change, or leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from rooms import SMALL, groups, on_isolated, on_namespaced, processes, room, until
+from support import dose, report, seed
+
+CANARY = "canary-7b1f"
+
+LOOK = """
+import json, os, sys
+found = {}
+for path in json.loads(sys.argv[1]):
+    try:
+        with open(path, "rb") as file:
+            found[path] = file.read(2000).decode("latin-1")
+    except OSError as error:
+        found[path] = type(error).__name__
+print(json.dumps(found))
+"""
+
+
+@on_isolated
+def test_what_must_not_be_read(tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLAIT_CANARY", CANARY)
+    secret = tmp_path / "secret"
+    secret.write_text(CANARY)
+    with room(tmp_path, rung) as here:
+        (here.folder / ".plait" / "canary").write_text(CANARY)
+        (here.folder / "later").write_text(CANARY)  # the folder itself is not what is worked on
+        home = Path.home() / ".profile"
+        links = {"shadow": "/etc/shadow", "file": str(secret), "store": str(here.folder / ".plait/canary"), "up": "../../../../canary"}
+        for name, target in links.items():
+            here.sh(f"ln -s {target} {name}")
+        stores = [str(path) for path in (here.folder / ".plait").iterdir() if path.is_file()]
+        paths = [
+            *("/etc/shadow", "/etc/gshadow", "/etc/ssh/ssh_host_rsa_key", "/etc/machine-id", str(secret), str(home), "/proc/1/environ"),
+            *(f"/proc/{os.getpid()}/{name}" for name in ("environ", "cmdline", "maps", "mem", "root/etc/shadow", f"cwd/{secret}")),
+            *(str(here.folder / name) for name in (".plait/canary", ".plait/plait.db", "later", "a.txt")),
+            *stores,
+            *links,
+            *("../state", "../index", "../../../canary", ".plait/canary", "/workspace/.plait/canary", "/proc/self/root" + str(secret)),
+            *("/dev/mem", "/dev/kmem", "/dev/vda", "/dev/sda", "/proc/kcore", "/proc/sysrq-trigger", "/sys/kernel/notes", "/run/docker.sock"),
+        ]
+        found = json.loads(here.box.exec(["python3", "-S", "-c", LOOK, json.dumps(paths)]).output.view())
+        allowed = {"FileNotFoundError", "PermissionError", "NotADirectoryError", "IsADirectoryError", "OSError"}
+        seen = {path: text for path, text in found.items() if text not in allowed and path != "/proc/1/environ"}
+        assert not seen
+        assert CANARY not in str(found)
+        assert CANARY not in here.said("env; cat /proc/*/environ 2>/dev/null")
+
+
+@on_namespaced
+def test_the_host_has_no_processes_there(tmp_path: Path, rung: str) -> None:
+    with room(tmp_path, rung) as here:
+        pids = {int(name) for name in here.said("ls /proc").split() if name.isdecimal()}
+        assert max(pids) < 20 and len(pids) <= 4
+        assert here.said("hostname") == "sandbox"
+        assert here.said("ls -A /root /home 2>/dev/null | grep -v -e : -e .pyenv") == ""
+
+
+@on_isolated
+def test_what_must_not_be_written(tmp_path: Path, rung: str) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("as it was")
+    with room(tmp_path, rung) as here:
+        tries = [
+            *("/usr/planted", "/usr/bin/planted", "/etc/planted", "/etc/passwd", "/planted", "/root/planted", str(Path.home() / "planted")),
+            *(str(outside), str(tmp_path / "planted"), str(here.folder / "planted"), str(here.folder / ".plait/planted"), "../planted"),
+            *("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/dev/planted", "/var/tmp/planted"),
+            *("/proc/sys/vm/drop_caches", "/proc/irq/default_smp_affinity", "/proc/sys/kernel/modprobe", "/proc/sys/fs/file-max"),
+        ]
+        for path in tries:  # opened, not written: should a sandbox fail here, the machine must not pay for it
+            assert here.sh(f": >>{path}").exit_code != 0, path
+        here.sh(f"ln -s {outside} link; ln -s {here.folder} folder; echo x >link; echo x >folder/planted; mkdir -p ../../planted")
+        here.sh(f"rm -rf {outside} {here.folder}")
+    assert outside.read_text() == "as it was"
+    assert not list(tmp_path.rglob("planted")) and not list(here.folder.parent.glob("planted"))
+    assert not os.path.exists("/usr/planted") and not os.path.exists("/planted")
+
+
+# ── the network ──────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def listening() -> Generator[tuple[int, int, list[str]]]:
+    """TCP, UDP and an abstract socket of this test, and who came."""
+    came: list[str] = []
+    tcp, udp = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
+    abstract = socket.socket(socket.AF_UNIX)
+    tcp.bind(("127.0.0.1", 0))
+    udp.bind(("127.0.0.1", 0))
+    abstract.bind(f"\0plait-{os.getpid()}")
+    tcp.listen()
+    abstract.listen()
+    with tcp, udp, abstract:
+        for each in (tcp, udp, abstract):
+            each.setblocking(False)
+        yield tcp.getsockname()[1], udp.getsockname()[1], came
+        for name, each in (("tcp", tcp), ("abstract", abstract)):
+            try:
+                each.accept()[0].close()
+                came.append(name)
+            except BlockingIOError:
+                pass
+        try:
+            udp.recv(10)
+            came.append("udp")
+        except BlockingIOError:
+            pass
+
+
+CALL = """
+import socket, sys
+tcp, udp, abstract = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+def attempt(name, family, kind, where):
+    try:
+        s = socket.socket(family, kind)
+        s.settimeout(2)
+        s.connect(where)
+        s.send(b"hello")
+        print("reached", name)
+    except OSError as error:
+        print("refused", name, error)
+attempt("tcp", socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", tcp))
+attempt("udp", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", udp))
+attempt("abstract", socket.AF_UNIX, socket.SOCK_STREAM, "\\0" + abstract)
+attempt("metadata", socket.AF_INET, socket.SOCK_STREAM, ("169.254.169.254", 80))
+attempt("netlink", 16, socket.SOCK_RAW, (0, 0))
+attempt("vsock", 40, socket.SOCK_STREAM, (2, 1024))
+attempt("packet", 17, socket.SOCK_RAW, ("lo", 0))
+"""
+
+
+@on_isolated
+def test_the_network_is_off(tmp_path: Path, rung: str) -> None:
+    with room(tmp_path, rung) as here, listening() as (tcp, udp, came):
+        said = here.box.exec(["python3", "-S", "-c", CALL, str(tcp), str(udp), f"plait-{os.getpid()}"]).output.view()
+        reached = {line.split()[1] for line in said.splitlines() if line.startswith("reached")}
+        # In a namespace of its own there is a loopback, and a datagram to nobody counts as sent.
+        assert reached <= ({"udp", "netlink"} if rung != "landlock" else set())
+        assert len(said.splitlines()) == 7, said
+    assert came == []
+
+
+@on_isolated
+def test_the_network_is_on_when_asked_for(tmp_path: Path, rung: str) -> None:
+    """So that the test above can fail."""
+    with room(tmp_path, rung, network="on") as here, listening() as (tcp, udp, came):
+        said = here.box.exec(["python3", "-S", "-c", CALL.replace("169.254.169.254", "127.0.0.1"), str(tcp), str(udp), "none"]).output.view()
+        assert "reached tcp" in said and "reached udp" in said
+        assert here.box.placement.network == "on"
+    assert came == ["tcp", "udp"]
+
+
+# ── privileges ───────────────────────────────────────────────────────────────────────────────
+
+
+@on_namespaced
+def test_no_capabilities(tmp_path: Path, rung: str) -> None:
+    with room(tmp_path, rung) as here:
+        status = dict(line.split(":\t", 1) for line in here.said("cat /proc/self/status").splitlines() if ":\t" in line)
+        assert {status[f"Cap{kind}"] for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
+        assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+        assert status["Uid"].split()[0] == "1000"
+
+
+CALLS = """
+import ctypes, os, sys, fcntl, errno
+libc = ctypes.CDLL(None, use_errno=True)
+def call(name, *arguments):
+    ctypes.set_errno(0)
+    done = getattr(libc, name)(*arguments)
+    print(name, "done" if done >= 0 else errno.errorcode[ctypes.get_errno()])
+print("privs", libc.prctl(39, 0, 0, 0, 0))
+call("unshare", 0x10000000)
+call("unshare", 0x00020000)
+call("mount", b"none", b"/tmp", b"tmpfs", 0, None)
+call("umount2", b"/proc", 2)
+call("chroot", b"/tmp")
+call("setns", 0, 0)
+call("setuid", 0 if os.getuid() else 1)
+call("ptrace", 16, int(sys.argv[1]), 0, 0)
+call("ptrace", 16, 1 if os.getppid() == 0 else os.getppid(), 0, 0) if sys.argv[2] == "landlock" else None
+for number in (425, 248, 321, 298, 323, 304, 175, 246):
+    ctypes.set_errno(0)
+    done = libc.syscall(number, 0, 0, 0, 0, 0)
+    print("syscall", number, "done" if done >= 0 else errno.errorcode[ctypes.get_errno()])
+try:
+    fcntl.ioctl(0, 0x5412, b"x")
+    print("TIOCSTI done")
+except OSError as error:
+    print("TIOCSTI", errno.errorcode[error.errno])
+try:
+    os.kill(int(sys.argv[1]), 0)
+    print("kill done")
+except OSError as error:
+    print("kill", errno.errorcode[error.errno])
+"""
+
+
+@on_isolated
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="names system calls by number")
+def test_calls_that_are_refused(tmp_path: Path, rung: str) -> None:
+    with room(tmp_path, rung) as here:
+        said = here.box.exec(["python3", "-S", "-c", CALLS, str(os.getpid()), rung]).output.view().splitlines()
+        assert said[0] == "privs 1"
+        assert len(said) >= 18 and not [line for line in said if line.endswith("done")], said
+        assert {line.split()[-1] for line in said if line.startswith("syscall")} == {"EPERM"}
+        assert "TIOCSTI EPERM" in said and "unshare EPERM" in said
+
+
+@on_isolated
+def test_nested_namespaces_and_setuid_programs(tmp_path: Path, rung: str) -> None:
+    with room(tmp_path, rung) as here:
+        assert here.sh("unshare --user --map-root-user true").exit_code != 0
+        assert here.sh("bwrap --ro-bind / / true").exit_code != 0
+        here.sh("cp /usr/bin/id ./id; chmod u+s ./id")
+        uid = here.said("id -u")
+        assert here.said("./id -u") == uid
+        assert here.sh("su -c true nobody </dev/null || sudo -n true").exit_code != 0
+
+
+# ── what is left behind ──────────────────────────────────────────────────────────────────────
+
+DAEMON = """
+import os, signal, sys, time
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+for _ in range(2):
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+time.sleep(600)
+"""
+
+
+@on_isolated
+def test_nothing_is_left_behind(tmp_path: Path, rung: str) -> None:
+    mark = f"left-{os.getpid()}-{rung}"
+    with room(tmp_path, rung) as here:
+        ran = here.box.exec(["sh", "-c", 'python3 -S -c "$0" $1; nohup sleep 600.$1 >/dev/null 2>&1 & echo started', DAEMON, mark])
+        assert (ran.exit_code, ran.killed, ran.output.view()) == (0, "", "started\n")
+        assert processes(mark) == []
+    assert groups() == []
+
+
+@on_isolated
+def test_killing_everything_kills_only_oneself(tmp_path: Path, rung: str) -> None:
+    with room(tmp_path, rung) as here:
+        ran = here.box.exec(["python3", "-S", "-c", "import os; os.kill(-1, 9)"])
+        assert ran.exit_code in (0, 1, 137)  # 1: there was nobody else
+        assert here.said("echo alive") == "alive"
+
+
+@on_isolated
+def test_deleting_the_workspace_itself(tmp_path: Path, rung: str) -> None:
+    with room(tmp_path, rung) as here:
+        before = here.box.snapshot().tree
+        here.box.begin()
+        here.sh(f"rm -rf {here.box.workdir} * .[a-z]*")
+        assert here.box.snapshot().changed == ("a.txt",)
+        here.box.restore(before)
+        assert here.said("cat a.txt") == "hello"
+
+
+@on_isolated
+def test_pipes_devices_and_sockets_hang_nobody(tmp_path: Path, rung: str) -> None:
+    with room(tmp_path, rung, limits=SMALL) as here:
+        here.box.begin()
+        here.sh("mkfifo pipe; ln -s pipe also; ln -s /dev/zero zero; ln -s loop loop")
+        assert "pipe" in here.box.snapshot().skipped
+        assert here.said("cat a.txt") == "hello"
+
+
+# ── paths by the thousand ────────────────────────────────────────────────────────────────────
+
+TRY = """
+import json, os, sys
+for number, line in enumerate(sys.stdin):
+    link, path = json.loads(line)
+    try:
+        if link is not None:
+            try:
+                os.unlink("hop")
+            except FileNotFoundError:
+                pass
+            os.symlink(link, "hop")
+        with open(path, "rb") as file:
+            print("read", number, file.read(100))
+    except (OSError, ValueError):
+        pass
+    try:
+        with open(path + "-planted", "ab") as file:
+            file.write(b"x")
+    except (OSError, ValueError):
+        pass
+"""
+
+
+@on_isolated
+def test_generated_escapes(tmp_path: Path, rung: str) -> None:
+    """Climbing, links, /proc and doubled slashes in all mixtures: the canary is never read, and nothing appears beside it."""
+    number, count = seed(), dose("ESCAPES", 700, 35_000)
+    chance = random.Random(number)
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    (beside / "canary").write_text(CANARY)
+    climbs = ["..", ".", "", "hop", "/proc/self/root", "/proc/self/cwd", "/proc/1/root", "/proc/self/fd/0", "/dev/fd", "/tmp", "/workspace"]
+    ends = [str(beside), str(beside)[1:], os.path.relpath(beside, "/"), "beside", "repo/../beside"]
+
+    def path() -> str:
+        parts = [chance.choice(climbs) for _ in range(chance.randrange(6))] + [".."] * chance.randrange(12)
+        return "/".join([*parts, chance.choice(ends), "canary"])
+
+    lines = [json.dumps([chance.choice([None, path(), os.path.dirname(path()), "/" + path()]), path()]) for _ in range(count)]
+    with room(tmp_path, rung) as here:
+        ran = here.box.exec(["python3", "-S", "-c", TRY], stdin="\n".join(lines).encode())
+        assert ran.exit_code == 0 and ran.killed == ""
+        assert CANARY not in ran.output.view()
+    assert [each.name for each in beside.iterdir()] == ["canary"]
+    report(f"escapes on {rung}", f"{count:,} generated, 0 got out", number)
+
+
+def test_the_escapes_work_without_a_sandbox(tmp_path: Path) -> None:
+    """So that the test above can fail."""
+    (tmp_path / "canary").write_text(CANARY)
+    with room(tmp_path, "host") as here:
+        line = json.dumps([str(tmp_path), "hop/canary"])
+        assert CANARY in here.box.exec(["python3", "-S", "-c", TRY], stdin=line.encode()).output.view()
+        assert until(lambda: (tmp_path / "canary-planted").exists())
