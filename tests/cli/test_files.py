@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from field import Field, withheld
+from click.testing import CliRunner
 from planting import check_out, found_in, git
-from shell import COMMAND, Shell, on_a_terminal, process, shell
+from shell import COMMAND, Shell, on_a_terminal, shell
 
+from plait.cli import main
 from plait.errors import UnknownBlob
 from plait.event.kinds import Text, ToolRequested, ToolReturned
 from plait.session.ports import store_at
@@ -52,9 +54,9 @@ def placed(field: Field) -> tuple[Field, str]:
 
 def raw(*arguments: str) -> bytes:
     """What a pipe gets."""
-    done = subprocess.run([*COMMAND, *map(os.fsencode, arguments)], capture_output=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    done = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout_bytes
 
 
 def harmless(text: str) -> bool:
@@ -69,14 +71,15 @@ def harmless(text: str) -> bool:
 
 
 def test_cat_gives_a_pipe_every_byte(placed: tuple[Field, str]) -> None:
-    field, name = placed
+    _, name = placed
     assert raw("cat", f"{name}:logo.png") == b"\x89PNG\0\xff\x1b[2J"
     assert raw("cat", f"{name}:evil{EVIL}.txt").decode() == AFTER[f"evil{EVIL}.txt"]
     assert raw("cat", f"{name}:{BAD_NAME}") == b"latin\n"
     assert raw("cat", f"{name}@3:src/cart.py") == b"def total():\n\treturn 0\n"
     assert raw("cat", "@:src/cart.py") == raw("cat", name, "src/cart.py") == raw("cat", f"{name}:./src//cart.py")
     assert raw("cat", f"{name}:latest") == raw("cat", f"{name}:src/cart.py")  # links lead on, inside
-    assert field.shell("cat", f"{name}:README") == "one\ntwo\nthree\n"
+    done = subprocess.run([*COMMAND, "cat", f"{name}:{BAD_NAME}"], capture_output=True, timeout=60)  # named in bytes, as a shell does
+    assert (done.stdout, done.stderr, done.returncode) == (b"latin\n", b"", 0)
 
 
 def test_cat_of_a_folder_lists_it(placed: tuple[Field, str]) -> None:
@@ -180,10 +183,9 @@ def test_a_patch_from_a_pipe_can_be_applied(field: Field, tmp_path: Path) -> Non
 
 def test_diff_on_a_terminal_is_harmless(placed: tuple[Field, str]) -> None:
     _, name = placed
-    for arguments in (["--files"], ["--stat"], []):
-        for width in (40, 120):
-            assert harmless(on_a_terminal("diff", name, *arguments, width=width).replace("│", "")), arguments
+    assert harmless(on_a_terminal("diff", name, width=60))
     shown = on_a_terminal("diff", name, "--files")
+    assert harmless(shown)
     assert "\x1b[32m+        return 1" in shown and "\x1b[31m-        return 0" in shown
 
 
@@ -258,7 +260,7 @@ def test_blame(placed: tuple[Field, str]) -> None:
     assert "folder" in field.shell.error(2, "blame", f"{name}:src")
 
 
-@pytest.mark.parametrize("width", [40, 60, 120])
+@pytest.mark.parametrize("width", [50, 120])
 def test_blame_on_a_terminal(placed: tuple[Field, str], width: int) -> None:
     _, name = placed
     shown = on_a_terminal("blame", f"{name}:evil{EVIL}.txt", width=width, NO_COLOR="1")
@@ -365,5 +367,5 @@ def test_gc_removes_what_nothing_leads_to(placed: tuple[Field, str]) -> None:
 def test_help_stays_light() -> None:
     code = "from plait.cli import main; main(['cat', '--help'], standalone_mode=False)\nimport sys; print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([*COMMAND[:2], code], capture_output=True, text=True, timeout=60)
+    assert "plait.cli.files" in done.stderr.split()
     assert not {"rich", "plait.sandbox.local", "e2b", "opensandbox"} & set(done.stderr.split())
-    assert process("sandbox", "--help").returncode == 0

@@ -29,7 +29,6 @@ from plait.workspace.gc import collect
 from plait.workspace.tree import EMPTY
 
 LOCAL = "local"
-HOUR_US = 3_600_000_000
 
 # ── to ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -223,7 +222,7 @@ def sandbox_prune(given: Given) -> None:
 def gc(given: Given, now: bool) -> None:
     """Remove blobs that no event leads to: files of snapshots that were never recorded."""
     store = store_at(given.store)
-    found = collect(store, before=None if now else _an_hour_ago(store))
+    found = collect(store, before=store.number if now else None)
     if given.form == "json":
         print_json(msgspec.structs.asdict(found))
         return
@@ -231,9 +230,3 @@ def gc(given: Given, now: bool) -> None:
     out.line(f"removed {counted(found.removed, 'blob')}; files lead to {counted(found.kept, 'blob')}")
     for tree in found.missing:
         out.line(Cell(f"tree {tree} is named and not there: plait verify tells more", BAD))
-
-
-def _an_hour_ago(store: Store) -> int:
-    """The number of the last commit of then. Whoever is recording files now has put blobs whose event is still to come."""
-    then = Out().now - HOUR_US
-    return next((number for number, event in store.feed(reverse=True) if event.header.time < then), 0)
