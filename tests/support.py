@@ -19,6 +19,7 @@ from plait.store import Store, packing
 from plait.workspace.base import Entry
 from plait.workspace.tree import encode
 
+
 def tree(store: Store, **files: str) -> Digest:
     """A tree of these files, in the store; a dot in a name is spelled with two underscores."""
     entries: list[Entry] = []

@@ -25,7 +25,10 @@ from plait.errors import WorkspaceError
 from plait.ids import Digest
 from plait.store import MemoryStore, Store
 from plait.testing import Seeded
-from plait.workspace import Copy, Files, Layered, Node, Plain, Workspace, checkout, edited, open_copy, snapshot_folder
+from plait.workspace import Files, Node, Workspace
+from plait.workspace.checkout import checkout
+from plait.workspace.copies import Copy, Layered, Plain, open_copy, snapshot_folder
+from plait.workspace.edited import edited
 from plait.workspace.tree import TreeReader, differing
 from trees import Edit, Told, edit, tell
 

@@ -16,7 +16,7 @@ from plait.sandbox.local import LocalBackend, LocalSandbox
 from plait.sandbox.rungs import RUNGS, find
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from plait.workspace import snapshot_folder
+from plait.workspace.copies import snapshot_folder
 
 ISOLATED = RUNGS[:3]
 NAMESPACED = RUNGS[:2]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from rooms import SMALL, groups, on_isolated, on_namespaced, processes, room, until
+
 from support import dose, report, seed
 
 CANARY = "canary-7b1f"
@@ -49,7 +50,16 @@ def test_what_must_not_be_read(tmp_path: Path, rung: str, monkeypatch: pytest.Mo
             *stores,
             *links,
             *("../state", "../index", "../../../canary", ".plait/canary", "/workspace/.plait/canary", "/proc/self/root" + str(secret)),
-            *("/dev/mem", "/dev/kmem", "/dev/vda", "/dev/sda", "/proc/kcore", "/proc/sysrq-trigger", "/sys/kernel/notes", "/run/docker.sock"),
+            *(
+                "/dev/mem",
+                "/dev/kmem",
+                "/dev/vda",
+                "/dev/sda",
+                "/proc/kcore",
+                "/proc/sysrq-trigger",
+                "/sys/kernel/notes",
+                "/run/docker.sock",
+            ),
         ]
         found = json.loads(here.box.exec(["python3", "-S", "-c", LOOK, json.dumps(paths)]).output.view())
         allowed = {"FileNotFoundError", "PermissionError", "NotADirectoryError", "IsADirectoryError", "OSError"}
@@ -156,7 +166,9 @@ def test_the_network_is_off(tmp_path: Path, rung: str) -> None:
 def test_the_network_is_on_when_asked_for(tmp_path: Path, rung: str) -> None:
     """So that the test above can fail."""
     with room(tmp_path, rung, network="on") as here, listening() as (tcp, udp, came):
-        said = here.box.exec(["python3", "-S", "-c", CALL.replace("169.254.169.254", "127.0.0.1"), str(tcp), str(udp), "none"]).output.view()
+        said = here.box.exec(
+            ["python3", "-S", "-c", CALL.replace("169.254.169.254", "127.0.0.1"), str(tcp), str(udp), "none"]
+        ).output.view()
         assert "reached tcp" in said and "reached udp" in said
         assert here.box.placement.network == "on"
     assert came == ["tcp", "udp"]

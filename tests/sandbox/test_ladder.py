@@ -19,7 +19,7 @@ from plait.ids import Digest
 from plait.sandbox import Limits, Wanted, backend, backends
 from plait.sandbox.local import LocalBackend
 from plait.sandbox.rungs import choose
-from plait.workspace import snapshot_folder
+from plait.workspace.copies import snapshot_folder
 
 
 @on_every

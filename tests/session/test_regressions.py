@@ -13,10 +13,9 @@ from plait import Session, Store, open_store
 from plait.errors import GateUnmet, InvalidValue, StoreFailed
 from plait.event import Body
 from plait.event.kinds import Merged, Place, Placement, PlacementChanged, ToolRequested
-from plait.ids import Digest
 from plait.session import verify
 from plait.session.fold import Folds, state_at
-from plait.session.ports import Act, Draft, writer_of
+from plait.session.ports import Act, Draft, store_at, writer_of
 from support import RawSql, tree
 
 

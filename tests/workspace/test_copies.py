@@ -21,23 +21,11 @@ from plait.ids import Digest
 from plait.secrets import Secret
 from plait.store import SqliteStore, Store
 from plait.testing import Seeded
-from plait.workspace import (
-    EMPTY,
-    Copy,
-    Layered,
-    Plain,
-    Rules,
-    Workspace,
-    cache_folder,
-    edited,
-    heavy_in,
-    list_copies,
-    open_copy,
-    open_in_place,
-    rules_for,
-    snapshot_folder,
-)
+from plait.workspace import EMPTY, Rules, Workspace
 from plait.workspace.base import PIECE, Node
+from plait.workspace.copies import Copy, Layered, Plain, cache_folder, list_copies, open_copy, open_in_place, snapshot_folder
+from plait.workspace.edited import edited
+from plait.workspace.rules import heavy_in, rules_for
 
 BOTH = pytest.mark.parametrize("layered", [False, True], ids=["plain", "layered"])
 
@@ -225,7 +213,7 @@ def test_the_folder_itself_has_no_way_back(store: Store, cache: Path, folder: Pa
 
 
 def test_the_cache_of_a_store_in_memory_goes_with_the_process() -> None:
-    code = "from plait.workspace import cache_folder as f; p = f('memory:x'); (p / 'd').mkdir(); (p / 'd').chmod(0); print(p)"
+    code = "from plait.workspace.copies import cache_folder as f; p = f('memory:x'); (p / 'd').mkdir(); (p / 'd').chmod(0); print(p)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert not Path(ran.stdout.strip()).exists()
 
@@ -350,7 +338,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from plait.workspace import EMPTY, edited, open_copy, snapshot_folder, Workspace
+from plait.workspace import EMPTY, Workspace
+from plait.workspace.copies import open_copy, snapshot_folder
+from plait.workspace.edited import edited
 from plait.workspace.base import Node
 place = Path(sys.argv[1])
 folder = place / "folder"
@@ -412,7 +402,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from plait.workspace import open_copy
+from plait.workspace.copies import open_copy
 place, one, other, layered = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4] == "True"
 store = SqliteStore(place, source=Seeded(1))
 print("ready", flush=True)

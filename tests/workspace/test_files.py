@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plait.errors import NoSuchFile, NotAFile, OutsideWorkspace, WorkspaceError
-from plait.workspace import LocalFiles
+from plait.workspace.files import LocalFiles
 from support import dose, report
 
 

@@ -29,23 +29,12 @@ from plait.session.files import Resolve, chosen_in, told
 from plait.session.ports import Act, Draft, Spot, store_at
 from plait.store import Store
 from plait.tool import Result, Tool
-from plait.workspace import (
-    EMPTY,
-    EMPTY_BYTES,
-    HEAVY,
-    Change,
-    LocalFiles,
-    Rules,
-    Snapshot,
-    TreeReader,
-    changes,
-    heavy_in,
-    merge_trees,
-    resolve,
-    rules_for,
-    shown,
-    snapshot_folder,
-)
+from plait.workspace import EMPTY, EMPTY_BYTES, HEAVY, Change, Rules, Snapshot, TreeReader, shown
+from plait.workspace.copies import snapshot_folder
+from plait.workspace.diff import changes
+from plait.workspace.files import LocalFiles
+from plait.workspace.merge import merge_trees, resolve
+from plait.workspace.rules import heavy_in, rules_for
 
 _WORDS = ("isolation", "network", "limits", "env", "heavy", "ignore", "in_place", "clean", "image", "template", "egress")
 

@@ -7,9 +7,9 @@ Backends are found by name: ours by the place of their module, which is imported
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from plait.errors import UnknownBackend
 from plait.sandbox.base import (
@@ -26,6 +26,9 @@ from plait.sandbox.base import (
     Sandbox,
     Wanted,
 )
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "VIEW_MAX",
@@ -58,7 +61,13 @@ _made: dict[str, Backend] = {}
 
 def backends() -> list[str]:
     """The names of all that can be asked for, ours first."""
-    return list(dict.fromkeys([*_OURS, *sorted(entry_points(group=GROUP).names)]))
+    return list(dict.fromkeys([*_OURS, *sorted(point.name for point in _points())]))
+
+
+def _points() -> Iterable[EntryPoint]:
+    from importlib.metadata import entry_points  # it reads the installation, and takes as long to load as half of Plait
+
+    return entry_points(group=GROUP)
 
 
 def backend(name: str) -> Backend:
@@ -73,6 +82,7 @@ def _make(name: str) -> Backend:
     if name in _OURS:
         module, factory = _OURS[name]
         return cast("Backend", getattr(import_module(module), factory)())
-    for point in entry_points(group=GROUP, name=name):
-        return cast("Backend", point.load()())
+    for point in _points():
+        if point.name == name:
+            return cast("Backend", point.load()())
     raise UnknownBackend(name, tuple(backends()))

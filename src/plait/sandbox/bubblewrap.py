@@ -21,7 +21,7 @@ from plait.sandbox.base import Limits, Network
 from plait.sandbox.etc import USER
 from plait.sandbox.limits import MB
 from plait.sandbox.process import Start, memory_file
-from plait.workspace import Layered, Plain
+from plait.workspace.copies import Layered, Plain
 
 WORKDIR = "/workspace"
 SCRATCH = "/tmp"

@@ -11,7 +11,7 @@ from plait.errors import NotSupported
 from plait.sandbox import bubblewrap, confine, etc, seccomp
 from plait.sandbox.bubblewrap import Invocation, Room
 from plait.sandbox.process import Start, memory_file
-from plait.workspace import Plain
+from plait.workspace.copies import Plain
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")

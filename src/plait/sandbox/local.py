@@ -23,7 +23,8 @@ from plait.sandbox import bubblewrap, launcher, limits, output, process, rungs
 from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe, Ran, Wanted
 from plait.sandbox.bubblewrap import SCRATCH, WORKDIR, Invocation, Room
 from plait.store import Store
-from plait.workspace import Copy, CopyInfo, Files, Layered, Plain, Snapshot, cache_folder, list_copies, open_copy, open_in_place
+from plait.workspace import Files, Snapshot
+from plait.workspace.copies import Copy, CopyInfo, Layered, Plain, cache_folder, list_copies, open_copy, open_in_place
 
 NAME = "local"
 _CLEAN = "-clean"  # what the name of a copy ends in that nobody else has been in

@@ -524,7 +524,7 @@ class Session(Reading):
         return after
 
     def _record(self, key: str, value: Json, kind: FactKind, review_by: Micros | None, actor: str | None, because: Because) -> Session:
-        if is_about_files(key):
+        if isinstance(key, str) and is_about_files(key):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
             raise InvalidValue("key", f"{key!r} is what a merge calls the files", "use another name")
         return self._append(FactRecorded(_check_key(key), value, kind, review_by), "take facts", actor=actor, because=because)
 
