@@ -8,9 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from field import Field, withheld
 from click.testing import CliRunner
-from planting import check_out, found_in, git
+from field import Field, withheld
 from shell import COMMAND, Shell, on_a_terminal, shell
 
 from plait.cli import main
@@ -18,6 +17,7 @@ from plait.errors import UnknownBlob
 from plait.event.kinds import Text, ToolRequested, ToolReturned
 from plait.session.ports import store_at
 from plait.workspace import Node
+from planting import check_out, found_in, git
 
 __all__ = ["shell"]
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from plait.cli.render import counted
 from plait.cli.terminal import clean
 from plait.errors import MergeConflict
-from plait.session import ABSENT, Session
+from plait.session import ABSENT
 from plait.session.merge import WORKSPACE
 from plait.workspace.diff import quoted
+
+Done = TypeVar("Done")
 
 
 class Choices(NamedTuple):
@@ -46,7 +48,7 @@ def _content(path: str, choice: str) -> bytes:
         raise click.BadParameter(f"{why}.", param_hint="'--resolve'") from error
 
 
-def settled(act: Callable[[Mapping[str, Any]], Session], choices: Choices) -> Session:
+def settled(act: Callable[[Mapping[str, Any]], Done], choices: Choices) -> Done:
     """Do it with what was chosen. A side's content is learnt from the conflict; what is still in dispute raises MergeConflict."""
     chosen = dict(choices.contents)
     while True:

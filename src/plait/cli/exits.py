@@ -61,6 +61,7 @@ CODES: dict[type[PlaitError], int] = {
     errors.MergeConflict: CONFLICT,
     errors.NoCommonBase: CONFLICT,
     errors.RunHeld: RETRY,
+    errors.SandboxBusy: RETRY,
     errors.StaleHead: RETRY,
     errors.StoreBusy: RETRY,
     errors.DiskFull: RETRY,

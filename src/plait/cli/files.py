@@ -24,6 +24,7 @@ from plait.cli.documents import (
     Document,
     blame_document,
     entry_document,
+    files_document,
     line_document,
     place_document,
     print_json,
@@ -31,15 +32,16 @@ from plait.cli.documents import (
     session_document,
 )
 from plait.cli.exits import Told
-from plait.cli.render import ACCENT, DIM, Cell, Column, Out, counted
+from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, counted
 from plait.cli.terminal import clean
-from plait.errors import MergeConflict, NoSuchFile, NotAFile, NotPlaced
-from plait.event.kinds import ToolReturned
+from plait.errors import MergeConflict, NoSuchFile, NotAFile, NotApplied, NotPlaced
+from plait.event.kinds import Placement, ToolReturned
 from plait.ids import Digest
+from plait.runtime.placing import plan_of
 from plait.session import Session
 from plait.session.blame import Blame, Line
 from plait.workspace import Entry
-from plait.workspace.diff import Changes, quoted
+from plait.workspace.diff import LISTED_MAX, Changes, quoted
 from plait.workspace.tree import EMPTY, TreeReader, parts_of, shown
 
 SHOWN = 200  # files on a terminal
@@ -201,6 +203,30 @@ def _path_told(path: str, entry: Entry) -> str:
     return f"{quoted(path)}  (withheld: it holds a secret)" if entry.kind == "withheld" else quoted(path)
 
 
+# ── what changed ─────────────────────────────────────────────────────────────────────────────
+
+
+def print_patch(patch: str) -> None:
+    """Into a pipe exactly, so that it can be applied; on a terminal cleaned, line by line."""
+    out = Out()
+    if not out.tty:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(patch.encode())
+        return
+    for line in patch.removesuffix("\n").split("\n") if patch else ():
+        style = next((style for sign, style in _PATCH.items() if line.startswith(sign)), "")
+        out.line(Cell(f"{line[:1]}{untabbed(line[1:])}", style))  # the first character is the sign
+
+
+# The first that fits: the heads of a file before its lines.
+_PATCH = {"diff ": STRONG, "--- ": STRONG, "+++ ": STRONG, "@@ ": ACCENT, "+": "green", "-": "red", "#": DIM}
+
+
+def print_changes(out: Out, changes: Changes, indent: str = "") -> None:
+    for line in changes.lines(LISTED_MAX if out.tty else sys.maxsize):
+        out.line(indent, line)
+
+
 # ── checkout ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -291,8 +317,9 @@ _KINDS = {"PlacementChanged": "(placed)", "Merged": "(merged)"}
     help="What is right where both changed a file: session, folder, or @FILE for the content of a file; may be repeated.",
 )
 @click.option("--drop", metavar="PATH", multiple=True, help="Where both changed a file, it goes; may be repeated.")
+@click.option("--dry-run", is_flag=True, help="Only print the patch that would be written.")
 @acting
-def apply(given: Given, session: str, resolve: Sequence[str], drop: Sequence[str]) -> None:
+def apply(given: Given, session: str, resolve: Sequence[str], drop: Sequence[str], dry_run: bool) -> None:
     """Publish the files of a session to the folder they came from.
 
     They are merged with what that folder is now. Where both changed the same lines, nothing is written until you choose; the exit code is
@@ -302,10 +329,31 @@ def apply(given: Given, session: str, resolve: Sequence[str], drop: Sequence[str
     choices = Choices.of(pairs("--resolve", resolve), drop, {"session": named.session.short, "folder": "the folder"})
     with named.telling():
         try:
+            if dry_run:
+                return _print_plan(given, settled(lambda chosen: _planned(named, chosen), choices))
             after = settled(lambda chosen: named.session.apply(resolve=chosen or None), choices)
         except MergeConflict as error:
             raise Told(error, _in_dispute(named, error, resolve, drop)) from error
     _print_applied(given, named.session, after)
+
+
+def _planned(named: Named, chosen: Mapping[str, Any]) -> Changes:
+    """What would be written. Contents that only a merge has made go into the store, to be compared; no event leads to them."""
+    detail, store, tree = detail_in(named.session.placement), store_of(named.session), named.tree
+    if detail.get("in_place"):
+        return Changes(store, tree, tree)
+    if not detail.get("folder"):
+        raise NotApplied("(nowhere)", "the files did not come from a folder", f"Write them to one with: plait checkout {named.name} DIR")
+    plan = plan_of(named.session, Path(detail["folder"]), chosen or None)
+    store.put_blobs(plan.blobs)
+    return Changes(store, plan.before, plan.after)
+
+
+def _print_plan(given: Given, changes: Changes) -> None:
+    if given.form == "json":
+        print_json({"files": files_document(changes), "patch": changes.patch()})
+    else:
+        print_patch(changes.patch())
 
 
 def _in_dispute(named: Named, error: MergeConflict, resolve: Sequence[str], drop: Sequence[str]) -> list[str]:
@@ -327,6 +375,11 @@ def _in_dispute(named: Named, error: MergeConflict, resolve: Sequence[str], drop
 _WORDS = {"the folder": "folder"}
 
 
+def detail_in(placement: Placement | None) -> Mapping[str, Any]:
+    found = placement.detail if placement is not None else None
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
 class Published(NamedTuple):
     """What an apply did to a folder."""
 
@@ -341,9 +394,7 @@ def published(before: Session, after: Session) -> Published | None:
         body = event.body
         if isinstance(body, ToolReturned) and isinstance(body.delta, dict):
             trees = cast("Mapping[str, Any]", body.delta)
-            placement = after.placement
-            detail = cast("Mapping[str, Any]", placement.detail) if placement and isinstance(placement.detail, dict) else {}
-            return Published(str(detail.get("folder", "")), Digest(trees["before"]), Digest(trees["after"]))
+            return Published(str(detail_in(after.placement).get("folder", "")), Digest(trees["before"]), Digest(trees["after"]))
     return None
 
 

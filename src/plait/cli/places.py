@@ -6,8 +6,8 @@ that nobody works in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -15,9 +15,10 @@ import msgspec
 from plait.cli.common import Given, acting, listing, names_of, pairs, value_of
 from plait.cli.documents import Document, print_json, print_jsonl
 from plait.cli.exits import NOT_FOUND, Told
+from plait.cli.files import detail_in
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, counted
 from plait.cli.writing import done
-from plait.errors import PlaitError, SandboxFailed, SandboxGone
+from plait.errors import PlaitError, SandboxBusy, SandboxFailed, SandboxGone
 from plait.event.kinds import Placement
 from plait.ids import LogId
 from plait.sandbox import Held, Wanted, backend, backends
@@ -76,15 +77,10 @@ _LEFT_OUT = {
 }
 
 
-def detail_in(placement: Placement | None) -> Mapping[str, Any]:
-    found = placement.detail if placement is not None else None
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
-
-
 # ── sandboxes ────────────────────────────────────────────────────────────────────────────────
 
 
-@click.group("sandbox")
+@click.group("sandbox", no_args_is_help=False)
 def sandbox() -> None:
     """Sandboxes that exist: ls, rm, prune."""
 
@@ -186,10 +182,11 @@ def _called(found: Found, id: str) -> Held:
 
 
 def _end(store: Store, held: Held) -> None:
-    """Whatever its files are: nobody wants them. To throw a local copy away, no isolation is needed."""
-    isolation = "host" if held.backend == LOCAL else ""
-    wanted = Wanted(store, held.key, EMPTY, isolation=isolation)
-    backend(held.backend).attach(Placement(held.backend, held.sandbox), wanted).destroy()
+    if held.backend != LOCAL:
+        backend(held.backend).attach(Placement(held.backend, held.sandbox), Wanted(store, held.key, EMPTY)).destroy()
+        return
+    # A local one may be in doubt, and is not attached to then. Made again with nothing in it, it is ours to throw away, on any machine.
+    backend(LOCAL).create(Wanted(store, held.sandbox, EMPTY, isolation="host")).destroy()
 
 
 @sandbox.command("prune")
@@ -202,6 +199,8 @@ def sandbox_prune(given: Given) -> None:
         try:
             _end(store, each)
             removed.append(each)
+        except SandboxBusy:
+            kept[each.sandbox] = "a process works in it"
         except SandboxFailed as error:
             kept[each.sandbox] = error.why
     if given.form == "json":

@@ -10,10 +10,9 @@ import click
 from plait.cli.common import Given, listing, pairs, store_of
 from plait.cli.documents import changed_by, fault_document, listed_document, print_json, print_jsonl, show_document
 from plait.cli.exits import UNVERIFIED
-from plait.cli.places import detail_in
+from plait.cli.files import detail_in, print_changes
 from plait.cli.prompts import show_prompt
 from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, counted
-from plait.cli.tracing import print_changes
 from plait.errors import StoreCorrupt
 from plait.event.kinds import Budget, MessageSaid, Placement
 from plait.ids import LogId, short

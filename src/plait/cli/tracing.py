@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -23,7 +22,7 @@ from plait.cli.documents import (
     step_document,
     trace_document,
 )
-from plait.cli.files import untabbed
+from plait.cli.files import print_changes, print_patch
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, as_json, cell_width, counted
 from plait.cli.terminal import clean, cut
 from plait.errors import NotPlaced
@@ -31,7 +30,6 @@ from plait.ids import short
 from plait.session import Diff, Graph, Message, Session, Trace
 from plait.session.diff import Sides, lines
 from plait.session.graph import Node
-from plait.workspace.diff import LISTED_MAX, Changes
 
 # ── why and influence ────────────────────────────────────────────────────────────────────────
 
@@ -219,27 +217,6 @@ def _compared(given: Given, left: str, right: str | None) -> tuple[Session, Sess
 def _files_alone(found: Diff, one: Session, two: Session, as_patch: bool) -> dict[str, Any]:
     patch = {"patch": found.files.patch()} if as_patch else {}
     return {"left": place_document(one), "right": place_document(two), "files": files_document(found.files), **patch}
-
-
-def print_patch(patch: str) -> None:
-    """Into a pipe exactly, so that it can be applied; on a terminal cleaned, line by line."""
-    out = Out()
-    if not out.tty:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(patch.encode())
-        return
-    for line in patch.removesuffix("\n").split("\n") if patch else ():
-        style = next((style for sign, style in _PATCH.items() if line.startswith(sign)), "")
-        out.line(Cell(f"{line[:1]}{untabbed(line[1:])}", style))  # the first character is the sign
-
-
-# The first that fits: the heads of a file before its lines.
-_PATCH = {"diff ": STRONG, "--- ": STRONG, "+++ ": STRONG, "@@ ": ACCENT, "+": "green", "-": "red", "#": DIM}
-
-
-def print_changes(out: Out, changes: Changes, indent: str = "") -> None:
-    for line in changes.lines(LISTED_MAX if out.tty else sys.maxsize):
-        out.line(indent, line)
 
 
 def print_diff(diff: Diff) -> None:
