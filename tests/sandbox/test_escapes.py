@@ -6,13 +6,16 @@ import json
 import os
 import random
 import socket
+import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from rooms import SMALL, groups, on_isolated, on_namespaced, processes, room, until
+from rooms import SMALL, groups, needs, on_isolated, on_namespaced, processes, room, until
 
+from plait.errors import SandboxFailed
 from support import dose, report, seed
 
 CANARY = "canary-7b1f"
@@ -89,8 +92,8 @@ def test_what_must_not_be_written(tmp_path: Path, rung: str) -> None:
             *("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/dev/planted", "/var/tmp/planted"),
             *("/proc/sys/vm/drop_caches", "/proc/irq/default_smp_affinity", "/proc/sys/kernel/modprobe", "/proc/sys/fs/file-max"),
         ]
-        for path in tries:  # opened, not written: should a sandbox fail here, the machine must not pay for it
-            assert here.sh(f": >>{path}").exit_code != 0, path
+        # Opened, not written: should a sandbox fail here, the machine must not pay for it.
+        assert here.said("\n".join(f"(: >>{path}) 2>/dev/null && echo {path}" for path in tries)) == ""
         here.sh(f"ln -s {outside} link; ln -s {here.folder} folder; echo x >link; echo x >folder/planted; mkdir -p ../../planted")
         here.sh(f"rm -rf {outside} {here.folder}")
     assert outside.read_text() == "as it was"
@@ -266,6 +269,32 @@ def test_nothing_is_left_behind(tmp_path: Path, rung: str) -> None:
     assert groups() == []
 
 
+PARENT = """
+import sys
+from pathlib import Path
+from plait.runtime.live import Live
+from plait.sandbox import Wanted, backend
+from plait.store import SqliteStore
+from plait.workspace import snapshot_folder
+folder, rung, mark = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+store = SqliteStore(folder / "store", source=Live())
+(folder / "files").mkdir()
+box = backend("local").create(Wanted(store, "one", snapshot_folder(store, folder / "files").tree, isolation=rung))
+box.exec(["sh", "-c", f"setsid sh -c 'sleep 600; : in-{mark}' & echo up; sleep 600; : in-{mark}"], on_output=lambda _: print("up", flush=True))
+"""
+
+
+@on_isolated
+def test_when_plait_is_killed_everything_ends(tmp_path: Path, rung: str) -> None:
+    needs(rung, tmp_path)
+    mark = f"{os.getpid()}-{rung}"
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), rung, mark], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
+        assert len(processes(f"in-{mark}")) >= 2
+        parent.kill()
+    assert until(lambda: not processes(f"in-{mark}"))
+
+
 @on_isolated
 def test_killing_everything_kills_only_oneself(tmp_path: Path, rung: str) -> None:
     with room(tmp_path, rung) as here:
@@ -292,6 +321,18 @@ def test_pipes_devices_and_sockets_hang_nobody(tmp_path: Path, rung: str) -> Non
         here.sh("mkfifo pipe; ln -s pipe also; ln -s /dev/zero zero; ln -s loop loop")
         assert "pipe" in here.box.snapshot().skipped
         assert here.said("cat a.txt") == "hello"
+
+
+@on_isolated
+def test_words_cannot_become_options(tmp_path: Path, rung: str) -> None:
+    with room(tmp_path, rung) as here:
+        for words in ({"env": {"A": "x\0--bind\0/\0/host"}}, {"env": {"A\0--bind\0/\0/host": "x"}}, {"cwd": "a\0--bind\0/\0/host"}):
+            with pytest.raises(SandboxFailed, match="NUL"):
+                here.sh("ls /host", **words)
+        with pytest.raises(SandboxFailed, match="NUL"):
+            here.box.exec(["ls\0--bind"])
+        assert here.box.exec(["--bind", "/", "/host"]).exit_code == 127
+        assert here.said("echo $A", env={"A": "--bind / /host"}) == "--bind / /host"
 
 
 # ── paths by the thousand ────────────────────────────────────────────────────────────────────

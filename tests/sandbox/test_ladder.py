@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -195,6 +196,25 @@ def test_a_link_in_the_place_of_a_heavy_folder_is_not_followed(tmp_path: Path, r
                 here.sh(f"rm -rf /tmp/{first} 2>/dev/null; mv /tmp/{first} /tmp/moved 2>/dev/null; ln -sfn {target} /tmp/{first}")
             assert "canary" not in here.said("ls node_modules/; cat node_modules/secret node_modules/outside/secret")
         assert [path.name for path in canary.iterdir()] == ["secret"]
+
+
+def test_an_overlay_in_a_user_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As everybody but root gets it, through unshare(1)."""
+    needs("overlay", tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with room(tmp_path, "overlay", limits=Limits(processes=30, time_s=10)) as here:
+        here.box.begin()
+        assert here.said("echo more >>a.txt; mkdir new; rm -r new; cat a.txt") == "hello\nmore"
+        assert here.box.snapshot().changed == ("a.txt",)
+        assert here.sh("grep -q 'CapEff:.0000000000000000' /proc/self/status && unshare -U true").exit_code == 1
+        assert here.sh("sleep 600", limits=Limits(time_s=0.3)).killed == "time"
+
+
+def test_a_mount_that_fails_is_told(tmp_path: Path) -> None:
+    with room(tmp_path, "overlay") as here:
+        shutil.rmtree(here.folder / ".plait/work/copies/one/work")
+        with pytest.raises(SandboxFailed, match="doctor"):
+            here.sh("true")
 
 
 # ── never on less than was asked for ─────────────────────────────────────────────────────────

@@ -277,6 +277,11 @@ def test_a_file_with_a_secret_is_named_and_its_content_is_nowhere(store: Store, 
             copy.switch(snapshot.tree)
             assert [entry.name for entry in copy.files.list()] == ["README", "src"]
             assert copy.snapshot().tree == snapshot.tree
+            without = edited(store, snapshot.tree, {".env": None, "long": None})
+            store.put_blobs(without.blobs)
+            for goal in (without.tree, snapshot.tree, without.tree):  # nothing changes on disk, but the tree does
+                copy.switch(goal)
+                assert copy.snapshot().tree == goal
             copy.switch(written.tree)
             assert copy.files.read(".env") == b"KEY=public\n"
             assert copy.snapshot().tree == written.tree

@@ -22,6 +22,7 @@ from plait.ids import Digest
 from plait.sandbox import bubblewrap, launcher, limits, output, process, rungs
 from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe, Ran, Wanted
 from plait.sandbox.bubblewrap import SCRATCH, WORKDIR, Invocation, Room
+from plait.sandbox.mounts import Overlay, by_thread
 from plait.store import Store
 from plait.workspace import Files, Snapshot
 from plait.workspace.copies import Copy, CopyInfo, Layered, Plain, cache_folder, list_copies, open_copy, open_in_place
@@ -156,8 +157,10 @@ class LocalSandbox:
         limits: Limits | None = None,
         on_output: OnOutput | None = None,
     ) -> Ran:
+        self._check_there()
         room, most = self._room(), _narrowed(self._wanted.limits, limits)
         invocation = Invocation(command, self._inside(cwd), self._environment(room, env or {}), most)
+        _check_words([*command, invocation.cwd, *invocation.env, *invocation.env.values()])
         spool = output.Spool(os.path.dirname(room.scratch))
         try:
             return process.run(self._start(room, invocation), self._bounds(room, most), stdin, spool, on_output)
@@ -184,8 +187,12 @@ class LocalSandbox:
         program = rungs.bwrap()
         if program is None:
             raise SandboxFailed(NAME, "start bubblewrap", "it is not there any more", "install it again")
-        prefix = rungs.overlay(*map(str, room.layers)) if isinstance(room.layers, Layered) else ()
-        return bubblewrap.start(room, invocation, program, prefix)
+        if isinstance(room.layers, Plain):
+            return bubblewrap.start(room, invocation, program)
+        layers = Overlay(*map(str, room.layers))
+        if by_thread():
+            return bubblewrap.start(room, invocation, program)._replace(overlay=layers)
+        return bubblewrap.start(room, invocation, program, rungs.overlay(layers))
 
     def _bounds(self, room: Room, most: Limits) -> process.Bounds:
         if isinstance(room.layers, Layered):
@@ -196,7 +203,18 @@ class LocalSandbox:
         path = os.path.normpath(cwd or ".")
         if os.path.isabs(path) or path.split("/")[0] == "..":
             raise OutsideWorkspace(cwd)
-        return os.path.normpath(os.path.join(self.workdir, path))
+        found = os.path.normpath(os.path.join(self.workdir, path))
+        if not self._in_namespaces:
+            real = os.path.realpath(found)
+            if os.path.commonpath([real, os.path.realpath(self._folder)]) != os.path.realpath(self._folder):
+                raise OutsideWorkspace(cwd, "it leads out of it through a link")
+            if not os.path.isdir(real):
+                raise NoSuchFile(cwd, "name a folder that is there as the working folder")
+        return found
+
+    def _check_there(self) -> None:
+        if not self._wanted.in_place and not os.path.isdir(self._folder):
+            raise SandboxGone(NAME, self._copy.name)
 
     def _environment(self, room: Room, more: Mapping[str, str]) -> dict[str, str]:
         home = SCRATCH if self._in_namespaces else room.scratch
@@ -216,6 +234,8 @@ class LocalSandbox:
         return self._copy.snapshot()
 
     def restore(self, tree: Digest) -> None:
+        # A copy switches from the tree that it knows: what no snapshot has seen would stay.
+        self._wanted.store.put_blobs(self._copy.snapshot().blobs)
         self._copy.switch(tree)
 
     def fork(self, wanted: Wanted) -> LocalSandbox:
@@ -230,6 +250,7 @@ class LocalSandbox:
     def renew(self, seconds: float) -> None: ...
 
     def destroy(self) -> None:
+        self._check_there()
         self._copy.discard()
 
     def close(self) -> None:
@@ -237,6 +258,12 @@ class LocalSandbox:
 
 
 _narrowed, _keep = limits.narrowed, output.keep  # the methods above have arguments of these modules' names
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """A NUL would end one word and begin another, which bubblewrap would take for an option."""
+    if any("\0" in word for word in words):
+        raise SandboxFailed(NAME, "start the command", "there is a NUL in it, or in its environment", "leave it out")
 
 
 def _real(folder: str | None) -> str | None:

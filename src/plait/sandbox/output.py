@@ -8,6 +8,7 @@ two pieces: a part of what was read is held back until what follows it is known.
 from __future__ import annotations
 
 import codecs
+import itertools
 import os
 import tempfile
 import weakref
@@ -16,11 +17,13 @@ from collections.abc import Iterable, Iterator
 from plait import secrets
 from plait.event.kinds import File
 from plait.ids import Digest
+from plait.ids import digest as digest_of
 from plait.sandbox.base import VIEW_MAX, Output
 from plait.store import Store
 from plait.workspace import PIECE
 
 _READ = 1 << 18
+_BATCH = 8  # pieces that go into the store together
 _HELD = 1 << 16  # bytes held back: no spelling of a secret is longer
 
 
@@ -108,6 +111,16 @@ def cut(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 def keep(store: Store, output: Output, name: str, media_type: str = "text/plain") -> File:
-    """Put an output into the store, piece by piece. One that is empty is one empty blob."""
-    digests: list[Digest] = [store.put_blob(piece) for piece in output.pieces(PIECE)] or [store.put_blob(b"")]
+    """Put an output into the store, a few pieces at a time. One that is empty is one empty blob."""
+    digests: list[Digest] = []
+    for some in _batches(output.pieces(PIECE)):
+        named = [(digest_of(piece), piece) for piece in some]
+        store.put_blobs(dict(named))
+        digests += [digest for digest, _ in named]
     return File(name=name, media_type=media_type, blob=digests[0], rest=tuple(digests[1:]))
+
+
+def _batches(pieces: Iterator[bytes]) -> Iterator[list[bytes]]:
+    yield list(itertools.islice(pieces, _BATCH)) or [b""]
+    while some := list(itertools.islice(pieces, _BATCH)):
+        yield some

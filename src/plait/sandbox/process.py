@@ -20,6 +20,7 @@ from typing import NamedTuple
 from plait.errors import SandboxFailed
 from plait.sandbox.base import Limits, OnOutput, Ran
 from plait.sandbox.limits import MB, Family, Watch, confine, taken, watch
+from plait.sandbox.mounts import Overlay, Started
 from plait.sandbox.output import Spool
 
 _CHUNK = 1 << 16
@@ -36,6 +37,7 @@ class Start(NamedTuple):
     go_fd: int  # written here
     given: tuple[int, ...]  # descriptors for the child; closed here once it has them
     own_users: bool = False  # whether it has a user namespace of its own
+    overlay: Overlay | None = None  # to be mounted by whoever starts it
 
 
 class Status:
@@ -84,7 +86,7 @@ def run(start: Start, bounds: Bounds, stdin: bytes, spool: Spool, on_output: OnO
         reader, writer = os.pipe()
         stack.callback(os.close, reader)
         os.set_blocking(reader, False)
-        process = _popen(start, stdin, writer)
+        process = _started(start, stdin, writer, stack)
         command = _Command(process, start, bounds, reader, spool, on_output)
         try:
             command.begin()
@@ -94,18 +96,27 @@ def run(start: Start, bounds: Bounds, stdin: bytes, spool: Spool, on_output: OnO
     return Ran(command.exit_code(), spool, int((time.perf_counter() - begun) * 1e6), command.killed)
 
 
-def _popen(start: Start, stdin: bytes, writer: int) -> subprocess.Popen[bytes]:
+def _started(start: Start, stdin: bytes, writer: int, stack: contextlib.ExitStack) -> subprocess.Popen[bytes]:
     source = _source(stdin)
     try:
-        return subprocess.Popen(
-            list(start.argv), stdin=source, stdout=writer, stderr=writer, pass_fds=start.given, env={}, cwd="/", start_new_session=True
-        )
-    except OSError as error:
+        if start.overlay is None:
+            return _popen(start, source, writer)
+        started = Started(start.overlay, lambda: _popen(start, source, writer))
+        process = started.begin()
+        stack.callback(started.end)
+        return process
+    except (OSError, ValueError) as error:
         os.close(start.go_fd)
         raise SandboxFailed("local", f"start {start.argv[0]}", str(error), "look at `plait doctor`") from error
     finally:
         for fd in (source, writer, *start.given):
             os.close(fd)
+
+
+def _popen(start: Start, source: int, writer: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        list(start.argv), stdin=source, stdout=writer, stderr=writer, pass_fds=start.given, env={}, cwd="/", start_new_session=True
+    )
 
 
 def _source(stdin: bytes) -> int:

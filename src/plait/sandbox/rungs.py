@@ -17,6 +17,7 @@ from typing import NamedTuple
 from plait.errors import IsolationMissing
 from plait.sandbox import confine, seccomp
 from plait.sandbox.base import Capability
+from plait.sandbox.mounts import Overlay
 
 RUNGS = ("overlay", "bubblewrap", "landlock", "host")
 DEFAULT = RUNGS[:2]
@@ -91,11 +92,10 @@ def _version(path: str | None) -> str:
     return _output([path, "--version"]).strip() if path else ""
 
 
-def overlay(lower: str, upper: str, work: str) -> list[str]:
+def overlay(layers: Overlay) -> list[str]:
     """What to put before a command so that it finds the layers, as one, in place of the upper one. Nobody else sees it."""
     as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    options = f"lowerdir={lower},upperdir={upper},workdir={work},userxattr"
-    return [_tool("unshare"), "--mount", *as_root, "/bin/sh", "-c", _MOUNT, "sh", _tool("mount"), options, upper]
+    return [_tool("unshare"), "--mount", *as_root, "/bin/sh", "-c", _MOUNT, "sh", _tool("mount"), layers.options, layers.upper]
 
 
 def _tool(name: str) -> str:
@@ -151,7 +151,7 @@ def _layered(room: str) -> str | None:
         os.mkdir(f"{room}/{name}")
     with open(f"{room}/lower/file", "w") as file:
         file.write("before")
-    prefix = overlay(f"{room}/lower", f"{room}/upper", f"{room}/work")
+    prefix = overlay(Overlay(f"{room}/lower", f"{room}/upper", f"{room}/work"))
     failed = _failure([*prefix, "/bin/sh", "-c", 'cd "$0" && echo after >>file && test "$(wc -l <file)" = 1', f"{room}/upper"])
     return failed if failed is not None else None if os.path.exists(f"{room}/upper/file") else "nothing came to lie in the upper folder"
 

@@ -73,9 +73,10 @@ class _Checkout:
     def _fill(self, folder: int, tree: Digest, path: str, depth: int) -> None:
         disk.check_depth(depth, path)
         seen: dict[str, Seen] = {}
-        self._index[path] = SeenFolder(tree, seen)
+        entries = self._reader.entries(tree)
+        self._index[path] = SeenFolder(None if any(entry.kind == "withheld" for entry in entries) else tree, seen)
         files: list[Entry] = []
-        for entry in self._reader.entries(tree):
+        for entry in entries:
             here = f"{path}/{entry.name}" if path else entry.name
             if entry.kind == "withheld":
                 self._absent[here] = entry
@@ -106,7 +107,7 @@ class _Checkout:
 def _settled(index: Index) -> Index:
     """Without the stamps of what was written a moment ago: whoever writes in the same tick leaves the same one."""
     newest = time.clock_gettime_ns(time.CLOCK_REALTIME) - RACY_NS
-    for _, seen in index.values():
+    for _, seen, *_ in index.values():
         assert isinstance(seen, dict)
         for name, each in seen.items():
             if each.stamp is not None and each.stamp[2] >= newest:

@@ -306,7 +306,7 @@ def open_in_place(store: Store, cache: Path, folder: Path, rules: Rules = USUAL)
     try:
         (home / "scratch").mkdir(parents=True, exist_ok=True)
         state = _State(EMPTY, None, _boot(), 0)
-        copy = InPlace(store, home, Plain(Path(os.path.realpath(folder))), state, _read_index(home, rules), rules, lock)
+        copy = InPlace(store, home, Plain(Path(os.path.realpath(folder))), state, _present(store, _read_index(home, rules)), rules, lock)
         store.put_blobs(copy.snapshot().blobs)
         return copy
     except BaseException:
@@ -344,8 +344,8 @@ def snapshot_folder(store: Store, folder: Path, rules: Rules = USUAL, cache: Pat
 
 def _present(store: Store, index: Index) -> Index:
     """The index, if the store still has all that it speaks of."""
-    blobs = {blob for _, seen in index.values() for each in seen.values() if each.entry.kind == "file" for blob in each.entry.blobs}
-    trees = {tree for tree, _ in index.values() if tree != EMPTY}
+    blobs = {blob for _, seen, *_ in index.values() for each in seen.values() if each.entry.kind == "file" for blob in each.entry.blobs}
+    trees = {tree for tree, *_ in index.values() if tree not in (None, EMPTY)}
     return {} if store.missing_blobs(blobs | trees) else index
 
 

@@ -47,8 +47,12 @@ class Seen(NamedTuple):
 
 
 class SeenFolder(NamedTuple):
-    tree: Digest
+    """A folder as it was last seen; in an upper layer also over what, and what it hid of that."""
+
+    tree: Digest | None  # None: it lists something that is not on this disk, and is spelled anew each time
     seen: Mapping[str, Seen]
+    base: Digest | None = None
+    hidden: frozenset[str] = frozenset()
 
 
 Index = dict[str, SeenFolder]  # by the folder's path
@@ -113,6 +117,12 @@ class _Folder:
         self.hidden: set[str] = set()  # by whiteouts
         self.folders: list[tuple[str, int, _Folder]] = []
         self.work: list[Future[list[tuple[str, Seen | None]]]] = []
+
+    def tree_before(self) -> Digest | None:
+        """The tree it had, if it still has it."""
+        old = self.old
+        same = old is not None and old.base == self.base and old.hidden == frozenset(self.hidden) and _same(self.seen, old.seen)
+        return old.tree if old is not None and same else None
 
 
 class Scan:
@@ -285,13 +295,15 @@ class Scan:
         for name, mode, inside in here.folders:
             here.seen[name] = Seen(None, Entry(name, "folder", mode, 0, (self._finish(inside),)))
         tree = self._tree(here)
-        self._fresh[here.path] = SeenFolder(tree, here.seen)
+        known = None if here.path in self._absent else tree
+        self._fresh[here.path] = SeenFolder(known, here.seen, here.base, frozenset(here.hidden))
         return tree
 
     def _tree(self, here: _Folder) -> Digest:
         self._withheld += [shown(_join(here.path, seen.entry.name)) for seen in here.seen.values() if seen.entry.kind == "withheld"]
-        if here.base is None and here.old is not None and here.path not in self._absent and _same(here.seen, here.old.seen):
-            return here.old.tree
+        before = None if here.path in self._absent else here.tree_before()
+        if before is not None:
+            return before
         entries = {entry.name: entry for entry in self._base(here.base) if entry.name not in here.hidden and entry.kind != "withheld"}
         entries.update(self._absent.get(here.path, {}))
         entries.update((name, seen.entry) for name, seen in here.seen.items())
@@ -381,9 +393,11 @@ def _windows(handle: int) -> Iterator[bytes]:
 
 class _StoredFolder(msgspec.Struct, frozen=True, array_like=True):
     path: bytes
-    tree: str
+    tree: str | None
     listed: bytes  # spelled as a tree
     stamps: list[Stamp | None]
+    base: str | None
+    hidden: list[bytes]
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
@@ -393,10 +407,11 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
 
 def pack_index(index: Index, rules: Rules) -> bytes:
     folders: list[_StoredFolder] = []
-    for path, (tree, seen) in index.items():
+    for path, (tree, seen, base, hidden) in index.items():
         names = sorted(seen, key=os.fsencode)
         listed = encode(seen[name].entry for name in names)
-        folders.append(_StoredFolder(os.fsencode(path), tree, listed, [seen[name].stamp for name in names]))
+        stamps = [seen[name].stamp for name in names]
+        folders.append(_StoredFolder(os.fsencode(path), tree, listed, stamps, base, [os.fsencode(name) for name in hidden]))
     raw = msgspec.msgpack.encode(_Stored(rules, folders))
     return sha256(raw).digest() + raw
 
@@ -412,5 +427,7 @@ def unpack_index(raw: bytes, rules: Rules) -> Index:
     for folder in stored.folders:
         entries = decode(folder.listed)
         seen = {entry.name: Seen(stamp, entry) for entry, stamp in zip(entries, folder.stamps, strict=True)}
-        index[os.fsdecode(folder.path)] = SeenFolder(Digest(folder.tree), seen)
+        tree = None if folder.tree is None else Digest(folder.tree)
+        base = None if folder.base is None else Digest(folder.base)
+        index[os.fsdecode(folder.path)] = SeenFolder(tree, seen, base, frozenset(map(os.fsdecode, folder.hidden)))
     return index

@@ -1,0 +1,96 @@
+"""The overlay of a sandbox, mounted where only its own processes see it.
+
+Root mounts it from a thread: a thread can have a mount namespace of its own, which the processes that it starts inherit, and three
+programs less are started for each command. Everybody else asks unshare(1) for a user namespace first, in which a mount is allowed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+_NEW_MOUNTS = 0x00020000
+_PRIVATE = 0x4000 | 1 << 18  # for the whole tree: nothing that is mounted here is seen elsewhere
+
+
+class Overlay(NamedTuple):
+    """What is mounted, and that it takes the place of the upper folder."""
+
+    lower: str
+    upper: str
+    work: str
+
+    @property
+    def options(self) -> str:
+        return f"lowerdir={self.lower},upperdir={self.upper},workdir={self.work},userxattr"
+
+
+def by_thread() -> bool:
+    """Whether threads of this process may mount."""
+    return os.geteuid() == 0 and _may_mount()
+
+
+@functools.cache
+def _may_mount() -> bool:
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(_libc().unshare(_NEW_MOUNTS) == 0))
+    thread.start()
+    thread.join()
+    return found == [True]
+
+
+class Started:
+    """A process that a thread started. The thread stays until `end`: the kernel takes its end for that of the parent."""
+
+    def __init__(self, overlay: Overlay, popen: Callable[[], subprocess.Popen[bytes]]) -> None:
+        self._overlay, self._popen = overlay, popen
+        self._process: subprocess.Popen[bytes] | None = None
+        self._error: BaseException | None = None
+        self._ready, self._over = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="plait-mount", daemon=True)
+
+    def begin(self) -> subprocess.Popen[bytes]:
+        self._thread.start()
+        self._ready.wait()
+        if self._process is None:
+            self._thread.join()
+            raise self._error or RuntimeError("nothing was started")
+        return self._process
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            _mount(self._overlay)
+            self._process = self._popen()
+        except BaseException as error:
+            self._error = error
+            return
+        finally:
+            self._ready.set()
+        self._over.wait()
+
+
+def _mount(overlay: Overlay) -> None:
+    libc = _libc()
+    _check(libc.unshare(_NEW_MOUNTS), "a mount namespace")
+    _check(libc.mount(b"none", b"/", None, ctypes.c_ulong(_PRIVATE), None), "mounts of its own")
+    options, target = os.fsencode(overlay.options), os.fsencode(overlay.upper)
+    _check(libc.mount(b"plait", target, b"overlay", ctypes.c_ulong(0), options), "the overlay")
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _check(done: int, what: str) -> None:
+    if done != 0:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")

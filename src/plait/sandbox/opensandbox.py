@@ -1,0 +1,170 @@
+"""Sandboxes of OpenSandbox, on its SDK `opensandbox`.
+
+A sandbox is a container that a server of one's own makes from an image, with a daemon inside that runs commands and moves files. It can be
+paused; a copy is made from the files. OPEN_SANDBOX_DOMAIN says where the server is, OPEN_SANDBOX_API_KEY is its key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from plait.errors import NotSupported
+from plait.sandbox.base import Wanted
+from plait.sandbox.remote import RemoteBackend, lifetime, marks, told
+from plait.sandbox.remote_shell import Guest
+
+if TYPE_CHECKING:
+    from opensandbox.config.connection_sync import ConnectionConfigSync
+    from opensandbox.sync import SandboxSync
+
+_PAGES = 100
+_TRANSFER_S = 600
+_PAUSED = ("paused", "pausing")
+
+
+class OpenSandbox(RemoteBackend):
+    """`session.to("opensandbox", image="python:3.12")`; options: `timeout_s`. OPEN_SANDBOX_PROXY=1 reaches sandboxes through the server."""
+
+    name = "opensandbox"
+    package = "opensandbox"
+    key = "OPEN_SANDBOX_API_KEY"
+    rung = "container"
+    workdir = "/workspace"
+    tested = "wire-tested 2026-11-16 opensandbox 1.1.1"
+    copies = False
+
+    def image(self) -> str:
+        return "ubuntu:24.04"
+
+    def make(self, wanted: Wanted) -> Guest:
+        self.sdk()
+        from opensandbox.models.sandboxes import NetworkPolicy
+        from opensandbox.sync import SandboxSync
+
+        # Only what runs elsewhere in the container could use the network, so a policy of its own is asked for when none is to be had.
+        denied = None if wanted.network == "on" else NetworkPolicy(defaultAction="deny")
+        with _told("make a sandbox"):
+            box = SandboxSync.create(
+                wanted.image or self.image(),
+                timeout=timedelta(seconds=lifetime(wanted)),
+                metadata=marks(wanted),
+                network_policy=denied,
+                connection_config=_config(),
+            )
+        return _Guest(box)
+
+    def find(self, sandbox: str) -> Guest:
+        self.sdk()
+        from opensandbox.sync import SandboxSync
+
+        with _told("attach", sandbox):
+            # Connecting waits for what is not there to appear, and does not wake what is paused: so it is looked up first.
+            paused = _state(sandbox) in _PAUSED
+            connected = SandboxSync.resume if paused else SandboxSync.connect
+            return _Guest(connected(sandbox, connection_config=_config()))
+
+    def all(self) -> Sequence[tuple[str, str, Mapping[str, str]]]:
+        self.sdk()
+        from opensandbox.models.sandboxes import SandboxFilter
+        from opensandbox.sync import SandboxManagerSync
+
+        found: list[tuple[str, str, Mapping[str, str]]] = []
+        with _told("list sandboxes"):
+            server = SandboxManagerSync.create(connection_config=_config())
+            try:
+                for page in range(1, _PAGES + 1):
+                    listed = server.list_sandbox_infos(SandboxFilter(page=page, page_size=100))
+                    found += [(info.id, info.status.state.lower(), info.metadata or {}) for info in listed.sandbox_infos]
+                    if not listed.pagination.has_next_page:
+                        break
+            finally:
+                server.close()
+        return found
+
+
+class _Guest:
+    def __init__(self, box: SandboxSync) -> None:
+        self._box, self.id = box, str(box.id)
+
+    def shell(self, script: str, wait_s: float) -> str:
+        from opensandbox.models.execd import RunCommandOpts
+
+        with _told("run a command", self.id):
+            ran = self._box.commands.run(script, opts=RunCommandOpts(timeout=timedelta(seconds=wait_s)))
+            return "\n".join(message.text for message in ran.logs.stdout)
+
+    def put(self, path: str, content: bytes) -> None:
+        from opensandbox.models.filesystem import WriteEntry
+
+        with _told("take a file", self.id):
+            self._box.files.write_files([WriteEntry(path=path, data=content, mode=600)])
+
+    def get(self, path: str) -> bytes:
+        with _told("give a file", self.id):
+            return b"".join(self._box.files.read_bytes_stream(path))
+
+    def pause(self) -> None:
+        with _told("pause", self.id):
+            self._box.pause()
+
+    def resume(self) -> None:
+        from opensandbox.sync import SandboxSync
+
+        with _told("resume", self.id):
+            self._box.close()
+            self._box = SandboxSync.resume(self.id, connection_config=_config())
+
+    def renew(self, seconds: float) -> None:
+        with _told("renew", self.id):
+            self._box.renew(timedelta(seconds=seconds))
+
+    def kill(self) -> None:
+        with _told("destroy", self.id):
+            self._box.kill()
+        self.close()
+
+    def copy(self) -> Guest:
+        raise NotSupported("opensandbox", "copy a sandbox", "it is made from the files")
+
+    def close(self) -> None:
+        self._box.close()
+
+
+def _config() -> ConnectionConfigSync:
+    from opensandbox.config.connection_sync import ConnectionConfigSync
+
+    proxied = os.environ.get("OPEN_SANDBOX_PROXY", "") not in ("", "0")
+    return ConnectionConfigSync(use_server_proxy=proxied, disable_metrics=True, request_timeout=timedelta(seconds=_TRANSFER_S))
+
+
+def _state(sandbox: str) -> str:
+    from opensandbox.sync import SandboxManagerSync
+
+    server = SandboxManagerSync.create(connection_config=_config())
+    try:
+        return server.get_sandbox_info(sandbox).status.state.lower()
+    finally:
+        server.close()
+
+
+def _told(what: str, sandbox: str = "") -> AbstractContextManager[None]:
+    step = "check OPEN_SANDBOX_DOMAIN, OPEN_SANDBOX_API_KEY and the image, or look at the server's log"
+    return told("opensandbox", what, sandbox, lambda error: _means_gone(error, sandbox), step)
+
+
+def _means_gone(error: Any, sandbox: str) -> bool:
+    """The daemon in a sandbox goes with it, which looks like a broken connection: then the server is asked."""
+    from opensandbox.exceptions import SandboxApiException
+
+    if isinstance(error, SandboxApiException) and "/sandboxes/" in str(error):
+        return error.status_code == 404
+    try:
+        return _state(sandbox) in ("terminated", "stopping", "failed")
+    except SandboxApiException as answer:
+        return answer.status_code == 404
+    except Exception:  # it cannot be told, so the first error is what is known
+        return False

@@ -1,0 +1,321 @@
+"""Commands on another machine, by nothing but a shell that answers in text.
+
+The SDKs differ in what they stream, lose and time out: one turns odd bytes into question marks, one has no standard input, one tells
+nothing before the end. So a command is started inside the sandbox with its output going to a file there, both streams in the order in
+which they were written, and we ask for what is new until it has ended. Bytes travel as base64. A lost connection costs nothing: the
+command goes on, and we ask again.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import NamedTuple, Protocol
+
+from plait.errors import InvalidValue, NoSuchFile, NotAFile, OutsideWorkspace, SandboxFailed
+from plait.sandbox.base import Limits, OnOutput, Ran
+from plait.sandbox.output import Spool
+
+PIECE = 1 << 20  # bytes that travel in one answer
+SHORT = 1 << 15  # bytes that may stand in a script; what is longer goes as a file
+LINE_MAX = 80_000  # bytes of a script that fit on a command line, once they are base64
+WINDOW_S = 20.0  # how long one question may wait for its answer
+FIRST_S = 2.0  # for the first one, which cannot be asked again
+TICK_S = 0.05
+
+MISSING, OUTSIDE, FOLDER, ODD, FAILED = 80, 81, 82, 83, 84  # how our scripts say what is wrong
+
+_ANSWER = re.compile(r"<plait>(.*?)</plait>", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+class Guest(Protocol):
+    """One sandbox as the SDK of its vendor gives it. Raises SandboxGone if it is no more, SandboxFailed for all else."""
+
+    @property
+    def id(self) -> str: ...
+    def shell(self, script: str, wait_s: float) -> str:
+        """Run a script with a POSIX shell, and return what it wrote to standard output."""
+        ...
+
+    def put(self, path: str, content: bytes) -> None: ...
+    def get(self, path: str) -> bytes: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def renew(self, seconds: float) -> None: ...
+    def kill(self) -> None: ...
+    def copy(self) -> Guest:
+        """Another one like it, by the vendor's own means; raises NotSupported."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Answer(NamedTuple):
+    code: int
+    content: bytes
+
+
+class Run(NamedTuple):
+    """A command that was started: where its traces lie, and the process that waits for it."""
+
+    folder: str
+    pid: str
+
+
+class News(NamedTuple):
+    """What a question about a command found."""
+
+    code: int | None  # None: it runs
+    size: int  # of all that it wrote so far
+    content: bytes  # what was asked for of it
+
+
+class Given(NamedTuple):
+    """A command as it is to be started."""
+
+    command: Sequence[str]
+    stdin: bytes
+    where: str  # a script that goes to its folder
+    env: Mapping[str, str]
+    open_files: int | None
+    stale: Sequence[str]  # traces of commands before it, to be removed
+
+
+class Watch(NamedTuple):
+    """A question about a command: what it wrote from `offset` on, as soon as there is `enough`, or it has ended, or the time is up."""
+
+    offset: int
+    enough: int
+    wait_s: float
+    end: bool  # whether it is to be ended first
+
+    def script(self) -> str:
+        ticks, end = round(self.wait_s / TICK_S), "finish" if self.end else ":"
+        return _WATCH.format(ticks=ticks, enough=self.enough, first=self.offset + 1, piece=PIECE, end=end)
+
+
+def _news(answer: bytes) -> News:
+    head, _, content = answer.partition(b"\n")
+    code, _, size = head.decode().partition(" ")
+    return News(None if code == "-" else int(code), int(size), content)
+
+
+def quoted(text: str) -> str:
+    """A word for the shell, whatever bytes it is made of: scripts travel as bytes."""
+    return shlex.quote(text)
+
+
+def refuse(code: int, path: str) -> None:
+    """What our scripts say with their exit code, as errors."""
+    match code:
+        case 0:
+            return
+        case 80:
+            raise NoSuchFile(path)
+        case 81:
+            raise OutsideWorkspace(path)
+        case 82:
+            raise NotAFile(path, "a folder")
+        case _:
+            raise NotAFile(path, "neither a file nor a folder")
+
+
+class Shell:
+    """Scripts that run in a guest, and what they answer."""
+
+    def __init__(self, backend: str, guest: Guest) -> None:
+        self.backend, self.guest = backend, guest
+
+    def ask(self, script: str, what: str, wait_s: float = 60.0) -> Answer:
+        """Run a script whose output is small enough for one answer."""
+        raw = script.encode(errors="surrogateescape")
+        text = self.guest.shell(_framed(_inline(raw) if len(raw) <= LINE_MAX else _laid(self.lay(raw))), wait_s)
+        found = _ANSWER.search(text)
+        if found is None:
+            raise SandboxFailed(self.backend, what, f"its shell answered {text[-200:]!r}", "use an image with sh, base64, find and tar")
+        content, _, code = b64decode("".join(found[1].split())).rpartition(b"\n")
+        return Answer(int(code), content)
+
+    def gather(self, script: str, what: str, wait_s: float = 600.0) -> Answer:
+        """Run a script whose output may be long: then it comes as a file."""
+        code, answer = self.ask(_spooled(script), what, wait_s)
+        head, _, content = answer.partition(b"\n")
+        size, _, path = head.decode().partition(" ")
+        if int(size) > PIECE:
+            content = self.guest.get(path)
+            self.ask(f"rm -f {quoted(path)}", what)
+        return Answer(code, content)
+
+    def do(self, script: str, what: str, wait_s: float = 600.0) -> bytes:
+        """Run a script that has to succeed."""
+        code, content = self.gather(f"{{ {script}\n}} 2>&1", what, wait_s)
+        if code:
+            raise SandboxFailed(self.backend, what, f"a script there ended with {code}: {content[-300:].decode(errors='replace')!r}")
+        return content
+
+    def lay(self, content: bytes) -> str:
+        """A file outside the workspace with this content. Whoever uses it removes it."""
+        path = f"/tmp/plait.{sha256(content).hexdigest()[:24]}"
+        self.guest.put(path, content)
+        return path
+
+    # commands
+
+    def start(self, given: Given, watched: Watch) -> tuple[Run, News] | int:
+        """Start a command, and look at it for a while; or say with which code `where` ended."""
+        stdin = given.stdin
+        taken = f"printf %s {b64encode(stdin).decode()} | base64 -d > $d/in" if len(stdin) <= SHORT else f"mv -f {self.lay(stdin)} $d/in"
+        exports = "".join(f"export {_checked(name)}={quoted(value)}\n" for name, value in given.env.items())
+        files = f"ulimit -n {given.open_files} 2>/dev/null\n" if given.open_files is not None else ""
+        forget = f"rm -rf {' '.join(map(quoted, given.stale))}\n" if given.stale else ""
+        words = " ".join(map(quoted, given.command))
+        started = _START.format(taken=taken, exports=exports, files=files, words=words)
+        code, content = self.ask(f"{forget}{given.where}\n{started}{watched.script()}", "start a command", watched.wait_s + 60)
+        if code:
+            return code
+        head, _, rest = content.partition(b"\n")
+        folder, _, pid = head.decode().partition(" ")
+        return Run(folder, pid), _news(rest)
+
+    def news(self, run: Run, watched: Watch) -> News:
+        script = f"d={quoted(run.folder)}; p={run.pid}\n{watched.script()}"
+        return _news(self._asked_again(script, watched.wait_s + 60))
+
+    def _asked_again(self, script: str, wait_s: float) -> bytes:
+        """Asking changes nothing, so it is done again when the connection fails."""
+        for left in (2, 1, 0):
+            try:
+                return self.ask(script, "tell about a command", wait_s).content
+            except SandboxFailed:
+                if not left:
+                    raise
+                time.sleep(TICK_S)
+        raise AssertionError
+
+
+class Following:
+    """One command, followed to its end."""
+
+    def __init__(self, shell: Shell, limits: Limits, on_output: OnOutput | None) -> None:
+        self._shell, self._limits, self._on_output = shell, limits, on_output
+        self._begun = time.monotonic()
+        self._spool = Spool()
+        self._killed = ""
+        self.traces: tuple[str, ...] = ()  # folders to be removed with the next command: this one's answer may have been lost
+
+    def result(self, given: Given) -> Ran | int:
+        """What came of it, or the code of the script that could not go where it is to run."""
+        started = self._shell.start(given, self._watch(FIRST_S))
+        if isinstance(started, int):
+            return started
+        run, news = started
+        self.traces = (run.folder,)
+        self._take(news)
+        while news.code is None or self._spool.size < news.size:
+            self._killed = self._killed or self._too_much(news)
+            if self._killed == "output" and news.code is not None:
+                break  # the rest of it was not to be written
+            news = self._shell.news(run, self._watch(WINDOW_S))
+            self._take(news)
+        return Ran(137 if self._killed else news.code or 0, self._spool, round((time.monotonic() - self._begun) * 1e6), self._killed)
+
+    def _watch(self, window_s: float) -> Watch:
+        left = window_s if self._limits.time_s is None else min(window_s, self._begun + self._limits.time_s - time.monotonic())
+        enough = self._spool.size + (1 if self._on_output is not None else PIECE)
+        return Watch(self._spool.size, enough, max(0.0, left), bool(self._killed))
+
+    def _take(self, news: News) -> None:
+        content = news.content[: self._room()]
+        if content:
+            self._spool.write(content)
+            if self._on_output is not None:
+                self._on_output(content)
+
+    def _room(self) -> int | None:
+        return None if self._limits.output_mb is None else max(0, (self._limits.output_mb << 20) - self._spool.size)
+
+    def _too_much(self, news: News) -> str:
+        if self._limits.output_mb is not None and news.size > self._limits.output_mb << 20:
+            return "output"
+        late = self._limits.time_s is not None and time.monotonic() - self._begun >= self._limits.time_s
+        return "time" if news.code is None and late else ""
+
+
+def _checked(name: str) -> str:
+    if not _NAME.match(name):
+        raise InvalidValue("env", f"{name!r} cannot be the name of a variable", "use letters, digits and _")
+    return name
+
+
+# ── scripts ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _framed(script: str) -> str:
+    """What a script writes comes as base64 with its exit code behind it, set off from whatever a profile says."""
+    run = f"{{ ( {script} ) 2>/dev/null; printf '\\n%s' \"$?\"; }}"
+    return f"printf '<plait>'; {run} | {{ base64 -w 8000 2>/dev/null || base64; }}; printf '</plait>'"
+
+
+def _inline(raw: bytes) -> str:
+    """The script as one word of ASCII: its bytes need not be text."""
+    return f'eval "$(printf %s {b64encode(raw).decode()} | base64 -d)"'
+
+
+def _laid(path: str) -> str:
+    return f'eval "$(cat {path}; rm -f {path})"'
+
+
+def _spooled(script: str) -> str:
+    return f"""t=$(mktemp /tmp/plait.XXXXXX) || exit {FAILED}
+( {script}
+) > "$t"; c=$?
+s=$(wc -c < "$t"); printf '%s %s\\n' "$((s))" "$t"
+if [ "$s" -le {PIECE} ]; then cat "$t"; rm -f "$t"; fi
+exit $c"""
+
+
+# The command runs in a session of its own, under a shell that notes how it ended. All that it starts inherits PLAIT_RUN: so it is found.
+_START = """d=$(mktemp -d /tmp/plait.XXXXXX) || exit 84
+{taken}
+: > $d/out
+s=; command -v setsid > /dev/null && s=setsid
+(
+{exports}{files}export PLAIT_RUN=$d
+exec $s sh -c '"$@" < "$0/in" >> "$0/out" 2>&1; echo $? > "$0/new"; mv "$0/new" "$0/code"' $d {words}
+) < /dev/null > /dev/null 2>&1 &
+p=$!
+echo "$d $p"
+"""
+
+# The waiting shell may be gone without a word, if the command killed it too; a parent that does not reap leaves a zombie.
+_WATCH = """finish() {{
+  i=0
+  while [ $i -lt 50 ]; do
+    k=$(grep -lsF -e "PLAIT_RUN=$d" /proc/[0-9]*/environ | sed 's|/proc/||; s|/environ||')
+    [ -n "$k" ] || break
+    kill -9 $k; i=$((i+1))
+  done
+}}
+gone() {{
+  x=; read -r x < /proc/$p/stat
+  case $x in ''|*') Z '*) return 0;; esac
+  return 1
+}}
+{end}
+n=0; q=0
+while :; do
+  c=-
+  if [ ! -e $d/code ] && gone && [ ! -e $d/code ]; then c=137; elif [ -e $d/code ]; then c=$(cat $d/code); fi
+  [ "$c" = - ] || finish
+  s=$(($(wc -c < $d/out)))
+  if [ "$c" != - ] || [ $s -ge {enough} ] || [ $n -ge {ticks} ]; then break; fi
+  if [ $q -lt 5 ]; then q=$((q+1)); sleep 0.01; else n=$((n+1)); sleep 0.05; fi || sleep 1
+done
+printf '%s %s\\n' "$c" "$s"
+tail -c +{first} $d/out | head -c {piece}
+"""
