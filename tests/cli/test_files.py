@@ -275,7 +275,7 @@ def test_blame_on_a_terminal(placed: tuple[Field, str], width: int) -> None:
 def test_show_says_where_it_is_placed_and_what_changed(placed: tuple[Field, str]) -> None:
     field, name = placed
     shown = field.shell("show", name)
-    assert "placement  local box-1, overlay, network off, from /repo" in shown
+    assert "placement  local, overlay, network off, from /repo, sandbox box-1" in shown
     assert "Changed here" in shown and "  M src/cart.py +3 −1" in shown
     assert "Changed here" not in field.shell("show", f"{name}@4")
     document = field.shell.json("show", name)
@@ -289,7 +289,7 @@ def test_log_says_what_a_tool_changed(placed: tuple[Field, str]) -> None:
     field, name = placed
     first, _, third, *_ = field.shell("log", name, "--oneline").splitlines()
     assert first.endswith("returned done (11 paths changed)")
-    assert third == f"{name}@3  placed in local box-1, overlay, network off"
+    assert third == f"{name}@3  placed in local, overlay, network off, sandbox box-1"
 
 
 def test_rewind_names_what_it_does_not_undo(placed: tuple[Field, str]) -> None:

@@ -147,7 +147,7 @@ def test_sandboxes_are_listed_and_thrown_away(shell: Shell, placed: str, local: 
     box.begin()  # and is left behind in doubt
     box.close()
     assert shell.jsonl("sandbox", "ls")[0]["state"] == "in doubt"
-    assert shell("sandbox", "rm", id[:13]) == f"removed local {id}\n"
+    assert shell("sandbox", "rm", placed) == f"removed local {id}\n"
     assert shell.json("sandbox", "ls") == {"sandboxes": [], "silent": {}}
     assert "plait sandbox ls" in shell.error(3, "sandbox", "rm", id)
 

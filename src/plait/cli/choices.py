@@ -33,11 +33,14 @@ class Choices(NamedTuple):
         """`names`: what may be said for a side, and what the conflict calls it; None: just what it calls it."""
         contents: dict[str, Any] = {path: _content(path, choice) for path, choice in chosen.items() if choice.startswith("@")}
         sides = {path: choice for path, choice in chosen.items() if path not in contents}
-        for path, side in sides.items() if names is not None else ():
-            if side not in names:
-                raise click.BadParameter(f"{path}: {side!r} is no side; use {', '.join(names)} or @FILE.", param_hint="'--resolve'")
-        known = sides if names is None else {path: names[side] for path, side in sides.items()}
+        known = sides if names is None else {path: _side(path, side, names) for path, side in sides.items()}
         return cls({**contents, **dict.fromkeys(drop, ABSENT)}, known)
+
+
+def _side(path: str, side: str, names: Mapping[str, str]) -> str:
+    if side not in names:
+        raise click.BadParameter(f"{path}: {side!r} is no side; use {', '.join(names)} or @FILE.", param_hint="'--resolve'")
+    return names[side]
 
 
 def _content(path: str, choice: str) -> bytes:

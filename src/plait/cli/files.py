@@ -10,7 +10,7 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -71,7 +71,7 @@ class Named(NamedTuple):
         return self.session.tree
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
+    def telling(self) -> Generator[None]:
         """Errors with the next step as the shell knows it."""
         try:
             yield

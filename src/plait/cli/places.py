@@ -20,7 +20,7 @@ from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, counted
 from plait.cli.writing import done
 from plait.errors import PlaitError, SandboxBusy, SandboxFailed, SandboxGone
 from plait.event.kinds import Placement
-from plait.ids import LogId
+from plait.ids import LogId, short
 from plait.sandbox import Held, Wanted, backend, backends
 from plait.session import Session
 from plait.session.listing import session_row
@@ -136,7 +136,7 @@ def _print_held(store: Store, found: Found) -> None:
     out = Out()
     sessions = {each.sandbox: log for each in found.held if (log := session_of(store, each)) is not None}
     names = names_of(store, sessions.values())
-    columns = [Column("backend"), Column("sandbox", whole=True), Column("session"), Column("state"), Column("detail", flex=True)]
+    columns = [Column("backend"), Column("sandbox", flex=True), Column("session"), Column("state"), Column("detail", aside=True)]
     rows = (
         [
             Cell(each.backend),
@@ -157,7 +157,7 @@ def _print_held(store: Store, found: Found) -> None:
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
 @acting
 def sandbox_rm(given: Given, ids: Sequence[str]) -> None:
-    """End sandboxes: ID, or the start of it. The files are on record, and the next tool call makes another."""
+    """End sandboxes: ID, the start of it, or the session it was made for. The files are on record, and the next tool call makes another."""
     store = store_at(given.store)
     found = find_all(store)
     chosen = [_called(found, id) for id in dict.fromkeys(ids)]
@@ -171,7 +171,8 @@ def sandbox_rm(given: Given, ids: Sequence[str]) -> None:
 
 
 def _called(found: Found, id: str) -> Held:
-    same = [each for each in found.held if each.sandbox == id] or [each for each in found.held if id and each.sandbox.startswith(id)]
+    same = [each for each in found.held if each.sandbox == id]
+    same = same or [each for each in found.held if id and (each.sandbox.startswith(id) or short(LogId(each.key[:36])) == id)]
     if len(same) > 1:
         raise click.BadParameter(f"{id!r} could be any of {', '.join(each.sandbox for each in same)}. Write more of it.", param_hint="'ID'")
     if not same:

@@ -256,11 +256,12 @@ def placement_told(placement: Placement | None) -> str | None:
         return None
     folder = detail_in(placement).get("folder")
     parts = [
-        f"{placement.backend} {placement.sandbox}".strip(),
+        placement.backend,
         placement.rung,
         f"network {placement.network}" if placement.network else "",
-        placement.image,
         f"{'in place in' if detail_in(placement).get('in_place') else 'from'} {folder}" if folder else "",
+        placement.image,
+        f"sandbox {placement.sandbox}" if placement.sandbox else "",
     ]
     return ", ".join(filter(None, parts))
 

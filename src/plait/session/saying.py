@@ -74,7 +74,8 @@ def _changed(trees: k.Trees | None) -> str:
 def _placed(body: k.PlacementChanged) -> str:
     placement = body.placement
     network = f"network {placement.network}" if placement.network else ""
-    where = ", ".join(filter(None, [f"{placement.backend} {placement.sandbox}".strip(), placement.rung, network]))
+    sandbox = f"sandbox {placement.sandbox}" if placement.sandbox else ""
+    where = ", ".join(filter(None, [placement.backend, placement.rung, network, sandbox]))
     return f"placed in {where}" + (f", in the place of {body.replaced}" if body.replaced else "")
 
 
