@@ -74,7 +74,7 @@ def test_remote_backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     keyless = Probed("cube", Capability("exec", False, "CUBE_KEY is not set", "set it"), label="untested")
     found = checks(tmp_path, monkeypatch, Probed("local", OVERLAY, HOST), ready, keyless, "broken")["backends"]
     assert found["detail"] == (
-        "e2b: ready, wire-tested 2026-11-16 with e2b 2; cube: CUBE_KEY is not set (set it), untested; "
+        "e2b: ready, wire-tested 2026-11-16 with e2b 2 | cube: CUBE_KEY is not set (set it), untested | "
         "broken: cannot be loaded, KeyError: 'broken'"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,15 @@ def test_cat_of_a_folder_lists_it(placed: tuple[Field, str]) -> None:
         "src/",
     ]
     assert field.shell("cat", f"{name}:docs") == ""
+
+
+def test_cat_in_json(placed: tuple[Field, str]) -> None:
+    field, name = placed
+    found = field.shell.json("cat", f"{name}:README")
+    assert (found["path"], found["size"], found["text"], found["base64"]) == ("README", 14, "one\ntwo\nthree\n", None)
+    found = field.shell.json("cat", f"{name}:logo.png")
+    assert found["text"] is None and b64decode(found["base64"]) == AFTER["logo.png"]
+    assert [each["path"] for each in field.shell.json("cat", f"{name}:src")["entries"]] == ["cart.py"]
 
 
 def test_cat_says_why_not(placed: tuple[Field, str]) -> None:

@@ -102,11 +102,6 @@ def writing(command: Command) -> Command:
     return _given(command, _store, _as, _json)
 
 
-def reading(command: Command) -> Command:
-    """A command whose answer is what it found, byte by byte."""
-    return _given(command, _store)
-
-
 def acting(command: Command) -> Command:
     """A command that acts on the world, as whoever the session acts for."""
     return _given(command, _store, _json)
@@ -122,7 +117,7 @@ _as = click.option("--as", "actor", metavar="PRINCIPAL", help="Who does it, as i
 
 def _given(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Any:
     @functools.wraps(command)
-    def call(address: str | None, as_json: bool = False, as_jsonl: bool = False, actor: str | None = None, **rest: Any) -> Any:
+    def call(address: str | None, as_json: bool, as_jsonl: bool = False, actor: str | None = None, **rest: Any) -> Any:
         if as_json and as_jsonl:
             raise click.UsageError("--json and --jsonl exclude each other.")
         return command(Given(address, "jsonl" if as_jsonl else "json" if as_json else "text", actor), **rest)

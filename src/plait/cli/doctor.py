@@ -408,7 +408,7 @@ def _isolation() -> Check:
 def _backends() -> Check:
     """Those beyond this machine: whether they can be used, and how far they were tested. Nothing of a vendor is loaded for this."""
     names = [name for name in backends() if name != "local"]
-    return Check("backends", "ok", "; ".join(map(_backend, names)) or "none but local")
+    return Check("backends", "ok", " | ".join(map(_backend, names)) or "none but local")
 
 
 def _backend(name: str) -> str:

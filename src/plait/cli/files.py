@@ -10,6 +10,7 @@ import os
 import shlex
 import stat
 import sys
+from base64 import b64encode
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple, cast
 import click
 
 from plait.cli.choices import Choices, name_of, settled, sides_told
-from plait.cli.common import Given, acting, listing, names_of, pairs, reading, store_of
+from plait.cli.common import Given, acting, listing, names_of, pairs, store_of
 from plait.cli.documents import (
     Document,
     blame_document,
@@ -42,6 +43,7 @@ from plait.session import Session
 from plait.session.blame import Blame, Line
 from plait.workspace import Entry
 from plait.workspace.diff import LISTED_MAX, Changes, quoted
+from plait.workspace.lines import as_text
 from plait.workspace.tree import EMPTY, TreeReader, parts_of, shown
 
 SHOWN = 200  # files on a terminal
@@ -93,28 +95,39 @@ class Named(NamedTuple):
 @click.command()
 @click.argument("file", metavar="S:PATH")
 @click.argument("path", metavar="[PATH]", required=False)
-@reading
+@listing
 def cat(given: Given, file: str, path: str | None) -> None:
     """Print a file as it was: S@7:src/cart.py. A folder is listed.
 
-    Into a pipe goes every byte as it is; on a terminal control characters are left out.
+    Into a pipe goes every byte as it is; on a terminal control characters are left out. With --json a file that is no text comes in base64.
     """
     named = Named.of(given, file, path)
     with named.telling():
-        workspace = _workspace(named)
-        try:
-            if not parts_of(named.path):
-                raise NotAFile(named.path, "a folder")
-            content: bytes = workspace.read(named.path)
-        except NotAFile:
-            entries = workspace.list(named.path)  # raises it again, if it is no folder either
-            _print_names(entries)
-            return
-    _print_content(content)
+        found = _read(named)
+    if given.form != "text":
+        _print_document(given, {"session": place_document(named.session), "path": shown(named.path), **_found_document(found)})
+    elif isinstance(found, bytes):
+        _print_content(found)
+    else:
+        _print_names(found)
 
 
-def _workspace(named: Named) -> Any:
-    return named.session.workspace
+def _read(named: Named) -> bytes | Sequence[Entry]:
+    """A file's content, or what is in a folder."""
+    workspace = named.session.workspace
+    if not parts_of(named.path):
+        return workspace.list()
+    try:
+        return workspace.read(named.path)
+    except NotAFile:
+        return workspace.list(named.path)  # raises it again, if it is no folder either
+
+
+def _found_document(found: bytes | Sequence[Entry]) -> Document:
+    if not isinstance(found, bytes):
+        return {"entries": [entry_document(entry.name, entry) for entry in found]}
+    text = as_text(found)
+    return {"size": len(found), "text": text, "base64": None if text is not None else b64encode(found).decode()}
 
 
 def _print_names(entries: Iterable[Entry]) -> None:
@@ -240,7 +253,7 @@ def checkout(given: Given, session: str, folder: Path) -> None:
     if named.path:
         raise click.UsageError(f"A session is checked out whole. For one file: plait cat {shlex.quote(session)} > FILE")
     with named.telling():
-        _workspace(named).checkout(folder)
+        named.session.workspace.checkout(folder)
         entries = dict(TreeReader(store_of(named.session)).walk(named.tree))
     written = [path for path, entry in entries.items() if entry.kind in ("file", "link")]
     withheld = [path for path, entry in entries.items() if entry.kind == "withheld"]
