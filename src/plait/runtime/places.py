@@ -18,12 +18,13 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from plait.errors import NotPlaced, PlaitError, SandboxBusy, SandboxFailed, SandboxGone
+from plait.errors import NotPlaced, NotSupported, PlaitError, SandboxBusy, SandboxFailed, SandboxGone
 from plait.event import Json
 from plait.event.kinds import Bypassed, Placement, PlacementChanged, Trees
 from plait.event.kinds import File as FilePart
 from plait.ids import Digest, LogId
 from plait.sandbox import Backend, Limits, OnOutput, Output, Ran, Sandbox, Wanted, backend
+from plait.sandbox.resident import Hosts, Resident
 from plait.session import Session
 from plait.session.ports import store_at
 from plait.store import Store
@@ -233,6 +234,16 @@ class Lent:
         on_output: OnOutput | None = None,
     ) -> Ran:
         return self.touch().exec(command, stdin=stdin, cwd=cwd, env=env, limits=limits, on_output=on_output)
+
+    def start(self, name: str, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> Resident:
+        sandbox = self.touch()
+        if not isinstance(sandbox, Hosts):
+            raise NotSupported(sandbox.placement.backend, "keep a process between calls", "place the session with .to('local', …)")
+        return sandbox.start(name, command, cwd=cwd, env=env)
+
+    def resident(self, name: str) -> Resident | None:
+        sandbox = self.now()
+        return sandbox.resident(name) if isinstance(sandbox, Hosts) else None
 
     def keep(self, output: Output, name: str, media_type: str = "text/plain") -> FilePart:
         return self.now().keep(output, name, media_type)

@@ -23,6 +23,7 @@ from plait.sandbox import bubblewrap, launcher, limits, output, process, rungs
 from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe, Ran, Wanted
 from plait.sandbox.bubblewrap import SCRATCH, WORKDIR, Invocation, Room
 from plait.sandbox.mounts import Overlay, by_thread
+from plait.sandbox.resident import LocalResident
 from plait.store import Store
 from plait.workspace import Files, Snapshot
 from plait.workspace.copies import Copy, CopyInfo, Layered, Plain, cache_folder, list_copies, open_copy, open_in_place
@@ -97,6 +98,7 @@ class LocalSandbox:
     def __init__(self, wanted: Wanted, copy: Copy, rung: str, passed: Mapping[str, str]) -> None:
         self._wanted, self._copy, self._rung = wanted, copy, rung
         self._passed = dict(passed)
+        self._residents: dict[str, LocalResident] = {}
         if rung == "landlock":
             launcher.check(self._room())
 
@@ -169,6 +171,23 @@ class LocalSandbox:
                 raise NoSuchFile(cwd, "name a folder that is there as the working folder") from None
             raise
 
+    def start(self, name: str, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> LocalResident:
+        """Start a process that stays until the files are made others, or this handle is let go of."""
+        self._end_residents(name)
+        room, most = self._room(), self._wanted.limits
+        invocation = Invocation(command, self._inside(cwd), self._environment(room, env or {}), most)
+        self._residents[name] = started = LocalResident(self._start(room, invocation, stays=True), most)
+        return started
+
+    def resident(self, name: str) -> LocalResident | None:
+        found = self._residents.get(name)
+        return found if found is not None and found.alive else None
+
+    def _end_residents(self, *names: str) -> None:
+        for name in names or tuple(self._residents):
+            if (found := self._residents.pop(name, None)) is not None:
+                found.end()
+
     def _room(self) -> Room:
         wanted, copy = self._wanted, self._copy
         return Room(
@@ -181,7 +200,7 @@ class LocalSandbox:
         folder = _real(self._wanted.folder)
         return tuple([*([path] if scheme == "sqlite" else []), *([f"{folder}/.plait"] if folder else [])])
 
-    def _start(self, room: Room, invocation: Invocation) -> process.Start:
+    def _start(self, room: Room, invocation: Invocation, *, stays: bool = False) -> process.Start:
         if not self._in_namespaces:
             return launcher.start(room, invocation, isolated=self._rung == "landlock")
         program = rungs.bwrap()
@@ -190,7 +209,11 @@ class LocalSandbox:
         if isinstance(room.layers, Plain):
             return bubblewrap.start(room, invocation, program)
         layers = Overlay(*map(str, room.layers))
-        if by_thread():
+        # Two mounts of the same layers would not see each other's changes: where a process stays, its mount is joined.
+        there = next((each.pid for each in self._residents.values() if each.alive), None)
+        if there is not None:
+            return bubblewrap.start(room, invocation, program, rungs.joining(there))
+        if by_thread() and not stays:
             return bubblewrap.start(room, invocation, program)._replace(overlay=layers)
         return bubblewrap.start(room, invocation, program, rungs.overlay(layers))
 
@@ -234,6 +257,7 @@ class LocalSandbox:
         return self._copy.snapshot()
 
     def restore(self, tree: Digest) -> None:
+        self._end_residents()  # what they hold belongs to the files that were
         # A copy switches from the tree that it knows: what no snapshot has seen would stay.
         self._wanted.store.put_blobs(self._copy.snapshot().blobs)
         self._copy.switch(tree)
@@ -243,7 +267,7 @@ class LocalSandbox:
         self._wanted.store.put_blobs(now.blobs)
         return LocalBackend().create(msgspec.structs.replace(wanted, tree=now.tree))
 
-    # ── its life: nothing runs between commands ──────────────────────────────────────────────
+    # ── its life: nothing but residents runs between commands ──────────────────────────────────────────────
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...
@@ -251,9 +275,11 @@ class LocalSandbox:
 
     def destroy(self) -> None:
         self._check_there()
+        self._end_residents()
         self._copy.discard()
 
     def close(self) -> None:
+        self._end_residents()
         self._copy.close()
 
 

@@ -156,12 +156,12 @@ class _Command:
         """Put it under its limits, and let it go."""
         limits = self._bounds.limits
         if self._start.own_users:  # joining a group takes milliseconds, during which a sandbox can be set up
-            self._watch = _joined(self._process.pid, limits)
+            self._watch = joined(self._process.pid, limits)
         pid = self._status.pid(_START_S)
         if pid is None:
             return
         self._pidfd = os.pidfd_open(pid)
-        self._watch = self._watch or _joined(pid, limits)
+        self._watch = self._watch or joined(pid, limits)
         if not self._watch.has(pid):
             self._watch.join(pid)
         confine(pid, self._bounds.limits, own_users=self._start.own_users)
@@ -274,7 +274,7 @@ class _Command:
         return "disk" if size > most * MB else ""
 
 
-def _joined(pid: int, limits: Limits) -> Watch:
+def joined(pid: int, limits: Limits) -> Watch:
     """Counted by a group if it can be put into one."""
     found = watch(limits)
     try:

@@ -173,12 +173,15 @@ def listing_of(start: str, depth: int | None, pruned: Iterable[str] = ()) -> str
     span = {0: "-maxdepth 0", 1: "-mindepth 1 -maxdepth 1", None: "-mindepth 1"}[depth]
     names = " -o ".join(f"-name {quoted(name)}" for name in pruned)
     prune = f"-type d \\( {names} \\) -prune -o" if names else ""
-    # Where find cannot print, as in small images, a loop over stat does the same, slowly.
+    go, place = ("", '"$1"') if depth == 0 else ('cd -- "$1" && ', ".")
+    # Where find cannot print, as in small images, a loop does the same, slowly: stat tells times by the second there, so contents are
+    # hashed, lest a change within that second is missed.
     return f"""set -- {start}
 if find / -maxdepth 0 -printf '' 2> /dev/null
 then find "$1" {span} {prune} -printf '%y %m %s %C@ %T@ %i\\0%l\\0%P\\0'
-else cd -- "$1" && find . {span} {prune} -exec sh -c 'for p; do
-  printf "%s\\0%s\\0%s\\0" "$(stat -c "%f %s %Z %Y %i" -- "$p")" "$(readlink -- "$p")" "${{p#./}}"; done' x {{}} +
+else {go}find {place} {span} {prune} -exec sh -c 'for p; do
+  s=; if [ -f "$p" ] && [ ! -L "$p" ]; then s=$(sha256sum < "$p"); fi
+  printf "%s %s\\0%s\\0%s\\0" "$(stat -c "%f %s" -- "$p")" "${{s%% *}}" "$(readlink -- "$p")" "${{p#./}}"; done' x {{}} +
 fi"""
 
 
@@ -188,7 +191,7 @@ def parse(content: bytes) -> Listing:
 
 
 def _seen(head: Sequence[str], target: str) -> Seen:
-    if len(head) == 6:
+    if len(head[0]) == 1:
         letter, bits, size, *stamp = head
         mode = int(bits, 8)
     else:
@@ -208,7 +211,7 @@ def fetched(shell: Shell, workdir: str, paths: Sequence[str]) -> Iterator[tuple[
         return
     names = shell.lay(b"".join(os.fsencode(path) + b"\0" for path in paths))
     code, content = shell.gather(
-        f"cd {quoted(workdir)} && tar --version > /dev/null 2>&1 && "
+        f"cd {quoted(workdir)} && tar --version | grep -q GNU || {{ rm -f {names}; exit {FAILED}; }}\n"
         f"tar -cf - --format=gnu --no-recursion --ignore-failed-read --null -T {names}; c=$?; rm -f {names}; exit $c",
         "fetch files",
     )

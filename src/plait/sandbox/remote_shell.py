@@ -168,6 +168,8 @@ class Shell:
 
     def start(self, given: Given, watched: Watch) -> tuple[Run, News] | int:
         """Start a command, and look at it for a while; or say with which code `where` ended."""
+        if any("\0" in word for word in (*given.command, *given.env.values())):
+            raise SandboxFailed(self.backend, "start the command", "there is a NUL in it, or in its environment", "leave it out")
         stdin = given.stdin
         taken = f"printf %s {b64encode(stdin).decode()} | base64 -d > $d/in" if len(stdin) <= SHORT else f"mv -f {self.lay(stdin)} $d/in"
         exports = "".join(f"export {_checked(name)}={quoted(value)}\n" for name, value in given.env.items())
@@ -292,11 +294,16 @@ p=$!
 echo "$d $p"
 """
 
-# The waiting shell may be gone without a word, if the command killed it too; a parent that does not reap leaves a zombie.
-_WATCH = """finish() {{
+# A grep that is not GNU's ends a line at NUL. The waiting shell may be gone without a word, if the command killed it too; a parent that
+# does not reap leaves a zombie.
+_WATCH = """marked() {{
+  if grep --version > /dev/null 2>&1; then grep -lsF -e "PLAIT_RUN=$d" /proc/[0-9]*/environ | sed 's|/proc/||; s|/environ||'; return; fi
+  for f in /proc/[0-9]*; do if tr '\\0' '\\n' < $f/environ | grep -qxF -e "PLAIT_RUN=$d"; then echo ${{f#/proc/}}; fi; done
+}}
+finish() {{
   i=0
   while [ $i -lt 50 ]; do
-    k=$(grep -lsF -e "PLAIT_RUN=$d" /proc/[0-9]*/environ | sed 's|/proc/||; s|/environ||')
+    k=$(marked)
     [ -n "$k" ] || break
     kill -9 $k; i=$((i+1))
   done

@@ -98,6 +98,12 @@ def overlay(layers: Overlay) -> list[str]:
     return [_tool("unshare"), "--mount", *as_root, "/bin/sh", "-c", _MOUNT, "sh", _tool("mount"), layers.options, layers.upper]
 
 
+def joining(pid: int) -> list[str]:
+    """What to put before a command so that it finds the layers that this process has mounted."""
+    as_user = [] if os.geteuid() == 0 else [f"--user=/proc/{pid}/ns/user", "--preserve-credentials"]
+    return [_tool("nsenter"), *as_user, f"--mount=/proc/{pid}/ns/mnt"]
+
+
 def _tool(name: str) -> str:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/bin:/bin:/usr/sbin:/sbin") or name
 

@@ -22,7 +22,7 @@ from plait.workspace.base import Entry
 from plait.workspace.scan import RACY_NS, Index, Seen, SeenFolder, stamp_of
 from plait.workspace.tree import EMPTY, Objects, TreeReader
 
-THREADS = 4
+THREADS = 1  # beside the one that reads trees: for small files more of them wait for each other, and take twice as long
 _CHUNK = 64  # files that one thread takes at a time
 _QUEUED = 64  # chunks that wait: each holds a handle
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from plait.errors import InvalidValue, SandboxFailed, SandboxGone
 from plait.sandbox.cube import Cube
 from plait.store import MemoryStore
 from plait.testing import SandboxContract
-from plait.testing.sandbox import PLAIN, put_tree
+from plait.testing.sandbox import PLAIN
 from sandbox.remote.loopback import Server
 
 
@@ -20,43 +22,43 @@ class TestCube(SandboxContract):
 
 
 class TestCopies:
-    wanted = SandboxContract().wanted
+    contract = SandboxContract()
 
     def test_a_copy_leaves_no_snapshot(self, cube_server: Server, store: MemoryStore) -> None:
-        sandbox = Cube().create(self.wanted(store, put_tree(store, PLAIN)))
-        other = sandbox.fork(self.wanted(store))
-        assert cube_server.cloud.images == {}
-        assert other.files.read("README") == b"read me\n"
-        assert len(cube_server.cloud.machines) == 2
+        with self.contract.made(Cube(), store, PLAIN) as sandbox, closing(sandbox.fork(self.contract.wanted(store))) as other:
+            assert cube_server.cloud.images == {}
+            assert other.files.read("README") == b"read me\n"
+            assert len(cube_server.cloud.machines) == 2
 
     def test_a_copy_that_fails_leaves_no_snapshot(self, cube_server: Server, store: MemoryStore) -> None:
-        sandbox = Cube().create(self.wanted(store))
-        cube_server.cloud.refuses.append("/sandboxes")
-        with pytest.raises(SandboxFailed, match="refused on purpose"):
-            sandbox.fork(self.wanted(store))
-        assert cube_server.cloud.images == {}
-        assert len(cube_server.cloud.machines) == 1
+        with self.contract.made(Cube(), store) as sandbox:
+            cube_server.cloud.refuses.append("/sandboxes")
+            with pytest.raises(SandboxFailed, match="refused on purpose"):
+                sandbox.fork(self.contract.wanted(store))
+            assert cube_server.cloud.images == {}
+            assert len(cube_server.cloud.machines) == 1
 
     def test_what_a_dead_process_left_is_removed_by_the_next_to_attach(self, cube_server: Server, store: MemoryStore) -> None:
-        sandbox = Cube().create(self.wanted(store))
-        machine = cube_server.cloud.machines[sandbox.placement.sandbox]
-        left, other, named = (cube_server.cloud.snapshot(machine) for _ in range(3))
-        marks = {left: f"plait-copy-of-{machine.name}", other: "plait-copy-of-another", named: "somebody's"}
-        for name, mark in marks.items():
-            cube_server.cloud.images[name].template, cube_server.cloud.images[name].marks = machine.name, {"name": mark}
-        Cube().attach(sandbox.placement, self.wanted(store))
-        assert set(cube_server.cloud.images) == {other, named}
+        with self.contract.made(Cube(), store) as sandbox:
+            machine = cube_server.cloud.machines[sandbox.placement.sandbox]
+            left, other, named = (cube_server.cloud.snapshot(machine) for _ in range(3))
+            marks = {left: f"plait-copy-of-{machine.name}", other: "plait-copy-of-another", named: "somebody's"}
+            for name, mark in marks.items():
+                cube_server.cloud.images[name].template, cube_server.cloud.images[name].marks = machine.name, {"name": mark}
+            Cube().attach(sandbox.placement, self.contract.wanted(store)).close()
+            assert set(cube_server.cloud.images) == {other, named}
 
     def test_what_ends_by_itself_is_gone(self, cube_server: Server, store: MemoryStore) -> None:
-        sandbox = Cube().create(self.wanted(store))
-        cube_server.cloud.machines.popitem()[1].end()
-        with pytest.raises(SandboxGone):
-            sandbox.exec(["true"])
+        with self.contract.made(Cube(), store) as sandbox:
+            cube_server.cloud.machines.popitem()[1].end()
+            with pytest.raises(SandboxGone):
+                sandbox.exec(["true"])
 
     def test_a_template_has_to_be_named(self, cube_server: Server, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("CUBE_TEMPLATE_ID")
         with pytest.raises(InvalidValue, match="CUBE_TEMPLATE_ID"):
-            Cube().create(self.wanted(store))
+            Cube().create(self.contract.wanted(store))
         with pytest.raises(SandboxFailed, match="does not exist"):
-            Cube().create(self.wanted(store, image="nowhere"))
-        assert Cube().create(self.wanted(store, image="small")).placement.image == "small"
+            Cube().create(self.contract.wanted(store, image="nowhere"))
+        with self.contract.made(Cube(), store, image="small") as sandbox:
+            assert sandbox.placement.image == "small"

@@ -1,0 +1,195 @@
+"""A resident: a process that stays in a sandbox between calls, because what it holds cannot be written down: an open page, a desktop.
+
+A command that a sandbox runs ends with the call, and whatever it started ends with it. A resident is started once and talked to in
+lines, one asked and one answered, until the sandbox is let go of. It is never part of the record: after a crash it is gone, and whoever
+wants it says so and starts another.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from time import monotonic
+from typing import IO, Protocol, runtime_checkable
+
+from plait.errors import SandboxFailed
+from plait.sandbox.base import Limits
+from plait.sandbox.limits import Watch, confine
+from plait.sandbox.process import Start, Status, joined
+
+LINE_MAX = 64 << 20  # bytes of one answer; a picture of a screen has some hundred thousand
+START_S, BURY_S = 20.0, 5.0
+WORDS_MAX = 2000  # bytes of what it complained about that are shown
+
+
+class Resident(Protocol):
+    """A live process. Its methods are called by one thread at a time."""
+
+    @property
+    def pid(self) -> int:
+        """On the machine where the sandbox is, seen from outside; 0: nobody can tell."""
+        ...
+
+    @property
+    def alive(self) -> bool: ...
+
+    def send(self, line: bytes) -> None:
+        """Say a line; one who is gone does not hear it."""
+        ...
+
+    def receive(self, timeout_s: float) -> bytes:
+        """The next line it says, without its end; b"": it said nothing in that time, or is gone."""
+        ...
+
+    def complaint(self) -> str:
+        """The end of what it wrote to its standard error."""
+        ...
+
+    def end(self) -> None:
+        """End it and all that it started."""
+        ...
+
+
+@runtime_checkable
+class Hosts(Protocol):
+    """A sandbox in which processes can stay, each by a name. They end when it is closed, destroyed, restored, or its owner dies."""
+
+    def start(self, name: str, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> Resident:
+        """Start one; whoever had the name before is ended."""
+        ...
+
+    def resident(self, name: str) -> Resident | None:
+        """The one of that name; None: there is none that lives."""
+        ...
+
+
+class LocalResident:
+    """A process on this machine, started as commands are, and under the same limits, those on time and output aside."""
+
+    def __init__(self, start: Start, most: Limits) -> None:
+        self._start, self._status = start, Status(start.status_fd)
+        self._lines: SimpleQueue[bytes] = SimpleQueue()
+        self._words: IO[bytes] = tempfile.TemporaryFile()
+        self._last = ""
+        self._watch: Watch | None = None
+        self._pidfd: int | None = None
+        self._lock = Lock()
+        started: Future[subprocess.Popen[bytes]] = Future()
+        # A child that dies with its parent dies with the thread that started it: so this thread stays for as long as the child does.
+        self._keeper = Thread(target=self._keep, args=(started,), name="plait-resident", daemon=True)
+        self._keeper.start()
+        self._process = started.result()
+        self._begin(most)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def send(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError, ValueError):  # gone: the answer that does not come says so
+            self._process.stdin.write(line + b"\n")
+            self._process.stdin.flush()
+
+    def receive(self, timeout_s: float) -> bytes:
+        try:
+            return self._lines.get(timeout=timeout_s)
+        except Empty:
+            return b""
+
+    def complaint(self) -> str:
+        with self._lock:
+            return self._last if self._words.closed else self._said()
+
+    def _said(self) -> str:
+        size = os.fstat(self._words.fileno()).st_size
+        return os.pread(self._words.fileno(), WORDS_MAX, max(0, size - WORDS_MAX)).decode("utf-8", "replace").strip()
+
+    def end(self) -> None:
+        with self._lock:
+            if self._pidfd is None:
+                return
+            os.close(self._start.go_fd)  # the launcher ends what it started when this is closed
+            if self._start.own_users:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            self._bury(self._pidfd)
+            self._pidfd = None
+
+    def _begin(self, most: Limits) -> None:
+        """Put it under its limits, and let it go."""
+        pid = self._status.pid(START_S)
+        if pid is None:
+            self._process.kill()
+            os.close(self._start.go_fd)
+            os.close(self._start.status_fd)
+            self._close()
+            raise SandboxFailed("local", "start it", self._last or "it ended before it began", "see `plait doctor`")
+        self._pidfd = os.pidfd_open(pid)
+        self._watch = joined(pid, most)
+        confine(pid, most, own_users=self._start.own_users)
+        os.write(self._start.go_fd, b"1")
+
+    def _keep(self, started: Future[subprocess.Popen[bytes]]) -> None:
+        try:
+            process = self._popen()
+        except OSError as error:
+            os.close(self._start.go_fd)
+            os.close(self._start.status_fd)
+            started.set_exception(SandboxFailed("local", f"start {self._start.argv[0]}", str(error), "look at `plait doctor`"))
+            return
+        finally:
+            for fd in self._start.given:
+                os.close(fd)
+        started.set_result(process)
+        assert process.stdout is not None
+        while line := process.stdout.readline(LINE_MAX):
+            self._lines.put(line.rstrip(b"\n"))
+        process.wait()
+        self._lines.put(b"")  # whoever waits need not wait longer
+
+    def _popen(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            list(self._start.argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._words,
+            pass_fds=self._start.given,
+            env={},
+            cwd="/",
+            start_new_session=True,
+        )
+
+    def _bury(self, pidfd: int) -> None:
+        """Wait until nothing is left of it."""
+        until = monotonic() + BURY_S
+        while not select.select([pidfd], [], [], 0.2)[0] and monotonic() < until:
+            if self._watch is not None:
+                self._watch.kill()
+        self._process.wait()
+        if self._watch is not None:
+            self._watch.close()
+        os.close(pidfd)
+        os.close(self._start.status_fd)
+        self._close()
+
+    def _close(self) -> None:
+        self._keeper.join()
+        self._last = self._said()
+        self._words.close()
+        for each in (self._process.stdin, self._process.stdout):
+            assert each is not None
+            with suppress(OSError):  # what was not written in time
+                each.close()
