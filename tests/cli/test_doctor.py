@@ -30,7 +30,7 @@ from plait.testing.store import begin, said
 
 MODULE = "plait.cli.doctor"
 ESCAPE = "\x1b"
-ALWAYS = ["pragmas", "sqlite", "python", "plait", "dependencies", "extras"]  # whatever the store is like
+ALWAYS = ["pragmas", "sqlite", "python", "plait", "dependencies", "extras", "isolation", "backends"]  # whatever the store is like
 
 
 def doctor(folder: Path | str, *arguments: str, **environ: str) -> Result:

@@ -32,12 +32,13 @@ __all__ = ["shell"]
 # ── the table ────────────────────────────────────────────────────────────────────────────────
 
 EXPECTED = {
-    2: "InvalidInput InvalidValue TooDeep TooLarge DuplicateKey MalformedJson NotCanonical AmbiguousRevision BadAddress",
-    3: "UnknownRevision UnknownPlace UnknownKey UnknownAsk NoPrompt UnknownLog UnknownEvent NoStore",
+    2: "InvalidInput InvalidValue TooDeep TooLarge DuplicateKey MalformedJson NotCanonical AmbiguousRevision BadAddress "
+    "NotAFile OutsideWorkspace UnknownBackend",
+    3: "UnknownRevision UnknownPlace UnknownKey UnknownAsk NoPrompt UnknownLog UnknownEvent NoStore NotPlaced NoSuchFile SandboxGone",
     5: "BudgetExceeded",
     7: "ReplayDiverged",
     8: "MergeConflict NoCommonBase",
-    75: "RunHeld StaleHead StoreBusy DiskFull OutcomeUnknown",
+    75: "RunHeld SandboxBusy StaleHead StoreBusy DiskFull OutcomeUnknown",
 }
 
 

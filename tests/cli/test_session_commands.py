@@ -213,7 +213,7 @@ def test_show_in_json(family: tuple[Shell, str]) -> None:
     found = shell.json("show", root)
     assert {name for name in found if name not in SESSION} == {
         *("opened", "lineage", "continues", "durability", "runs", "facts", "pending", "budget", "left", "usage", "gates", "validation"),
-        *("placement", "tree", "message_count", "messages"),
+        *("placement", "tree", "changed", "message_count", "messages"),
     }
     assert found["facts"]["verdict"] == {
         **{"kind": "decision", "value": "reject", "session": found["id"], "seq": 5, "review_by": None},
@@ -689,8 +689,11 @@ def test_help_for_everything(shell: Shell) -> None:
     from plait.cli.main import SECTIONS, main
 
     assert sorted(main.commands) == sorted(str(command.name) for commands in SECTIONS.values() for command in commands)
-    for name in main.commands:
-        text = shell(name, "--help")
+    within = [
+        (name, *more) for name, command in main.commands.items() for more in ([(sub,) for sub in getattr(command, "commands", ())] or [()])
+    ]
+    for names in within:
+        text = shell(*names, "--help")
         assert "--json" in text and ("--store" in text)
     assert "Usage: plait" in shell.run().stderr
 

@@ -102,6 +102,11 @@ def writing(command: Command) -> Command:
     return _given(command, _store, _as, _json)
 
 
+def acting(command: Command) -> Command:
+    """A command that acts on the world, as whoever the session acts for."""
+    return _given(command, _store, _json)
+
+
 _store = click.option(
     "--store", "address", metavar="ADDRESS", help="A folder, or 'sqlite:FOLDER'. Else PLAIT_STORE, else the nearest .plait."
 )

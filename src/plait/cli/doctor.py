@@ -21,6 +21,7 @@ import click
 import msgspec
 
 from plait.errors import BadAddress, SchemaTooNew, StoreBusy, StoreCorrupt, StoreError, StoreFailed
+from plait.sandbox import backend, backends
 from plait.store import canonical, locate
 from plait.store.database import PAGE_SIZE, PRAGMAS, SQLITE_MIN, inspect
 from plait.store.schema import MIGRATIONS
@@ -36,6 +37,9 @@ SHARED = frozenset(
     "glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 prl_fs smb smb2 smb3 smbfs vboxsf virtiofs fuse.vmhgfs-fuse vmhgfs".split()
 )
 FLEETING = frozenset({"tmpfs", "ramfs"})  # gone with the power, fsynced or not
+
+RUNGS = ("overlay", "bubblewrap", "landlock", "host")  # best first
+ISOLATED = RUNGS[:2]  # taken without being asked for by name
 
 # These errors send people to the doctor, who has to know more than that.
 NEXT: dict[type[StoreError], str] = {
@@ -76,7 +80,7 @@ class Report(msgspec.Struct, frozen=True):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 @click.pass_context
 def doctor(context: click.Context, address: str | None, as_json: bool) -> None:
-    """Check the store, the disk it is on and this installation.
+    """Check the store, the disk it is on, this installation, and where tools can run.
 
     It changes neither the store nor its write-ahead log. Without --store it looks where `open_store()` would: PLAIT_STORE,
     else .plait in the nearest folder upward, else here. The exit code is 1 if a check failed, otherwise 0.
@@ -97,7 +101,7 @@ def diagnose(address: str) -> Report:
     library = inspect(None, known=len(MIGRATIONS))
     store["pragmas"] = library["pragmas"]
     checks = [_memory(store)] if scheme == "memory" else _on_disk(store, Path(rest))
-    checks += [_pragmas(store["pragmas"]), _sqlite(library["sqlite"]), _python(), *_installation()]
+    checks += [_pragmas(store["pragmas"]), _sqlite(library["sqlite"]), _python(), *_installation(), _isolation(), _backends()]
     return Report(_version("plait") or "unknown", checks, store)
 
 
@@ -376,6 +380,44 @@ def _numbers(version: str) -> tuple[int, ...]:
     while numbers and not numbers[-1]:
         numbers.pop()
     return tuple(numbers)
+
+
+# ── where tools run ──────────────────────────────────────────────────────────────────────────
+
+
+def _isolation() -> Check:
+    """The best rung that this machine offers, why not a better one, and how to get that."""
+    found = {each.name: each for each in backend("local").probe().capabilities}
+    rungs = [found[name] for name in RUNGS if name in found]
+    best = next((rung for rung in rungs if rung.offered), None)
+    passed = rungs[: rungs.index(best)] if best else rungs
+    why = "; ".join(f"no {rung.name}: {rung.why}" for rung in passed)
+    if best is None or best.name not in ISOLATED:
+        less = [rung.name for rung in rungs if rung.offered]
+        step = f"; or take less on purpose, as in plait to S local DIR --isolation {less[0]}" if less else ""
+        return Check(
+            "isolation", "warn", f"none, so tools are refused a sandbox here: {why}", f"{passed[-1].fix}{step}." if passed else None
+        )
+    lower = ", ".join(rung.name for rung in rungs if rung.offered and rung is not best)
+    detail = f"{best.name}{f', and on request {lower}' if lower else ''}"
+    if passed:
+        return Check("isolation", "warn", f"{detail}; {why}", f"{passed[0].fix}.")
+    return Check("isolation", "ok", f"{detail}; {best.name} is the best there is")
+
+
+def _backends() -> Check:
+    """Those beyond this machine: whether they can be used, and how far they were tested. Nothing of a vendor is loaded for this."""
+    names = [name for name in backends() if name != "local"]
+    return Check("backends", "ok", " | ".join(map(_backend, names)) or "none but local")
+
+
+def _backend(name: str) -> str:
+    try:
+        probe = backend(name).probe()
+    except Exception as error:  # anybody may bring one
+        return f"{name}: cannot be loaded, {type(error).__name__}: {error}"
+    missing = next((each for each in probe.capabilities if not each.offered), None)
+    return f"{name}: {f'{missing.why} ({missing.fix})' if missing else 'ready'}, {probe.label}"
 
 
 # ── telling it ───────────────────────────────────────────────────────────────────────────────

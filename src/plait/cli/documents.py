@@ -15,10 +15,15 @@ import msgspec
 
 from plait.errors import PlaitError
 from plait.event import Event
+from plait.event.kinds import Trees
 from plait.session import Diff, Message, Session
+from plait.session.blame import Blame, Line
 from plait.session.graph import Edge, Node, Step, Trace
 from plait.session.state import Spent
 from plait.store import Fault, Row
+from plait.workspace import Change, Entry
+from plait.workspace.diff import Changes, Stat
+from plait.workspace.tree import shown
 
 Document = dict[str, Any]
 
@@ -139,6 +144,7 @@ def show_document(session: Session, messages: int | None) -> Document:
         ],
         "placement": _full(session.placement),
         "tree": session.tree,
+        "changed": changed_document(changed_by(session.events[-1])),
         "message_count": len(said),
         "messages": [message_document(message) for message in (said if messages is None else said[len(said) - messages :])],
     }
@@ -206,9 +212,73 @@ def diff_document(diff: Diff, left: Session, right: Session) -> Document:
         },
         "facts": {key: _full(sides) for key, sides in diff.facts.items()},
         "validation": {name: _full(sides) for name, sides in diff.validation.items()},
-        "files": _full(diff.files),
+        "files": files_document(diff.files),
         "usage": {"left": spent_document(diff.cost[0]), "right": spent_document(diff.cost[1])},
     }
+
+
+# ── files ────────────────────────────────────────────────────────────────────────────────────
+
+
+def entry_document(path: str, entry: Entry) -> Document:
+    """A path is told as text: bytes that are none stand as \\xNN."""
+    return {"path": shown(path), **_entry(entry)}
+
+
+def _entry(entry: Entry) -> Document:
+    target = shown(entry.target) if entry.kind == "link" else None
+    return {"kind": entry.kind, "mode": f"{entry.mode:o}", "size": entry.size, "target": target, "blobs": list(entry.blobs)}
+
+
+def files_document(changes: Changes) -> Document:
+    come = {new: old for old, new in changes.renamed.items()}
+    told = [(each, stat) for each, stat in zip(changes, changes.stat(), strict=True) if each.path not in changes.renamed]
+    return {"left": changes.left, "right": changes.right, "changes": [_change(each, stat, come.get(each.path)) for each, stat in told]}
+
+
+def _change(change: Change, stat: Stat, old: str | None) -> Document:
+    status = "renamed" if old is not None else "added" if change.before is None else "removed" if change.after is None else "changed"
+    return {
+        "status": status,
+        "path": shown(change.path),
+        "old_path": shown(old) if old is not None else None,
+        "added_lines": stat.added if old is None else 0,
+        "removed_lines": stat.removed if old is None else 0,
+        "before": _entry(change.before) if change.before else None,
+        "after": _entry(change.after) if change.after else None,
+    }
+
+
+def line_document(line: Line) -> Document:
+    return {
+        "number": line.number,
+        "text": line.text,
+        "event": line.event,
+        "session": line.log,
+        "seq": line.seq,
+        "kind": line.kind,
+        "tool": line.tool or None,
+        "actor": line.actor,
+        "time": line.time,
+        "branch": line.branch or None,
+    }
+
+
+def blame_document(blame: Blame) -> Document:
+    return {"path": blame.path, "lines": [line_document(line) for line in blame]}
+
+
+def changed_by(event: Event) -> Trees | None:
+    """What an event did to the files. None: it is no outcome of a tool, or the tool had none."""
+    try:
+        trees = getattr(event.body, "trees", None)
+    except PlaitError:  # erased, damaged, or of a newer Plait
+        return None
+    return trees if isinstance(trees, Trees) else None
+
+
+def changed_document(trees: Trees | None) -> Document | None:
+    return None if trees is None else {"before": trees.before, "after": trees.after, "paths": list(trees.changed)}
 
 
 def fault_document(fault: Fault) -> Document:

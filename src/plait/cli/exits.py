@@ -3,12 +3,12 @@
     0    done
     1    failed: every error that is not named below, and output that could not be written
     2    usage: the command line or a value on it is wrong, or names several things at once
-    3    not found: no such store, session, place, key or event
+    3    not found: no such store, session, place, key, event, file or sandbox
     4    waiting: the run is parked until somebody answers or a time comes; `plait inbox` shows for what, `plait resume` goes on
     5    the budget does not allow it: the run failed there, and can be resumed with a larger one
     6    verification failed: `plait verify` found something wrong
     7    the program went another way than the record, in a replay or when a run was taken up again
-    8    a merge needs somebody to choose, or a base
+    8    a merge, or publishing files, needs somebody to choose, or a base
     75   not now: somebody else was first, or the disk is full; try again
     130  interrupted, as by SIGINT
     141  the reader of the output has gone, as by SIGPIPE: `plait log | head`
@@ -50,11 +50,18 @@ CODES: dict[type[PlaitError], int] = {
     errors.UnknownLog: NOT_FOUND,
     errors.UnknownEvent: NOT_FOUND,
     errors.NoStore: NOT_FOUND,
+    errors.NotPlaced: NOT_FOUND,
+    errors.NoSuchFile: NOT_FOUND,
+    errors.NotAFile: USAGE,
+    errors.OutsideWorkspace: USAGE,
+    errors.UnknownBackend: USAGE,
+    errors.SandboxGone: NOT_FOUND,
     errors.BudgetExceeded: NO_BUDGET,
     errors.ReplayDiverged: DIVERGED,
     errors.MergeConflict: CONFLICT,
     errors.NoCommonBase: CONFLICT,
     errors.RunHeld: RETRY,
+    errors.SandboxBusy: RETRY,
     errors.StaleHead: RETRY,
     errors.StoreBusy: RETRY,
     errors.DiskFull: RETRY,

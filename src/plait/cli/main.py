@@ -7,8 +7,10 @@ import click
 from plait.cli.cost import cost
 from plait.cli.doctor import doctor
 from plait.cli.exits import Entry
+from plait.cli.files import apply, blame_command, cat, checkout, files_command
 from plait.cli.history import find, log
 from plait.cli.inbox import answer, approve, cancel, deny, inbox, resolve, send, signal
+from plait.cli.places import gc, sandbox, to_command
 from plait.cli.running import replay_command, resume_command, run_command, whatif_command
 from plait.cli.sessions import ls, show, verify_command
 from plait.cli.tail import tail
@@ -42,7 +44,7 @@ def main() -> None:
     """Sessions that are durable, branchable and provable.
 
     S is a session: its id, the start of it, or its label; @ is the one written to last. S@7 is its value at event 7, and S@-1
-    one event before the last.
+    one event before the last. S@7:src/cart.py is a file as it was then.
     """
 
 
@@ -51,11 +53,12 @@ SECTIONS: dict[str, list[click.Command]] = {
     "Run": [run_command, resume_command, replay_command, whatif_command, grant],
     "Look": [ls, show, log, tail, find, cost],
     "Ask": [why, influence, graph, diff_command],
+    "Files": [to_command, files_command, cat, blame_command, checkout, apply, sandbox],
     "Branch": [fork, rewind, merge],
     "Record": [say, note, fact, decide, retract, todo, settle, require, validate],
     "People": [inbox, approve, deny, answer, resolve, send, signal, cancel],
     "End": [pause, unpause, close, archive],
-    "Check": [verify_command, doctor],
+    "Check": [verify_command, doctor, gc],
 }
 for commands in SECTIONS.values():
     for command in commands:

@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from plait.cli.common import Given, listing, pairs, store_of
-from plait.cli.documents import fault_document, listed_document, print_json, print_jsonl, show_document
+from plait.cli.documents import changed_by, fault_document, listed_document, print_json, print_jsonl, show_document
 from plait.cli.exits import UNVERIFIED
+from plait.cli.files import detail_in, print_changes
 from plait.cli.prompts import show_prompt
 from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, counted
 from plait.errors import StoreCorrupt
-from plait.event.kinds import Budget, MessageSaid
+from plait.event.kinds import Budget, MessageSaid, Placement
 from plait.ids import LogId, short
 from plait.session import Facts, Message, Session, verify
 from plait.session.audit import logs_behind
@@ -23,6 +24,7 @@ from plait.session.ports import store_at
 from plait.session.saying import saying
 from plait.session.state import Spent
 from plait.store import Fault, Row, Store
+from plait.workspace.diff import Changes
 
 PAGE = 200
 LISTED = 50
@@ -149,6 +151,7 @@ class _Shown:
         self._facts("Findings", session.findings)
         self._pending()
         self._verdicts()
+        self._changed()
         self._messages(messages)
 
     def _about(self) -> None:
@@ -167,7 +170,8 @@ class _Shown:
             ("project", session.project, ""),
             ("tags", tags or None, ""),
             ("durability", session.durability if session.durability != "full" else None, ""),
-            ("placement", session.placement.backend if session.placement else None, ""),
+            ("placement", placement_told(session.placement), ""),
+            ("files", f"tree {session.tree[:12]}" if session.tree else None, DIM),
             ("budget", _budget(session.budget, session.left), ""),
             ("used", _spent(session.spent), ""),
         ]
@@ -206,6 +210,15 @@ class _Shown:
             self.out.heading("Verdicts")
             self.out.table([Column(), Column(), Column(), Column()], rows, indent="  ")
 
+    def _changed(self) -> None:
+        """What the last event did to the files, if it is the outcome of a tool."""
+        trees = changed_by(self.session.events[-1])
+        if trees is None:
+            return
+        self.out.heading("Changed here", f"tree {trees.before[:12]} to {trees.after[:12]}" if trees.before != trees.after else "no file")
+        if trees.before != trees.after:
+            print_changes(self.out, Changes(store_of(self.session), trees.before, trees.after), "  ")
+
     def _messages(self, count: int) -> None:
         said = self.session.messages
         last = said[len(said) - count :] if count < len(said) else said
@@ -236,6 +249,21 @@ class _Shown:
         """The place of something; with its session, if that is another one."""
         own = any(each.id == at.log for each in self.session.lineage)
         return Cell(f"@{at.seq}" if own else f"{short(at.log)}@{at.seq}", DIM)
+
+
+def placement_told(placement: Placement | None) -> str | None:
+    if placement is None:
+        return None
+    folder = detail_in(placement).get("folder")
+    parts = [
+        placement.backend,
+        placement.rung,
+        f"network {placement.network}" if placement.network else "",
+        f"{'in place in' if detail_in(placement).get('in_place') else 'from'} {folder}" if folder else "",
+        placement.image,
+        f"sandbox {placement.sandbox}" if placement.sandbox else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _required(session: Session, name: str) -> Cell:

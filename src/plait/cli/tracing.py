@@ -13,15 +13,19 @@ from plait.cli.common import Given, Negative, is_number, listing, names_of, stor
 from plait.cli.documents import (
     diff_document,
     edge_document,
+    files_document,
     node_document,
+    place_document,
     print_json,
     print_jsonl,
     session_document,
     step_document,
     trace_document,
 )
+from plait.cli.files import print_changes, print_patch
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, as_json, cell_width, counted
 from plait.cli.terminal import clean, cut
+from plait.errors import NotPlaced
 from plait.ids import short
 from plait.session import Diff, Graph, Message, Session, Trace
 from plait.session.diff import Sides, lines
@@ -175,27 +179,44 @@ class _Tree:
 @click.command("diff")
 @click.argument("left", metavar="A | A..B")
 @click.argument("right", metavar="[B]", required=False)
+@click.option("--files", "as_patch", is_flag=True, help="Only the files, as a patch that `git apply` and `patch -p1` take.")
+@click.option("--stat", "as_list", is_flag=True, help="Only the files, as a list of what changed.")
 @listing
-def diff_command(given: Given, left: str, right: str | None) -> None:
-    """Compare two values: messages, facts, verdicts, cost.
+def diff_command(given: Given, left: str, right: str | None, as_patch: bool, as_list: bool) -> None:
+    """Compare two values: messages, facts, verdicts, files, cost.
 
-    A alone is compared with where it began.
+    A alone is compared with where it began, and its files with those it was first placed with.
     """
-    if right is None and ".." in left:
-        one, two = given.open_range(left)
-        found = one.diff(two)
-    elif right is not None:
-        one, two = given.open(left), given.open(right)
-        found = one.diff(two)
-    else:
-        two = given.open(left)
-        one, found = two.at(1), two.diff()
-    if given.form == "json":
-        print_json(diff_document(found, one, two))
-    elif given.form == "jsonl":
-        print_jsonl([diff_document(found, one, two)])
+    if as_patch and as_list:
+        raise click.UsageError("--files and --stat exclude each other.")
+    one, two, found = _compared(given, left, right)
+    if (as_patch or as_list) and found.files.left is None and found.files.right is None:
+        raise NotPlaced(two.short)
+    if given.form != "text":
+        document = _files_alone(found, one, two, as_patch) if as_patch or as_list else diff_document(found, one, two)
+        return print_json(document) if given.form == "json" else print_jsonl([document])
+    if as_patch:
+        print_patch(found.files.patch())
+    elif as_list:
+        print_changes(Out(), found.files)
     else:
         print_diff(found)
+
+
+def _compared(given: Given, left: str, right: str | None) -> tuple[Session, Session, Diff]:
+    if right is None and ".." in left:
+        one, two = given.open_range(left)
+    elif right is not None:
+        one, two = given.open(left), given.open(right)
+    else:
+        two = given.open(left)
+        return two.at(1), two, two.diff()
+    return one, two, one.diff(two)
+
+
+def _files_alone(found: Diff, one: Session, two: Session, as_patch: bool) -> dict[str, Any]:
+    patch = {"patch": found.files.patch()} if as_patch else {}
+    return {"left": place_document(one), "right": place_document(two), "files": files_document(found.files), **patch}
 
 
 def print_diff(diff: Diff) -> None:
@@ -225,9 +246,9 @@ class _Beside:
             self._pair(self._message(left), self._message(right))
         self._sides("Facts", diff.facts)
         self._sides("Verdicts", {name: _judged(sides) for name, sides in diff.validation.items()})
-        if diff.files.left != diff.files.right:
-            self._title("Files")
-            self._pair([f"tree {(diff.files.left or 'none')[:12]}"], [f"tree {(diff.files.right or 'none')[:12]}"])
+        if diff.files:
+            self._title("Files", counted(len(diff.files), "path"))
+            print_changes(self._out, diff.files)
         self._title("Cost")
         costs = [f"{spent.tokens:,} tokens, ${spent.cost_usd_nano / 1e9:.4f}" for spent in diff.cost]
         self._pair(costs[:1], costs[1:])

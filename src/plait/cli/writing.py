@@ -9,29 +9,33 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import click
 
 from plait import open_store
-from plait.cli.common import Given, Negative, address_of, budget_of, is_number, limits, pairs, text_of, value_of, writing
+from plait.cli.choices import Choices, name_of, path_in, settled, sides_told
+from plait.cli.common import Given, Negative, address_of, budget_of, is_number, limits, pairs, store_of, text_of, value_of, writing
 from plait.cli.documents import print_json, session_document
 from plait.cli.exits import Told
 from plait.cli.inbox import print_posted
-from plait.cli.render import ACCENT, Cell, Out
+from plait.cli.render import ACCENT, Cell, Out, as_json
 from plait.cli.running import parse_budget
 from plait.cli.terminal import clean
 from plait.errors import InvalidValue, MergeConflict
-from plait.event import Json
+from plait.event import Event, Json
+from plait.event.kinds import Rewound, ToolRequested
+from plait.ids import Digest, short
 from plait.session import ABSENT, Session
 from plait.session.saying import saying
 from plait.store import FOLDER, exists
+from plait.workspace.tree import TreeReader
 
 
-def _done(given: Given, session: Session, *hints: str) -> None:
-    """Print where the session stands now, and what its last event says."""
+def done(given: Given, session: Session, *hints: str) -> None:
+    """Print where a session stands now, and what its last event says."""
     if given.form == "json":
         print_json(session_document(session))
         return
@@ -109,7 +113,7 @@ def new(
         store=address_of(given.address),
         actor=given.who,
     )
-    _done(given, session, f'plait say {session.short} "…"', f"plait show {session.short}")
+    done(given, session, f'plait say {session.short} "…"', f"plait show {session.short}")
 
 
 def _nonempty(text: str) -> str:
@@ -130,7 +134,7 @@ def fork(given: Given, session: str, label: str | None, **limits: Any) -> None:
     """Branch off from a session, at its last place or at S@k."""
     source = given.open(session)
     made = source.fork(label, budget=budget_of(limits), actor=given.who)
-    _done(given, made, f'plait say {made.short} "…"', f"plait diff {source.short} {made.short}", f"plait merge {source.short} {made.short}")
+    done(given, made, f'plait say {made.short} "…"', f"plait diff {source.short} {made.short}", f"plait merge {source.short} {made.short}")
 
 
 @click.command(cls=Negative)
@@ -147,52 +151,118 @@ def rewind(given: Given, session: str, place: str | None, reason: str) -> None:
         now, to = value, int(place)
     else:
         raise click.BadParameter(f"{place!r} is not a number: places count from 1, or from -1 back.", param_hint="'PLACE'")
-    _done(given, now.rewind(to, reason=reason, actor=given.who), f"plait log {now.short} --path")
+    after = now.rewind(to, reason=reason, actor=given.who)
+    left = _not_undone(after)
+    if given.form == "json":
+        print_json({**session_document(after), "not_undone": [_effect_document(*effect) for effect in left]})
+        return
+    done(given, after, f"plait log {now.short} --path")
+    out = Out()
+    for event, request in left:
+        said = f"{request.tool} {as_json(request.arguments)}: {saying(event)}" if request else saying(event)
+        out.brief("  not undone  ", Cell(f"{short(event.log)}@{event.seq}", ACCENT), "  ", said)
+
+
+def _not_undone(session: Session) -> list[tuple[Event, ToolRequested | None]]:
+    """What reached beyond the files and stays in the world, with what was asked for."""
+    body, store = session.events[-1].body, store_of(session)
+    assert isinstance(body, Rewound)
+    outcomes = [store.event(id) for id in body.not_undone]
+    asked: dict[str | None, ToolRequested] = {}
+    for log in dict.fromkeys(event.log for event in outcomes):
+        for request in store.read(log, kinds={ToolRequested.__name__}):
+            if isinstance(request.body, ToolRequested):
+                asked[request.header.call] = request.body
+    return [(event, asked.get(event.header.call)) for event in outcomes]
+
+
+def _effect_document(event: Event, request: ToolRequested | None) -> dict[str, Any]:
+    asked = {"tool": request.tool, "arguments": request.arguments} if request else {"tool": None, "arguments": None}
+    return {"event": event.id, "session": event.log, "seq": event.seq, **asked, "says": saying(event)}
 
 
 @click.command()
 @click.argument("session", metavar="S")
 @click.argument("others", metavar="OTHER…", nargs=-1, required=True)
-@click.option("--resolve", metavar="KEY=VALUE", multiple=True, help="What holds where branches disagree: JSON, or a text; may be repeated.")
-@click.option("--drop", metavar="KEY", multiple=True, help="Where branches disagree, the fact is gone; may be repeated.")
+@click.option(
+    "--resolve",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="What holds where branches disagree: of a fact JSON or a text, of a file a branch, or @FILE for its content; may be repeated.",
+)
+@click.option("--drop", metavar="KEY", multiple=True, help="Where branches disagree, the fact or the file is gone; may be repeated.")
 @click.option("--base", metavar="B", help="The place both come from, if they share none.")
 @writing
 def merge(given: Given, session: str, others: Sequence[str], resolve: Sequence[str], drop: Sequence[str], base: str | None) -> None:
-    """Take the results of other branches in. Where they disagree, nothing is written until you choose."""
+    """Take the results of other branches in: facts and files. Where they disagree, nothing is written until you choose."""
     into, branches = given.open_last(session), [given.open(other) for other in others]
-    chosen = _choices(resolve, drop, (into, *branches))
+    known = _Known.of((into, *branches))
+    facts, files = known.choices(resolve, drop)
+    root = given.open(base) if base is not None else None
+
+    def act(chosen: Mapping[str, Any]) -> Session:
+        return into.merge(*branches, resolve={**facts, **chosen} or None, base=root, actor=given.who)
+
     try:
-        merged = into.merge(*branches, resolve=chosen or None, base=given.open(base) if base is not None else None, actor=given.who)
+        merged = settled(act, files)
     except MergeConflict as error:
-        raise Told(error, _conflict(error)) from error
+        raise Told(error, _conflict(error, known)) from error
     if merged != into or given.form == "json":
-        _done(given, merged, f"plait log {merged.short} --graph")
+        done(given, merged, f"plait log {merged.short} --graph")
     else:
         Out().line(Cell(f"{into.short}@{into.place}", ACCENT), "  has all of it already: nothing was written")
 
 
-def _choices(resolve: Sequence[str], drop: Sequence[str], sessions: Sequence[Session]) -> dict[str, Json]:
-    known = {key for session in sessions for key in session.facts}
-    pairs("--resolve", resolve)
-    chosen: dict[str, Json] = {}
-    for text in resolve:
-        # A key may have a = in it: the longest one that somebody knows is meant.
-        keys = [text[:at] for at, char in enumerate(text) if char == "="]
-        key = max((key for key in keys if key in known), key=len, default=keys[0])
-        chosen[key] = value_of(text[len(key) + 1 :])
-    return {**chosen, **dict.fromkeys(drop, ABSENT)}
+class _Known(NamedTuple):
+    """What the branches have, so that a key on the command line is understood."""
+
+    facts: set[str]
+    trees: list[tuple[TreeReader, Digest]]
+
+    @classmethod
+    def of(cls, sessions: Sequence[Session]) -> _Known:
+        reader = TreeReader(store_of(sessions[0]))
+        facts = {key for session in sessions for key in session.facts}
+        return cls(facts, [(reader, session.tree) for session in sessions if session.tree is not None])
+
+    def is_file(self, key: str) -> bool:
+        """A path that some branch has, and no fact; with the word before it, whatever else is called that."""
+        path = path_in(key)
+        return (path != key or key not in self.facts) and any(reader.find(tree, path) is not None for reader, tree in self.trees)
+
+    def choices(self, resolve: Sequence[str], drop: Sequence[str]) -> tuple[dict[str, Json], Choices]:
+        pairs("--resolve", resolve)
+        facts: dict[str, Json] = {}
+        files: dict[str, str] = {}
+        for text in resolve:
+            # A key may have a = in it: the longest one that somebody knows is meant.
+            keys = [text[:at] for at, char in enumerate(text) if char == "="]
+            key = max((key for key in keys if key in self.facts or self.is_file(key)), key=len, default=keys[0])
+            if self.is_file(key):
+                files[key] = text[len(key) + 1 :]
+            else:
+                facts[key] = value_of(text[len(key) + 1 :])
+        return {**facts, **dict.fromkeys(drop, ABSENT)}, Choices.of(files)
 
 
-def _conflict(error: MergeConflict) -> list[str]:
+def _conflict(error: MergeConflict, known: _Known) -> list[str]:
     """What each side says, and the command that chooses."""
-    said = [f"cannot merge into {error.session}: the branches disagree. Nothing was written.", ""]
+    said, choices = [f"cannot merge into {error.session}: the branches disagree. Nothing was written.", ""], list[str]()
     for key, sides in error.conflicts.items():
-        named = {clean(side): "(retracted)" if value is ABSENT else json.dumps(value, ensure_ascii=False) for side, value in sides.items()}
-        wide = max(map(len, named))
-        said += [f"  {clean(key)}", *(f"    {side:{wide}}  {value}" for side, value in named.items())]
-    first = {key: next(value for value in sides.values() if value is not ABSENT) for key, sides in error.conflicts.items()}
-    choices = [f"{key}={json.dumps(value)}" for key, value in first.items()]
-    return [*said, "", "Choose a value for each, as here, or leave it out with --drop KEY:", f"  {_again(choices)}"]
+        if known.is_file(key):
+            said += [f"  {name_of(key)}", *sides_told(sides)]
+            choices.append(f"{key}={next(iter(sides))}")
+        else:
+            said += [f"  {clean(key)}", *_facts_told(sides)]
+            choices.append(f"{key}={json.dumps(next(value for value in sides.values() if value is not ABSENT))}")
+    files = " A file is chosen by the name of a side, or with @FILE." if any(map(known.is_file, error.conflicts)) else ""
+    return [*said, "", f"Choose a value for each, as here, or leave it out with --drop KEY:{files}", f"  {_again(choices)}"]
+
+
+def _facts_told(sides: Mapping[str, Any]) -> list[str]:
+    named = {clean(side): "(retracted)" if value is ABSENT else json.dumps(value, ensure_ascii=False) for side, value in sides.items()}
+    wide = max(map(len, named))
+    return [f"    {side:{wide}}  {value}" for side, value in named.items()]
 
 
 def _again(choices: Sequence[str]) -> str:
@@ -229,7 +299,7 @@ def say(given: Given, session: str, text: str | None, role: Any, name: str, file
         raise click.UsageError("Nothing to say: give TEXT, - or --file.")
     value = given.open_last(session)
     if value.open_run is None:
-        _done(given, value.say(*said, *files, role=role, name=name, actor=given.who))
+        done(given, value.say(*said, *files, role=role, name=name, actor=given.who))
         return
     if role != "user" or name:
         raise click.UsageError(f"{value.short} has an open run: only a user's message can be sent to it, without --role and --name.")
@@ -242,7 +312,7 @@ def say(given: Given, session: str, text: str | None, role: Any, name: str, file
 @writing
 def note(given: Given, session: str, text: str) -> None:
     """Record a finding. As TEXT, - reads standard input."""
-    _done(given, given.open_last(session).note(text_of(text), actor=given.who))
+    done(given, given.open_last(session).note(text_of(text), actor=given.who))
 
 
 @click.command()
@@ -252,7 +322,7 @@ def note(given: Given, session: str, text: str) -> None:
 @writing
 def fact(given: Given, session: str, key: str, value: str) -> None:
     """Record a fact under a key. VALUE is JSON if it is that, else a text."""
-    _done(given, given.open_last(session).fact(key, value_of(value), actor=given.who))
+    done(given, given.open_last(session).fact(key, value_of(value), actor=given.who))
 
 
 @click.command()
@@ -262,7 +332,7 @@ def fact(given: Given, session: str, key: str, value: str) -> None:
 @writing
 def decide(given: Given, session: str, key: str, value: str) -> None:
     """Record a decision under a key. VALUE is JSON if it is that, else a text."""
-    _done(given, given.open_last(session).decide(key, value_of(value), actor=given.who))
+    done(given, given.open_last(session).decide(key, value_of(value), actor=given.who))
 
 
 @click.command()
@@ -272,7 +342,7 @@ def decide(given: Given, session: str, key: str, value: str) -> None:
 @writing
 def retract(given: Given, session: str, key: str, reason: str) -> None:
     """Take a fact, a decision or a finding back."""
-    _done(given, given.open_last(session).retract(key, reason=reason, actor=given.who))
+    done(given, given.open_last(session).retract(key, reason=reason, actor=given.who))
 
 
 @click.command()
@@ -283,7 +353,7 @@ def retract(given: Given, session: str, key: str, reason: str) -> None:
 def require(given: Given, session: str, name: str, by: str) -> None:
     """Require a verdict of this name before the session is merged or closed."""
     value = given.open_last(session).require(name, by=by, actor=given.who)
-    _done(given, value, shlex.join(["plait", "validate", value.short, name, "passed"]))
+    done(given, value, shlex.join(["plait", "validate", value.short, name, "passed"]))
 
 
 @click.command()
@@ -295,7 +365,7 @@ def require(given: Given, session: str, name: str, by: str) -> None:
 def validate(given: Given, session: str, name: str, verdict: str, detail: str | None) -> None:
     """Record a verdict on a session as it is now."""
     more = value_of(detail) if detail is not None else None
-    _done(given, given.open_last(session).validate(name, verdict == "passed", detail=more, actor=given.who))
+    done(given, given.open_last(session).validate(name, verdict == "passed", detail=more, actor=given.who))
 
 
 @click.command()
@@ -306,7 +376,7 @@ def validate(given: Given, session: str, name: str, verdict: str, detail: str | 
 def todo(given: Given, session: str, text: str, kind: Any) -> None:
     """Add pending work: a next step, an open question, a hypothesis."""
     value = given.open_last(session).todo(text, kind=kind, actor=given.who)
-    _done(given, value, shlex.join(["plait", "settle", value.short, text]))
+    done(given, value, shlex.join(["plait", "settle", value.short, text]))
 
 
 @click.command()
@@ -316,7 +386,7 @@ def todo(given: Given, session: str, text: str, kind: Any) -> None:
 @writing
 def settle(given: Given, session: str, key: str, outcome: str) -> None:
     """Settle pending work, named by its key or by what it says."""
-    _done(given, given.open_last(session).settle(key, outcome, actor=given.who))
+    done(given, given.open_last(session).settle(key, outcome, actor=given.who))
 
 
 # ── living ───────────────────────────────────────────────────────────────────────────────────
@@ -333,7 +403,7 @@ def _life(name: str, help: str) -> click.Command:
         if after == before and given.form == "text":  # a run is open: the wish stands in its inbox
             click.echo(f"{before.short}  is asked to {name}: it is heard before the next effect")
             return
-        _done(given, after)
+        done(given, after)
 
     return command
 
@@ -349,7 +419,7 @@ def grant(given: Given, session: str, limits: str) -> None:
     """
     budget = parse_budget(limits)
     assert budget is not None
-    _done(given, given.open_last(session).grant(budget, actor=given.who))
+    done(given, given.open_last(session).grant(budget, actor=given.who))
 
 
 pause = _life("pause", "Let a session rest.")

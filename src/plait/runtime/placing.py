@@ -178,7 +178,7 @@ def publish(session: Session, choices: Resolve | None, user: User) -> Generator[
         return session  # they are there already
     run = run_of(session)
     if run is None:
-        _plan(session, Path(folder), choices)  # what is in dispute is told before anything is recorded
+        plan_of(session, Path(folder), choices)  # what is in dispute is told before anything is recorded
 
     def apply(folder: str) -> Result:
         return _apply(session, Path(folder), choices)
@@ -197,7 +197,7 @@ def publish(session: Session, choices: Resolve | None, user: User) -> Generator[
     return record(session, [Draft(PlacementChanged(placed, tree), Act(user.actor, "program"))])[0]
 
 
-class _Plan(msgspec.Struct, frozen=True):
+class Plan(msgspec.Struct, frozen=True):
     """What is to become of a folder."""
 
     before: Digest  # what it is now
@@ -205,7 +205,8 @@ class _Plan(msgspec.Struct, frozen=True):
     blobs: Mapping[Digest, bytes]
 
 
-def _plan(session: Session, folder: Path, choices: Resolve | None) -> _Plan:
+def plan_of(session: Session, folder: Path, choices: Resolve | None = None) -> Plan:
+    """What applying would do to the folder as it is now; files in dispute raise MergeConflict."""
     store, placement = store_at(session.store), session.placement
     if not folder.is_dir():
         raise NotApplied(str(folder), "it is not there any more", "make it again, or check the files out elsewhere with `plait checkout`")
@@ -221,11 +222,11 @@ def _plan(session: Session, folder: Path, choices: Resolve | None) -> _Plan:
             raise MergeConflict(str(folder), left)
         found = resolve(*met, choices=chosen)
     assert found.tree is not None
-    return _Plan(now.tree, found.tree, found.blobs)
+    return Plan(now.tree, found.tree, found.blobs)
 
 
 def _apply(session: Session, folder: Path, choices: Resolve | None) -> Result:
-    store, plan = store_at(session.store), _plan(session, folder, choices)
+    store, plan = store_at(session.store), plan_of(session, folder, choices)
     store.put_blobs(plan.blobs)
     reader, files = TreeReader(store), LocalFiles(folder)
     todo = changes(reader, plan.before, plan.after)

@@ -64,6 +64,21 @@ def _rewound(body: k.Rewound) -> str:
     return f"rewound to {body.to}{_because(body.reason)}{left}"
 
 
+def _changed(trees: k.Trees | None) -> str:
+    if trees is None or trees.before == trees.after:
+        return ""
+    count = len(trees.changed)
+    return f" ({count:,} path{'' if count == 1 else 's'} changed)" if count else " (files changed)"
+
+
+def _placed(body: k.PlacementChanged) -> str:
+    placement = body.placement
+    network = f"network {placement.network}" if placement.network else ""
+    sandbox = f"sandbox {placement.sandbox}" if placement.sandbox else ""
+    where = ", ".join(filter(None, [placement.backend, placement.rung, network, sandbox]))
+    return f"placed in {where}" + (f", in the place of {body.replaced}" if body.replaced else "")
+
+
 def _opened(body: k.SessionOpened) -> str:
     how = "opened" if not body.continues else "detached from" if body.detached else "succeeds"
     after = f" {short(body.continues.log)}@{body.continues.seq}" if body.continues else ""
@@ -101,8 +116,9 @@ _SAYINGS: dict[str, Callable[[Any], str]] = {
     "SessionClosed": lambda b: f"closed{_because(b.reason)}",
     "SessionArchived": lambda b: f"archived{_because(b.reason)}",
     "ToolRequested": lambda b: f"{b.tool} {_json(b.arguments)}",
-    "ToolReturned": lambda b: f"returned {_text(b.parts)}",
-    "ToolFailed": lambda b: f"failed: {b.failure.message}",
+    "ToolReturned": lambda b: f"returned {_text(b.parts)}{_changed(b.trees)}",
+    "ToolFailed": lambda b: f"failed: {b.failure.message}{_changed(b.trees)}",
+    "PlacementChanged": _placed,
     "ToolUnknown": lambda b: f"nobody knows whether it happened{_because(b.why)}",
     "ToolResolved": lambda b: f"{b.verdict.replace('_', ' ')}{_because(b.note)}",
     "RunResumed": lambda b: "run resumed",

@@ -1,0 +1,232 @@
+"""Where tools run: `to`, and the sandboxes that exist: `sandbox ls`, `sandbox rm`, `sandbox prune`; and `gc`, for what nothing leads to.
+
+A sandbox on this machine is a cache: the record has the files, and the next tool call makes another. So it can be thrown away at any time
+that nobody works in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from plait.cli.common import Given, acting, listing, names_of, pairs, value_of
+from plait.cli.documents import Document, print_json, print_jsonl
+from plait.cli.exits import NOT_FOUND, Told
+from plait.cli.files import detail_in
+from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, counted
+from plait.cli.writing import done
+from plait.errors import PlaitError, SandboxBusy, SandboxFailed, SandboxGone
+from plait.event.kinds import Placement
+from plait.ids import LogId, short
+from plait.sandbox import Held, Wanted, backend, backends
+from plait.session import Session
+from plait.session.listing import session_row
+from plait.session.ports import store_at
+from plait.store import Store
+from plait.workspace.gc import collect
+from plait.workspace.tree import EMPTY
+
+LOCAL = "local"
+
+# ── to ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command("to")
+@click.argument("session", metavar="S")
+@click.argument("name", metavar="BACKEND")
+@click.argument("folder", metavar="[DIR]", required=False)
+@click.option("--network", type=click.Choice(["off", "on"]), help="Whether commands reach the network; off if left out.")
+@click.option("--isolation", metavar="RUNG", help="How commands are kept apart from this machine; the best there is if left out.")
+@click.option("--in-place", is_flag=True, help="Work on DIR itself. There is no way back.")
+@click.option("--clean", is_flag=True, help="In a fresh sandbox with the same files and nothing else.")
+@click.option("--image", help="Which image or template, for backends that have any.")
+@click.option("--ignore", metavar="NAME", multiple=True, help="What is left out of the record; may be repeated.")
+@click.option("--option", "options", metavar="K=V", multiple=True, help="Whatever else the backend understands; may be repeated.")
+@acting
+def to_command(
+    given: Given, session: str, name: str, folder: str | None, ignore: Sequence[str], options: Sequence[str], **asked: Any
+) -> None:
+    """Place a session: where its tools run, and on which files.
+
+    The files of DIR are recorded, and DIR itself is only read; `plait apply` publishes what becomes of them. Without DIR it keeps the files
+    it has. `plait doctor` shows what BACKEND can be: local, for one.
+    """
+    further = {key: value_of(value) for key, value in pairs("--option", options).items()}
+    wanted = {word: value for word, value in asked.items() if value} | ({"ignore": list(ignore)} if ignore else {})
+    placed = given.open_last(session).to(name, folder, **further, **wanted)
+    done(given, placed, f"plait files {placed.short}", "plait sandbox ls")
+    if given.form == "text":
+        _tell_left_out(placed)
+
+
+def _tell_left_out(session: Session) -> None:
+    """What of the folder is not on record."""
+    out, detail = Out(), detail_in(session.placement)
+    for word, why in _LEFT_OUT.items():
+        for path in detail.get(word) or ():
+            out.line(Cell(f"  without {path}: {why}", DIM))
+
+
+_LEFT_OUT = {
+    "withheld": "it holds a secret and was withheld",
+    "skipped": "it is neither file, link nor folder",
+    "heavy": "it is there to read, and not on record",
+}
+
+
+# ── sandboxes ────────────────────────────────────────────────────────────────────────────────
+
+
+@click.group("sandbox", no_args_is_help=False)
+def sandbox() -> None:
+    """Sandboxes that exist: ls, rm, prune."""
+
+
+class Found(NamedTuple):
+    """What all backends say there is."""
+
+    held: list[Held]
+    silent: dict[str, str]  # backends that could be asked and did not answer: why
+
+
+def find_all(store: Store) -> Found:
+    """Backends that cannot be used here, for want of a package or a key, are not asked."""
+    held, silent = list[Held](), dict[str, str]()
+    for name in backends():
+        try:
+            found = backend(name)
+            if any(each.offered for each in found.probe().capabilities):
+                held += found.held(store)
+        except PlaitError as error:
+            silent[name] = str(error)
+        except Exception as error:  # a backend that anybody may bring must not hide those of the others
+            silent[name] = f"{type(error).__name__}: {error}"
+    return Found(held, silent)
+
+
+@sandbox.command("ls")
+@listing
+def sandbox_ls(given: Given) -> None:
+    """List the sandboxes of this store, on every backend that can be asked."""
+    store = store_at(given.store)
+    found = find_all(store)
+    if given.form == "jsonl":
+        print_jsonl(held_document(store, each) for each in found.held)
+    elif given.form == "json":
+        print_json({"sandboxes": [held_document(store, each) for each in found.held], "silent": found.silent})
+    else:
+        _print_held(store, found)
+
+
+def held_document(store: Store, held: Held) -> Document:
+    session = session_of(store, held)
+    return {"backend": held.backend, "id": held.sandbox, "session": session, "state": held.state, "detail": held.detail}
+
+
+def session_of(store: Store, held: Held) -> LogId | None:
+    """The session it was made for; a clean one has a word after the id."""
+    log = LogId(held.key[:36])
+    return log if log and session_row(store, log) else None
+
+
+def _print_held(store: Store, found: Found) -> None:
+    out = Out()
+    sessions = {each.sandbox: log for each in found.held if (log := session_of(store, each)) is not None}
+    names = names_of(store, sessions.values())
+    columns = [Column("backend"), Column("sandbox", flex=True), Column("session"), Column("state"), Column("detail", aside=True)]
+    rows = (
+        [
+            Cell(each.backend),
+            Cell(each.sandbox, ACCENT),
+            Cell(names[sessions[each.sandbox]] if each.sandbox in sessions else ""),
+            Cell(each.state),
+            Cell(each.detail, DIM),
+        ]
+        for each in found.held
+    )
+    if not out.table(columns, rows, heads=True):
+        out.hint("There are none. The first tool call of a placed session makes one.")
+    for name, why in found.silent.items():
+        out.line(Cell(f"{name} did not answer: {why}", BAD))
+
+
+@sandbox.command("rm")
+@click.argument("ids", metavar="ID…", nargs=-1, required=True)
+@acting
+def sandbox_rm(given: Given, ids: Sequence[str]) -> None:
+    """End sandboxes: ID, the start of it, or the session it was made for. The files are on record, and the next tool call makes another."""
+    store = store_at(given.store)
+    found = find_all(store)
+    chosen = [_called(found, id) for id in dict.fromkeys(ids)]
+    for each in chosen:
+        _end(store, each)
+    if given.form == "json":
+        print_json({"removed": [held_document(store, each) for each in chosen]})
+        return
+    for each in chosen:
+        Out().line(f"removed {each.backend} ", Cell(each.sandbox, ACCENT))
+
+
+def _called(found: Found, id: str) -> Held:
+    same = [each for each in found.held if each.sandbox == id]
+    same = same or [each for each in found.held if id and (each.sandbox.startswith(id) or short(LogId(each.key[:36])) == id)]
+    if len(same) > 1:
+        raise click.BadParameter(f"{id!r} could be any of {', '.join(each.sandbox for each in same)}. Write more of it.", param_hint="'ID'")
+    if not same:
+        silent = f" {', '.join(found.silent)} did not answer." if found.silent else ""
+        said = f"there is no sandbox {id!r}.{silent} See what there is with: plait sandbox ls"
+        raise Told(SandboxGone("no backend", id), [said], NOT_FOUND)
+    return same[0]
+
+
+def _end(store: Store, held: Held) -> None:
+    if held.backend != LOCAL:
+        backend(held.backend).attach(Placement(held.backend, held.sandbox), Wanted(store, held.key, EMPTY)).destroy()
+        return
+    # A local one may be in doubt, and is not attached to then. Made again with nothing in it, it is ours to throw away, on any machine.
+    backend(LOCAL).create(Wanted(store, held.sandbox, EMPTY, isolation="host")).destroy()
+
+
+@sandbox.command("prune")
+@acting
+def sandbox_prune(given: Given) -> None:
+    """Throw away the local copies of files that no process has open. They are caches: the record has it all."""
+    store = store_at(given.store)
+    removed, kept = list[Held](), dict[str, str]()
+    for each in backend(LOCAL).held(store):
+        try:
+            _end(store, each)
+            removed.append(each)
+        except SandboxBusy:
+            kept[each.sandbox] = "a process works in it"
+        except SandboxFailed as error:
+            kept[each.sandbox] = error.why
+    if given.form == "json":
+        print_json({"removed": [held_document(store, each) for each in removed], "kept": kept})
+        return
+    out = Out()
+    out.line(f"removed {counted(len(removed), 'local copy').replace('copys', 'copies')}")
+    for id, why in kept.items():
+        out.line("kept ", Cell(id, ACCENT), f": {why}")
+
+
+# ── gc ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command()
+@click.option("--now", is_flag=True, help="Also what is less than an hour old. Only if no program is working with the store.")
+@acting
+def gc(given: Given, now: bool) -> None:
+    """Remove blobs that no event leads to: files of snapshots that were never recorded."""
+    store = store_at(given.store)
+    found = collect(store, before=store.number if now else None)
+    if given.form == "json":
+        print_json(msgspec.structs.asdict(found))
+        return
+    out = Out()
+    out.line(f"removed {counted(found.removed, 'blob')}; files lead to {counted(found.kept, 'blob')}")
+    for tree in found.missing:
+        out.line(Cell(f"tree {tree} is named and not there: plait verify tells more", BAD))

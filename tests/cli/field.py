@@ -1,0 +1,54 @@
+"""Sessions with files for tests of the command line: trees put into the store by hand, and the events that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shell import Shell
+
+from plait.event.kinds import Body, Placement, PlacementChanged, Text, ToolRequested, ToolReturned, Trees
+from plait.ids import Digest
+from plait.session import Session
+from plait.session.ports import Act, Draft, store_at, writer_of
+from plait.workspace import Entry
+from plait.workspace.diff import changes
+from plait.workspace.tree import decode, digest_of, encode, shown
+from planting import Blobs, Content
+
+
+class Field:
+    """Plants trees in the store of a shell."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.shell, self.blobs, self._calls = shell, Blobs(), 0
+
+    def plant(self, files: Mapping[str, Content], *further: Entry) -> Digest:
+        """`further` entries stand at the top, as they are."""
+        tree = self.blobs.plant(files)
+        if further:
+            tree = self.blobs.put(encode([*decode(self.blobs[tree]), *further]))
+        return tree
+
+    def place(self, name: str, tree: Digest, **placement: object) -> Session:
+        body = PlacementChanged(Placement("local", **{"network": "off", **placement}), tree)  # pyright: ignore[reportArgumentType]
+        return self.append(name, "human:ana", body)
+
+    def work(self, name: str, tool: str, tree: Digest, *, effect: str = "workspace", actor: str = "agent:coder") -> Session:
+        """A call of a tool, after which the files are these."""
+        session = self.shell.open(name)
+        before = session.tree or tree
+        changed = tuple(shown(change.path) for change in changes(self.blobs, before, tree))
+        self._calls += 1
+        asked = ToolRequested(tool, {"n": self._calls}, effect)  # pyright: ignore[reportArgumentType]
+        returned = ToolReturned((Text("done"),), trees=Trees(before, tree, changed))
+        return self.append(name, actor, asked, returned)
+
+    def append(self, name: str, actor: str, *bodies: Body) -> Session:
+        session = self.shell.open(name)
+        act = Act(actor, "model" if actor.startswith("agent:") else "human", call=f"c{self._calls}" if len(bodies) > 1 else None)
+        store_at(session.store).put_blobs(dict(self.blobs))
+        return Session.of(writer_of(None).append(session.spot, [Draft(body, act) for body in bodies]))
+
+
+def withheld(name: str) -> Entry:
+    return Entry(name, "withheld", 0o600, 31, (digest_of(b"hidden"),))
