@@ -15,8 +15,9 @@ test: .venv/ready            ## the tests, with the coverage ratchet
 test-all: .venv/ready        ## the slow ones too
 	$(BIN)/python -m pytest
 
-test-outside: .venv/local    ## the slow ones with others: a real small model, MCP servers, AutoGen and langgraph-supervisor
-	PLAIT_REQUIRE_LOCAL_MODEL=1 $(BIN)/python -m pytest -n 2 -m slow tests/providers tests/mcp tests/guests
+test-outside: .venv/local    ## the slow ones with others: a real small model, MCP servers, AutoGen, mini-swe-agent, a browser
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'miniwob==1.1'
+	PLAIT_REQUIRE_LOCAL_MODEL=1 $(BIN)/python -m pytest -n 2 -m slow tests/providers tests/mcp tests/guests tests/sandbox tests/tools
 
 check: .venv/ready           ## lint, format, types, layers
 	$(BIN)/ruff check .
@@ -29,6 +30,8 @@ bench: .venv/ready           ## the figures, each beside the raw limit of the sa
 	$(BIN)/python benchmarks/session.py
 	$(BIN)/python benchmarks/runtime.py
 	$(BIN)/python benchmarks/durable.py
+	$(BIN)/python benchmarks/workspace.py
+	$(BIN)/python benchmarks/sandbox.py
 	@echo "The log and the runtime beside their peers (they are installed first): make bench-peers"
 
 bench-peers: .venv/ready .venv-peers/ready  ## the log and the runtime beside their peers, each in a process of its own
