@@ -275,12 +275,13 @@ from pathlib import Path
 from plait.runtime.live import Live
 from plait.sandbox import Wanted, backend
 from plait.store import SqliteStore
-from plait.workspace import snapshot_folder
+from plait.workspace.copies import snapshot_folder
 folder, rung, mark = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 store = SqliteStore(folder / "store", source=Live())
 (folder / "files").mkdir()
 box = backend("local").create(Wanted(store, "one", snapshot_folder(store, folder / "files").tree, isolation=rung))
-box.exec(["sh", "-c", f"setsid sh -c 'sleep 600; : in-{mark}' & echo up; sleep 600; : in-{mark}"], on_output=lambda _: print("up", flush=True))
+command = f"setsid sh -c 'sleep 600; : in-{mark}' & echo up; sleep 600; : in-{mark}"
+box.exec(["sh", "-c", command], on_output=lambda _: print("up", flush=True))
 """
 
 

@@ -425,6 +425,18 @@ class Hands:
         apart = msgspec.structs.replace(wanted, key=f"{key}.{os.getpid()}.{self._apart}")
         return Hand(key, chosen.create(apart), wanted.tree, wanted.in_place, replaced, passing=True)
 
+    def make(self, session: Session, placement: Placement, tree: Digest) -> Placement:
+        """Make a sandbox at once, for a session that is about to be placed there; returns the placement as it then is."""
+        key = _key_of(session.id, placement)
+        wanted = wanted_of(store_at(session.store), key, tree, placement)
+        hand = Hand(key, backend(placement.backend).create(wanted), tree, wanted.in_place)
+        with self._lock:
+            before = self._held.pop((session.store, f"{placement.backend}/{key}"), None)
+            self._held[session.store, f"{placement.backend}/{key}"] = hand
+        if before is not None:
+            before.let_go()
+        return _described(hand.sandbox.placement, placement, key)
+
     def drop(self, store: str | None = None) -> None:
         """Let go of all handles, or those of a store; the sandboxes stay."""
         with self._lock:
@@ -436,7 +448,12 @@ _mine: ContextVar[frozenset[Hand]] = ContextVar("plait_sandboxes", default=froze
 
 
 _hands = Hands()
-drop_hands = _hands.drop
+
+
+def make_now(session: Session, placement: Placement, tree: Digest) -> Placement:
+    return _hands.make(session, placement, tree)
+
+
 atexit.register(_hands.drop)
 
 

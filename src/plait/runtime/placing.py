@@ -19,7 +19,7 @@ from plait.errors import InvalidValue, MergeConflict, NoSuchFile, NotApplied, No
 from plait.event import Json
 from plait.event.kinds import Placement, PlacementChanged
 from plait.ids import Digest
-from plait.runtime.places import detail_of, wanted_of
+from plait.runtime.places import detail_of, make_now, wanted_of
 from plait.runtime.run import check_running, record, run_of
 from plait.runtime.using import User, use_tool
 from plait.runtime.waits import Wait
@@ -36,6 +36,7 @@ from plait.workspace.files import LocalFiles
 from plait.workspace.merge import merge_trees, resolve
 from plait.workspace.rules import heavy_in, rules_for
 
+LOCAL = "local"
 _WORDS = ("isolation", "network", "limits", "env", "heavy", "ignore", "in_place", "clean", "image", "template", "egress")
 
 
@@ -74,7 +75,11 @@ def _placed(session: Session, name: str, where: str | None, options: Mapping[str
     placement = Placement(name, image=image, network=asked.get("network", "off"), detail=detail)
     known = chosen.check(wanted_of(store, session.id, tree, placement))
     told = {**detail, **detail_of(known)}
-    return PlacementChanged(msgspec.structs.replace(known, network=placement.network, detail=told), tree), blobs
+    placement = msgspec.structs.replace(known, detail=told)
+    if name != LOCAL:  # on another machine it is made at once: what is wrong with it is found out now, and not by the first tool
+        store.put_blobs(blobs)
+        placement = make_now(session, placement, tree)
+    return PlacementChanged(placement, tree), blobs
 
 
 def _recorded(store: Store, folder: Path, asked: Mapping[str, Any], detail: dict[str, Json]) -> Snapshot:

@@ -112,12 +112,15 @@ class CubeGuest:
             self._box.kill()
         self.close()
 
-    def copy(self) -> Guest:
+    def copy(self, wanted: Wanted) -> Guest:
         sdk = _sdk()
         try:
             with _told("fork", self.id):
                 taken = self._box.create_snapshot(f"{_TEMPORARY}{self.id}")
-                return CubeGuest(sdk.Sandbox.create(template=taken.snapshot_id, timeout=round(LIFETIME_S)))
+                # A network that was off stays off: a snapshot does not say.
+                online = wanted.network == "on"
+                made = sdk.Sandbox.create(template=taken.snapshot_id, timeout=round(LIFETIME_S), allow_internet_access=online)
+                return CubeGuest(made)
         finally:
             with suppress(SandboxFailed):  # the next to attach tries again
                 self.tidy()

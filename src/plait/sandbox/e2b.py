@@ -96,7 +96,7 @@ class _Guest:
         with _told("destroy", self.id):
             self._box.kill()
 
-    def copy(self) -> Guest:
+    def copy(self, wanted: Wanted) -> Guest:
         with _told("fork", self.id):
             (made,) = self._box.fork(timeout=round(LIFETIME_S))
             if isinstance(made, Exception):

@@ -45,7 +45,13 @@ class LocalBackend:
 
     def check(self, wanted: Wanted) -> Placement:
         rung, passed = rungs.choose(wanted.isolation, _cache(wanted.store))
-        return Placement(NAME, rung=rung, image=wanted.image, network=wanted.network, detail={"passed over": passed} if passed else None)
+        return Placement(
+            NAME,
+            rung=rung,
+            image=wanted.image,
+            network="on" if rung == "host" else wanted.network,
+            detail={"passed over": passed} if passed else None,
+        )
 
     def create(self, wanted: Wanted) -> LocalSandbox:
         return self._open(wanted, wanted.key + (_CLEAN if wanted.clean else ""), fresh=wanted.clean)
@@ -141,7 +147,7 @@ class LocalSandbox:
             "limits": msgspec.to_builtins(self._wanted.limits),
             "counted by": limits.counted_by(),
             "mounts": {"/usr": "/usr"} | mounts if self._rung != "host" else {},
-            "in place": self._wanted.in_place,
+            "in_place": self._wanted.in_place,
             "passed over": self._passed,
             "left out": [name for name in room.heavy if f"{WORKDIR}/{name}" not in mounts],
         }

@@ -127,7 +127,7 @@ class _Guest:
             self._box.kill()
         self.close()
 
-    def copy(self) -> Guest:
+    def copy(self, wanted: Wanted) -> Guest:
         raise NotSupported("opensandbox", "copy a sandbox", "it is made from the files")
 
     def close(self) -> None:

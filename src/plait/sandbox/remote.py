@@ -174,6 +174,12 @@ class RemoteBackend:
             return f"{self.key} is not set", f"set the environment variable {self.key}"
         return ()
 
+    def check(self, wanted: Wanted) -> Placement:
+        self._check(wanted)
+        self.sdk()
+        known: dict[str, Json] = {"version": f"{self.package} {self.version()}"}
+        return Placement(self.name, rung=self.rung, image=wanted.image, network=wanted.network, detail=known)
+
     def create(self, wanted: Wanted) -> RemoteSandbox:
         self._check(wanted)
         guest = self.make(wanted)
@@ -195,7 +201,7 @@ class RemoteBackend:
         self._check(wanted)
         placement = source.placement
         if self.copies and wanted.network == placement.network and wanted.image in ("", placement.image) and not wanted.clean:
-            other = guest.copy()
+            other = guest.copy(wanted)
             return RemoteSandbox(
                 self, other, wanted, self._placement(other, wanted, placement.image), workspace.copy(Shell(self.name, other))
             )

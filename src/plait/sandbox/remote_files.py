@@ -19,7 +19,8 @@ from plait.errors import NoSuchFile, NotAFile, OutsideWorkspace, SandboxFailed
 from plait.ids import Digest
 from plait.sandbox.remote_shell import FAILED, FOLDER, MISSING, ODD, OUTSIDE, SHORT, Shell, quoted, refuse
 from plait.store import Store
-from plait.workspace import EMPTY, Entry, Node, Rules, Snapshot, TreeReader, edited, shown
+from plait.workspace import EMPTY, Entry, Node, Rules, Snapshot, TreeReader, shown
+from plait.workspace.edited import edited
 from plait.workspace.rules import NEVER
 from plait.workspace.tree import parts_of
 

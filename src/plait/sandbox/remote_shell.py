@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 from plait.errors import InvalidValue, NoSuchFile, NotAFile, OutsideWorkspace, SandboxFailed
-from plait.sandbox.base import Limits, OnOutput, Ran
+from plait.sandbox.base import Limits, OnOutput, Ran, Wanted
 from plait.sandbox.output import Spool
 
 PIECE = 1 << 20  # bytes that travel in one answer
@@ -48,7 +48,7 @@ class Guest(Protocol):
     def resume(self) -> None: ...
     def renew(self, seconds: float) -> None: ...
     def kill(self) -> None: ...
-    def copy(self) -> Guest:
+    def copy(self, wanted: Wanted) -> Guest:
         """Another one like it, by the vendor's own means; raises NotSupported."""
         ...
 

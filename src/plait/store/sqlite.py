@@ -300,9 +300,8 @@ class SqliteStore:
             sql = "SELECT j.value, b.refs = 0 AND b.born < ? FROM json_each(?) j JOIN blob b ON b.digest = unhex(j.value)"
             there = dict(db.rows(sql, (born, msgspec.json.encode(names).decode())))
         old = [digest for digest, is_old in there.items() if is_old]
-        if old:
-            self._connections.write(lambda db: self._work.renew_blobs(db, old))
-        return set(names) - there.keys()
+        gone = self._connections.write(lambda db: self._work.renew_blobs(db, old)) if old else set[Digest]()
+        return (set(names) - there.keys()) | gone
 
     def get_blob(self, digest: Digest) -> bytes:
         with self._reader() as db:

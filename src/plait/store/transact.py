@@ -187,11 +187,16 @@ class Transact:
                 (bytes.fromhex(digest), size, codec, born, data),
             )
 
-    def renew_blobs(self, db: Database, digests: Collection[Digest]) -> None:
-        """They count as put now."""
+    def renew_blobs(self, db: Database, digests: Collection[Digest]) -> set[Digest]:
+        """They count as put now. Returns those that are gone: whoever looked before may have looked too early."""
         born = db.get("SELECT max(number) FROM event") or 0
+        gone: set[Digest] = set()
         for digest in digests:
-            db.execute("UPDATE blob SET born = ? WHERE digest = ? AND refs = 0 AND born < ?", (born, bytes.fromhex(digest), born))
+            name = bytes.fromhex(digest)
+            db.execute("UPDATE blob SET born = ? WHERE digest = ? AND refs = 0 AND born < ?", (born, name, born))
+            if not db.get("SELECT 1 FROM blob WHERE digest = ?", (name,)):
+                gone.add(digest)
+        return gone
 
     def sweep_blobs(self, db: Database, before: int, keep: Container[Digest]) -> int:
         unused = db.rows("SELECT key, digest FROM blob WHERE refs = 0 AND born < ?", (before,))

@@ -38,7 +38,8 @@ from plait.event.kinds import Placement
 from plait.ids import Digest, derived
 from plait.sandbox import Backend, Limits, Sandbox, Wanted
 from plait.store import Store
-from plait.workspace import EMPTY, Entry, Node, TreeReader, edited
+from plait.workspace import EMPTY, Entry, Node, TreeReader
+from plait.workspace.edited import edited
 
 Tree = Mapping[str, Node]
 

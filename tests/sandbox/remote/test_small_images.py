@@ -46,7 +46,7 @@ class Folder:
     def kill(self) -> None:
         shutil.rmtree(self.root)
 
-    def copy(self) -> Guest:
+    def copy(self, wanted: Wanted) -> Guest:
         raise NotSupported("bare", "copy")
 
 
