@@ -145,7 +145,7 @@ def test_in_place_works_on_the_folder_and_hides_the_store(tmp_path: Path, rung: 
         assert here.sh("echo more >>a.txt; ls -A .plait").output.view() == ""
         assert (here.folder / "a.txt").read_text() == "hello\nmore\n"
         assert os.listdir(here.folder / ".plait")
-        assert cast("dict[str, Any]", here.box.placement.detail)["in place"] is True
+        assert cast("dict[str, Any]", here.box.placement.detail)["in_place"] is True
 
 
 def test_landlock_refuses_what_it_cannot_hide(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 import pytest
 
 from plait import secrets
-from plait.errors import NotSupported, SandboxFailed, UnknownBlob
+from plait.errors import NotSupported, SandboxBusy, UnknownBlob
 from plait.ids import Digest
 from plait.secrets import Secret
 from plait.store import SqliteStore, Store
@@ -146,7 +146,7 @@ def test_a_snapshot_that_nobody_recorded_is_not_built_upon(store: Store, cache: 
 def test_one_process_at_a_time(store: Store, cache: Path, tree: Digest, layered: bool) -> None:
     copy = open_copy(store, cache, "s", tree, layered=layered)
     began = time.monotonic()
-    with pytest.raises(SandboxFailed, match="another process"):
+    with pytest.raises(SandboxBusy, match="another process"):
         open_copy(store, cache, "s", tree, layered=layered)
     assert time.monotonic() - began < 5
     assert [(info.name, info.in_use) for info in list_copies(cache)] == [("s", True)]
@@ -206,7 +206,7 @@ def test_the_folder_itself_has_no_way_back(store: Store, cache: Path, folder: Pa
     assert copy.snapshot().changed == ("new",)
     with pytest.raises(NotSupported):
         copy.switch(tree)
-    with pytest.raises(SandboxFailed):
+    with pytest.raises(SandboxBusy):
         open_in_place(store, cache, folder)
     copy.discard()
     assert (folder / "new").read_text() == "new"

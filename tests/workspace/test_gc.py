@@ -24,8 +24,9 @@ from plait.ids import Digest, LogId
 from plait.store import MemoryStore, SqliteStore, Store
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, new_log, run_threads, said, sealed
+from plait.workspace.base import Entry
 from plait.workspace.gc import Collected, collect, follow, reachable, roots_of
-from plait.workspace.tree import EMPTY, walk
+from plait.workspace.tree import EMPTY, encode, walk
 from planting import Blobs, Content
 
 Files = dict[str, Content]
@@ -143,7 +144,7 @@ def test_trees_of_all_kinds_of_events_are_followed(store: Store) -> None:
 
 def test_trees_that_are_not_there_are_told(store: Store) -> None:
     made_up = Digest("ab" * 32)
-    log = begin(store, placed(made_up))
+    log = begin(store, placed(store.put_blob(encode([Entry("gone", "folder", 0o755, 0, (made_up,))]))))
     tree = record(store, log, {"a": "1"})
     record(store, log, {})
     found = collect(store, before=store.number)

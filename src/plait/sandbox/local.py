@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -27,6 +27,8 @@ from plait.sandbox.resident import LocalResident
 from plait.store import Store
 from plait.workspace import Files, Snapshot
 from plait.workspace.copies import Copy, CopyInfo, Layered, Plain, cache_folder, list_copies, open_copy, open_in_place
+
+T = TypeVar("T")
 
 NAME = "local"
 _CLEAN = "-clean"  # what the name of a copy ends in that nobody else has been in
@@ -167,11 +169,10 @@ class LocalSandbox:
     ) -> Ran:
         self._check_there()
         room, most = self._room(), _narrowed(self._wanted.limits, limits)
-        invocation = Invocation(command, self._inside(cwd), self._environment(room, env or {}), most)
-        _check_words([*command, invocation.cwd, *invocation.env, *invocation.env.values()])
+        invocation = self._invocation(room, command, cwd, env or {}, most)
         spool = output.Spool(os.path.dirname(room.scratch))
         try:
-            return process.run(self._start(room, invocation), self._bounds(room, most), stdin, spool, on_output)
+            return self._joined(lambda: process.run(self._start(room, invocation), self._bounds(room, most), stdin, spool, on_output))
         except SandboxFailed as error:
             if cwd and "chdir" in error.why:
                 raise NoSuchFile(cwd, "name a folder that is there as the working folder") from None
@@ -181,9 +182,24 @@ class LocalSandbox:
         """Start a process that stays until the files are made others, or this handle is let go of."""
         self._end_residents(name)
         room, most = self._room(), self._wanted.limits
-        invocation = Invocation(command, self._inside(cwd), self._environment(room, env or {}), most)
-        self._residents[name] = started = LocalResident(self._start(room, invocation, stays=True), most)
+        invocation = self._invocation(room, command, cwd, env or {}, most)
+        self._residents[name] = started = self._joined(lambda: LocalResident(self._start(room, invocation, stays=True), most))
         return started
+
+    def _joined(self, begin: Callable[[], T]) -> T:
+        """Begin something where a process stays. One that ended just now cannot be joined any more: then it is begun on its own."""
+        try:
+            return begin()
+        except SandboxFailed as error:
+            if not error.why.startswith(rungs.NOT_JOINED):
+                raise
+            self._end_residents()
+            return begin()
+
+    def _invocation(self, room: Room, command: Sequence[str], cwd: str, env: Mapping[str, str], most: Limits) -> Invocation:
+        given = self._environment(room, env)
+        _check_words([*command, cwd, *given, *given.values()])
+        return Invocation(command, self._inside(cwd), given, most)
 
     def resident(self, name: str) -> LocalResident | None:
         found = self._residents.get(name)

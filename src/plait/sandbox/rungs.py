@@ -98,6 +98,9 @@ def overlay(layers: Overlay) -> list[str]:
     return [_tool("unshare"), "--mount", *as_root, "/bin/sh", "-c", _MOUNT, "sh", _tool("mount"), layers.options, layers.upper]
 
 
+NOT_JOINED = "nsenter: cannot open"  # what nsenter says if nobody is there any more
+
+
 def joining(pid: int) -> list[str]:
     """What to put before a command so that it finds the layers that this process has mounted."""
     as_user = [] if os.geteuid() == 0 else [f"--user=/proc/{pid}/ns/user", "--preserve-credentials"]

@@ -136,8 +136,11 @@ def bases_of(store: Store, ours: State, theirs: State) -> list[Digest | None]:
         last = known.last_shared(stretch)
         if last is not None:
             found[stretch.log] = max(last, found.get(stretch.log, 0))
-    trees = [tree_of(state_at(store, log, seq)) for log, seq in found.items()]
-    return list(dict.fromkeys(trees)) or [None]
+    states = {place: state_at(store, *place) for place in found.items()}
+    # What lies on the way to another shared place is older than that: only the last ones say what both sides come from.
+    ways = {place: Known(state.story.path) for place, state in states.items()}
+    last = [place for place in states if not any(place != other and way.has(*place) for other, way in ways.items())]
+    return list(dict.fromkeys(tree_of(states[place]) for place in last)) or [None]
 
 
 def tree_of(state: State | None) -> Digest | None:

@@ -236,7 +236,10 @@ class Known:
         self.add(path)
 
     def __contains__(self, ref: object) -> bool:
-        return isinstance(ref, Ref) and any(first <= ref.seq <= last for first, last in self._spans.get(ref.log, ()))
+        return isinstance(ref, Ref) and self.has(ref.log, ref.seq)
+
+    def has(self, log: LogId, seq: int) -> bool:
+        return any(first <= seq <= last for first, last in self._spans.get(log, ()))
 
     def add(self, stretches: Iterable[Stretch]) -> None:
         for stretch in stretches:
