@@ -26,7 +26,7 @@ from plait.model import find
 from plait.runtime.call import Answerer, Watch, let_go, new_run, outside
 from plait.runtime.drive import Waiter
 from plait.runtime.hold import hold, release
-from plait.runtime.path import Path, steps_of
+from plait.runtime.path import Path, noted_in, steps_of
 from plait.runtime.policy import Approver, Ask, Policy
 from plait.runtime.pool import spent_in
 from plait.runtime.record import Overrides, Record
@@ -188,7 +188,7 @@ def _record(session: Session, started: Started, at: Session, *, strict: bool = F
         steps, again = restated
         record.restated, loose = started.event.seq + again, loose + sum(step.seq <= started.event.seq + again for step in steps)
     tip = Spot(session.store, session.id, session.place, session.head, started.id)
-    path = Path(session.id, [*before, *steps], at.spot, tip, loose=loose)
+    path = Path(session.id, [*before, *steps], at.spot, tip, loose=loose, noted=noted_in(started.id, events))
     record.keep(path, (session.id, session.place), *logs.items())
     return record
 

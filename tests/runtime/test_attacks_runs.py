@@ -459,3 +459,25 @@ def test_a_branch_that_the_budget_ended_goes_on_when_more_is_granted() -> None:
             resume(session, both) if session.reload().runs else both(session)
     session = resume(session.reload().grant(Budget(steps_max=9)), both)
     assert [message.text for message in session.messages].count("hi") == 2 and replay(session, both).head == session.head
+
+
+def test_what_goes_around_a_run_is_no_step_of_it(tmp_path: Path) -> None:
+    """A note that something was bypassed rides before the next step; what is named by its place was named without it."""
+
+    class Careless(Workflow):
+        def forward(self, session: Session) -> Session:
+            session = session.fact("a", 1)
+            (tmp_path / "aside").write_text("x")
+            session = session.use(shown, x=1)
+            (tmp_path / "beside").write_text("x")
+            return session.use(shown, x=2)
+
+    done = Careless()(Session("x", store=tmp_path / "store"))
+    assert [event.kind for event in done.events].count("Bypassed") == 2
+    assert replay(done, Careless()).head == done.head
+
+
+@tool(effect="pure")
+def shown(x: int) -> int:
+    """Show it."""
+    return x

@@ -38,7 +38,6 @@ from plait.cli.terminal import clean
 from plait.errors import MergeConflict, NoSuchFile, NotAFile, NotApplied, NotPlaced
 from plait.event.kinds import Placement, ToolReturned
 from plait.ids import Digest
-from plait.runtime.placing import plan_of
 from plait.session import Session
 from plait.session.blame import Blame, Line
 from plait.workspace import Entry
@@ -357,6 +356,8 @@ def _planned(named: Named, chosen: Mapping[str, Any]) -> Changes:
         return Changes(store, tree, tree)
     if not detail.get("folder"):
         raise NotApplied("(nowhere)", "the files did not come from a folder", f"Write them to one with: plait checkout {named.name} DIR")
+    from plait.runtime.placing import plan_of  # what acts is loaded by commands that act
+
     plan = plan_of(named.session, Path(detail["folder"]), chosen or None)
     store.put_blobs(plan.blobs)
     return Changes(store, plan.before, plan.after)

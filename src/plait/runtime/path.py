@@ -37,8 +37,18 @@ class Path:
     """The steps of one run in one log, from the first to the last that was there when it was read."""
 
     def __init__(
-        self, log: LogId, steps: list[Event], at: Spot, tip: Spot, *, loose: int = 0, closed: bool = False, stopped: bool = False
+        self,
+        log: LogId,
+        steps: list[Event],
+        at: Spot,
+        tip: Spot,
+        *,
+        loose: int = 0,
+        closed: bool = False,
+        stopped: bool = False,
+        noted: Container[int] = (),
     ) -> None:
+        self._noted = noted  # places of what was noticed by the way: it rode with the step after it, and nobody else wrote it
         self.log, self.at, self.tip = log, at, tip  # at: the last step taken; tip: where the log ended
         self.stopped = stopped  # whether its record ends with a call that somebody stopped
         self.closed = closed  # whether nothing may be added to it: it is another run's
@@ -83,7 +93,12 @@ class Path:
     def gap(self) -> int:
         """The last place before the next step: others may have written since the one before. The tip's, if there is none."""
         step = self.peek()
-        return step.seq - 1 if step is not None and not self.over else self.tip.place
+        if step is None or self.over:
+            return self.tip.place
+        place = step.seq - 1
+        while place in self._noted:
+            place -= 1
+        return place
 
     def match(self, draft: Draft) -> Event | None:
         """The step this draft is; None: the record ends before it."""
@@ -184,6 +199,11 @@ def steps_of(run: str, events: Sequence[Event]) -> list[Event]:
         elif event.kind not in _ABOUT:
             steps.append(event)
     return steps
+
+
+def noted_in(run: str, events: Sequence[Event]) -> frozenset[int]:
+    """Where a run noted that something went around it."""
+    return frozenset([event.seq for event in events if event.kind == k.Bypassed.__name__ and event.header.run == run])
 
 
 def _reopen(steps: list[Event]) -> None:

@@ -12,7 +12,7 @@ from plait.errors import PlaitError, ReplayDiverged
 from plait.event import Event
 from plait.event.kinds import ForkedFrom
 from plait.ids import Digest, LogId, short
-from plait.runtime.path import Differs, Path, ends_stopped, steps_of, told
+from plait.runtime.path import Differs, Path, ends_stopped, noted_in, steps_of, told
 from plait.runtime.pool import spent_in
 from plait.runtime.stops import Halted
 from plait.session.ports import Draft, Spot
@@ -113,7 +113,8 @@ class Record:
         steps = steps_of(first[0].header.run or "", rest)
         self._spent[log] = spent_in(rest)
         stopped = ends_stopped(first[0].header.run or "", rest)
-        self.keep(Path(log, steps, at, tip, loose=len(steps) if loose else 0, closed=loose, stopped=stopped))
+        noted = noted_in(first[0].header.run or "", rest)
+        self.keep(Path(log, steps, at, tip, loose=len(steps) if loose else 0, closed=loose, stopped=stopped, noted=noted))
         return at, first
 
 

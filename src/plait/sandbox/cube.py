@@ -29,7 +29,7 @@ class Cube(RemoteBackend):
 
     name = "cube"
     package = "cubesandbox"
-    key = ""
+    key = "CUBE_API_URL"  # there is no public service: without an address nobody is asked
     rung = "microvm"
     workdir = "/workspace"
     tested = "wire-tested 2026-11-16 cubesandbox 0.7.3"

@@ -1,0 +1,20 @@
+"""kill -9 at every write, and inside every tool call, of a run that changes files: as if never killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from support import report
+
+
+def test_killed_at_every_moment_of_a_run_with_files() -> None:
+    script = Path(__file__).with_name("file_nursery.py")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["killed"] >= found["moments"] and found["told"]["facts"] == {"end": True} and found["told"]["applied"] == 1
+    assert found["told"]["folder"]["all"] == "one\ntwo\nside\none\nagain\n" and "old" not in found["told"]["folder"]
+    report("a run with files killed with -9", f"{found['killed']} kills, 0 trees changed, 0 folders changed")
