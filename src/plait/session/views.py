@@ -10,7 +10,20 @@ from urllib.parse import unquote
 import msgspec
 
 from plait.event import Event, Json
-from plait.event.kinds import EffectClass, Failure, MessageSaid, ModelReplied, Parts, ToolFailed, ToolRequested, ToolResolved, ToolReturned
+from plait.event.kinds import (
+    EffectClass,
+    Failure,
+    File,
+    MessageSaid,
+    ModelReplied,
+    Parts,
+    Placement,
+    ToolFailed,
+    ToolRequested,
+    ToolResolved,
+    ToolReturned,
+    Trees,
+)
 from plait.ids import Digest, LogId, Micros, short
 from plait.session.content import text_of, unpack, value_of
 from plait.session.life import Status
@@ -122,6 +135,10 @@ class Effect(msgspec.Struct, frozen=True):
     delta: Json = None  # how what was observed changed
     attempts: int = 1
     duration_us: int = 0
+    exit_code: int | None = None
+    trees: Trees | None = None  # the files before and after, and what changed. None: it had none
+    placement: Placement | None = None  # where it ran
+    kept: tuple[File, ...] = ()  # evidence that no model was shown
 
     @property
     def result(self) -> Any:
@@ -151,6 +168,10 @@ def _settled(before: Effect, event: Event, body: Any, get_blob: Callable[[Digest
         failure=getattr(body, "failure", None),
         delta=getattr(body, "delta", None),
         duration_us=getattr(body, "duration_us", 0),
+        exit_code=getattr(body, "exit_code", None),
+        trees=getattr(body, "trees", None),
+        placement=getattr(body, "placement", None),
+        kept=getattr(body, "kept", ()),
     )
 
 
