@@ -43,6 +43,8 @@ class Secret:
         self._given = value
         if isinstance(value, str):
             known(value, name)
+        elif value is None:  # it may be in a file long before anybody asks for it
+            learn(os.environ.get(name), name)
 
     @property
     def value(self) -> str:

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, replay, resume, secrets
-from plait.errors import InvalidValue, IsolationMissing, MergeConflict, NotPlaced, SandboxFailed, ToolFailed, UnknownBackend
+from plait.errors import InvalidValue, IsolationMissing, MergeConflict, NotApplied, NotPlaced, SandboxFailed, ToolFailed, UnknownBackend
 from plait.event import kinds as k
-from plait.sandbox import Sandbox
+from plait.model.base import OutputDelta
+from plait.sandbox import Limits, Sandbox
 from plait.tool import Result, tool
+from plait.workspace.files import LocalFiles
 
 
 @tool(effect="workspace")
@@ -324,3 +326,140 @@ def test_a_loan_ends_with_the_call(placed: Session) -> None:
     with pytest.raises(SandboxFailed, match="is over"):
         kept[0].files.write("a", b"1")
     assert used.tree == placed.tree
+
+
+def test_publishing_leaves_alone_what_was_never_the_sessions(repo: Path, tmp_path: Path) -> None:
+    """Ignored files, pipes and files with secrets in folders that the session removed, or put something else in place of."""
+    secrets.known("s3cr3t-c4n4ry-4711", "CANARY2")
+    (repo / ".plaitignore").write_text("*.bin\n")
+    for name in ("data", "other", "conf"):
+        (repo / name).mkdir()
+        (repo / name / "kept.txt").write_text("x\n")
+    (repo / "data" / "big.bin").write_text("precious")
+    (repo / "other" / "big.bin").write_text("precious")
+    (repo / "conf" / ".env").write_text("TOKEN=s3cr3t-c4n4ry-4711\n")
+    placed = Session("x", store=tmp_path / "store").to("local", repo)
+    gone = placed.use(run, command="rm -rf data src").apply()
+    assert (repo / "data" / "big.bin").read_text() == "precious" and not (repo / "data" / "kept.txt").exists()
+    assert not (repo / "src").exists()  # a folder goes with what was in it
+    with pytest.raises(NotApplied, match=r"big\.bin"):
+        gone.fork().use(run, command="rm -rf other; ln -s /mnt other").apply()
+    with pytest.raises(MergeConflict, match="conf"):
+        gone.fork().use(run, command="rm -rf conf").apply()
+    with pytest.raises(MergeConflict, match="conf"):
+        gone.fork().use(run, command="mkdir -p conf; echo NEW > conf/.env").apply()
+    assert (repo / "other" / "big.bin").exists() and (repo / "conf" / ".env").read_text().startswith("TOKEN")
+    chosen = gone.fork().use(run, command="mkdir -p conf; echo NEW > conf/.env")
+    chosen.apply(resolve={"conf/.env": "NEW\n"})
+    assert (repo / "conf" / ".env").read_text() == "NEW\n"
+
+
+def test_what_was_published_is_the_tree(placed: Session, repo: Path) -> None:
+    command = "mv src lib; chmod 700 lib; mkdir -p deep/er; rm run.sh; mkdir run.sh; echo x > run.sh/x; rm README; ln -s lib README"
+    used = placed.use(run, command=command).apply()
+    assert used.fork().to("local", repo).tree == used.tree
+    back = used.use(run, command="rm -r run.sh; echo '#!/bin/sh' > run.sh").apply()
+    assert back.fork().to("local", repo).tree == back.tree
+    undone = back.rewind(placed.place).apply()  # what was published is not forgotten by a rewind
+    assert undone.tree == placed.tree and undone.fork().to("local", repo).tree == placed.tree
+
+
+def test_an_edit_during_publishing_is_not_overwritten(placed: Session, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = placed.use(run, command="for n in 1 2 3 4 5; do echo $n > f$n; done; echo new > README")
+    write = LocalFiles.write
+
+    def late(self: LocalFiles, path: str, content: bytes, *, mode: int | None = None) -> None:
+        (repo / "README").write_text("by hand\n")
+        write(self, path, content, mode=mode)
+
+    (repo / "f5").write_text("5\n")
+    monkeypatch.setattr(LocalFiles, "write", late)
+    with pytest.raises(ToolFailed, match="README"):
+        # README is written last or first; whatever is written before it, the edit comes in between
+        used.use(run, command="echo a > A; echo newer > README").apply()
+    assert (repo / "README").read_text() == "by hand\n"
+
+
+def test_of_two_that_change_files_at_once_one_is_told(placed: Session, tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom plait import Session\nfrom plait.tools import shell\n"
+        "s = Session.open(sys.argv[2], store=sys.argv[1])\nprint(s.place, flush=True)\n"
+        "sys.stdin.readline()\ns.use(shell, command='echo other > other')\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    begun, go = threading.Event(), threading.Event()
+
+    @tool(effect="workspace")
+    def slow(sandbox: Sandbox) -> str:
+        """Write, after somebody else did."""
+        begun.set()
+        go.wait(60)
+        sandbox.files.write("mine", b"1")
+        return "written"
+
+    outcome: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            placed.use(slow)
+        except ToolFailed as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait(60)
+    command = [sys.executable, "-c", program, placed.store, str(placed.id)]
+    done = subprocess.run(command, env=environ, input="go\n", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    go.set()
+    thread.join(60)
+    assert len(outcome) == 1 and "StaleFiles" in str(outcome[0])
+    now = placed.reload()
+    assert "other" in now.workspace and "mine" not in now.workspace
+    assert now.use(run, command="ls").result == "README\nother\nrun.sh\nsrc\n"
+
+
+def test_a_revert_between_two_merges_is_no_silence(placed: Session) -> None:
+    a = placed.fork("a2").use(write, path="f", text="A\n")
+    b = placed.fork("b2").merge(a).use(run, command="rm f")
+    later = a.fork("later").use(write, path="f", text="B\n")
+    with pytest.raises(MergeConflict):
+        b.merge(later)
+    assert "f" not in b.merge(a.fork("other").use(write, path="g", text="1\n")).workspace  # who left it alone does not bring it back
+
+
+def test_a_fact_and_a_file_of_one_name(placed: Session) -> None:
+    a = placed.fork("a").fact("k", 1).use(write, path="k", text="A\n")
+    b = placed.fork("b").fact("k", 2).use(write, path="k", text="B\n")
+    with pytest.raises(MergeConflict) as caught:
+        a.merge(b, resolve={"k": 7})
+    assert set(caught.value.conflicts) == {"k"} and "A\n" in caught.value.conflicts["k"].values()
+    both = a.merge(b, resolve={"k": 7, "(workspace)/k": "C\n"})
+    assert both.facts["k"] == 7 and both.workspace.text("k") == "C\n"
+
+
+def test_what_a_command_writes_is_heard_as_it_runs(placed: Session) -> None:
+    class Loud(Workflow):
+        def forward(self, session: Session) -> Session:
+            return session.use(run, command="echo one; echo two")
+
+    heard: list[object] = []
+    done = Loud()(placed, on_event=heard.append)
+    assert "".join(item.output for item in heard if isinstance(item, OutputDelta)) == "one\ntwo\n"
+    assert done.result == "one\ntwo\n"
+
+
+def test_placed_again_it_goes_on_as_it_was(repo: Path, tmp_path: Path) -> None:
+    first = Session("x", store=tmp_path / "store").to("local", repo, env={"A": "1"}, limits=Limits(time_s=30), isolation="bubblewrap")
+    clean = first.to("local", clean=True)
+    assert clean.use(run, command="echo $A").result == "1\n" and clean.placement and clean.placement.rung == "bubblewrap"
+    for wrong in ({"bogus": 1}, {"limits": {"tme_s": 3}}, {"limits": Limits(time_s=-1)}, {"env": ["NOT_SET_ANYWHERE"]}):
+        with pytest.raises(InvalidValue):
+            first.to("local", **wrong)  # pyright: ignore[reportArgumentType]
+
+
+def test_in_place_forks_share_the_folder_and_blame_knows_strangers(repo: Path, tmp_path: Path) -> None:
+    here = Session("x", store=tmp_path / "store").to("local", repo, in_place=True).use(run, command="echo 1 > a")
+    (repo / "other").write_text("by hand\n")
+    fork = here.fork("q").use(run, command="cat other")
+    assert fork.result == "by hand\n" and fork.blame("other")[1].kind == "Bypassed"

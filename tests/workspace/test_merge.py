@@ -292,3 +292,9 @@ def test_a_very_deep_tree() -> None:
     assert merging.tree is not None
     entry = find(blobs, merging.tree, f"{path}/x")
     assert entry is not None and blobs[entry.blobs[0]] == b"0\n2\n4\n"
+
+
+def test_where_lines_repeat_one_change_is_not_counted_twice() -> None:
+    assert merge_lines(b"a\na\na\n", b"a\na\n", b"Z\na\na\n") is None
+    assert merge_lines(b"a\na\n", b"a\na\na\n", b"Z\na\na\na\n") is None
+    assert merge_lines(b"a\nb\nc\n", b"A\nb\nc\n", b"a\nb\nC\n") == b"A\nb\nC\n"

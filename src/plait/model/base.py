@@ -183,7 +183,19 @@ class Restarted(msgspec.Struct, frozen=True):
         return ""
 
 
-Delta = TextDelta | ReasoningDelta | ToolDelta | Restarted
+class OutputDelta(msgspec.Struct, frozen=True):
+    """A piece of what a command writes while it runs. It is shown and forgotten: what is recorded is the whole output."""
+
+    output: str
+    agent: str = ""  # whose tool it is
+
+    @property
+    def text(self) -> str:
+        """Nothing: no model said it."""
+        return ""
+
+
+Delta = TextDelta | ReasoningDelta | ToolDelta | Restarted | OutputDelta
 OnDelta = Callable[[Delta], None]
 
 

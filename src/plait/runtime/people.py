@@ -7,7 +7,7 @@ is delivered when the run is taken up again. With an `approver` at hand the answ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -89,7 +89,12 @@ def _call(
 # ── a bracket and its events ─────────────────────────────────────────────────────────────────
 
 
-def took(session: Session, bracket: Bracket, drafts: Sequence[Draft], blobs: Mapping[Digest, bytes] | None = None) -> Session:
+def took(
+    session: Session,
+    bracket: Bracket,
+    drafts: Sequence[Draft] | Callable[[Session], Sequence[Draft]],
+    blobs: Mapping[Digest, bytes] | None = None,
+) -> Session:
     """Record what happens in a bracket."""
     session, events = record_at_tip(session, drafts, blobs)
     for event in events:

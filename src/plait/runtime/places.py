@@ -9,8 +9,9 @@ in it) is given up, and the next call gets another from the recorded tree.
 from __future__ import annotations
 
 import atexit
+import codecs
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from threading import Lock, RLock
@@ -18,11 +19,12 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from plait.errors import NotPlaced, NotSupported, PlaitError, SandboxBusy, SandboxFailed, SandboxGone
+from plait import secrets
+from plait.errors import InvalidValue, NotPlaced, NotSupported, PlaitError, SandboxBusy, SandboxFailed, SandboxGone
 from plait.event import Json
 from plait.event.kinds import Bypassed, Placement, PlacementChanged, Trees
 from plait.event.kinds import File as FilePart
-from plait.ids import Digest, LogId
+from plait.ids import Digest, LogId, digest
 from plait.sandbox import Backend, Limits, OnOutput, Output, Ran, Sandbox, Wanted, backend
 from plait.sandbox.resident import Hosts, Resident
 from plait.session import Session
@@ -79,8 +81,11 @@ def environment(given: Any) -> dict[str, str]:
 
 
 def _key_of(log: LogId, placement: Placement) -> str:
-    """What a sandbox of this session is called by: in a clean place it is another one."""
-    clean = detail_of(placement).get("clean")
+    """What a sandbox of this session is called by: in a clean place it is another one, in place it is the folder's."""
+    detail = detail_of(placement)
+    if detail.get("in_place"):
+        return f"in-place-{digest(b'plait/folder/1', str(detail.get('folder')).encode('utf-8', 'surrogateescape'))[:16]}"
+    clean = detail.get("clean")
     return f"{log}-{clean}" if clean else log
 
 
@@ -94,20 +99,25 @@ class Worked(NamedTuple):
     placement: Placement | None = None
     blobs: Mapping[Digest, bytes] = {}
     before: Sequence[PlacementChanged | Bypassed] = ()  # what is recorded with it, ahead of it
+    since: Digest | None = None  # the session's tree when the call began
 
 
 class Site:
     """Where the tool calls of one batch run, one after another: each begins with the files that the one before it left."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, listener: Callable[[str], object] | None = None) -> None:
+        self._session, self._listener = session, listener  # who is told what commands write, as they write it
         self._now: tuple[Placement, Digest] | None = None  # None: as the session says
         self._visit: Visit | None = None
 
     def enter(self) -> Visit:
         placement, tree = self.now
-        self._visit = Visit(self, _hands.take(self._session, placement, tree))
+        self._visit = Visit(self, _hands.take(self._session, placement, tree), self._hear)
         return self._visit
+
+    def _hear(self, text: str) -> None:
+        if self._listener is not None:
+            self._listener(text)
 
     def left(self, placement: Placement, tree: Digest) -> None:
         self._now, self._visit = (placement, tree), None
@@ -130,9 +140,9 @@ class Site:
 class Visit:
     """One call in a sandbox."""
 
-    def __init__(self, site: Site, hand: Hand) -> None:
+    def __init__(self, site: Site, hand: Hand, hear: Callable[[str], None]) -> None:
         self._site, self._hand = site, hand
-        self.sandbox = Lent(hand.sandbox)
+        self.sandbox = Lent(hand.sandbox, hear)
 
     def leave(self) -> Worked:
         """What the call did to the files. Whoever still has the sandbox cannot use it any more."""
@@ -150,7 +160,7 @@ class Visit:
             hand.give_back()
 
     def _told(self, hand: Hand, found: Snapshot) -> Worked:
-        placed, _ = self._site.now
+        placed, since = self._site.now
         after = _described(hand.sandbox.placement, placed, hand.key)
         news: list[PlacementChanged | Bypassed] = []
         if after != placed:
@@ -160,7 +170,7 @@ class Visit:
         trees, blobs = Trees(hand.before, found.tree, found.changed), {**hand.blobs, **found.blobs}
         hand.settled()
         self._site.left(after, found.tree)
-        return Worked(trees, msgspec.structs.replace(after, detail=_more(found)), blobs, news)
+        return Worked(trees, msgspec.structs.replace(after, detail=_more(found)), blobs, news, since)
 
     def abandon(self) -> None:
         self.sandbox.revoke()
@@ -187,8 +197,9 @@ def _described(now: Placement, before: Placement, key: str) -> Placement:
 class Lent:
     """A sandbox for the time of one call: notices whether files may have changed."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, sandbox: Sandbox, hear: Callable[[str], None]) -> None:
         self._sandbox: Sandbox | None = sandbox
+        self._hear = hear
         self._begun = False
         self._files = _LentFiles(self)
 
@@ -233,7 +244,16 @@ class Lent:
         limits: Limits | None = None,
         on_output: OnOutput | None = None,
     ) -> Ran:
-        return self.touch().exec(command, stdin=stdin, cwd=cwd, env=env, limits=limits, on_output=on_output)
+        if isinstance(command, (str, bytes)):
+            raise InvalidValue("command", "it is one text, not a list of words", "pass ['sh', '-c', 'ls -R']")
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+        def written(piece: bytes) -> None:
+            self._hear(secrets.hide_text(decoder.decode(piece)))
+            if on_output is not None:
+                on_output(piece)
+
+        return self.touch().exec(command, stdin=stdin, cwd=cwd, env=env, limits=limits, on_output=written)
 
     def start(self, name: str, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> Resident:
         sandbox = self.touch()
@@ -454,7 +474,7 @@ def make_now(session: Session, placement: Placement, tree: Digest) -> Placement:
     return _hands.make(session, placement, tree)
 
 
-atexit.register(_hands.drop)
+atexit.register(lambda: _hands.drop())  # those of this process: a forked child has none of its parent's
 
 
 def _forget() -> None:

@@ -7,9 +7,10 @@ interrupted is made again: what was written already is the same on both sides by
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ import msgspec
 
 from plait.errors import InvalidValue, MergeConflict, NoSuchFile, NotApplied, NotPlaced, WorkspaceError
 from plait.event import Json
-from plait.event.kinds import Placement, PlacementChanged
+from plait.event.kinds import Placement, PlacementChanged, ToolReturned
 from plait.ids import Digest
 from plait.runtime.places import detail_of, make_now, wanted_of
 from plait.runtime.run import check_running, record, run_of
@@ -25,8 +26,9 @@ from plait.runtime.using import User, use_tool
 from plait.runtime.waits import Wait
 from plait.sandbox import Limits, backend
 from plait.session import Session
-from plait.session.files import Resolve, chosen_in, told
+from plait.session.files import Resolve, chosen_in, path_of, told
 from plait.session.ports import Act, Draft, Spot, store_at
+from plait.session.state import ABSENT
 from plait.store import Store
 from plait.tool import Result, Tool
 from plait.workspace import EMPTY, EMPTY_BYTES, HEAVY, Change, Rules, Snapshot, TreeReader, shown
@@ -35,6 +37,7 @@ from plait.workspace.diff import changes
 from plait.workspace.files import LocalFiles
 from plait.workspace.merge import merge_trees, resolve
 from plait.workspace.rules import heavy_in, rules_for
+from plait.workspace.tree import walk
 
 LOCAL = "local"
 _WORDS = ("isolation", "network", "limits", "env", "heavy", "ignore", "in_place", "clean", "image", "template", "egress")
@@ -58,7 +61,9 @@ def place(session: Session, name: str, where: str | None, options: Mapping[str, 
 
 def _placed(session: Session, name: str, where: str | None, options: Mapping[str, Any]) -> tuple[PlacementChanged, dict[Digest, bytes]]:
     chosen, store = backend(name), store_at(session.store)
-    asked, further = _checked(options)
+    asked, further = _checked({**_inherited(session, name, where), **options})
+    if further and name == LOCAL:
+        raise InvalidValue(next(iter(further)), "no such option is known", f"use one of {', '.join(_WORDS)}")
     folder = _folder(where) if where is not None else None
     before = detail_of(session.placement if folder is None else None)
     detail: dict[str, Json] = {word: before[word] for word in ("folder", "base", "heavy", "heavy_names", "ignore") if word in before}
@@ -80,6 +85,15 @@ def _placed(session: Session, name: str, where: str | None, options: Mapping[str
         store.put_blobs(blobs)
         placement = make_now(session, placement, tree)
     return PlacementChanged(placement, tree), blobs
+
+
+def _inherited(session: Session, name: str, where: str | None) -> dict[str, Any]:
+    """Placed on the same backend again, with the files it has, it goes on as it was: what is said now comes on top."""
+    before, detail = session.placement, detail_of(session.placement)
+    if where is not None or before is None or before.backend != name:
+        return {}
+    kept = {word: detail[word] for word in ("isolation", "limits", "env", "egress") if word in detail}
+    return {**kept, "network": before.network, **({"image": before.image} if before.image else {}), **detail.get("options", {})}
 
 
 def _recorded(store: Store, folder: Path, asked: Mapping[str, Any], detail: dict[str, Json]) -> Snapshot:
@@ -125,6 +139,8 @@ def _checked(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Json
     for word in ("in_place", "clean"):
         if not isinstance(asked.get(word, False), bool):
             raise InvalidValue(word, f"{asked[word]!r} is neither True nor False", "say which")
+    if asked.get("in_place") and asked.get("clean"):
+        raise InvalidValue("clean", "a folder that is worked on in place is not fresh", "leave in_place= or clean= out")
     asked["limits"] = _limits(asked.get("limits", Limits()))
     asked["env"] = _env(asked.get("env", {}))
     further = {word: value for word, value in options.items() if word not in _WORDS}
@@ -136,17 +152,28 @@ def _is_list(given: Any) -> bool:
 
 
 def _limits(given: Any) -> Limits:
+    step = "pass limits=Limits(time_s=60, memory_mb=512)"
     try:
-        return given if isinstance(given, Limits) else msgspec.convert(given, Limits)
+        if isinstance(given, Mapping) and (unknown := cast("Mapping[str, Any]", given).keys() - set(Limits.__struct_fields__)):
+            raise InvalidValue("limits", f"there is no limit called {sorted(unknown)[0]!r}", step)
+        found = msgspec.convert(msgspec.to_builtins(given), Limits)
     except (msgspec.ValidationError, TypeError) as error:
-        raise InvalidValue("limits", str(error), "pass limits=Limits(time_s=60, memory_mb=512)") from error
+        raise InvalidValue("limits", str(error), step) from error
+    for name in Limits.__struct_fields__:
+        most = getattr(found, name)
+        if most is not None and not most > 0:
+            raise InvalidValue("limits", f"{name}={most} leaves nothing", "pass a number above 0, or None for no limit")
+    return found
 
 
 def _env(given: Any) -> Any:
     if isinstance(given, Mapping) and all(isinstance(each, str) for pair in cast("Mapping[Any, Any]", given).items() for each in pair):
         return dict(cast("Mapping[str, str]", given))
     if _is_list(given):
-        return list(cast("Sequence[str]", given))
+        names = list(cast("Sequence[str]", given))
+        if missing := [name for name in names if name not in os.environ]:
+            raise InvalidValue("env", f"{missing[0]} is not set in this process", "set it, or give its value: {'NAME': 'value'}")
+        return names
     raise InvalidValue("env", f"{given!r} is neither names nor a mapping", "pass {'CI': '1'}, or ['CI'] for this process's own value")
 
 
@@ -196,10 +223,7 @@ def publish(session: Session, choices: Resolve | None, user: User) -> Generator[
         effect="idempotent",
         version="1",
     )
-    session = yield from use_tool(session, applied, {"folder": folder}, user)
-    # What is there now is what the next one starts from.
-    placed = msgspec.structs.replace(session.placement or placement, detail={**detail, "base": tree})
-    return record(session, [Draft(PlacementChanged(placed, tree), Act(user.actor, "program"))])[0]
+    return (yield from use_tool(session, applied, {"folder": folder}, user))
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -217,53 +241,165 @@ def plan_of(session: Session, folder: Path, choices: Resolve | None = None) -> P
         raise NotApplied(str(folder), "it is not there any more", "make it again, or check the files out elsewhere with `plait checkout`")
     now = snapshot_folder(store, folder, rules_of(placement))
     store.put_blobs({EMPTY: EMPTY_BYTES, **now.blobs})
-    base, tree = Digest(detail_of(placement).get("base", EMPTY)), session.tree or EMPTY
-    met = store, [base], now.tree, tree, ("the folder", session.short)
+    base, tree = _published(session, str(folder)), session.tree or EMPTY
+    met = store, [base], now.tree, tree, (FOLDER, session.short)
     found = merge_trees(*met)
-    if found.conflicts:
-        chosen = chosen_in(found.conflicts, choices, {})
-        left = {path: told(sides) for path, sides in found.conflicts.items() if path not in chosen}
-        if left:
-            raise MergeConflict(str(folder), left)
+    chosen = chosen_in(found.conflicts, choices, {})
+    left = {path: told(sides) for path, sides in found.conflicts.items() if path not in chosen}
+    if not left and found.conflicts:
         found = resolve(*met, choices=chosen)
+    given = set[str]() if choices is None or callable(choices) else {path_of(key) for key in choices}
+    if found.tree is not None:
+        store.put_blobs(found.blobs)
+        _check_room(store, folder, now.tree, found.tree)
+        left = _lost(store, session, now.tree, found.tree, given)
+    if left:
+        raise MergeConflict(str(folder), left)
+    if strangers := sorted(given - chosen.keys() - _withheld(store, now.tree, given)):
+        raise InvalidValue("resolve", f"{strangers[0]!r} is not in dispute", "leave it out")
     assert found.tree is not None
     return Plan(now.tree, found.tree, found.blobs)
 
 
+def _published(session: Session, folder: str) -> Digest:
+    """What the folder and the session have in common: what was last published there, else the tree that was placed.
+
+    A rewind does not take back what was published, so this goes by the log and not by the story.
+    """
+    kinds = {kind.__name__ for kind in (PlacementChanged, ToolReturned)}
+    for event in store_at(session.store).read(session.id, 1, session.place, kinds=kinds, reverse=True):
+        body = event.body
+        if isinstance(body, PlacementChanged) and detail_of(body.placement).get("base") == body.tree:
+            if body.tree is not None and detail_of(body.placement).get("folder") == folder:
+                return body.tree
+        elif isinstance(body, ToolReturned) and isinstance(body.delta, Mapping) and body.delta.get("published") == folder:
+            tree = body.delta.get("tree")
+            if isinstance(tree, str):
+                return Digest(tree)
+    return Digest(detail_of(session.placement).get("base", EMPTY))
+
+
+def _check_room(store: Store, folder: Path, before: Digest, after: Digest) -> None:
+    """A file or a link that comes where a folder is: that has to go, and may hold what was never ours."""
+    for change in changes(store, before, after):
+        place = folder / change.path
+        if change.after is None or change.after.kind == "folder" or place.is_symlink() or not place.is_dir():
+            continue
+        ours = {path for path, _ in walk(store, before)}
+        inside = [os.path.relpath(os.path.join(at, name), folder) for at, folders, files in os.walk(place) for name in (*folders, *files)]
+        if strange := [path for path in inside if path not in ours]:
+            why = f"{shown(change.path)!r} is a folder there, with files that are no part of the session: {shown(strange[0])!r}"
+            raise NotApplied(str(folder), why, "Move them away, and apply again")
+
+
+FOLDER = "the folder"  # what it is called where files are in dispute
+
+
+def _lost(store: Store, session: Session, before: Digest, after: Digest, given: set[str]) -> dict[str, dict[str, Any]]:
+    """Files of the folder that hold a secret and would be overwritten: nobody has what is in them, so somebody has to say so."""
+    lost = [each for each in changes(store, before, after) if each.before is not None and each.before.kind == "withheld"]
+    return {
+        each.path: {FOLDER: "(withheld: it holds a secret)", session.short: "(another file)" if each.after else ABSENT}
+        for each in lost
+        if each.path not in given
+    }
+
+
+def _withheld(store: Store, tree: Digest, paths: set[str]) -> set[str]:
+    reader = TreeReader(store)
+    return {path for path in paths if (entry := reader.find(tree, path)) is not None and entry.kind == "withheld"}
+
+
 def _apply(session: Session, folder: Path, choices: Resolve | None) -> Result:
+    with _alone(folder):
+        return _applied(session, folder, choices)
+
+
+@contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """One at a time publishes to a folder, in this process and in others."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _applied(session: Session, folder: Path, choices: Resolve | None) -> Result:
     store, plan = store_at(session.store), plan_of(session, folder, choices)
-    store.put_blobs(plan.blobs)
     reader, files = TreeReader(store), LocalFiles(folder)
     todo = changes(reader, plan.before, plan.after)
     done: list[str] = []
     for change in _in_order(todo):
         try:
-            _write(reader, files, change)
+            _check_still(reader, files, change)
+            _write(reader, files, folder, change)
         except (WorkspaceError, OSError) as error:
             step = f"{len(done)} of {len(todo)} paths are written; correct it and apply again"
             raise NotApplied(str(folder), f"{shown(change.path)!r}: {error}", step) from error
         done.append(shown(change.path))
-    said = f"{len(done)} paths written to {folder}" if done else f"{folder} has all of it already"
-    return Result([said], delta={"before": plan.before, "after": plan.after, "changed": done[:1000]})
+    _settle_folders(reader, files, folder, plan, todo)
+    count = f"{len(done)} path{'s' if len(done) != 1 else ''}"
+    said = f"{count} written to {folder}" if done else f"{folder} has all of it already"
+    return Result([said], delta=_delta(session, folder, plan, done))
 
 
-def _write(reader: TreeReader, files: LocalFiles, change: Change) -> None:
+def _delta(session: Session, folder: Path, plan: Plan, done: Sequence[str]) -> Json:
+    published: dict[str, Json] = {"published": str(folder), "tree": session.tree}
+    return {**published, "before": plan.before, "after": plan.after, "changed": list(done[:1000])}
+
+
+def _check_still(reader: TreeReader, files: LocalFiles, change: Change) -> None:
+    """What is about to be replaced is still what was looked at: somebody may be editing there."""
+    before = change.before
+    if before is None or before.kind in ("folder", "withheld"):
+        return
+    try:
+        found = files.entry(change.path)
+        same = found.kind == before.kind and found.size == before.size and found.target == before.target
+        same = same and (before.kind != "file" or files.read(change.path) == reader.content(before))
+    except NoSuchFile:
+        same = False
+    if not same:
+        raise WorkspaceError("somebody changed it while it was being published")
+
+
+def _write(reader: TreeReader, files: LocalFiles, folder: Path, change: Change) -> None:
     """One path. A file is replaced in one step; what stands in its way and is no file goes first."""
     path, before, after = change.path, change.before, change.after
-    if after is None or (before is not None and before.kind != after.kind):
-        with suppress(NoSuchFile):
-            files.remove(path)
+    if after is None or (before is not None and before.kind != after.kind) or (after.kind != "folder" and (folder / path).is_dir()):
+        _remove(files, folder, path)
     if after is None or after.kind == "withheld":
         return
     if after.kind == "folder":
         files.make_folder(path)
         files.chmod(path, after.mode)
     elif after.kind == "link":
-        with suppress(NoSuchFile):
-            files.remove(path)
+        _remove(files, folder, path)
         files.link(path, after.target)
     else:
         files.write(path, reader.content(after), mode=after.mode)
+
+
+def _remove(files: LocalFiles, folder: Path, path: str) -> None:
+    """A folder goes only if nothing is left in it: what is in there besides is the user's, and was never ours."""
+    place = folder / path
+    if not place.is_symlink() and place.is_dir() and os.listdir(place):
+        return
+    with suppress(NoSuchFile):
+        files.remove(path)
+
+
+def _settle_folders(reader: TreeReader, files: LocalFiles, folder: Path, plan: Plan, todo: Sequence[Change]) -> None:
+    """Folders come and go with what is in them: those that are gone are removed, those that came get their modes."""
+    above = {"/".join(parts[:size]) for each in todo for parts in [each.path.split("/")] for size in range(1, len(parts))}
+    for path in sorted(above, key=lambda path: path.count("/"), reverse=True):
+        after = reader.find(plan.after, path)
+        if after is None:
+            _remove(files, folder, path)
+        elif after.kind == "folder" and reader.find(plan.before, path) is None:
+            files.chmod(path, after.mode)
 
 
 def _in_order(todo: Sequence[Change]) -> list[Change]:

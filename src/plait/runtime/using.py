@@ -14,6 +14,7 @@ from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.kinds import Failure
 from plait.ids import Digest
+from plait.model.base import OutputDelta
 from plait.runtime.bracket import Bracket
 from plait.runtime.effects import UseTools
 from plait.runtime.failures import failure_of, line, text_of_error
@@ -43,6 +44,7 @@ from plait.session.content import Loose, pack
 from plait.session.ports import Act, Draft
 from plait.session.typed import to_json
 from plait.tool import KEY, SANDBOX, SESSION, Happened, Result, Tool, WrongArguments, difference
+from plait.workspace import EMPTY
 
 DELTA_MAX = 1_000_000
 
@@ -315,7 +317,8 @@ def _run(
         raise run.ended(session)  # strictly by the record: there is nobody here who could run anything
     if run is not None:
         _check_stopped(run, session, brackets, user)
-    site = Site(session)
+    hear = (lambda text: run.tell(OutputDelta(text, user.path))) if run is not None and run.heard else None
+    site = Site(session, hear)
     batch = yield Launch(_lanes([_job(session, each, site) for each in brackets.values()]))
     left = len(brackets)
     while left:
@@ -331,7 +334,7 @@ def _run(
             return session, Unwritten(session, drafts)
         try:
             # It happened, so it is recorded, also when somebody wrote meanwhile: the tool itself, to the session it was handed, say.
-            session = took(session, bracket, drafts, blobs)
+            session = took(session, bracket, _current(drafts, bracket, done, user.actor), blobs)
         except (InvalidInput, UnknownBlob) as error:  # it was refused before anything was written
             if done.failure is not None:
                 raise
@@ -341,6 +344,21 @@ def _run(
         else:
             left -= 1
     return session, None
+
+
+def _current(drafts: list[Draft], bracket: Bracket, done: Done, actor: str) -> Callable[[Session], Sequence[Draft]]:
+    """An outcome for the files that the call began with. If somebody else changed them meanwhile, one wins and the other is told."""
+    there = done.worked
+
+    def chosen(session: Session) -> Sequence[Draft]:
+        if there.trees is None or there.trees.before == there.trees.after or (session.tree or EMPTY) == there.since:
+            return drafts
+        return [_failed(bracket, done._replace(worked=Worked()), _STALE, actor), *drafts[len(there.before) + 1 :]]
+
+    return chosen
+
+
+_STALE = Failure("StaleFiles", "somebody else changed the session's files meanwhile, so what it did to them is not on record; run it again")
 
 
 def _lanes(jobs: Sequence[Job]) -> list[list[Job]]:

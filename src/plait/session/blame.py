@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from plait.errors import NoSuchFile, NotAFile, NotPlaced
 from plait.event import Event
-from plait.event.kinds import ForkedFrom, Merged, PlacementChanged, ToolFailed, ToolRequested, ToolReturned
+from plait.event.kinds import Bypassed, ForkedFrom, Merged, PlacementChanged, ToolFailed, ToolRequested, ToolReturned
 from plait.ids import Digest, LogId, Micros, short
 from plait.session.events import along
 from plait.session.state import State
@@ -23,7 +23,7 @@ from plait.workspace.base import CHANGED_MAX, Entry
 from plait.workspace.blame import Version, attribute
 from plait.workspace.tree import TreeReader, shown
 
-_KINDS = frozenset(kind.__name__ for kind in (ToolRequested, ToolReturned, ToolFailed, PlacementChanged, Merged))
+_KINDS = frozenset(kind.__name__ for kind in (ToolRequested, ToolReturned, ToolFailed, PlacementChanged, Merged, Bypassed))
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -111,6 +111,8 @@ def _written(store: Store, state: State, path: str) -> Iterator[_Written]:
                 tree = trees.after
         elif isinstance(body, (PlacementChanged, Merged)):
             tree = body.tree
+        elif isinstance(body, Bypassed) and body.what == "workspace" and isinstance(body.detail, Mapping):
+            tree = Digest(str(body.detail.get("after")))  # what somebody else did to a folder that is worked on in place
         if tree is not None:
             yield _Written(event, tree, tools.get(event.header.call, ""), stretch.branch or "")
 

@@ -18,7 +18,7 @@ from plait.session.merge import WORKSPACE
 from plait.session.state import ABSENT, Known, State
 from plait.store import Store
 from plait.workspace.merge import Choice, Version, merge_trees, resolve
-from plait.workspace.tree import EMPTY, EMPTY_BYTES
+from plait.workspace.tree import EMPTY, EMPTY_BYTES, shown
 
 Resolve = Mapping[str, Any] | Callable[[str, Mapping[str, Any]], Any]
 
@@ -86,7 +86,7 @@ def chosen_in(
             given[path] = choices(path, told(sides))
         if path in given:
             chosen[path] = _choice(path, given[path], sides)
-            resolved[f"{WORKSPACE}/{path}"] = _resolution(given[path])
+            resolved[resolved_as(path)] = _resolution(given[path])
     return chosen
 
 
@@ -122,6 +122,11 @@ def _choice(path: str, value: Any, sides: Mapping[str, Version]) -> Choice:
     if isinstance(value, bytes):
         return value
     raise InvalidValue("resolve", f"{path!r} cannot become a {type(value).__name__}", "give its text, its bytes, or what a side has")
+
+
+def resolved_as(path: str) -> str:
+    """Under what a choice for a file is recorded."""
+    return f"{WORKSPACE}/{shown(path)}"
 
 
 def path_of(key: str) -> str:

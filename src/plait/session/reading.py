@@ -23,6 +23,8 @@ from plait.event.kinds import (
     EvidenceAttached,
     FactRecorded,
     FactRetracted,
+    File,
+    Image,
     Linked,
     Merged,
     MessageSaid,
@@ -502,9 +504,11 @@ class Reading:
         place = opened.continues if isinstance(opened, SessionOpened) else None
         return type(self).of(Spot(self.store, place.log, place.seq, place.head)) if place else None
 
-    def blob(self, digest: Digest) -> bytes:
-        """The bytes of an image, a file or a long text."""
-        return self._store.get_blob(digest)
+    def blob(self, what: Digest | Image | File) -> bytes:
+        """The bytes of an image, a file or a long text: by digest, or by the part itself."""
+        if isinstance(what, File):
+            return b"".join([self._store.get_blob(piece) for piece in (what.blob, *what.rest)])
+        return self._store.get_blob(what.blob if isinstance(what, Image) else what)
 
     # ── questions ────────────────────────────────────────────────────────────────────────────
 

@@ -56,7 +56,7 @@ from plait.ids import Digest, Micros, digest, parse_digest
 from plait.session import revision
 from plait.session.content import Content, file, image, pack
 from plait.session.events import along
-from plait.session.files import Files, merge_files, path_of
+from plait.session.files import Files, merge_files, path_of, resolved_as
 from plait.session.fold import state_at
 from plait.session.inbox import arrived, ask_now, post, reply, waiting_in
 from plait.session.life import Life, check_may, live_on
@@ -330,7 +330,12 @@ class Session(Reading):
         """The files of all branches, merged by path. None: there is nothing to merge, or one tree is chosen whole."""
         if WORKSPACE not in conflicts or (not callable(resolve) and WORKSPACE in (resolve or {})):
             return None
-        return merge_files(self._store, self._state, theirs, base, names_of([self._state, *theirs]), resolve)
+        # What a fact in dispute is called by is the fact; a file of the same name is spelled out.
+        if callable(resolve):
+            chosen: Resolve | None = lambda path, sides: resolve(f"{WORKSPACE}/{path}" if path in conflicts else path, sides)  # noqa: E731
+        else:
+            chosen = {key: value for key, value in resolve.items() if key not in conflicts} if resolve is not None else None
+        return merge_files(self._store, self._state, theirs, base, names_of([self._state, *theirs]), chosen)
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
@@ -705,7 +710,7 @@ def _resolutions(conflicts: dict[str, dict[str, Any]], resolve: Resolve | None, 
     if callable(resolve):
         chosen = {key: resolve(key, sides) for key, sides in conflicts.items()}
     else:
-        of_files = [key for key in resolve if f"{WORKSPACE}/{path_of(key)}" in settled]
+        of_files = [key for key in resolve if resolved_as(path_of(key)) in settled]
         chosen = {key: value for key, value in resolve.items() if key in conflicts or key not in of_files}
         needless = [key for key in chosen if key not in conflicts]
         if needless:

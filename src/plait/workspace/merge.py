@@ -272,10 +272,29 @@ def _distinct(entries: Sequence[Entry | None]) -> tuple[Entry | None, ...]:
 
 
 def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """The lines of both; None if they changed the same ones, or if it is not text."""
+    """The lines of both; None if they changed the same ones, or if it is not text.
+
+    Where lines repeat, it cannot be told which of them a side took away or added, and one change may be counted as two. So it is done from
+    the end as well: what comes out has to be the same.
+    """
     if not (is_text(base) and is_text(ours) and is_text(theirs)):
         return None
-    old, one, two = split(base), split(ours), split(theirs)
+    sides = split(base), split(ours), split(theirs)
+    found = _woven(*sides)
+    if found is None or found != _mirrored(_woven(*map(_backwards, sides))):
+        return None
+    return b"".join(found)
+
+
+def _backwards(lines: list[bytes]) -> list[bytes]:
+    return lines[::-1]
+
+
+def _mirrored(lines: list[bytes] | None) -> list[bytes] | None:
+    return lines[::-1] if lines is not None else None
+
+
+def _woven(old: list[bytes], one: list[bytes], two: list[bytes]) -> list[bytes] | None:
     found: list[bytes] = []
     i = j = k = 0
     for i_same, j_same, k_same, size in _in_all(old, one, two):
@@ -285,7 +304,7 @@ def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
         found += right if left == was else left
         found += old[i_same : i_same + size]
         i, j, k = i_same + size, j_same + size, k_same + size
-    return b"".join(found)
+    return found
 
 
 def _in_all(old: list[bytes], one: list[bytes], two: list[bytes]) -> Iterator[tuple[int, int, int, int]]:
