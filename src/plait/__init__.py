@@ -44,8 +44,9 @@ if _TYPE_CHECKING:
     from plait.runtime.policy import Allow, Approval, Ask, Denied, Granted, Policy, Refuse
     from plait.runtime.prompt import View
     from plait.runtime.stops import Cancelled, Parked
+    from plait.sandbox import Limits, Sandbox
     from plait.selector import Choice, Selector
-    from plait.tool import Happened, ask_human
+    from plait.tool import Happened, Result, ask_human
     from plait.workflow import Parallel, Sequential, Workflow
 
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -463,3 +464,32 @@ def test_in_place_forks_share_the_folder_and_blame_knows_strangers(repo: Path, t
     (repo / "other").write_text("by hand\n")
     fork = here.fork("q").use(run, command="cat other")
     assert fork.result == "by hand\n" and fork.blame("other")[1].kind == "Bypassed"
+
+
+@pytest.mark.parametrize("gone", ["work", "work/copies", "work/bases"])
+def test_an_emptied_cache_heals(placed: Session, tmp_path: Path, gone: str) -> None:
+    """What lies on disk is a cache: without it a call fails, and the next one has everything again."""
+    used = placed.use(write, path="b", text="2\n")
+    shutil.rmtree(tmp_path / "store" / gone)
+    for _ in range(3):
+        try:
+            used = used.use(run, command="cat README b; echo 3 > c")
+            break
+        except ToolFailed as error:
+            used = error.session
+    assert used.result == "a shop\n2\n" and used.workspace.text("c") == "3\n" and used.workspace.text("b") == "2\n"
+
+
+def test_a_forked_child_leaves_the_parents_files_alone(placed: Session) -> None:
+    used = placed.use(write, path="a", text="1\n")
+    program = "import os, sys\nif os.fork() == 0:\n    sys.exit(0)\nos.wait()\n"
+    script = (
+        "import sys\nfrom plait import Session\nfrom plait.tools import shell\n"
+        "s = Session.open(sys.argv[2], store=sys.argv[1]).use(shell, command='cat a')\n"
+        + program
+        + "print(s.use(shell, command='cat a').result, end='')\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-W", "ignore", "-c", script, placed.store, str(used.id)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "1\n", done.stderr

@@ -11,8 +11,8 @@ from __future__ import annotations
 import atexit
 import codecs
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from threading import Lock, RLock
 from typing import Any, NamedTuple, cast
@@ -151,8 +151,10 @@ class Visit:
         try:
             if not hand.trusted:
                 return Worked()  # nobody waits for it any more
-            found = hand.record(self.sandbox.touched)
-            return self._told(hand, found)
+            if self.sandbox.broken:
+                hand.give_up()
+                return Worked()
+            return self._told(hand, hand.record(self.sandbox.touched))
         except Exception:
             hand.give_up()
             raise
@@ -201,6 +203,7 @@ class Lent:
         self._sandbox: Sandbox | None = sandbox
         self._hear = hear
         self._begun = False
+        self.broken = False  # whether it turned out to be gone
         self._files = _LentFiles(self)
 
     def revoke(self) -> None:
@@ -218,9 +221,21 @@ class Lent:
     def touch(self) -> Sandbox:
         sandbox = self.now()
         if not self._begun:
-            sandbox.begin()
+            with self.noticing():
+                sandbox.begin()
             self._begun = True
         return sandbox
+
+    @contextmanager
+    def noticing(self) -> Generator[None]:
+        """A sandbox that is gone, or whose files are, is not lent again: the next call gets another from the recorded tree."""
+        try:
+            yield
+        except (OSError, SandboxGone) as error:
+            self.broken = True
+            if isinstance(error, SandboxGone) or self._sandbox is None:
+                raise
+            raise SandboxGone(self._sandbox.placement.backend, self._sandbox.placement.sandbox) from error
 
     @property
     def placement(self) -> Placement:
@@ -253,7 +268,8 @@ class Lent:
             if on_output is not None:
                 on_output(piece)
 
-        return self.touch().exec(command, stdin=stdin, cwd=cwd, env=env, limits=limits, on_output=written)
+        with self.noticing():
+            return self.touch().exec(command, stdin=stdin, cwd=cwd, env=env, limits=limits, on_output=written)
 
     def start(self, name: str, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> Resident:
         sandbox = self.touch()

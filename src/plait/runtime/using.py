@@ -317,8 +317,7 @@ def _run(
         raise run.ended(session)  # strictly by the record: there is nobody here who could run anything
     if run is not None:
         _check_stopped(run, session, brackets, user)
-    hear = (lambda text: run.tell(OutputDelta(text, user.path))) if run is not None and run.heard else None
-    site = Site(session, hear)
+    site = Site(session, _listener(run, user))
     batch = yield Launch(_lanes([_job(session, each, site) for each in brackets.values()]))
     left = len(brackets)
     while left:
@@ -344,6 +343,17 @@ def _run(
         else:
             left -= 1
     return session, None
+
+
+def _listener(run: Run | None, user: User) -> Callable[[str], object] | None:
+    """Who hears what commands write while they run. None: nobody."""
+    if run is None or not run.heard:
+        return None
+
+    def hear(text: str) -> None:
+        run.tell(OutputDelta(text, user.path))
+
+    return hear
 
 
 def _current(drafts: list[Draft], bracket: Bracket, done: Done, actor: str) -> Callable[[Session], Sequence[Draft]]:

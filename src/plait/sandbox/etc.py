@@ -51,7 +51,12 @@ def folders(network: Network) -> tuple[str, ...]:
 
 def prepared(cache: str, network: Network) -> str:
     """The folder to be seen as /etc."""
-    return _prepared(cache, network, tuple(_stamp(f"/etc/{name}") for name in files(network)), folders(network))
+    known = cache, network, tuple(_stamp(f"/etc/{name}") for name in files(network)), folders(network)
+    found = _prepared(*known)
+    if not os.path.isdir(found):  # somebody emptied the cache
+        _prepared.cache_clear()
+        found = _prepared(*known)
+    return found
 
 
 def _stamp(path: str) -> tuple[int, int, int]:

@@ -258,7 +258,8 @@ class LocalSandbox:
         return found
 
     def _check_there(self) -> None:
-        if not self._wanted.in_place and not os.path.isdir(self._folder):
+        folders = [self._folder] if isinstance(self._copy.layers, Plain) else [str(each) for each in self._copy.layers]
+        if not self._wanted.in_place and not all(map(os.path.isdir, folders)):
             raise SandboxGone(NAME, self._copy.name)
 
     def _environment(self, room: Room, more: Mapping[str, str]) -> dict[str, str]:
