@@ -482,6 +482,7 @@ class PlacementChanged(Body, frozen=True):
     placement: Placement
     tree: Digest | None = None
     replaced: str = ""  # the sandbox that is gone, if this one stands in for it
+    fresh: bool = False  # whether its files were read off a folder just then
 
     def refs(self) -> tuple[Digest, ...]:
         return (self.tree,) if self.tree else ()

@@ -112,12 +112,8 @@ class Site:
 
     def enter(self) -> Visit:
         placement, tree = self.now
-        self._visit = Visit(self, _hands.take(self._session, placement, tree), self._hear)
+        self._visit = Visit(self, _hands.take(self._session, placement, tree), self._listener)
         return self._visit
-
-    def _hear(self, text: str) -> None:
-        if self._listener is not None:
-            self._listener(text)
 
     def left(self, placement: Placement, tree: Digest) -> None:
         self._now, self._visit = (placement, tree), None
@@ -140,7 +136,7 @@ class Site:
 class Visit:
     """One call in a sandbox."""
 
-    def __init__(self, site: Site, hand: Hand, hear: Callable[[str], None]) -> None:
+    def __init__(self, site: Site, hand: Hand, hear: Callable[[str], object] | None) -> None:
         self._site, self._hand = site, hand
         self.sandbox = Lent(hand.sandbox, hear)
 
@@ -199,7 +195,7 @@ def _described(now: Placement, before: Placement, key: str) -> Placement:
 class Lent:
     """A sandbox for the time of one call: notices whether files may have changed."""
 
-    def __init__(self, sandbox: Sandbox, hear: Callable[[str], None]) -> None:
+    def __init__(self, sandbox: Sandbox, hear: Callable[[str], object] | None = None) -> None:
         self._sandbox: Sandbox | None = sandbox
         self._hear = hear
         self._begun = False
@@ -261,15 +257,9 @@ class Lent:
     ) -> Ran:
         if isinstance(command, (str, bytes)):
             raise InvalidValue("command", "it is one text, not a list of words", "pass ['sh', '-c', 'ls -R']")
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-        def written(piece: bytes) -> None:
-            self._hear(secrets.hide_text(decoder.decode(piece)))
-            if on_output is not None:
-                on_output(piece)
-
+        heard = on_output if self._hear is None else _told(self._hear, on_output)
         with self.noticing():
-            return self.touch().exec(command, stdin=stdin, cwd=cwd, env=env, limits=limits, on_output=written)
+            return self.touch().exec(command, stdin=stdin, cwd=cwd, env=env, limits=limits, on_output=heard)
 
     def start(self, name: str, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> Resident:
         sandbox = self.touch()
@@ -310,6 +300,18 @@ class Lent:
 
     def close(self) -> None:
         """Whoever lent it lets go of it."""
+
+
+def _told(hear: Callable[[str], object], on_output: OnOutput | None) -> OnOutput:
+    """Tell whoever listens what a command writes, as text and without secrets; pieces of a character wait for the rest."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def written(piece: bytes) -> None:
+        hear(secrets.hide_text(decoder.decode(piece)))
+        if on_output is not None:
+            on_output(piece)
+
+    return written
 
 
 class _LentFiles:

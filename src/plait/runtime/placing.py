@@ -84,7 +84,7 @@ def _placed(session: Session, name: str, where: str | None, options: Mapping[str
     if name != LOCAL:  # on another machine it is made at once: what is wrong with it is found out now, and not by the first tool
         store.put_blobs(blobs)
         placement = make_now(session, placement, tree)
-    return PlacementChanged(placement, tree), blobs
+    return PlacementChanged(placement, tree, fresh=folder is not None), blobs
 
 
 def _inherited(session: Session, name: str, where: str | None) -> dict[str, Any]:
@@ -269,8 +269,8 @@ def _published(session: Session, folder: str) -> Digest:
     kinds = {kind.__name__ for kind in (PlacementChanged, ToolReturned)}
     for event in store_at(session.store).read(session.id, 1, session.place, kinds=kinds, reverse=True):
         body = event.body
-        if isinstance(body, PlacementChanged) and detail_of(body.placement).get("base") == body.tree:
-            if body.tree is not None and detail_of(body.placement).get("folder") == folder:
+        if isinstance(body, PlacementChanged) and body.fresh and body.tree is not None:
+            if detail_of(body.placement).get("folder") == folder:
                 return body.tree
         elif isinstance(body, ToolReturned) and isinstance(body.delta, Mapping) and body.delta.get("published") == folder:
             tree = body.delta.get("tree")
