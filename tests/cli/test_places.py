@@ -101,6 +101,8 @@ def test_apply_where_both_changed(shell: Shell, placed: str, repo: Path, choice:
     place = shell.open(placed).place
     said = shell.error(8, "apply", placed)
     assert "README" in said and f"plait apply {placed} --resolve README=session" in said
+    assert "    folder   folder\n    session  session\n" in said
+    assert f"\n  plait diff {placed} --files\n  plait cat {placed}:README | diff {repo}/README -\n" in said
     assert "README" in shell.error(8, "apply", placed, "--dry-run")
     error = json.loads(shell.run("apply", placed, "--json").stderr)["error"]
     assert error["exit_code"] == 8 and error["conflicts"]["README"] == {"the folder": "folder\n", placed: "session\n"}
