@@ -77,6 +77,7 @@ def test_cat_gives_a_pipe_every_byte(placed: tuple[Field, str]) -> None:
     assert raw("cat", f"{name}:evil{EVIL}.txt").decode() == AFTER[f"evil{EVIL}.txt"]
     assert raw("cat", f"{name}:{BAD_NAME}") == b"latin\n"
     assert raw("cat", f"{name}@3:src/cart.py") == b"def total():\n\treturn 0\n"
+    assert raw("cat", "@@3:src/cart.py") == raw("cat", "@3:src/cart.py") == raw("cat", f"{name}@3:src/cart.py")
     assert raw("cat", "@:src/cart.py") == raw("cat", name, "src/cart.py") == raw("cat", f"{name}:./src//cart.py")
     assert raw("cat", f"{name}:latest") == raw("cat", f"{name}:src/cart.py")  # links lead on, inside
     done = subprocess.run([*COMMAND, "cat", f"{name}:{BAD_NAME}"], capture_output=True, timeout=60)  # named in bytes, as a shell does
