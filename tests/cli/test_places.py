@@ -154,6 +154,18 @@ def test_sandboxes_are_listed_and_thrown_away(shell: Shell, placed: str, local: 
     assert "plait sandbox ls" in shell.error(3, "sandbox", "rm", id)
 
 
+@pytest.mark.parametrize("name", ["@", "mine", "{short}", "{id}", "@@3"])
+def test_sandboxes_are_named_by_their_session(shell: Shell, placed: str, local: None, name: str) -> None:
+    other, mine = shell.open(placed).id, shell.open(shell.json("fork", placed, "mine")["short"])
+    for key in (other, mine.id):
+        make(shell, key).close()
+    make(shell, f"{mine.id}-clean4").close()
+    removed = [each["id"] for each in shell.json("sandbox", "rm", name.format(short=mine.short, id=mine.id))["removed"]]
+    assert removed == ([mine.id] if name == "{id}" else [mine.id, f"{mine.id}-clean4"])  # a whole id is that sandbox alone
+    assert other in [each["id"] for each in shell.json("sandbox", "ls")["sandboxes"]]
+    assert "plait sandbox ls" in shell.error(3, "sandbox", "rm", "nobody")
+
+
 def test_prune_leaves_what_is_on_record(shell: Shell, placed: str, local: None) -> None:
     shell.open(placed).use(put, path="new.txt", text="new\n")
     for key in ("one", "two"):
