@@ -299,7 +299,8 @@ def blame_command(given: Given, file: str, path: str | None) -> None:
 
 def _print_blame(session: Session, blame: Blame) -> None:
     out, names = Out(), names_of(store_of(session), [line.log for line in blame])
-    columns = [Column(), Column(), Column(aside=True), Column(aside=True), Column(right=True), Column(flex=True)]
+    asides = [Column(aside=True)] * 3  # the time goes first, then the actor, then the tool: what is asked about is the text
+    columns = [Column(), *asides, Column(right=True), Column(flex=True, least=out.width // 2)]
     out.table(columns, (_blame_row(out, names[line.log], line) for line in blame))
 
 
