@@ -51,7 +51,7 @@
     │   ├── OutsideWorkspace     the path leads out of the workspace
     │   ├── FileWithheld         its content holds a secret, and was not recorded
     │   ├── EditRefused          what is to be replaced is not there, or is there several times
-    │   └── NotApplied           the folder cannot be published to
+    │   └── NotApplied           files cannot be written to that folder
     ├── SandboxError             where tools run
     │   ├── UnknownBackend       no backend is called that
     │   ├── IsolationMissing     this machine does not offer the isolation that is wanted
@@ -100,6 +100,7 @@ Each error carries the thing that failed as attributes, and its text ends with t
 
 from __future__ import annotations
 
+from os.path import commonprefix
 from typing import Any
 
 
@@ -228,15 +229,23 @@ class MergeConflict(SessionError):
     `conflicts` maps each name to what every side says: {"verdict": {"strict": "reject", "lenient": "clamp"}}.
     """
 
-    def __init__(self, session: str, conflicts: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, session: str, conflicts: dict[str, dict[str, Any]], step: str | None = None) -> None:
+        """`step`: how the caller lets somebody choose; None: as facts are chosen."""
         self.session, self.conflicts = session, conflicts
+        self.step = step or f"choose with resolve={{{next(iter(conflicts), 'key')!r}: value}}, or merge --resolve KEY=VALUE in the shell"
         sides = "; ".join(
-            f"{key!r}: " + ", ".join(f"{side} says {_brief(value)}" for side, value in said.items()) for key, said in conflicts.items()
+            f"{key!r}: " + ", ".join(f"{side} says {_brief(value)}" for side, value in _apart(said).items())
+            for key, said in conflicts.items()
         )
-        super().__init__(
-            f"cannot merge into {session}: the branches disagree on {sides}. Nothing was written; choose with "
-            f"resolve={{{next(iter(conflicts), 'key')!r}: value}}, or merge --resolve KEY=VALUE in the shell."
-        )
+        super().__init__(f"cannot merge into {session}: the branches disagree on {sides}. Nothing was written; {self.step}.")
+
+
+def _apart(sides: dict[str, Any]) -> dict[str, Any]:
+    """Texts of several lines from the first one that differs: files begin alike, and the beginning is all that is shown."""
+    if not all(isinstance(value, str) for value in sides.values()):
+        return sides
+    same = commonprefix([str(value).splitlines(keepends=True) for value in sides.values()])
+    return {side: value[sum(map(len, same)) :] for side, value in sides.items()}
 
 
 class NoCommonBase(SessionError):
@@ -450,6 +459,11 @@ class NotASession(SessionError):
 def _brief(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _open(text: str) -> str:
+    """A text that may be a sentence already, to be ended by ours."""
+    return text.rstrip().removesuffix(".")
 
 
 # ── stores ───────────────────────────────────────────────────────────────────────────────────
@@ -711,8 +725,8 @@ class NotAFile(WorkspaceError):
     """A folder, a pipe, a device or a link to nowhere, where a file is wanted."""
 
     def __init__(self, path: str, what: str) -> None:
-        self.path, self.what = path, what
-        super().__init__(f"{path!r} is {what}, not a file. Name a file; for what is in a folder use list_files.")
+        self.path, self.what = path or ".", what
+        super().__init__(f"{self.path!r} is {what}, not a file. Name a file; for what is in a folder use list_files.")
 
 
 class OutsideWorkspace(WorkspaceError):
@@ -740,11 +754,11 @@ class EditRefused(WorkspaceError):
 
 
 class NotApplied(WorkspaceError):
-    """Files could not be published. What was not written is as it was."""
+    """Files could not be published, or checked out. What was not written is as it was."""
 
     def __init__(self, folder: str, why: str, step: str) -> None:
         self.folder, self.why, self.step = folder, why, step
-        super().__init__(f"nothing was published to {folder!r}: {why}. {step}.")
+        super().__init__(f"cannot write the files to {folder!r}: {_open(why)}. {step[:1].upper()}{_open(step)[1:]}.")
 
 
 class SandboxError(PlaitError):
@@ -902,7 +916,7 @@ class ToolFailed(EffectError):
 
     def __init__(self, tool: str, kind: str, message: str, session: Any = None) -> None:
         self.tool, self.kind, self.message, self.session = tool, kind, message, session
-        super().__init__(f"{tool} failed: {kind}: {message}. It is recorded; go on from error.session.")
+        super().__init__(f"{tool} failed: {kind}: {_open(message)}. It is recorded; go on from error.session.")
 
 
 class ModelFailed(EffectError):
@@ -911,7 +925,7 @@ class ModelFailed(EffectError):
     def __init__(self, model: str, kind: str, message: str, attempts: int, session: Any = None) -> None:
         self.model, self.kind, self.message, self.attempts, self.session = model, kind, message, attempts, session
         tried = "once" if attempts == 1 else f"{attempts} times"
-        super().__init__(f"{model} did not answer, asked {tried}: {kind}: {message}. It is recorded; go on from error.session.")
+        super().__init__(f"{model} did not answer, asked {tried}: {kind}: {_open(message)}. It is recorded; go on from error.session.")
 
 
 class ResultInvalid(EffectError):

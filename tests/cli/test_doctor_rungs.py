@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -30,13 +31,17 @@ class Probed:
         return self._probe
 
 
-def checks(folder: Path, monkeypatch: pytest.MonkeyPatch, *found: object) -> dict[str, dict[str, str | None]]:
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, found: Sequence[object], *arguments: str) -> str:
     named = {each.probe().backend: each for each in found if isinstance(each, Probed)}
     monkeypatch.setattr(module, "backends", lambda: [*named, *(["broken"] if len(named) < len(found) else [])])
     monkeypatch.setattr(module, "backend", lambda name: named[name])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    result = CliRunner().invoke(main, ["doctor", "--store", str(folder), "--json"], catch_exceptions=False)
+    result = CliRunner().invoke(main, ["doctor", "--store", str(folder), *arguments], catch_exceptions=False)
     assert result.exit_code == 0  # what is missing for sandboxes does not make sessions unsafe
-    return {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+    return result.stdout
+
+
+def checks(folder: Path, monkeypatch: pytest.MonkeyPatch, *found: object) -> dict[str, dict[str, str | None]]:
+    return {check["name"]: check for check in json.loads(run(folder, monkeypatch, found, "--json"))["checks"]}
 
 
 @pytest.mark.parametrize(
@@ -69,14 +74,27 @@ def test_rungs(
     assert found == {"name": "isolation", "status": status, "detail": detail, "next": step}
 
 
-def test_remote_backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ready = Probed("e2b", Capability("exec", True), label="wire-tested 2026-11-16 with e2b 2")
-    keyless = Probed("cube", Capability("exec", False, "CUBE_KEY is not set", "set it"), label="untested")
-    found = checks(tmp_path, monkeypatch, Probed("local", OVERLAY, HOST), ready, keyless, "broken")["backends"]
-    assert found["detail"] == (
-        "e2b: ready, wire-tested 2026-11-16 with e2b 2 | cube: CUBE_KEY is not set (set it), untested | "
-        "broken: cannot be loaded, KeyError: 'broken'"
-    )
+def test_remote_backends_have_a_short_line_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tested = "wire-tested 2026-11-16 opensandbox 1.1.1"
+    ready = Probed("e2b", Capability("exec", True), label="wire-tested 2026-11-16 e2b 2.63.0")
+    key = Capability("exec", False, "OPEN_SANDBOX_API_KEY is not set", "set the environment variable OPEN_SANDBOX_API_KEY")
+    package = Capability("exec", False, "the package cubesandbox is not installed", "pip install 'plait[cube]'")
+    others = Probed("opensandbox", key, label=tested), Probed("cube", package, label=f"untested with cubesandbox (none); {tested}")
+    found = [Probed("local", OVERLAY, HOST), ready, *others, "broken"]
+    told = run(tmp_path, monkeypatch, found).splitlines()
+    at = next(at for at, line in enumerate(told) if line[6:].startswith("backends"))
+    assert [line[20:] for line in told[at : at + 4]] == [
+        "e2b: ready (wire-tested 2026-11-16 e2b 2.63.0)",
+        "opensandbox: OPEN_SANDBOX_API_KEY is not set (wire-tested)",
+        "cube: pip install 'plait[cube]' (wire-tested)",
+        "broken: cannot be loaded, KeyError: 'broken'",
+    ]
+    assert max(map(len, told[at : at + 4])) <= 80 and told[-1].startswith("Ready") and "sandboxes" not in told[-1]
+
+
+def test_the_last_line_says_that_there_are_no_sandboxes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = run(tmp_path, monkeypatch, [Probed("local", NO_OVERLAY, NO_BUBBLEWRAP, LANDLOCK, HOST)]).splitlines()
+    assert told[-1].startswith("Ready, ") and told[-1].endswith(", but not for sandboxes: tools that need one are refused here.")
 
 
 def test_this_machine_is_told_as_it_is_and_without_vendors() -> None:

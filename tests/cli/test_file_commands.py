@@ -77,6 +77,7 @@ def test_cat_gives_a_pipe_every_byte(placed: tuple[Field, str]) -> None:
     assert raw("cat", f"{name}:evil{EVIL}.txt").decode() == AFTER[f"evil{EVIL}.txt"]
     assert raw("cat", f"{name}:{BAD_NAME}") == b"latin\n"
     assert raw("cat", f"{name}@3:src/cart.py") == b"def total():\n\treturn 0\n"
+    assert raw("cat", "@@3:src/cart.py") == raw("cat", "@3:src/cart.py") == raw("cat", f"{name}@3:src/cart.py")
     assert raw("cat", "@:src/cart.py") == raw("cat", name, "src/cart.py") == raw("cat", f"{name}:./src//cart.py")
     assert raw("cat", f"{name}:latest") == raw("cat", f"{name}:src/cart.py")  # links lead on, inside
     done = subprocess.run([*COMMAND, "cat", f"{name}:{BAD_NAME}"], capture_output=True, timeout=60)  # named in bytes, as a shell does
@@ -279,6 +280,15 @@ def test_blame_on_a_terminal(placed: tuple[Field, str], width: int) -> None:
     assert ("agent:coder" in shown) == (width > 60)  # the text comes first, then who, then when
 
 
+def test_blame_on_a_terminal_leaves_half_of_it_to_the_text(placed: tuple[Field, str]) -> None:
+    field, name = placed
+    field.work(name, "write_file", field.plant({"long.py": "total = " + "x" * 200 + "\n"}))
+    told = {width: on_a_terminal("blame", f"{name}:long.py", width=width, NO_COLOR="1").rstrip("\n") for width in (120, 80, 75, 40)}
+    kept = {width: [word in line for word in ("write_file", "agent:coder", "just now")] for width, line in told.items()}
+    assert kept == {120: [True, True, True], 80: [True, True, False], 75: [True, False, False], 40: [False, False, False]}
+    assert all(len(line) == width and len(line) - line.index("total") >= width // 2 for width, line in told.items())
+
+
 # ── what other commands say of files ─────────────────────────────────────────────────────────
 
 
@@ -295,6 +305,15 @@ def test_show_says_where_it_is_placed_and_what_changed(placed: tuple[Field, str]
     assert harmless(on_a_terminal("show", name))
 
 
+def test_a_sandbox_is_told_by_a_short_id(field: Field) -> None:
+    name = field.shell.new("fix it")
+    id = field.shell.open(name).id
+    for sandbox, short in ((id, name), (f"{id}-clean4", f"{name}-clean4"), (f"{id}0", f"{id}0")):
+        field.place(name, field.plant(BEFORE), sandbox=sandbox, rung="overlay")
+        assert field.shell("log", name, "-n", "1", "--oneline").endswith(f"placed in local, overlay, network off, sandbox {short}\n")
+        assert f"network off, sandbox {short}\n" in field.shell("show", name)
+
+
 def test_log_says_what_a_tool_changed(placed: tuple[Field, str]) -> None:
     field, name = placed
     first, _, third, *_ = field.shell("log", name, "--oneline").splitlines()
@@ -309,6 +328,7 @@ def test_rewind_names_what_it_does_not_undo(placed: tuple[Field, str]) -> None:
     field.shell("fork", name, "copy")
     said = field.shell("rewind", name, "3")
     assert f'  not undone  {name}@7  send_mail {{"to":"bob' in said and said.rstrip().endswith("returned sent")
+    assert ", 1 effect not undone\n" in field.shell("log", name, "-n", "1", "--oneline")
     assert said.replace("\n", "").isprintable() and "write_file" not in said  # the files are as they were
     assert raw("cat", f"{name}:src/cart.py") == b"def total():\n\treturn 0\n"
     found = field.shell.json("rewind", "copy", "3")["not_undone"]

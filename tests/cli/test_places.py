@@ -101,6 +101,8 @@ def test_apply_where_both_changed(shell: Shell, placed: str, repo: Path, choice:
     place = shell.open(placed).place
     said = shell.error(8, "apply", placed)
     assert "README" in said and f"plait apply {placed} --resolve README=session" in said
+    assert "    folder   folder\n    session  session\n" in said
+    assert f"\n  plait diff {placed} --files\n  plait cat {placed}:README | diff {repo}/README -\n" in said
     assert "README" in shell.error(8, "apply", placed, "--dry-run")
     error = json.loads(shell.run("apply", placed, "--json").stderr)["error"]
     assert error["exit_code"] == 8 and error["conflicts"]["README"] == {"the folder": "folder\n", placed: "session\n"}
@@ -150,6 +152,18 @@ def test_sandboxes_are_listed_and_thrown_away(shell: Shell, placed: str, local: 
     assert shell("sandbox", "rm", placed) == f"removed local {id}\n"
     assert shell.json("sandbox", "ls") == {"sandboxes": [], "silent": {}}
     assert "plait sandbox ls" in shell.error(3, "sandbox", "rm", id)
+
+
+@pytest.mark.parametrize("name", ["@", "mine", "{short}", "{id}", "@@3"])
+def test_sandboxes_are_named_by_their_session(shell: Shell, placed: str, local: None, name: str) -> None:
+    other, mine = shell.open(placed).id, shell.open(shell.json("fork", placed, "mine")["short"])
+    for key in (other, mine.id):
+        make(shell, key).close()
+    make(shell, f"{mine.id}-clean4").close()
+    removed = [each["id"] for each in shell.json("sandbox", "rm", name.format(short=mine.short, id=mine.id))["removed"]]
+    assert removed == ([mine.id] if name == "{id}" else [mine.id, f"{mine.id}-clean4"])  # a whole id is that sandbox alone
+    assert other in [each["id"] for each in shell.json("sandbox", "ls")["sandboxes"]]
+    assert "plait sandbox ls" in shell.error(3, "sandbox", "rm", "nobody")
 
 
 def test_prune_leaves_what_is_on_record(shell: Shell, placed: str, local: None) -> None:

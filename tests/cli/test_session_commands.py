@@ -398,6 +398,14 @@ def test_find_in_long_texts_and_quotes(shell: Shell) -> None:
 # ── how it hangs together ────────────────────────────────────────────────────────────────────
 
 
+def test_a_long_text_does_not_push_others_aside_in_a_pipe(shell: Shell) -> None:
+    name = shell.new("x " * 200)
+    shell("say", name, "short")
+    lines = shell("why", name, "short").splitlines()
+    assert "x " * 150 in lines[-1]  # nothing is cut
+    assert len(lines) > 2 and max(map(len, lines[:-1])) < 160 and lines == [line.rstrip() for line in lines]
+
+
 def test_why(family: tuple[Shell, str]) -> None:
     shell, root = family
     found = lines(named(shell("why", root, "verdict"), shell))

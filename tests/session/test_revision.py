@@ -33,6 +33,8 @@ def test_the_latest_is_the_one_written_to_last(family: Session, store: Store) ->
     said = family.say("x")
     assert Session.open("@", store=store) == said and Session.open("@-1", store=store) == family
     assert Session.open("@1", store=store).place == 1
+    assert Session.open("@@1", store=store) == said.at(1) and Session.open("@@-1", store=store) == family
+    assert Session.open_range("@@2..@@3", store=store) == (said.at(2), said.at(3))
 
 
 def test_ranges(family: Session, store: Store) -> None:
@@ -47,7 +49,8 @@ def test_ranges(family: Session, store: Store) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "  ", "nobody", "@@", "@x", "strict@", "strict@1.5", "strict@+1", "strict@٣", "strict@" + "9" * 30, "a..b", "ff", "\0", 5, None],
+    ["", "  ", "nobody", "@@", "@@@", "@@@1", "@@x", "strict@@1", "@x", "strict@", "strict@1.5", "strict@+1", "strict@٣"]
+    + ["strict@" + "9" * 30, "a..b", "ff", "\0", 5, None],
 )  # fmt: skip
 def test_what_names_nothing(family: Session, store: Store, name: Any) -> None:
     with pytest.raises(UnknownRevision) as caught:

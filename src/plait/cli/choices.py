@@ -13,13 +13,16 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from plait.cli.render import counted
-from plait.cli.terminal import clean
+from plait.cli.terminal import clean, cut, visible
 from plait.errors import MergeConflict
 from plait.session import ABSENT
 from plait.session.merge import WORKSPACE
 from plait.workspace.diff import quoted
 
 Done = TypeVar("Done")
+
+LINES_SHOWN, LINE_MAX = 3, 100  # of each side of a file in dispute; characters of a line
+LEAD = 20  # of what long lines have in common, so much is shown
 
 
 class Choices(NamedTuple):
@@ -82,19 +85,48 @@ def path_in(key: str) -> str:
 
 
 def sides_told(sides: Mapping[str, Any]) -> list[str]:
-    """What each side has of a file, briefly: the whole would bury what is to be decided."""
+    """What each side has of a file: the first lines that differ. The whole would bury what is to be decided, and files begin alike."""
+    texts = {side: _lines(value) for side, value in sides.items() if value is not ABSENT}
+    before, after = _alike(list(texts.values()))
+    differing = {side: lines[before : len(lines) - after] for side, lines in texts.items()}
+    skipped = _shared([lines[0] for lines in differing.values() if lines])
+    numbered = any(len(lines) > 1 for lines in texts.values())
     wide = max(len(clean(side)) for side in sides)
-    return [f"    {clean(side):{wide}}  {_brief(value)}" for side, value in sides.items()]
+    told = list[str]()
+    for side in sides:
+        shown = _excerpt(differing[side], before + 1 if numbered else None, skipped) if side in texts else ["(gone)"]
+        told += [f"    {name:{wide}}  {line}" for name, line in zip([clean(side), *[""] * len(shown)], shown, strict=False)]
+    return told
 
 
-def _brief(value: Any) -> str:
-    if value is ABSENT:
-        return "(gone)"
-    text = str(value)
-    lines = text.split("\n")
-    first = next((line.strip() for line in lines if line.strip()), "")
-    more = "" if len(lines) < 3 else f"{counted(len(lines) - (not lines[-1]), 'line')}: "
-    return f"{more}{clean(first)[:60]}"
+def _lines(value: Any) -> list[str]:
+    return str(value).removesuffix("\n").split("\n") if value != "" else []
+
+
+def _alike(texts: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """How many lines at the beginning, and at the end, are the same in all."""
+    if len(texts) < 2:
+        return 0, 0
+    before = _leading(texts)
+    return before, _leading([text[before:][::-1] for text in texts])
+
+
+def _leading(texts: Sequence[Sequence[str]]) -> int:
+    return next((at for at, each in enumerate(zip(*texts, strict=False)) if len(set(each)) > 1), min(map(len, texts)))
+
+
+def _shared(lines: Sequence[str]) -> int:
+    """How much of a long line is left out because all begin with it."""
+    return max(0, _leading(lines) - LEAD) if len(lines) > 1 and max(map(len, lines)) > LINE_MAX else 0
+
+
+def _excerpt(lines: Sequence[str], first: int | None, skipped: int) -> list[str]:
+    if not lines:
+        return [f"(has nothing there, at line {first})" if first is not None else "(empty)"]
+    shown = [f"…{lines[0][skipped:]}" if skipped else lines[0], *lines[1:LINES_SHOWN]]
+    numbers = ["" if first is None else f"{first + at}: " for at in range(len(shown))]
+    left = [f"… {counted(len(lines) - len(shown), 'more line')}"] if len(lines) > len(shown) else []
+    return [*(f"{number}{cut(visible(line.expandtabs(4)), LINE_MAX)}" for number, line in zip(numbers, shown, strict=True)), *left]
 
 
 def name_of(key: str) -> str:

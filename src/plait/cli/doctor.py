@@ -40,6 +40,8 @@ FLEETING = frozenset({"tmpfs", "ramfs"})  # gone with the power, fsynced or not
 
 RUNGS = ("overlay", "bubblewrap", "landlock", "host")  # best first
 ISOLATED = RUNGS[:2]  # taken without being asked for by name
+NO_SANDBOX = "none, so tools are refused a sandbox here"
+APART = " | "  # between backends
 
 # These errors send people to the doctor, who has to know more than that.
 NEXT: dict[type[StoreError], str] = {
@@ -58,6 +60,11 @@ class Check(msgspec.Struct, frozen=True):
     status: Status
     detail: str
     next: str | None = None  # None: nothing to do
+
+    @property
+    def lines(self) -> list[str]:
+        """The detail as it is printed: each backend on a line of its own."""
+        return [_clean(line) for line in (self.detail.split(APART) if self.name == "backends" else [self.detail])]
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -395,9 +402,7 @@ def _isolation() -> Check:
     if best is None or best.name not in ISOLATED:
         less = [rung.name for rung in rungs if rung.offered]
         step = f"; or take less on purpose, as in plait to S local DIR --isolation {less[0]}" if less else ""
-        return Check(
-            "isolation", "warn", f"none, so tools are refused a sandbox here: {why}", f"{passed[-1].fix}{step}." if passed else None
-        )
+        return Check("isolation", "warn", f"{NO_SANDBOX}: {why}", f"{passed[-1].fix}{step}." if passed else None)
     lower = ", ".join(rung.name for rung in rungs if rung.offered and rung is not best)
     detail = f"{best.name}{f', and on request {lower}' if lower else ''}"
     if passed:
@@ -408,7 +413,7 @@ def _isolation() -> Check:
 def _backends() -> Check:
     """Those beyond this machine: whether they can be used, and how far they were tested. Nothing of a vendor is loaded for this."""
     names = [name for name in backends() if name != "local"]
-    return Check("backends", "ok", " | ".join(map(_backend, names)) or "none but local")
+    return Check("backends", "ok", APART.join(map(_backend, names)) or "none but local")
 
 
 def _backend(name: str) -> str:
@@ -417,7 +422,11 @@ def _backend(name: str) -> str:
     except Exception as error:  # anybody may bring one
         return f"{name}: cannot be loaded, {type(error).__name__}: {error}"
     missing = next((each for each in probe.capabilities if not each.offered), None)
-    return f"{name}: {f'{missing.why} ({missing.fix})' if missing else 'ready'}, {probe.label}"
+    if missing is None:
+        return f"{name}: ready ({probe.label})"
+    # A missing key says itself what to do, a missing package does not. Which version was tested is of interest to who can use one.
+    tested = probe.label.rpartition("; ")[2].partition(" ")[0]
+    return f"{name}: {min(filter(None, (missing.why, missing.fix)), key=len, default='not ready')} ({tested})"
 
 
 # ── telling it ───────────────────────────────────────────────────────────────────────────────
@@ -441,7 +450,10 @@ def _print(report: Report) -> None:
 def _print_plain(report: Report) -> None:
     wide = max(len(check.name) for check in report.checks)
     for check in report.checks:
-        click.echo(f"{check.status:4}  {check.name:{wide}}  {_clean(check.detail)}")
+        first, *more = check.lines
+        click.echo(f"{check.status:4}  {check.name:{wide}}  {first}")
+        for line in more:
+            click.echo(f"{'':4}  {'':{wide}}  {line}")
         if check.next:
             click.echo(f"{'':4}  {'':{wide}}  next: {_clean(check.next)}")
     click.echo(_summary(report))
@@ -458,7 +470,7 @@ def _print_table(report: Report) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for check in report.checks:
-        table.add_row(Text(f"{check.status:4}", colours[check.status]), Text(check.name, "bold"), Text(_clean(check.detail)))
+        table.add_row(Text(f"{check.status:4}", colours[check.status]), Text(check.name, "bold"), Text("\n".join(check.lines)))
         if check.next:
             table.add_row("", "", Text(f"next: {_clean(check.next)}", colours[check.status]))
     # rich keeps bold and dim under NO_COLOR; who sets it wants plain text.
@@ -470,7 +482,8 @@ def _print_table(report: Report) -> None:
 def _summary(report: Report) -> str:
     warned = f", {_counted(report.count('warn'), 'warning')}" if report.count("warn") else ""
     if report.ok:
-        return f"Ready{warned}."
+        refused = any(check.name == "isolation" and check.detail.startswith(NO_SANDBOX) for check in report.checks)
+        return f"Ready{warned}{', but not for sandboxes: tools that need one are refused here' if refused else ''}."
     return f"{report.count('fail')} of {_counted(len(report.checks), 'check')} failed{warned}."
 
 

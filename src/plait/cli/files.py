@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast
 
 import click
 
-from plait.cli.choices import Choices, name_of, settled, sides_told
+from plait.cli.choices import Choices, name_of, path_in, settled, sides_told
 from plait.cli.common import Given, acting, listing, names_of, pairs, store_of
 from plait.cli.documents import (
     Document,
@@ -299,7 +299,8 @@ def blame_command(given: Given, file: str, path: str | None) -> None:
 
 def _print_blame(session: Session, blame: Blame) -> None:
     out, names = Out(), names_of(store_of(session), [line.log for line in blame])
-    columns = [Column(), Column(), Column(aside=True), Column(aside=True), Column(right=True), Column(flex=True)]
+    asides = [Column(aside=True)] * 3  # the time goes first, then the actor, then the tool: what is asked about is the text
+    columns = [Column(), *asides, Column(right=True), Column(flex=True, least=out.width // 2)]
     out.table(columns, (_blame_row(out, names[line.log], line) for line in blame))
 
 
@@ -378,9 +379,13 @@ def _in_dispute(named: Named, error: MergeConflict, resolve: Sequence[str], drop
     words = ["plait", "apply", named.name]
     for option, values in (("--resolve", [*resolve, *(f"{key}=session" for key in error.conflicts)]), ("--drop", drop)):
         words += [word for value in values for word in (option, value)]
+    path = path_in(next(iter(error.conflicts)))
     return [
         *said,
         "",
+        "See what the session changed, and how a file differs from the folder's:",
+        f"  {shlex.join(['plait', 'diff', named.name, '--files'])}",
+        f"  {shlex.join(['plait', 'cat', f'{named.name}:{path}'])} | {shlex.join(['diff', os.path.join(error.session, path), '-'])}",
         "Choose for each, as here: session, folder, or @FILE for another content. --drop PATH leaves it out.",
         f"  {shlex.join(words)}",
     ]

@@ -18,9 +18,9 @@ from plait.cli.exits import NOT_FOUND, Told
 from plait.cli.files import detail_in
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, counted
 from plait.cli.writing import done
-from plait.errors import PlaitError, SandboxBusy, SandboxFailed, SandboxGone
+from plait.errors import AmbiguousRevision, PlaitError, SandboxBusy, SandboxFailed, SandboxGone, UnknownPlace, UnknownRevision
 from plait.event.kinds import Placement
-from plait.ids import LogId, short
+from plait.ids import LogId
 from plait.sandbox import Held, Wanted, backend, backends
 from plait.session import Session
 from plait.session.listing import session_row
@@ -157,10 +157,13 @@ def _print_held(store: Store, found: Found) -> None:
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
 @acting
 def sandbox_rm(given: Given, ids: Sequence[str]) -> None:
-    """End sandboxes: ID, the start of it, or the session it was made for. The files are on record, and the next tool call makes another."""
+    """End sandboxes: ID, the start of it, or the session they were made for, as in @.
+
+    The files are on record, and the next tool call makes another.
+    """
     store = store_at(given.store)
     found = find_all(store)
-    chosen = [_called(found, id) for id in dict.fromkeys(ids)]
+    chosen = list({each.sandbox: each for id in ids for each in _called(given, found, id)}.values())
     for each in chosen:
         _end(store, each)
     if given.form == "json":
@@ -170,16 +173,27 @@ def sandbox_rm(given: Given, ids: Sequence[str]) -> None:
         Out().line(f"removed {each.backend} ", Cell(each.sandbox, ACCENT))
 
 
-def _called(found: Found, id: str) -> Held:
-    same = [each for each in found.held if each.sandbox == id]
-    same = same or [each for each in found.held if id and (each.sandbox.startswith(id) or short(LogId(each.key[:36])) == id)]
+def _called(given: Given, found: Found, id: str) -> list[Held]:
+    """The one of this id, those of a session of this name, or the one whose id begins so."""
+    same = [each for each in found.held if each.sandbox == id] or _made_for(given, found, id)
+    if same:
+        return same
+    same = [each for each in found.held if id and each.sandbox.startswith(id)]
     if len(same) > 1:
         raise click.BadParameter(f"{id!r} could be any of {', '.join(each.sandbox for each in same)}. Write more of it.", param_hint="'ID'")
     if not same:
         silent = f" {', '.join(found.silent)} did not answer." if found.silent else ""
         said = f"there is no sandbox {id!r}.{silent} See what there is with: plait sandbox ls"
         raise Told(SandboxGone("no backend", id), [said], NOT_FOUND)
-    return same[0]
+    return same
+
+
+def _made_for(given: Given, found: Found, name: str) -> list[Held]:
+    try:
+        log = given.open(name).id
+    except (UnknownRevision, UnknownPlace, AmbiguousRevision):  # then it is no name of a session
+        return []
+    return [each for each in found.held if each.key[:36] == log]
 
 
 def _end(store: Store, held: Held) -> None:

@@ -23,7 +23,8 @@ ACCENT, DIM, STRONG, BAD = "cyan", "dim", "bold", "red"
 
 GAP = "  "
 COLUMN_MAX = 28  # cells on a terminal, apart from the column that takes what is left
-FLEX_MIN = 24  # cells for that one; below, columns are left out
+FLEX_MIN = 24  # cells for that one, unless it says otherwise
+PAD_MAX = 60  # blanks and text of that one in a pipe: one long text must not push what follows it far to the right in every line
 BATCH = 500  # rows that are measured together: a long list begins to show at once
 
 
@@ -36,6 +37,7 @@ class Column(NamedTuple):
     head: str = ""
     right: bool = False  # figures
     flex: bool = False  # takes the room that is left, and is cut to it
+    least: int = FLEX_MIN  # cells for a flexible one; below, columns are left out
     whole: bool = False  # never cut
     aside: bool = False  # left out where there is no room, the last one first
 
@@ -90,20 +92,21 @@ class Out:
                 widths = [width and max(width, len(column.head)) for column, width in zip(columns, widths, strict=True)]
             fitted = self._fit(columns, widths, cell_width(indent))
             for row in shown:
-                self.line(indent, *_laid_out(columns, row, fitted))
+                self.line(indent, *_laid_out(columns, row, fitted, self.tty))
             count += len(batch)
         return count
 
     def _fit(self, columns: Sequence[Column], widths: Sequence[int], indent: int) -> list[int]:
         """The widths there is room for. An empty column takes none."""
         if not self.tty:
-            return list(widths)
+            return [min(width, PAD_MAX) if column.flex else width for column, width in zip(columns, widths, strict=True)]
         rooms = [width if column.whole else min(width, COLUMN_MAX) for column, width in zip(columns, widths, strict=True)]
+        least = max((column.least for column in columns if column.flex), default=FLEX_MIN)
         asides = [at for at, column in enumerate(columns) if column.aside]
         while True:
             taken = [room for column, room in zip(columns, rooms, strict=True) if room and not column.flex]
             left = self.width - indent - sum(taken) - len(GAP) * len(taken)
-            if left >= FLEX_MIN or not asides:
+            if left >= least or not asides:
                 return [
                     min(width, max(left, 8)) if column.flex else room for column, width, room in zip(columns, widths, rooms, strict=True)
                 ]
@@ -128,11 +131,11 @@ def _cell(cell: Cell | str) -> Cell:
     return cell if isinstance(cell, Cell) else Cell(cell)
 
 
-def _laid_out(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int]) -> list[Cell]:
+def _laid_out(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], cutting: bool) -> list[Cell]:
     found = list[Cell]()
     for column, cell, width in zip(columns, row, widths, strict=True):
         if width:
-            text = cut(cell.text, width)
+            text = cut(cell.text, width) if cutting else cell.text
             space = " " * (width - cell_width(text))
             found.append(Cell(f"{space}{text}" if column.right else f"{text}{space}", cell.style))
             found.append(Cell(GAP))

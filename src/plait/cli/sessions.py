@@ -21,7 +21,7 @@ from plait.session.audit import logs_behind
 from plait.session.life import STATUSES
 from plait.session.listing import session_row
 from plait.session.ports import store_at
-from plait.session.saying import saying
+from plait.session.saying import saying, short_sandbox
 from plait.session.state import Spent
 from plait.store import Fault, Row, Store
 from plait.workspace.diff import Changes
@@ -261,7 +261,7 @@ def placement_told(placement: Placement | None) -> str | None:
         f"network {placement.network}" if placement.network else "",
         f"{'in place in' if detail_in(placement).get('in_place') else 'from'} {folder}" if folder else "",
         placement.image,
-        f"sandbox {placement.sandbox}" if placement.sandbox else "",
+        f"sandbox {short_sandbox(placement.sandbox)}" if placement.sandbox else "",
     ]
     return ", ".join(filter(None, parts))
 

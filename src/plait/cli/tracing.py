@@ -179,7 +179,12 @@ class _Tree:
 @click.command("diff")
 @click.argument("left", metavar="A | A..B")
 @click.argument("right", metavar="[B]", required=False)
-@click.option("--files", "as_patch", is_flag=True, help="Only the files, as a patch that `git apply` and `patch -p1` take.")
+@click.option(
+    "--files",
+    "as_patch",
+    is_flag=True,
+    help="Only the files, as a patch that `git apply` and `patch -p1` take: text files; others are named in comments.",
+)
 @click.option("--stat", "as_list", is_flag=True, help="Only the files, as a list of what changed.")
 @listing
 def diff_command(given: Given, left: str, right: str | None, as_patch: bool, as_list: bool) -> None:

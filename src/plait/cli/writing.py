@@ -255,8 +255,21 @@ def _conflict(error: MergeConflict, known: _Known) -> list[str]:
         else:
             said += [f"  {clean(key)}", *_facts_told(sides)]
             choices.append(f"{key}={json.dumps(next(value for value in sides.values() if value is not ABSENT))}")
-    files = " A file is chosen by the name of a side, or with @FILE." if any(map(known.is_file, error.conflicts)) else ""
-    return [*said, "", f"Choose a value for each, as here, or leave it out with --drop KEY:{files}", f"  {_again(choices)}"]
+    if not any(map(known.is_file, error.conflicts)):
+        return [*said, "", "Choose a value for each, as here, or leave it out with --drop KEY:", f"  {_again(choices)}"]
+    return [
+        *said,
+        "",
+        "See how the files differ:",
+        *_compared(),
+        "Choose for each, as here, or leave it out with --drop KEY. A file is chosen by the name of a side, or with @FILE:",
+        f"  {_again(choices)}",
+    ]
+
+
+def _compared() -> list[str]:
+    given = click.get_current_context().params
+    return [f"  {shlex.join(['plait', 'diff', given['session'], other, '--files'])}" for other in given["others"]]
 
 
 def _facts_told(sides: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 S          a whole id, the start of it, the start of its random tail (the short id), or a label
 S@42       the value whose last event is 42
 S@-1       one event before the last
-@          the session written to last; @42 and @-1 are places in it
+@          the session written to last; @42 and @-1 are places in it, and so are @@42 and @@-1
 A..B       a range: from one value to another
 """
 
@@ -42,6 +42,7 @@ def parse(text: str) -> Revision:
     name, at, place = text.strip().partition("@")
     if not at or not (name or place):
         return Revision(name, None)
+    place = place if name else place.removeprefix("@")  # @ is a session, and S@42 a place in it: then so is @@42
     if not _PLACE.match(place):
         raise UnknownRevision(text, f"{place!r} is not a place: write a number, counted from 1, or -1 and so on back from the last")
     return Revision(name, int(place))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 from plait.errors import PlaitError
 from plait.event import Event, Json
 from plait.event import kinds as k
-from plait.ids import short
+from plait.ids import LogId, short
 from plait.session.content import text_of
 
 
@@ -60,7 +61,8 @@ def _merged(body: k.Merged) -> str:
 
 
 def _rewound(body: k.Rewound) -> str:
-    left = f", {len(body.not_undone)} effects not undone" if body.not_undone else ""
+    count = len(body.not_undone)
+    left = f", {count:,} effect{'' if count == 1 else 's'} not undone" if count else ""
     return f"rewound to {body.to}{_because(body.reason)}{left}"
 
 
@@ -74,9 +76,17 @@ def _changed(trees: k.Trees | None) -> str:
 def _placed(body: k.PlacementChanged) -> str:
     placement = body.placement
     network = f"network {placement.network}" if placement.network else ""
-    sandbox = f"sandbox {placement.sandbox}" if placement.sandbox else ""
+    sandbox = f"sandbox {short_sandbox(placement.sandbox)}" if placement.sandbox else ""
     where = ", ".join(filter(None, [placement.backend, placement.rung, network, sandbox]))
-    return f"placed in {where}" + (f", in the place of {body.replaced}" if body.replaced else "")
+    return f"placed in {where}" + (f", in the place of {short_sandbox(body.replaced)}" if body.replaced else "")
+
+
+def short_sandbox(id: str) -> str:
+    """A sandbox that is called by its session's id is told as sessions are; names that backends give stay as they are."""
+    return short(LogId(id[:36])) + id[36:] if _BY_SESSION.match(id) else id
+
+
+_BY_SESSION = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-|\Z)")
 
 
 def _opened(body: k.SessionOpened) -> str:
