@@ -254,7 +254,8 @@ def plan_of(session: Session, folder: Path, choices: Resolve | None = None) -> P
         _check_room(store, folder, now.tree, found.tree)
         left = _lost(store, session, now.tree, found.tree, given)
     if left:
-        raise MergeConflict(str(folder), left)
+        step = f"choose with apply(resolve={{{next(iter(left))!r}: text}}), or plait apply --resolve PATH=session|folder|@FILE in the shell"
+        raise MergeConflict(str(folder), left, step)
     if strangers := sorted(given - chosen.keys() - _withheld(store, now.tree, given)):
         raise InvalidValue("resolve", f"{strangers[0]!r} is not in dispute", "leave it out")
     assert found.tree is not None

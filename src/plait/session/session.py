@@ -301,7 +301,9 @@ class Session(Reading):
         resolved = _resolutions(disputed, resolve, files)
         left = {key: sides for key, sides in disputed.items() if key not in resolved}
         if left or (files is not None and files.conflicts):
-            raise MergeConflict(self.short, {**left, **_told_apart(files.conflicts if files is not None else {}, left)})
+            disputes = {**left, **_told_apart(files.conflicts if files is not None else {}, left)}
+            step = f"choose with resolve={{{next(iter(disputes))!r}: text}}, or merge --resolve PATH=SIDE|@FILE in the shell"
+            raise MergeConflict(self.short, disputes, None if left else step)
         news = list({other.head: other for other, their in zip(others, theirs, strict=True) if _is_news(state, their)}.values())
         tree = outcome.tree
         if WORKSPACE in resolved:
