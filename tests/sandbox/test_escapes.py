@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rooms import SMALL, groups, needs, on_isolated, on_namespaced, processes, room, until
 
-from plait.errors import SandboxFailed
+from plait.errors import OutsideWorkspace, SandboxFailed
 from support import dose, report, seed
 
 CANARY = "canary-7b1f"
@@ -392,3 +392,21 @@ def test_the_escapes_work_without_a_sandbox(tmp_path: Path) -> None:
         line = json.dumps([str(tmp_path), "hop/canary"])
         assert CANARY in here.box.exec(["python3", "-S", "-c", TRY], stdin=line.encode()).output.view()
         assert until(lambda: (tmp_path / "canary-planted").exists())
+
+
+# ── in place ─────────────────────────────────────────────────────────────────────────────────
+
+
+@on_namespaced
+def test_stores_in_the_folder_are_out_of_reach_in_place(tmp_path: Path, rung: str) -> None:
+    files = {"sub/.plait/plait.db": CANARY, "a.txt": "x", ".git/config": "settings"}
+    with room(tmp_path, rung, files, in_place=True, heavy=(".git",)) as here:
+        (here.folder / ".plait" / "canary").write_text(CANARY)
+        assert here.said("cat sub/.plait/* .plait/*; ls -A sub/.plait .plait; mv sub other; cat other/.plait/*").count(CANARY) == 0
+        assert CANARY not in here.said("cat other/.plait/*")  # it was found anew
+        for path in (".plait/canary", "other/.plait/plait.db", ".git/hooks/pre-commit"):
+            with pytest.raises(OutsideWorkspace):
+                here.box.files.write(path, b"planted")
+        assert ".plait" not in [entry.name for entry in [*here.box.files.list(), *here.box.files.list("other")]]
+        assert here.box.files.read(".git/config") == b"settings"
+    assert (tmp_path / "repo/.plait/canary").read_text() == CANARY
