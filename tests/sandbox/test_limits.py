@@ -13,6 +13,7 @@ from rooms import SMALL, groups, on_every, on_isolated, on_namespaced, processes
 
 from plait.sandbox import Limits, limits
 from plait.sandbox.limits import Family, descendants, narrowed, open_group, remove_stale
+from plait.tools import shell
 
 EAT = "x = []\nwhile True: x.append(bytearray(b'x' * (8 << 20)))"
 BOMB = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass"
@@ -204,3 +205,9 @@ def test_neither_shared_memory_nor_orphans_escape_whoever_watches(tmp_path: Path
     with room(tmp_path, rung, limits=Limits(memory_mb=128, processes=40, time_s=8)) as here:
         assert here.box.exec(["python3", "-S", "-c", SHARED]).killed == "memory"
         assert here.box.exec(["python3", "-S", "-c", ORPHANS]).killed == "processes"
+
+
+def test_the_limit_that_struck_is_named(tmp_path: Path) -> None:
+    with room(tmp_path, "host", limits=Limits(time_s=0.5)) as here:
+        result = shell("sleep 60", here.box, timeout_s=60)
+        assert "longer than 0.5 s" in str(result.parts[0])

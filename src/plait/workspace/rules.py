@@ -104,7 +104,8 @@ def rules_for(folder: Path | str, *, ignore: Iterable[str] = (), store: Path | s
 
 def _lines(file: Path) -> list[str]:
     try:
-        text = file.read_text("utf-8", "surrogateescape") if file.is_file() else ""
+        # A link is none: a repository could bring one along that leads to a file of the machine.
+        text = file.read_text("utf-8", "surrogateescape") if file.is_file() and not file.is_symlink() else ""
     except OSError:
         return []
     lines = [line.strip() for line in text.splitlines()]
