@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rooms import SMALL, groups, needs, on_isolated, on_namespaced, processes, room, until
 
-from plait.errors import SandboxFailed
+from plait.errors import OutsideWorkspace, SandboxFailed
 from support import dose, report, seed
 
 CANARY = "canary-7b1f"
@@ -392,3 +392,55 @@ def test_the_escapes_work_without_a_sandbox(tmp_path: Path) -> None:
         line = json.dumps([str(tmp_path), "hop/canary"])
         assert CANARY in here.box.exec(["python3", "-S", "-c", TRY], stdin=line.encode()).output.view()
         assert until(lambda: (tmp_path / "canary-planted").exists())
+
+
+# ── in place ─────────────────────────────────────────────────────────────────────────────────
+
+
+@on_namespaced
+def test_stores_in_the_folder_are_out_of_reach_in_place(tmp_path: Path, rung: str) -> None:
+    files = {"sub/.plait/plait.db": CANARY, "a.txt": "x", ".git/config": "settings"}
+    with room(tmp_path, rung, files, in_place=True, heavy=(".git",)) as here:
+        (here.folder / ".plait" / "canary").write_text(CANARY)
+        assert here.said("cat sub/.plait/* .plait/*; ls -A sub/.plait .plait; mv sub other; cat other/.plait/*").count(CANARY) == 0
+        assert CANARY not in here.said("cat other/.plait/*")  # it was found anew
+        for path in (".plait/canary", "other/.plait/plait.db", ".git/hooks/pre-commit"):
+            with pytest.raises(OutsideWorkspace):
+                here.box.files.write(path, b"planted")
+        assert ".plait" not in [entry.name for entry in [*here.box.files.list(), *here.box.files.list("other")]]
+        assert here.box.files.read(".git/config") == b"settings"
+    assert (tmp_path / "repo/.plait/canary").read_text() == CANARY
+
+
+OTHERS = """
+import ctypes, errno, os, resource, sys
+libc, other = ctypes.CDLL(None, use_errno=True), int(sys.argv[1])
+def attempt(name, act):
+    try:
+        act()
+        print(name, "done")
+    except OSError as error:
+        print(name, errno.errorcode[error.errno])
+def call(number, *arguments):
+    if libc.syscall(number, *arguments) < 0:
+        raise OSError(ctypes.get_errno(), "")
+attempt("prlimit", lambda: resource.prlimit(other, resource.RLIMIT_NICE))
+attempt("launcher", lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NICE))
+attempt("affinity", lambda: os.sched_setaffinity(other, os.sched_getaffinity(0)))
+attempt("scheduler", lambda: os.sched_setscheduler(other, os.SCHED_OTHER, os.sched_param(0)))
+attempt("priority", lambda: os.setpriority(os.PRIO_PROCESS, other, 0))
+attempt("ioprio", lambda: call(251, 1, other, 0))
+attempt("xattr", lambda: os.setxattr("a.txt", "user.planted", b"x"))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+os.sched_setaffinity(0, os.sched_getaffinity(0))
+print("own done")
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="names system calls by number")
+def test_other_processes_are_not_changed(tmp_path: Path) -> None:
+    """Nothing here would do harm if it passed: limits are only asked for, and set to what they are."""
+    with room(tmp_path, "landlock") as here:
+        said = here.box.exec(["python3", "-S", "-c", OTHERS, str(os.getpid())]).output.view().splitlines()
+        assert said[-1] == "own done" and len(said) == 8
+        assert {line.split()[1] for line in said[:-1]} == {"EPERM"}, said

@@ -13,6 +13,7 @@ from rooms import SMALL, groups, on_every, on_isolated, on_namespaced, processes
 
 from plait.sandbox import Limits, limits
 from plait.sandbox.limits import Family, descendants, narrowed, open_group, remove_stale
+from plait.tools import shell
 
 EAT = "x = []\nwhile True: x.append(bytearray(b'x' * (8 << 20)))"
 BOMB = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass"
@@ -151,3 +152,62 @@ def test_a_group_of_version_2(tmp_path: Path) -> None:
     (tmp_path / "app.slice/cgroup.subtree_control").write_text("cpu memory pids\n")
     found = list(limits._find(mounts, own))  # pyright: ignore[reportPrivateUsage]
     assert found == [("cgroup2", (f"{tmp_path}/app.slice",))]
+
+
+# ── what passed once ─────────────────────────────────────────────────────────────────────────
+
+
+@on_every
+def test_a_quick_command_is_not_too_quick_for_the_disk(tmp_path: Path, rung: str) -> None:
+    with room(tmp_path, rung, limits=Limits(disk_mb=16, time_s=20)) as here:
+        ran = here.python("for i in range(5): open(f'quick{i}', 'wb').write(bytes(8 << 20))")
+        assert here.box.exec(["sh", "-c", "for i in 1 2 3; do head -c 8000000 /dev/zero >q$i; done"]).killed == "disk", ran
+        assert here.sh("rm q*").killed == here.sh("ls").killed == ""
+        assert here.python("for i in range(9): open(f'hole{i}', 'wb').truncate(8 << 20)") == ""
+        assert here.sh("touch hole*; true").killed == "disk"
+
+
+def test_no_tree_is_too_deep_to_be_counted(tmp_path: Path) -> None:
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("deeper", dir_fd=here)
+        below = os.open("deeper", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    handle = os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=here)
+    os.truncate(handle, 1 << 30)
+    os.close(handle)
+    (tmp_path / "beside").write_bytes(bytes(5000))
+    os.close(here)
+    assert (1 << 30) + 5000 <= limits.taken([str(tmp_path)], 0) < (1 << 30) + (64 << 20)
+    disk = subprocess.run(["rm", "-rf", str(tmp_path / "deeper")], check=True)
+    assert disk.returncode == 0
+
+
+SHARED = "import mmap, time\nm = mmap.mmap(-1, 300 << 20)\nfor at in range(0, len(m), 4096): m[at] = 1\ntime.sleep(9)"
+ORPHANS = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    for _ in range(60):
+        if os.fork() == 0:
+            time.sleep(9)
+    time.sleep(9)
+time.sleep(9)
+"""
+
+
+@on_every
+def test_neither_shared_memory_nor_orphans_escape_whoever_watches(tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "homes", tuple)
+    with room(tmp_path, rung, limits=Limits(memory_mb=128, processes=40, time_s=8)) as here:
+        assert here.box.exec(["python3", "-S", "-c", SHARED]).killed == "memory"
+        assert here.box.exec(["python3", "-S", "-c", ORPHANS]).killed == "processes"
+
+
+def test_the_limit_that_struck_is_named(tmp_path: Path) -> None:
+    with room(tmp_path, "host", limits=Limits(time_s=0.5)) as here:
+        result = shell("sleep 60", here.box, timeout_s=60)
+        assert "longer than 0.5 s" in str(result.parts[0])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plait.errors import NoSuchFile, NotAFile, OutsideWorkspace, WorkspaceError
-from plait.workspace.files import LocalFiles
+from plait.workspace.files import Closed, LocalFiles
 from support import dose, report
 
 
@@ -180,3 +180,54 @@ def test_links_swapped_under_us_lead_nowhere(root: Path, files: LocalFiles) -> N
     assert (outside / "f").read_text() == "outside"
     assert refused < attempts
     report("symlink race", f"{attempts:,} attempts, {escapes} escapes, {refused:,} refused")
+
+
+# ── closed places ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("path", [".plait", ".plait/store.db", "d/.plait/store.db", "to/store.db", "over/.plait/new/x", "kept/x"])
+def test_what_is_of_plait_is_not_there(root: Path, path: str) -> None:
+    for store in (".plait", "d/.plait", "kept"):
+        (root / store).mkdir()
+        (root / store / "store.db").write_text("store")
+    (root / "to").symlink_to("d/.plait")
+    (root / "over").symlink_to("d")
+    files = LocalFiles(root, closed=Closed(own=frozenset({"kept"})))
+    assert [entry.name for entry in files.list()] == ["d", "over", "to"]
+    assert [entry.name for entry in files.list("d")] == ["f"]
+    for look in (files.read, files.list):
+        with pytest.raises(NoSuchFile):
+            look(path)
+    for change in (lambda: files.write(path, b"x"), lambda: files.make_folder(path), lambda: files.link(f"{path}/x", "f")):
+        with pytest.raises(OutsideWorkspace, match="Plait's own"):
+            change()
+    with pytest.raises(OutsideWorkspace, match="Plait's own"):
+        files.remove("d")
+    assert (root / "d" / ".plait" / "store.db").read_text() == (root / ".plait" / "store.db").read_text() == "store"
+
+
+def test_heavy_folders_are_read_where_they_lie_and_never_written(root: Path, tmp_path: Path) -> None:
+    origin = tmp_path / "origin"
+    (origin / "d" / ".git" / "hooks").mkdir(parents=True)
+    (origin / "d" / ".git" / "config").write_text("settings")
+    (origin / "d" / ".git" / "out").symlink_to("../../../secret")
+    (origin / "d" / ".git" / "back").symlink_to("../f")
+    files = LocalFiles(root).closing(Closed(heavy=frozenset({"d/.git"}), origin=origin))
+    assert files.read("d/.git/config") == b"settings"
+    assert files.read("d/.git/back") == b"inside"
+    assert [entry.name for entry in files.list("d")] == [".git", "f"]
+    with pytest.raises(OutsideWorkspace):
+        files.read("d/.git/out")
+    for change in (
+        lambda: files.write("d/.git/config", b"x"),
+        lambda: files.write("d/.git/hooks/pre-commit", b"x"),
+        lambda: files.remove("d/.git"),
+        lambda: files.remove("d"),
+        lambda: files.chmod("d/.git/config", 0o777),
+        lambda: files.make_folder("d/.git/new"),
+        lambda: files.link("d/.git/new", "x"),
+    ):
+        with pytest.raises(OutsideWorkspace, match="read-only"):
+            change()
+    assert sorted(os.listdir(origin / "d" / ".git")) == ["back", "config", "hooks", "out"]
+    assert not (root / "d" / ".git").exists()

@@ -315,8 +315,9 @@ def test_rules_are_the_same_for_every_kind_of_reading(store: Store, cache: Path,
     for layered in (False, True):
         copy = open_copy(store, cache, f"s{layered}", EMPTY, layered=layered, rules=rules)
         for path in sorted(folder.rglob("*")):
-            if path.is_file():
+            if path.is_file() and ".plait" not in path.parts:
                 copy.files.write(str(path.relative_to(folder)), path.read_bytes(), mode=path.stat().st_mode & 0o777)
+        shutil.copytree(folder / ".plait", (copy.layers.folder if isinstance(copy.layers, Plain) else copy.layers.upper) / ".plait")
         for name in ("build", "data"):
             copy.files.make_folder(name)
         record(store, copy)
@@ -447,3 +448,70 @@ def test_killed_anywhere_the_next_one_finds_the_right_files(store: Store, cache:
             copy = open_copy(store, cache, "s", tree, layered=layered)
             assert copy.snapshot().tree == tree
             copy.close()
+
+
+# ── what is in no tree ───────────────────────────────────────────────────────────────────────
+
+
+@BOTH
+def test_a_root_that_was_closed_is_opened_again(store: Store, cache: Path, tree: Digest, layered: bool) -> None:
+    copy = open_copy(store, cache, "s", tree, layered=layered)
+    root = copy.layers.folder if isinstance(copy.layers, Plain) else copy.layers.upper
+    root.chmod(0)
+    copy.scratch.chmod(0)
+    copy.begin()
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (root, copy.scratch)] == [0o755, 0o755]
+    assert record(store, copy) == tree
+    copy.close()
+
+
+def test_a_folder_in_place_keeps_its_mode(store: Store, cache: Path, folder: Path) -> None:
+    folder.chmod(0o750)
+    copy = open_in_place(store, cache, folder)
+    copy.begin()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o750
+    copy.close()
+
+
+@BOTH
+def test_pipes_do_not_outlast_a_switch(store: Store, cache: Path, tree: Digest, layered: bool) -> None:
+    copy = open_copy(store, cache, "s", tree, layered=layered)
+    root = copy.layers.folder if isinstance(copy.layers, Plain) else copy.layers.upper
+    copy.files.write("new", b"x")
+    copy.files.remove("README")
+    (root / "src").mkdir(exist_ok=True)
+    for name in ("pipe", "src/.venv"):
+        os.mkfifo(root / name)
+    assert copy.snapshot().skipped == ("pipe", "src/.venv")
+    store.put_blobs(copy.snapshot().blobs)
+    copy.switch(tree)
+    assert not (root / "pipe").exists() and not (root / "src/.venv").exists()
+    assert {entry.name for entry in copy.files.list()} == {"README", "src"}
+    assert record(store, copy) == tree
+    copy.close()
+
+
+@BOTH
+def test_names_and_targets_that_hold_a_secret_are_in_no_tree(store: Store, cache: Path, tree: Digest, layered: bool) -> None:
+    value = "hush-9f27c1d4"
+    copy = open_copy(store, cache, "s", tree, layered=layered)
+    copy.files.write(f"src/{value}.txt", b"x")
+    copy.files.write(f"{value}/inside", b"x")
+    copy.files.link("link", f"https://{value}@example.org")
+    copy.snapshot()  # what was seen before it was known
+    secrets.known(value, "HUSH")
+    try:
+        found = copy.snapshot()
+        copy.save_index()
+        assert found.withheld == ("[secret HUSH]", "link", "src/[secret HUSH].txt")
+        assert found.tree == tree
+        assert value.encode() not in (cache / "copies" / "s" / "index").read_bytes()
+    finally:
+        secrets.forget("HUSH")
+        copy.close()
+
+
+def test_rules_are_not_read_through_a_link(folder: Path) -> None:
+    (folder.parent / "elsewhere").write_text("README\n")
+    (folder / ".plaitignore").symlink_to("../elsewhere")
+    assert "README" not in rules_for(folder).ignore

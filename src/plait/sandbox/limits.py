@@ -12,6 +12,7 @@ import errno
 import itertools
 import os
 import resource
+import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -268,7 +269,8 @@ class Family:
         return ""
 
     def kill(self) -> None:
-        for pid in descendants(self._pid):
+        """The first is the launcher, or bubblewrap: it ends when what it waits for has."""
+        for pid in descendants(self._pid)[1:]:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, 9)
 
@@ -290,9 +292,9 @@ def descendants(pid: int) -> list[int]:
 
 
 def _resident(pid: int) -> int:
-    """Memory of its own; what it shares with others would be counted for each of them."""
-    fields = _read(f"/proc/{pid}", "statm").split()
-    return (int(fields[1]) - int(fields[2])) * resource.getpagesize() if fields else 0
+    """Memory that is no file's. What several share is counted for each of them: rather too much than not at all."""
+    lines = (line.split() for line in _read(f"/proc/{pid}", "status").splitlines())
+    return sum(int(words[1]) * 1024 for words in lines if words and words[0] in ("RssAnon:", "RssShmem:"))
 
 
 def counted_by() -> str:
@@ -300,25 +302,83 @@ def counted_by() -> str:
     return next((kind for kind, _ in homes()), Family.name)
 
 
-def watch(limits: Limits) -> Watch:
-    return open_group(limits) or Family(limits)
-
-
 # ── disk ─────────────────────────────────────────────────────────────────────────────────────
 
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
 def taken(folders: Iterable[str], since: float) -> int:
-    """Bytes on disk below these folders, of what was changed since then. Links are not followed."""
-    total, open_ = 0, list(folders)
-    while open_:
+    """Bytes below these folders of what was changed since then. A hole counts: whoever reads the file reads it too."""
+    return sum(_below(folder, since) for folder in folders)
+
+
+def _below(folder: str, since: float) -> int:
+    try:
+        place = _Place(os.open(folder, _FOLDER))
+    except OSError:
+        return 0
+    with contextlib.closing(place):
+        total, names = place.listed(since)
+        todo = [names]
+        while todo:
+            if not todo[-1]:
+                todo.pop()
+                if todo and not place.leave():
+                    break
+            elif place.enter(todo[-1].pop()):
+                size, names = place.listed(since)
+                total += size
+                todo.append(names)
+        return total
+
+
+class _Place:
+    """A folder that one walks about in, by one handle and single names: no path is too long, no tree too deep. Links are not followed."""
+
+    def __init__(self, handle: int) -> None:
+        self._here = handle
+        self._above: list[tuple[int, int]] = []
+
+    def enter(self, name: str) -> bool:
+        before = _identity(self._here)
+        if self._go(name):
+            self._above.append(before)
+            return True
+        return False
+
+    def leave(self) -> bool:
+        """False: it was moved meanwhile, and what is above it now is somewhere else."""
+        return self._go("..") and _identity(self._here) == self._above.pop()
+
+    def listed(self, since: float) -> tuple[int, list[str]]:
+        """Bytes of what is in it, and the folders there."""
+        total, names = 0, list[str]()
+        with contextlib.suppress(OSError), os.scandir(self._here) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    info = entry.stat(follow_symlinks=False)
+                    total += _size(info) if info.st_ctime >= since else 0
+                    names += [entry.name] if stat.S_ISDIR(info.st_mode) else []
+        return total, names
+
+    def close(self) -> None:
+        os.close(self._here)
+
+    def _go(self, name: str) -> bool:
         try:
-            with os.scandir(open_.pop()) as entries:
-                for entry in entries:
-                    with contextlib.suppress(OSError):
-                        info = entry.stat(follow_symlinks=False)
-                        total += info.st_blocks * 512 if info.st_ctime >= since else 0
-                        if entry.is_dir(follow_symlinks=False):
-                            open_.append(entry.path)
+            handle = os.open(name, _FOLDER, dir_fd=self._here)
         except OSError:
-            continue
-    return total
+            return False
+        os.close(self._here)
+        self._here = handle
+        return True
+
+
+def _size(info: os.stat_result) -> int:
+    return max(info.st_blocks * 512, info.st_size if stat.S_ISREG(info.st_mode) else 0)
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    found = os.fstat(folder)
+    return found.st_dev, found.st_ino

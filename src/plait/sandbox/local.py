@@ -27,6 +27,8 @@ from plait.sandbox.resident import LocalResident
 from plait.store import Store
 from plait.workspace import Files, Snapshot
 from plait.workspace.copies import Copy, CopyInfo, Layered, Plain, cache_folder, list_copies, open_copy, open_in_place
+from plait.workspace.files import Closed
+from plait.workspace.rules import STORE, stores_in
 
 T = TypeVar("T")
 
@@ -107,6 +109,7 @@ class LocalSandbox:
         self._wanted, self._copy, self._rung = wanted, copy, rung
         self._passed = dict(passed)
         self._residents: dict[str, LocalResident] = {}
+        self._files = copy.files.closing(self._closed())
         if rung == "landlock":
             launcher.check(self._room())
 
@@ -130,7 +133,7 @@ class LocalSandbox:
 
     @property
     def files(self) -> Files:
-        return self._copy.files
+        return self._files
 
     @property
     def _in_namespaces(self) -> bool:
@@ -217,10 +220,22 @@ class LocalSandbox:
         )
 
     def _hidden(self) -> tuple[str, ...]:
-        """The store, and whatever is called like one in the folder."""
-        scheme, _, path = self._wanted.store.address.partition(":")
+        """The store, and whatever is called like one in the folder; at any depth where the folder itself is worked on."""
         folder = _real(self._wanted.folder)
-        return tuple([*([path] if scheme == "sqlite" else []), *([f"{folder}/.plait"] if folder else [])])
+        nested = stores_in(folder, self._wanted.rules) if folder and self._wanted.in_place else [STORE]
+        return tuple([*self._store_folder(), *(f"{folder}/{name}" for name in nested if folder)])
+
+    def _store_folder(self) -> list[str]:
+        scheme, _, path = self._wanted.store.address.partition(":")
+        return [os.path.realpath(path)] if scheme == "sqlite" else []
+
+    def _closed(self) -> Closed:
+        """What the tools for files may not change, as commands may not."""
+        folder = _real(self._wanted.folder)
+        heavy = frozenset(self._wanted.heavy if self._rung != "host" and folder else ())
+        inside = [path for path in self._store_folder() if self._wanted.in_place and folder and path.startswith(f"{folder}/")]
+        own = frozenset(path[len(folder) + 1 :] for path in inside if folder)
+        return Closed(own, heavy, Path(folder) if folder else None)
 
     def _start(self, room: Room, invocation: Invocation, *, stays: bool = False) -> process.Start:
         if not self._in_namespaces:

@@ -19,12 +19,13 @@ from typing import NamedTuple
 
 from plait.errors import SandboxFailed
 from plait.sandbox.base import Limits, OnOutput, Ran
-from plait.sandbox.limits import MB, Family, Watch, confine, taken, watch
+from plait.sandbox.limits import MB, Family, Watch, confine, open_group, taken
 from plait.sandbox.mounts import Overlay, Started
 from plait.sandbox.output import Spool
 
 _CHUNK = 1 << 16
 _LOOK_S = 0.05  # how often memory and processes are looked at
+_BURY_S = 10.0  # how long the launcher may take to end what it started
 _START_S = 20.0  # how long a sandbox may take to begin
 _ABSENT = re.compile(rb"(?:bwrap|plait): execvp .*: (.*)\n\Z")
 
@@ -156,12 +157,15 @@ class _Command:
         """Put it under its limits, and let it go."""
         limits = self._bounds.limits
         if self._start.own_users:  # joining a group takes milliseconds, during which a sandbox can be set up
-            self._watch = joined(self._process.pid, limits)
+            self._watch = joined(self._process.pid, limits, self._process.pid)
         pid = self._status.pid(_START_S)
         if pid is None:
             return
-        self._pidfd = os.pidfd_open(pid)
-        self._watch = self._watch or joined(pid, limits)
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:  # it ended before it began, and says why by its output
+            return
+        self._watch = self._watch or joined(pid, limits, self._process.pid)
         if not self._watch.has(pid):
             self._watch.join(pid)
         confine(pid, self._bounds.limits, own_users=self._start.own_users)
@@ -195,9 +199,10 @@ class _Command:
             os.close(self._pidfd)
         else:
             self._process.kill()
-        self._process.wait()
+        self._bury()
         self._code = self._status.exit_code()
         self._drain()
+        self.killed = self.killed or self._overfull()
         if self._watch is not None:
             self.killed = self.killed or self._watch.exceeded() if not isinstance(self._watch, Family) else self.killed
             self._watch.close()
@@ -231,6 +236,23 @@ class _Command:
         while not select.select([pidfd], [], [], 0.5)[0] and time.monotonic() < end:
             if self._watch is not None:
                 self._watch.kill()
+
+    def _bury(self) -> None:
+        """Wait for what was started here, then end what it may have left: the number of its group is nobody else's until it is buried."""
+        until = time.monotonic() + _BURY_S
+        with contextlib.ExitStack() as stack:
+            handle = os.pidfd_open(self._process.pid)
+            stack.callback(os.close, handle)
+            while not select.select([handle], [], [], 0.5)[0]:
+                if self._watch is not None:
+                    self._watch.kill()
+                if time.monotonic() > until:
+                    self._process.kill()
+        if self._watch is not None:
+            self._watch.kill()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     def _close_go(self) -> None:
         if self._go is not None:
@@ -269,22 +291,34 @@ class _Command:
         most = self._bounds.limits.disk_mb
         if most is None or now < self._look_disk:
             return ""
-        size = taken(self._bounds.grows, 0) + taken(self._bounds.changes, self._since)
+        size = self._size()
         self._look_disk = now + max(0.2, 10 * (time.monotonic() - now))
         return "disk" if size > most * MB else ""
 
+    def _size(self) -> int:
+        return taken(self._bounds.grows, 0) + taken(self._bounds.changes, self._since)
 
-def joined(pid: int, limits: Limits) -> Watch:
-    """Counted by a group if it can be put into one."""
-    found = watch(limits)
+    def _overfull(self) -> str:
+        """The same at the end: a quick command is over before anybody looked. One that wrote nothing is not blamed for what was there."""
+        most = self._bounds.limits.disk_mb
+        if most is None or self._pidfd is None or self._size() <= most * MB:
+            return ""
+        return "disk" if taken((*self._bounds.grows, *self._bounds.changes), self._since) else ""
+
+
+def joined(pid: int, limits: Limits, root: int) -> Watch:
+    """Counted by a group if it can be put into one; otherwise by descent from `root`, which inherits the orphans."""
+    found = open_group(limits)
     try:
-        found.join(pid)
-        return found
+        if found is not None:
+            found.join(pid)
+            return found
     except OSError:
+        assert found is not None
         found.close()
-        family = Family(limits)
-        family.join(pid)
-        return family
+    family = Family(limits)
+    family.join(root)
+    return family
 
 
 def _later(seconds: float | None) -> float:

@@ -132,15 +132,22 @@ class LocalResident:
         """Put it under its limits, and let it go."""
         pid = self._status.pid(START_S)
         if pid is None:
-            self._process.kill()
-            os.close(self._start.go_fd)
-            os.close(self._start.status_fd)
-            self._close()
+            self._give_up()
             raise SandboxFailed("local", "start it", self._last or "it ended before it began", "see `plait doctor`")
-        self._pidfd = os.pidfd_open(pid)
-        self._watch = joined(pid, most)
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except ProcessLookupError as error:
+            self._give_up()
+            raise SandboxFailed("local", "start it", self._last or "it ended before it began", "see `plait doctor`") from error
+        self._watch = joined(pid, most, pid if self._start.own_users else self._process.pid)
         confine(pid, most, own_users=self._start.own_users)
         os.write(self._start.go_fd, b"1")
+
+    def _give_up(self) -> None:
+        self._process.kill()
+        os.close(self._start.go_fd)
+        os.close(self._start.status_fd)
+        self._close()
 
     def _keep(self, started: Future[subprocess.Popen[bytes]]) -> None:
         try:

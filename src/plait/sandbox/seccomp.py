@@ -29,6 +29,20 @@ _REFUSED = (
     "lookup_dcookie nfsservctl vhangup iopl ioperm fanotify_init kcmp"
 ).split()
 
+# What changes another process, without its being a signal: only oneself may be meant. By which argument says whom, and what says oneself.
+_OTHERS = {
+    "prlimit64": 0,
+    "sched_setaffinity": 0,
+    "sched_setscheduler": 0,
+    "sched_setparam": 0,
+    "sched_setattr": 0,
+    "setpriority": 1,
+    "ioprio_set": 1,
+    "migrate_pages": 0,
+    "move_pages": 0,
+}
+_ATTRIBUTES = "setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr setxattrat removexattrat".split()
+
 _COMMON = {  # numbers that every architecture shares
     "pidfd_send_signal": 424,
     "io_uring_setup": 425,
@@ -43,6 +57,8 @@ _COMMON = {  # numbers that every architecture shares
     "clone3": 435,
     "mount_setattr": 442,
     "quotactl_fd": 443,
+    "setxattrat": 463,
+    "removexattrat": 466,
     "open_tree_attr": 467,
 }
 _X86_64 = {
@@ -51,7 +67,9 @@ _X86_64 = {
     "quotactl": 179, "nfsservctl": 180, "pivot_root": 155, "vhangup": 153, "adjtimex": 159, "chroot": 161, "syslog": 103,
     "lookup_dcookie": 212, "clock_settime": 227, "kexec_load": 246, "add_key": 248, "request_key": 249, "keyctl": 250, "unshare": 272,
     "perf_event_open": 298, "fanotify_init": 300, "name_to_handle_at": 303, "open_by_handle_at": 304, "clock_adjtime": 305, "setns": 308,
-    "kcmp": 312, "finit_module": 313, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323,
+    "kcmp": 312, "finit_module": 313, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323, "prlimit64": 302, "sched_setaffinity": 203,
+    "sched_setscheduler": 144, "sched_setparam": 142, "sched_setattr": 314, "setpriority": 141, "ioprio_set": 251, "migrate_pages": 256,
+    "move_pages": 279, "setxattr": 188, "lsetxattr": 189, "fsetxattr": 190, "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199,
 }  # fmt: skip
 _AARCH64 = {
     "ioctl": 29, "socket": 198, "clone": 220, "acct": 89, "settimeofday": 170, "mount": 40, "umount2": 39, "swapon": 224, "swapoff": 225,
@@ -59,7 +77,9 @@ _AARCH64 = {
     "pivot_root": 41, "vhangup": 58, "adjtimex": 171, "chroot": 51, "syslog": 116, "lookup_dcookie": 18, "clock_settime": 112,
     "kexec_load": 104, "add_key": 217, "request_key": 218, "keyctl": 219, "unshare": 97, "perf_event_open": 241, "fanotify_init": 262,
     "name_to_handle_at": 264, "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268, "kcmp": 272, "finit_module": 273,
-    "kexec_file_load": 294, "bpf": 280, "userfaultfd": 282,
+    "kexec_file_load": 294, "bpf": 280, "userfaultfd": 282, "prlimit64": 261, "sched_setaffinity": 122, "sched_setscheduler": 119,
+    "sched_setparam": 118, "sched_setattr": 274, "setpriority": 140, "ioprio_set": 30, "migrate_pages": 238, "move_pages": 239,
+    "setxattr": 5, "lsetxattr": 6, "fsetxattr": 7, "removexattr": 14, "lremovexattr": 15, "fremovexattr": 16,
 }  # fmt: skip
 
 
@@ -84,13 +104,19 @@ def machine(name: str | None = None) -> Machine | None:
     return MACHINES.get(name or platform.machine())
 
 
-def program(here: Machine, families: Sequence[int] = FAMILIES) -> bytes:
-    """The filter. `families`: of the sockets that may be made; of netlink only the protocol that lists interfaces."""
+def program(here: Machine, families: Sequence[int] = FAMILIES, *, alone: bool = True) -> bytes:
+    """The filter. `families`: of the sockets that may be made; of netlink only the protocol that lists interfaces.
+
+    `alone`: whether namespaces keep it away from other processes and from files that are not its own; where none do, the filter has to.
+    """
     code = [_step(_LOAD, k=_ARCH), _step(_EQUAL, 1, 0, here.audit), _step(_RETURN, k=_KILL), _step(_LOAD, k=_NUMBER)]
     if here.x32:
         code += [_step(_AT_LEAST, 0, 1, _X32), _step(_RETURN, k=_ERRNO | errno.ENOSYS)]
-    for number in sorted(here.numbers[name] for name in _REFUSED if name in here.numbers):
+    refused = [*_REFUSED, *(() if alone else _ATTRIBUTES)]
+    for number in sorted(here.numbers[name] for name in refused if name in here.numbers):
         code += _when(number, [_refuse(errno.EPERM)])
+    for name, index in () if alone else _OTHERS.items():
+        code += _when(here.numbers[name], [_argument(index), _step(_EQUAL, 0, 1, 0), _ALLOWED, _refuse(errno.EPERM)])
     code += _when(here.numbers["clone3"], [_refuse(errno.ENOSYS)])  # its flags lie in memory; C libraries then use clone
     for name in ("clone", "unshare"):
         code += _when(here.numbers[name], [_argument(0), _step(_MASK, 0, 1, _NEW_USER), _refuse(errno.EPERM), _ALLOWED])

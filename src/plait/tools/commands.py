@@ -107,10 +107,17 @@ def _only_time(timeout_s: float) -> Limits:
 
 def _told(sandbox: Sandbox, ran: Ran, name: str, timeout_s: float) -> Result:
     text, whole = _shown(ran.output)
-    parts: list[Any] = [_with_end(text, _ending(ran, timeout_s))]
+    parts: list[Any] = [_with_end(text, _ending(ran, min(timeout_s, _time_of(sandbox.placement))))]
     if not whole:
         parts.append(sandbox.keep(ran.output, f"{name}-output.txt"))
     return Result(parts, exit_code=ran.exit_code, delta={"output_bytes": ran.output.size, "killed": ran.killed})
+
+
+def _time_of(placement: Placement) -> float:
+    """How long a command may take there at most."""
+    limits = cast("Mapping[str, Json]", placement.detail).get("limits") if isinstance(placement.detail, Mapping) else None
+    found = cast("Mapping[str, Json]", limits).get("time_s") if isinstance(limits, Mapping) else None
+    return float(found) if isinstance(found, (int, float)) else float("inf")
 
 
 def _ending(ran: Ran, timeout_s: float) -> str:

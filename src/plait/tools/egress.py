@@ -22,6 +22,9 @@ Resolve = Callable[[str, int], Sequence[str]]  # the addresses of a host, for a 
 _RULE = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\s]+|[0-9a-fA-F:.]+(?:/\d+)?)(?::(?P<port>\d{1,5}|\*))?\Z")
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?\.?\Z")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_INNER = [  # which not every version of ipaddress knows to be none of the public ones
+    ipaddress.ip_network(each) for each in ("192.0.0.0/24", "192.88.99.0/24", "100.64.0.0/10", "fec0::/10", "3fff::/20")
+]
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -168,4 +171,6 @@ def within(address: Address) -> Address:
 def is_public(address: Address) -> bool:
     """Whether it is an ordinary address of the internet: no loopback, no private, link-local, multicast or reserved one."""
     inner = within(address)
+    if any(inner in network for network in _INNER):
+        return False
     return inner.is_global and not inner.is_multicast and not inner.is_reserved and not inner.is_unspecified

@@ -20,7 +20,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache as cached
 from hashlib import sha256
 from pathlib import Path
@@ -125,6 +125,7 @@ class Copy:
         self.files = LocalFiles(layers.folder) if isinstance(layers, Plain) else LocalFiles(layers.upper, layers.lower)
         self._store, self._home, self._rules, self._lock = store, home, rules, lock
         self._state, self._index, self._unsaved = state, index, 0
+        self._skipped = True  # until a snapshot says that there is nothing of the kind
         self._absent = _entries_of(state.absent)
         self._pending = _Pending(store)
         self._reader = TreeReader(self._pending)
@@ -151,6 +152,13 @@ class Copy:
     def begin(self) -> None:
         """Something is about to change files."""
         os.close(os.open(self._home / "doubt", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        self._open_up()
+
+    def _open_up(self) -> None:
+        """The mode of the root is in no tree: what a command makes of it must not outlast the command."""
+        for folder in (self._root, self.scratch):
+            with suppress(FileNotFoundError):
+                folder.chmod(0o755)
 
     def snapshot(self) -> Snapshot:
         """What the files are now; from then on the copy is clean. Takes as long as there are changes, or files if it is plain."""
@@ -161,6 +169,7 @@ class Copy:
         self._pending.blobs = {**kept, **sink.waiting}  # those of a snapshot that nobody recorded are needed still
         changed, more = self._changed(found.tree)
         self._index, self._unsaved = found.seen, self._unsaved + found.read
+        self._skipped = bool(found.skipped)
         self._absent = {path: entry for path, entry in self._absent.items() if self._reader.find(found.tree, path) == entry}
         self._settle(found.tree)
         withheld = {*found.withheld, *map(shown, self._absent)}
@@ -172,12 +181,21 @@ class Copy:
         self._empty_scratch()
         changes = list(differing(self._reader, self.tree, tree))
         with disk.held(disk.open_root(self._root)) as root:
+            if self._skipped:
+                self._clear_skipped(root)
             Turn(self._reader).run(root, self.tree, tree, self.base)
         for change in changes:
             self._absent.pop(change.path, None)
             if change.after is not None and change.after.kind == "withheld":
                 self._absent[change.path] = change.after
         self._settle(tree)
+
+    def _clear_skipped(self, root: int) -> None:
+        """Pipes, sockets and devices are in no tree, so no difference of trees would remove them."""
+        layered = isinstance(self.layers, Layered)
+        with disk.writable(root):
+            disk.clear_odd(root, keep_whiteouts=layered)
+        self._skipped = False
 
     def discard(self) -> None:
         """Remove it from this disk, and let go of it."""
@@ -227,6 +245,9 @@ class Copy:
 
 class InPlace(Copy):
     """The folder itself. There is no way back: it is scanned, and never switched."""
+
+    def _open_up(self) -> None:
+        """The folder's mode is its owner's."""
 
     def switch(self, tree: Digest) -> None:
         raise NotSupported("a folder in place", "be made another tree", "place a copy: session.to('local', folder) without in_place")
@@ -294,6 +315,7 @@ def _built(store: Store, cache: Path, home: Path, tree: Digest, base: Digest | N
         layers, index = Plain(home / "files"), placed.seen
         state = _State(tree, None, _boot(), generation, _absent_of(placed.absent))
     copy = Copy(store, home, layers, state, index, rules, lock)
+    copy._skipped = False
     copy.save_index()
     copy.switch(tree)  # leaves it clean
     return copy

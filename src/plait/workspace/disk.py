@@ -202,6 +202,19 @@ def clear(folder: int, name: str, depth: int = 0) -> bool:
     return True
 
 
+def clear_odd(folder: int, *, keep_whiteouts: bool, depth: int = 0) -> None:
+    """Remove what is neither file, link nor folder, at any depth."""
+    check_depth(depth, "")
+    with os.scandir(folder) as listing:
+        found = [(item.name, item.stat(follow_symlinks=False)) for item in listing]
+    for name, each in found:
+        if stat.S_ISDIR(each.st_mode):
+            with held(open_folder(folder, name)) as inside, writable(inside):
+                clear_odd(inside, keep_whiteouts=keep_whiteouts, depth=depth + 1)
+        elif not (stat.S_ISREG(each.st_mode) or stat.S_ISLNK(each.st_mode) or (keep_whiteouts and is_whiteout(each))):
+            os.unlink(name, dir_fd=folder)
+
+
 def remove_folder(path: Path) -> None:
     """A folder of ours by its path, and all that is in it."""
     try:

@@ -5,6 +5,9 @@ way, from where it stands, as long as that stays inside. Nothing is ever looked 
 in at the right moment could redirect: the walk fails, and is begun again.
 
 Where there is a lower layer, what is seen is what an overlay of the two shows, and what is written goes to the upper one.
+
+Two kinds of places are closed. Plait's own folders (any `.plait`, and the store's) are not there for whoever reads, and refused to whoever
+writes. Heavy folders are read where they lie, and never written: a command finds them mounted read-only.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import NamedTuple, TypeVar
 from plait.errors import NoSuchFile, NotAFile, OutsideWorkspace, WorkspaceError
 from plait.workspace import disk
 from plait.workspace.base import Entry, Kind
+from plait.workspace.rules import STORE
 from plait.workspace.tree import parts_of
 
 LINKS_MAX = 40  # on one path, as Linux counts
@@ -41,11 +45,23 @@ class _Layer(NamedTuple):
     lower: int | None
 
 
+class Closed(NamedTuple):
+    """Places in a workspace that are not for everybody, by their paths without links."""
+
+    own: frozenset[str] = frozenset()  # of Plait, beside all that is called .plait
+    heavy: frozenset[str] = frozenset()  # mounted read-only
+    origin: Path | None = None  # the folder that has the heavy ones; None: they are read nowhere
+
+
 class LocalFiles:
     """Files in a folder, or in an upper folder over a lower one."""
 
-    def __init__(self, upper: Path, lower: Path | None = None) -> None:
-        self._upper, self._lower = upper, lower
+    def __init__(self, upper: Path, lower: Path | None = None, closed: Closed = Closed()) -> None:  # noqa: B008  a value
+        self._upper, self._lower, self._closed = upper, lower, closed
+
+    def closing(self, closed: Closed) -> LocalFiles:
+        """The same files, with these places closed as well."""
+        return LocalFiles(self._upper, self._lower, closed._replace(own=closed.own | self._closed.own))
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
@@ -88,26 +104,27 @@ class LocalFiles:
             with walk.changing() as folder:
                 disk.replace_file(folder, name, [content], bits & 0o777)
 
-        self._walked(path, write, make=True)
+        self._walked(path, write, make=True, change=True)
 
     def remove(self, path: str) -> None:
         def remove(walk: _Walk, name: str) -> None:
             if not name:
                 raise NotAFile(path, "the workspace itself")
             walk.found(name, path)
+            walk.check_below(name, path)
             with walk.changing() as folder:
                 disk.clear(folder, name)
                 if walk.below(name) is not None:
                     disk.put_whiteout(folder, name)
 
-        self._walked(path, remove, follow=False)
+        self._walked(path, remove, follow=False, change=True)
 
     def make_folder(self, path: str) -> None:
         def make(walk: _Walk, name: str) -> None:
             if name:
                 walk.enter(name, path, make=True)
 
-        self._walked(path, make, make=True)
+        self._walked(path, make, make=True, change=True)
 
     def link(self, path: str, target: str) -> None:
         def link(walk: _Walk, name: str) -> None:
@@ -121,7 +138,7 @@ class LocalFiles:
 
         if not target or "\0" in target:
             raise OutsideWorkspace(target, "a link has to point somewhere")
-        self._walked(path, link, follow=False, make=True)
+        self._walked(path, link, follow=False, make=True, change=True)
 
     def chmod(self, path: str, mode: int) -> None:
         def change(walk: _Walk, name: str) -> None:
@@ -136,18 +153,21 @@ class LocalFiles:
                 with disk.held(disk.open_file(walk.own(), name)) as handle:
                     os.fchmod(handle, mode & 0o777)
 
-        self._walked(path, change)
+        self._walked(path, change, change=True)
 
     # ── the walk ─────────────────────────────────────────────────────────────────────────────
 
-    def _walked(self, path: str, act: Callable[[_Walk, str], T], *, follow: bool = True, make: bool = False) -> T:
+    def _walked(self, path: str, act: Callable[[_Walk, str], T], *, follow: bool = True, make: bool = False, change: bool = False) -> T:
         """Walk to the folder that holds the last name, and act there."""
         check_path(path)
         for _ in range(_TRIES):
             try:
                 with ExitStack() as stack:
-                    walk = _Walk(stack, self._upper, self._lower)
-                    return act(walk, walk.to(path, follow, make))
+                    walk = _Walk(stack, self._upper, self._lower, self._closed)
+                    name = walk.to(path, follow, make)
+                    if change:
+                        walk.check_open(name, path)
+                    return act(walk, name)
             except _Swapped:
                 continue
             except OSError as error:
@@ -160,8 +180,8 @@ class LocalFiles:
 class _Walk:
     """A walk through the workspace: the folders entered so far, and the handles on them."""
 
-    def __init__(self, stack: ExitStack, upper: Path, lower: Path | None) -> None:
-        self._stack = stack
+    def __init__(self, stack: ExitStack, upper: Path, lower: Path | None, closed: Closed) -> None:
+        self._stack, self._closed = stack, closed
         self._layered = lower is not None
         self._folders = [_Layer(self._hold(disk.open_root(upper)), None if lower is None else self._hold(disk.open_root(lower)))]
         self._names: list[str] = []
@@ -198,10 +218,14 @@ class _Walk:
         if found is None:
             if not make:
                 raise NoSuchFile(path)
+            self.check_open(name, path)
             self._make(name)
             return
         if not stat.S_ISDIR(found[1].st_mode):
             raise NotAFile(path, _what(found[1])) if not self._names and not stat.S_ISLNK(found[1].st_mode) else NoSuchFile(path)
+        if self._is_heavy(name):
+            self._push(name, _Layer(None, self._hold(disk.open_folder(found[0], name))))
+            return
         upper = self._open(self.here.upper, name)
         lower = None if upper is not None and disk.is_opaque(upper) else self._open(self.here.lower, name)
         if upper is None and lower is None:
@@ -210,6 +234,10 @@ class _Walk:
 
     def look(self, name: str) -> tuple[int, os.stat_result] | None:
         """What is there, and the handle of the folder that has it."""
+        if self._is_own(name):
+            return None
+        if self._is_heavy(name):
+            return self._heavy(name)
         upper, lower = self.here
         found = None if upper is None else disk.look(upper, name)
         if upper is not None and found is not None:
@@ -233,10 +261,52 @@ class _Walk:
             if folder is not None:
                 with os.scandir(folder) as listing:
                     names.update(item.name for item in listing)
+        names.update(path.rpartition("/")[2] for path in self._closed.heavy if path.rpartition("/")[0] == "/".join(self._names))
         for name in sorted(names, key=os.fsencode):
             found = self.look(name)
             if found is not None:
                 yield name, *found
+
+    # closed places
+
+    def check_open(self, name: str, path: str) -> None:
+        """Whether something may be changed here."""
+        parts = [*self._names, name]
+        if self._is_own(name):
+            raise OutsideWorkspace(path, "it is Plait's own")
+        if any("/".join(parts[:end]) in self._closed.heavy for end in range(1, len(parts) + 1)):
+            raise OutsideWorkspace(path, "it is mounted read-only")
+
+    def check_below(self, name: str, path: str) -> None:
+        """Whether nothing that is closed would go with it."""
+        start = f"{self._path(name)}/"
+        if any(each.startswith(start) for each in self._closed.heavy):
+            raise OutsideWorkspace(path, "something in it is mounted read-only")
+        upper = self._open(self.here.upper, name)
+        if any(each.startswith(start) for each in self._closed.own) or (upper is not None and _holds_a_store(upper)):
+            raise OutsideWorkspace(path, "something in it is Plait's own")
+
+    def _path(self, name: str) -> str:
+        return "/".join([*self._names, name])
+
+    def _is_own(self, name: str) -> bool:
+        return name == STORE or (bool(self._closed.own) and self._path(name) in self._closed.own)
+
+    def _is_heavy(self, name: str) -> bool:
+        return bool(self._closed.heavy) and self._path(name) in self._closed.heavy
+
+    def _heavy(self, name: str) -> tuple[int, os.stat_result] | None:
+        """A heavy folder where it lies; whatever else has its place there is not it."""
+        if self._closed.origin is None:
+            return None
+        folder = self._hold(disk.open_root(self._closed.origin))
+        for each in self._names:
+            above = self._open(folder, each)
+            if above is None:
+                return None
+            folder = above
+        found = disk.look(folder, name)
+        return (folder, found) if found is not None and stat.S_ISDIR(found.st_mode) else None
 
     # changing
 
@@ -325,6 +395,19 @@ def check_path(path: str) -> None:
         os.fsencode(path)
     except UnicodeEncodeError as error:
         raise OutsideWorkspace(ascii(path), "its name cannot be one") from error
+
+
+def _holds_a_store(folder: int, depth: int = 0) -> bool:
+    disk.check_depth(depth, "")
+    with os.scandir(folder) as listing:
+        names = [item.name for item in listing if item.is_dir(follow_symlinks=False)]
+    if STORE in names:
+        return True
+    for name in names:
+        with disk.entered(folder, name) as (inside, _):
+            if _holds_a_store(inside, depth + 1):
+                return True
+    return False
 
 
 def _entry(here: _Layer, name: str, folder: int, found: os.stat_result) -> Entry:

@@ -22,7 +22,8 @@ from plait.errors import InvalidValue
 
 HEAVY = (".git", ".venv", "venv", "node_modules", ".tox", ".nox")
 JUNK = ("__pycache__", "*.pyc", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".DS_Store")
-NEVER = (".plait", ".plait-*.tmp")  # the store, and files that are being written
+STORE = ".plait"
+NEVER = (STORE, ".plait-*.tmp")  # the store, and files that are being written
 FILE = ".plaitignore"
 
 
@@ -103,7 +104,8 @@ def rules_for(folder: Path | str, *, ignore: Iterable[str] = (), store: Path | s
 
 def _lines(file: Path) -> list[str]:
     try:
-        text = file.read_text("utf-8", "surrogateescape") if file.is_file() else ""
+        # A link is none: a repository could bring one along that leads to a file of the machine.
+        text = file.read_text("utf-8", "surrogateescape") if file.is_file() and not file.is_symlink() else ""
     except OSError:
         return []
     lines = [line.strip() for line in text.splitlines()]
@@ -125,6 +127,21 @@ def heavy_in(folder: Path | str, rules: Rules = USUAL) -> list[str]:
             if name in heavy:
                 found.append(here)
             elif not rules.leaves_out(path, name, is_folder=True):
+                below.append(here)
+    return sorted(found)
+
+
+def stores_in(folder: Path | str, rules: Rules = USUAL) -> list[str]:
+    """Paths of what is called like a store, at any depth, heavy folders aside."""
+    found: list[str] = []
+    below = [""]
+    while below:
+        path = below.pop()
+        for name in _folders(os.path.join(folder, path)):
+            here = f"{path}/{name}" if path else name
+            if name == STORE:
+                found.append(here)
+            elif name not in rules.heavy:
                 below.append(here)
     return sorted(found)
 

@@ -142,6 +142,7 @@ class Scan:
         """`reader`: of the base, and told of every new folder. `absent`: withheld files that never were on this disk, by path."""
         self._sink, self._index, self._reader = sink, index, reader
         self._rules = compiled(rules)
+        self._armed = secrets.armed()
         self._layered = layered
         self._absent = _by_folder(absent or {})
         self._pool = ThreadPoolExecutor(threads, "plait-scan") if threads else None
@@ -188,6 +189,8 @@ class Scan:
                 except FileNotFoundError:
                     continue
                 before = known.get(name)
+                if self._armed and before is not None and (_tells(name) or _tells(before.entry.target)):
+                    before = None  # remembered from before it was known to be one
                 if before is not None and before.stamp == (
                     found.st_size,
                     found.st_mtime_ns,
@@ -200,6 +203,8 @@ class Scan:
                 mode = found.st_mode
                 if leaves_out(path, name, stat.S_ISDIR(mode)):
                     continue
+                if self._named_after_a_secret(folder, here, name, mode):
+                    continue
                 if stat.S_ISDIR(mode):
                     below.append(name)
                 elif stat.S_ISREG(mode) or stat.S_ISLNK(mode):
@@ -209,6 +214,15 @@ class Scan:
                 else:
                     self._skipped.append(shown(_join(path, name)))
         return below, items
+
+    def _named_after_a_secret(self, folder: int, here: _Folder, name: str, mode: int) -> bool:
+        """Whether its name, or what a link points to, holds a secret: a tree would tell it, so it is in none."""
+        if not self._armed or not (_tells(name) or (stat.S_ISLNK(mode) and _tells(_target(folder, name)))):
+            return False
+        if not (self._layered and stat.S_ISCHR(mode)):  # what hides it below hides it still
+            self._withheld.append(secrets.hide_text(shown(_join(here.path, name))))
+            return True
+        return False
 
     def _descend(self, folder: int, here: _Folder, name: str, lower: Entry | None, depth: int) -> None:
         path = _join(here.path, name)
@@ -306,6 +320,8 @@ class Scan:
             return before
         entries = {entry.name: entry for entry in self._base(here.base) if entry.name not in here.hidden and entry.kind != "withheld"}
         entries.update(self._absent.get(here.path, {}))
+        if self._armed:
+            entries = {name: entry for name, entry in entries.items() if not _tells(name) and not _tells(entry.target)}
         entries.update((name, seen.entry) for name, seen in here.seen.items())
         raw = encode(entries.values())
         if not entries or digest_of(raw) == here.base:
@@ -316,6 +332,17 @@ class Scan:
 
     def _base(self, base: Digest | None) -> tuple[Entry, ...]:
         return () if base is None else self._reader.entries(base)
+
+
+def _tells(text: str) -> bool:
+    return secrets.hide_text(text) != text
+
+
+def _target(folder: int, name: str) -> str:
+    try:
+        return os.readlink(name, dir_fd=folder)
+    except OSError:  # gone, or something else now: then it is read as what it is
+        return ""
 
 
 def _same(seen: Mapping[str, Seen], old: Mapping[str, Seen]) -> bool:
