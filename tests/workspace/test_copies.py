@@ -515,3 +515,20 @@ def test_rules_are_not_read_through_a_link(folder: Path) -> None:
     (folder.parent / "elsewhere").write_text("README\n")
     (folder / ".plaitignore").symlink_to("../elsewhere")
     assert "README" not in rules_for(folder).ignore
+
+
+@BOTH
+def test_what_nobody_recorded_comes_again_in_another_process(store: Store, cache: Path, folder: Path, layered: bool) -> None:
+    """A snapshot that was never written, the files put back, and the same change made once more after the copy was opened anew."""
+    tree = snapshot_folder(store, folder).tree
+    trees: list[Digest] = []
+    for _ in range(2):
+        copy = open_copy(store, cache, "s", tree, layered=layered)
+        copy.begin()
+        copy.files.write("src/deep/new.py", b"new")
+        found = copy.snapshot()
+        trees.append(found.tree)
+        copy.switch(tree)
+        copy.close()
+    store.put_blobs(found.blobs)
+    assert trees[0] == trees[1] and Workspace(store, found.tree).read("src/deep/new.py") == b"new"

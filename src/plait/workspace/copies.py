@@ -288,8 +288,9 @@ def _reused(store: Store, cache: Path, home: Path, tree: Digest, layered: bool, 
             layers: Plain | Layered = Plain(home / "files")
         else:
             layers = Layered(base_of(store, cache, state.base).folder, home / "upper", home / "work")
-        raw = (home / "index").read_bytes()
-        copy = Copy(store, home, layers, state, unpack_index(raw, rules), rules, lock)
+        # What the last process found and nobody recorded is not in the store: then all of it is read anew.
+        index = _present(store, unpack_index((home / "index").read_bytes(), rules))
+        copy = Copy(store, home, layers, state, index, rules, lock)
         if not all(folder.is_dir() for folder in (*layers, copy.scratch)):
             return None
         if tree != copy.tree:
