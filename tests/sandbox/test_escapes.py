@@ -49,7 +49,7 @@ def test_what_must_not_be_read(tmp_path: Path, rung: str, monkeypatch: pytest.Mo
         paths = [
             *("/etc/shadow", "/etc/gshadow", "/etc/ssh/ssh_host_rsa_key", "/etc/machine-id", str(secret), str(home), "/proc/1/environ"),
             *(f"/proc/{os.getpid()}/{name}" for name in ("environ", "cmdline", "maps", "mem", "root/etc/shadow", f"cwd/{secret}")),
-            *(str(here.folder / name) for name in (".plait/canary", ".plait/plait.db", "later", "a.txt")),
+            *(str(here.folder / name) for name in (".plait/canary", ".plait/plait.db", "later")),
             *stores,
             *links,
             *("../state", "../index", "../../../canary", ".plait/canary", "/workspace/.plait/canary", "/proc/self/root" + str(secret)),
@@ -88,16 +88,20 @@ def test_what_must_not_be_written(tmp_path: Path, rung: str) -> None:
     with room(tmp_path, rung) as here:
         tries = [
             *("/usr/planted", "/usr/bin/planted", "/etc/planted", "/etc/passwd", "/planted", "/root/planted", str(Path.home() / "planted")),
-            *(str(outside), str(tmp_path / "planted"), str(here.folder / "planted"), str(here.folder / ".plait/planted"), "../planted"),
+            *(str(here.folder / ".plait/planted"), "../planted"),
             *("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/dev/planted", "/var/tmp/planted"),
             *("/proc/sys/vm/drop_caches", "/proc/irq/default_smp_affinity", "/proc/sys/kernel/modprobe", "/proc/sys/fs/file-max"),
         ]
         # Opened, not written: should a sandbox fail here, the machine must not pay for it.
         assert here.said("\n".join(f"(: >>{path}) 2>/dev/null && echo {path}" for path in tries)) == ""
-        here.sh(f"ln -s {outside} link; ln -s {here.folder} folder; echo x >link; echo x >folder/planted; mkdir -p ../../planted")
-        here.sh(f"rm -rf {outside} {here.folder}")
+        here.sh(f"ln -s {outside} link; ln -s {tmp_path} folder; echo x >link; echo x >folder/planted; mkdir -p ../../planted")
+        # Below /tmp the way to the workspace's second place lies in the sandbox's own scratch: such a write goes there.
+        here.sh(f"echo x >{outside}; echo x >{tmp_path}/planted")
+        kept = here.folder / "a.txt"
+        here.sh(f"echo x >{kept}; rm -rf {outside} {here.folder}/*")  # the workspace is seen there, too, or nothing is
+        assert kept.read_text() == "hello\n"
     assert outside.read_text() == "as it was"
-    assert not list(tmp_path.rglob("planted")) and not list(here.folder.parent.glob("planted"))
+    assert not [path for path in tmp_path.rglob("planted") if "scratch" not in path.parts] and not list(here.folder.parent.glob("planted"))
     assert not os.path.exists("/usr/planted") and not os.path.exists("/planted")
 
 
@@ -444,3 +448,35 @@ def test_other_processes_are_not_changed(tmp_path: Path) -> None:
         said = here.box.exec(["python3", "-S", "-c", OTHERS, str(os.getpid())]).output.view().splitlines()
         assert said[-1] == "own done" and len(said) == 8
         assert {line.split()[1] for line in said[:-1]} == {"EPERM"}, said
+
+
+# ── where the files came from ────────────────────────────────────────────────────────────────
+
+
+@on_namespaced
+def test_what_was_installed_from_the_folder_is_found_in_the_copy(tmp_path: Path, rung: str) -> None:
+    """As `pip install -e .` leaves it: a file in the environment names the folder."""
+    packages = ".venv/lib/python3/site-packages"
+    files = {"src/mine.py": "VALUE = 1\n", f"{packages}/mine.pth": f"{tmp_path}/repo/src\n"}
+    with room(tmp_path, rung, files, heavy=(".venv",)) as here:
+        here.sh("echo VALUE = 2 >src/mine.py")
+        program = f"import site; site.addsitedir('/workspace/{packages}'); import mine; print(mine.VALUE, mine.__file__)"
+        assert here.python(program) == f"2 {here.folder}/src/mine.py"
+        assert here.said(f"echo new >{here.folder}/new; cat new; ls -A {here.folder}").split() == ["new", ".venv", "new", "src"]
+        assert here.sh(f": >{here.folder}/{packages}/planted").exit_code != 0
+        assert (here.folder / "src/mine.py").read_text() == "VALUE = 1\n" and not (here.folder / "new").exists()
+        detail = here.box.placement.detail
+        assert isinstance(detail, dict) and detail["also at"] == str(here.folder)
+
+
+@on_namespaced
+def test_while_a_process_stays_nothing_is_mounted_where_it_could_put_a_link(tmp_path: Path, rung: str) -> None:
+    with room(tmp_path, rung, {"sub/.venv/x": "x", "a.txt": "a"}, heavy=("sub/.venv",)) as here:
+        assert here.said("cat sub/.venv/x") == "x"
+        stays = here.box.start("stays", ["sleep", "600"])
+        assert stays.alive
+        assert here.sh("cat sub/.venv/x").exit_code != 0
+        detail = here.box.placement.detail
+        assert isinstance(detail, dict) and detail["left out"] == ["sub/.venv"] and "also at" not in detail
+        stays.end()
+        assert here.said("cat sub/.venv/x") == "x"

@@ -3,6 +3,9 @@
 The root is empty. The system's programs, the interpreter that runs Plait and the heavy folders of the workspace are bound read-only;
 the workspace and a scratch folder can be written. No home, no store, no environment and no process of the host is there.
 
+The workspace is seen a second time where the files came from, so that what was installed there, and names that path, finds them. It is the
+same files: the folder of the host is never mounted.
+
 Mount points lie below folders that earlier commands wrote to. Each is looked at first, link by link: where a link stands in the way,
 nothing is mounted, since bubblewrap would follow it out of the sandbox.
 """
@@ -31,6 +34,7 @@ _HARDENED = (
     *("--uid", str(USER), "--gid", str(USER), "--hostname", "sandbox"),
     *("--die-with-parent", "--new-session", "--clearenv"),
 )
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/proc", "/dev", "/sys")
 _DEVICES_MB = 1024  # of /dev/shm, where memory is not limited
 
 
@@ -44,6 +48,7 @@ class Room(NamedTuple):
     heavy: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()  # paths of the host that must not be seen, wherever they lie
     network: Network = "off"
+    shared: bool = False  # whether a process that stays works on the files: it could put a link where something is just being mounted
 
 
 class Mount(NamedTuple):
@@ -80,9 +85,24 @@ def heavies(room: Room) -> list[Mount]:
     for name in room.heavy if room.folder is not None else ():
         source = _source(room, name)
         if source is not None and _is_free(room, name):
-            found.append(Mount(source, f"{WORKDIR}/{name}"))
+            found += [] if room.shared else [Mount(source, f"{WORKDIR}/{name}")]
             found += [Mount(source, source)] if reachable(room, source) else []
     return found
+
+
+def elsewhere(room: Room) -> str | None:
+    """Where the workspace is seen as well: the folder that the files came from, unless that would cover something that is needed."""
+    folder = room.folder
+    if folder is None or room.shared or is_below(SCRATCH, folder) or not _no_links_to(room, folder):
+        return None
+    pythons = {os.path.realpath(path) for path in (sys.base_prefix, sys.prefix)}
+    covered = [f"{folder}/{name}" for name in room.heavy if _is_free(room, name)]  # mounted again on top of it
+    needed = [*_SYSTEM, WORKDIR, *(path for path in pythons if not any(is_below(path, each) for each in covered))]
+    return None if any(is_below(folder, path) or is_below(path, folder) for path in needed) else folder
+
+
+def _no_links_to(room: Room, dest: str) -> bool:
+    return not is_below(dest, SCRATCH) or _no_links([room.scratch], dest[len(SCRATCH) + 1 :].split("/"))
 
 
 def _source(room: Room, name: str) -> str | None:
@@ -109,8 +129,11 @@ def reachable(room: Room, dest: str) -> bool:
     """Whether something can be mounted there without following a link that a command may have made."""
     if is_below(dest, WORKDIR):
         return dest == WORKDIR or _is_free(room, dest[len(WORKDIR) + 1 :])
+    again = elsewhere(room)
+    if again is not None and is_below(dest, again):
+        return _is_free(room, dest[len(again) + 1 :])
     if is_below(dest, SCRATCH):
-        return dest != SCRATCH and _no_links([room.scratch], dest[len(SCRATCH) + 1 :].split("/"))
+        return dest != SCRATCH and not room.shared and _no_links_to(room, dest)
     return not any(is_below(dest, taken) for taken in ("/proc", "/dev", "/etc", "/sys"))
 
 
@@ -213,14 +236,18 @@ def files(room: Room, limits: Limits) -> Iterator[str]:
     yield from ("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev")
     yield from ("--size", str((limits.memory_mb or _DEVICES_MB) * MB), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
     yield from ("--bind", room.scratch, SCRATCH)
-    yield from ("--bind", roots(room)[0], WORKDIR)
+    again = elsewhere(room)
+    for place in (WORKDIR, *([again] if again is not None else [])):
+        yield from ("--bind", roots(room)[0], place)
     yield from _bound(room)
 
 
 def _bound(room: Room) -> Iterator[str]:
     """The interpreter; then what covers the places that must not be seen; then heavy folders, which may lie in such a place."""
     pythons, heavy = interpreters(room), heavies(room)
-    own = [Mount(str(room.layers.folder), WORKDIR)] if isinstance(room.layers, Plain) else []
+    again = elsewhere(room)
+    places = [WORKDIR, *([again] if again is not None else [])]
+    own = [Mount(str(room.layers.folder), place) for place in places] if isinstance(room.layers, Plain) else []
     covered = masks([*room.hidden, *_origin(room)], [Mount("/usr", "/usr"), *pythons, *own])
     yield from (word for mount in pythons for word in ("--ro-bind", *mount))
     yield from (word for path in covered for word in ("--tmpfs", path))

@@ -154,6 +154,7 @@ class LocalSandbox:
             "mounts": {"/usr": "/usr"} | mounts if self._rung != "host" else {},
             "in_place": self._wanted.in_place,
             "passed over": self._passed,
+            "also at": bubblewrap.elsewhere(room) or {} if self._in_namespaces else {},
             "left out": [name for name in room.heavy if f"{WORKDIR}/{name}" not in mounts],
         }
         return cast("Json", {name: value for name, value in named.items() if value not in ({}, [], False)})
@@ -215,9 +216,8 @@ class LocalSandbox:
 
     def _room(self) -> Room:
         wanted, copy = self._wanted, self._copy
-        return Room(
-            copy.layers, str(copy.scratch), _cache(wanted.store), _real(wanted.folder), wanted.heavy, self._hidden(), wanted.network
-        )
+        around = (_cache(wanted.store), _real(wanted.folder), wanted.heavy, self._hidden(), wanted.network)
+        return Room(copy.layers, str(copy.scratch), *around, shared=any(each.alive for each in self._residents.values()))
 
     def _hidden(self) -> tuple[str, ...]:
         """The store, and whatever is called like one in the folder; at any depth where the folder itself is worked on."""

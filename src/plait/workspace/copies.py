@@ -125,7 +125,7 @@ class Copy:
         self.files = LocalFiles(layers.folder) if isinstance(layers, Plain) else LocalFiles(layers.upper, layers.lower)
         self._store, self._home, self._rules, self._lock = store, home, rules, lock
         self._state, self._index, self._unsaved = state, index, 0
-        self._skipped = True  # until a snapshot says that there is nothing of the kind
+        self.has_odd = True  # until a snapshot says that there is nothing of the kind
         self._absent = _entries_of(state.absent)
         self._pending = _Pending(store)
         self._reader = TreeReader(self._pending)
@@ -169,7 +169,7 @@ class Copy:
         self._pending.blobs = {**kept, **sink.waiting}  # those of a snapshot that nobody recorded are needed still
         changed, more = self._changed(found.tree)
         self._index, self._unsaved = found.seen, self._unsaved + found.read
-        self._skipped = bool(found.skipped)
+        self.has_odd = bool(found.skipped)
         self._absent = {path: entry for path, entry in self._absent.items() if self._reader.find(found.tree, path) == entry}
         self._settle(found.tree)
         withheld = {*found.withheld, *map(shown, self._absent)}
@@ -181,7 +181,7 @@ class Copy:
         self._empty_scratch()
         changes = list(differing(self._reader, self.tree, tree))
         with disk.held(disk.open_root(self._root)) as root:
-            if self._skipped:
+            if self.has_odd:
                 self._clear_skipped(root)
             Turn(self._reader).run(root, self.tree, tree, self.base)
         for change in changes:
@@ -195,7 +195,7 @@ class Copy:
         layered = isinstance(self.layers, Layered)
         with disk.writable(root):
             disk.clear_odd(root, keep_whiteouts=layered)
-        self._skipped = False
+        self.has_odd = False
 
     def discard(self) -> None:
         """Remove it from this disk, and let go of it."""
@@ -316,7 +316,7 @@ def _built(store: Store, cache: Path, home: Path, tree: Digest, base: Digest | N
         layers, index = Plain(home / "files"), placed.seen
         state = _State(tree, None, _boot(), generation, _absent_of(placed.absent))
     copy = Copy(store, home, layers, state, index, rules, lock)
-    copy._skipped = False
+    copy.has_odd = False  # nobody was there yet
     copy.save_index()
     copy.switch(tree)  # leaves it clean
     return copy
