@@ -21,7 +21,7 @@ from plait.ids import Digest
 from plait.secrets import Secret
 from plait.store import SqliteStore, Store
 from plait.testing import Seeded
-from plait.workspace import EMPTY, Rules, Workspace
+from plait.workspace import EMPTY, Rules, Snapshot, Workspace
 from plait.workspace.base import PIECE, Node
 from plait.workspace.copies import Copy, Layered, Plain, cache_folder, list_copies, open_copy, open_in_place, snapshot_folder
 from plait.workspace.edited import edited
@@ -521,14 +521,14 @@ def test_rules_are_not_read_through_a_link(folder: Path) -> None:
 def test_what_nobody_recorded_comes_again_in_another_process(store: Store, cache: Path, folder: Path, layered: bool) -> None:
     """A snapshot that was never written, the files put back, and the same change made once more after the copy was opened anew."""
     tree = snapshot_folder(store, folder).tree
-    trees: list[Digest] = []
+    found: list[Snapshot] = []
     for _ in range(2):
         copy = open_copy(store, cache, "s", tree, layered=layered)
         copy.begin()
         copy.files.write("src/deep/new.py", b"new")
-        found = copy.snapshot()
-        trees.append(found.tree)
+        found.append(copy.snapshot())
         copy.switch(tree)
         copy.close()
-    store.put_blobs(found.blobs)
-    assert trees[0] == trees[1] and Workspace(store, found.tree).read("src/deep/new.py") == b"new"
+    first, second = found
+    store.put_blobs(second.blobs)
+    assert first.tree == second.tree and Workspace(store, second.tree).read("src/deep/new.py") == b"new"
