@@ -493,3 +493,84 @@ def test_a_forked_child_leaves_the_parents_files_alone(placed: Session) -> None:
     command = [sys.executable, "-W", "ignore", "-c", script, placed.store, str(used.id)]
     done = subprocess.run(command, env=environ, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout == "1\n", done.stderr
+
+
+def test_a_revert_is_seen_over_two_bases(placed: Session) -> None:
+    """Two branches that both took a third one in, and one of them the other: what is taken back stays taken back, or is in dispute."""
+    begun = placed.use(write, path="f", text="base\n")
+    zero, one, two = (begun.fork(name) for name in ("zero", "one", "two"))
+    two = two.use(write, path="f", text="A\n")
+    one = one.use(write, path="g", text="1\n")
+    zero = zero.merge(two).merge(one)
+    two = two.merge(one)
+    reverted = zero.fork("reverted").use(write, path="f", text="base\n")
+    assert two.fork("same").merge(reverted).workspace.text("f") == "base\n"
+    with pytest.raises(MergeConflict, match="f"):
+        two.fork("edited").use(write, path="f", text="B\n").merge(reverted)
+    with pytest.raises(MergeConflict, match="f"):
+        two.fork("removed").use(run, command="rm f").merge(reverted)
+    assert two.fork("edited2").use(write, path="f", text="B\n").merge(zero).workspace.text("f") == "B\n"
+
+
+def test_branches_merged_at_once_know_of_each_other(placed: Session) -> None:
+    begun = placed.use(write, path="f", text="0\n")
+    b = begun.fork("b").use(write, path="f", text="B\n")
+    c = begun.fork("c").merge(b).use(write, path="f", text="0\n")
+    assert begun.fork("all").merge(b, c).workspace.text("f") == "0\n"
+
+
+def test_whose_file_with_a_secret_it_is_can_be_chosen(repo: Path, tmp_path: Path) -> None:
+    secrets.known("s3cr3t-c4n4ry-1234", "CANARY3")
+    (repo / ".env").write_text("TOKEN=s3cr3t-c4n4ry-1234\n")
+    (repo / "config.py").write_text("plain\n")
+    used = Session("x", store=tmp_path / "store").to("local", repo).use(write, path=".env", text="session\n")
+    with pytest.raises(MergeConflict) as caught:
+        used.apply()
+    shown = caught.value.conflicts[".env"]["the folder"]
+    used.fork().apply(resolve={".env": shown})
+    assert (repo / ".env").read_text() == "TOKEN=s3cr3t-c4n4ry-1234\n"
+    used.fork().apply(resolve=lambda path, sides: sides["the folder"])
+    assert (repo / ".env").read_text() == "TOKEN=s3cr3t-c4n4ry-1234\n"
+    leaking = used.fork().use(write, path="config.py", text="KEY = 's3cr3t-c4n4ry-1234'\n")
+    leaking.apply(resolve={".env": "chosen\n"})
+    assert (repo / ".env").read_text() == "chosen\n" and (repo / "config.py").read_text() == "plain\n"
+
+
+def test_what_the_rules_leave_out_is_not_published(repo: Path, tmp_path: Path) -> None:
+    (repo / "k.log").write_text("by hand\n")
+    (repo / "cache").mkdir()
+    (repo / "cache" / "u").write_text("by hand\n")
+    begun = Session("x", store=tmp_path / "store")
+    here = begun.fork("a").to("local", repo, ignore=["*.log", "cache"])
+    there = begun.fork("b").to("local").use(run, command="echo S > k.log; mkdir cache; echo S > cache/u; echo S > ok")
+    here.merge(there).apply()
+    assert (repo / "k.log").read_text() == (repo / "cache" / "u").read_text() == "by hand\n" and (repo / "ok").exists()
+
+
+def test_what_came_into_the_way_is_not_overwritten(placed: Session, repo: Path) -> None:
+    os.mkfifo(repo / "L")
+    with pytest.raises((ToolFailed, NotApplied)):
+        placed.fork().use(run, command="ln -s README L").apply()
+    assert (repo / "L").is_fifo()
+
+
+def test_what_one_branch_published_the_other_knows_after_a_merge(placed: Session, repo: Path) -> None:
+    a = placed.fork("a").use(write, path="n", text="1\n").apply().use(run, command="rm n")
+    placed.fork("b").merge(a).apply()
+    assert not (repo / "n").exists()
+
+
+def test_a_command_that_is_left_running_is_no_outcome(placed: Session) -> None:
+    started = threading.Event()
+
+    @tool(effect="workspace")
+    def careless(sandbox: Sandbox) -> str:
+        """Return while a command runs."""
+        command = ["sh", "-c", "echo up; sleep 1; echo late > late"]
+        threading.Thread(target=lambda: sandbox.exec(command, on_output=lambda _: started.set())).start()
+        started.wait(30)
+        return "done"
+
+    with pytest.raises(ToolFailed, match="still runs") as caught:
+        placed.use(careless)
+    assert caught.value.session.use(run, command="sleep 2; ls").result == "README\nrun.sh\nsrc\n"

@@ -251,9 +251,11 @@ def test_withheld_files_are_never_merged_by_content() -> None:
 # ── several bases, and none ──────────────────────────────────────────────────────────────────
 
 
-def test_a_side_that_has_what_some_base_has_did_not_change_it() -> None:
-    assert merged([{"a": "1"}, {"a": "2"}], {"a": "2"}, {"a": "3"}) == {"a": b"3"}
-    assert merged([{"d/a": "1"}, {}], {}, {"d/a": "3"}) == {"d/a": b"3"}
+def test_several_bases_have_to_agree() -> None:
+    """Seen from one of them a side did not change it, seen from another it took a change back: that is for somebody to say."""
+    assert conflicts([{"a": "1"}, {"a": "2"}], {"a": "2"}, {"a": "3"}) == ["a"]
+    assert conflicts([{"d/a": "1"}, {}], {}, {"d/a": "3"}) == ["d/a"]
+    assert merged([{"a": "1", "b": "1"}, {"a": "1", "b": "2"}], {"a": "1", "b": "2"}, {"a": "3", "b": "2"}) == {"a": b"3", "b": b"2"}
 
 
 def test_sides_that_chose_differently_between_bases_are_in_conflict() -> None:

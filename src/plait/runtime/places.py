@@ -150,6 +150,9 @@ class Visit:
             if self.sandbox.broken:
                 hand.give_up()
                 return Worked()
+            if self.sandbox.running:
+                step = "wait for it before the tool returns"
+                raise SandboxFailed(hand.sandbox.placement.backend, "be given back", "a command still runs in it", step)
             return self._told(hand, hand.record(self.sandbox.touched))
         except Exception:
             hand.give_up()
@@ -200,6 +203,7 @@ class Lent:
         self._hear = hear
         self._begun = False
         self.broken = False  # whether it turned out to be gone
+        self.running = 0  # commands
         self._files = _LentFiles(self)
 
     def revoke(self) -> None:
@@ -258,8 +262,12 @@ class Lent:
         if isinstance(command, (str, bytes)):
             raise InvalidValue("command", "it is one text, not a list of words", "pass ['sh', '-c', 'ls -R']")
         heard = on_output if self._hear is None else _told(self._hear, on_output)
-        with self.noticing():
-            return self.touch().exec(command, stdin=stdin, cwd=cwd, env=env, limits=limits, on_output=heard)
+        self.running += 1
+        try:
+            with self.noticing():
+                return self.touch().exec(command, stdin=stdin, cwd=cwd, env=env, limits=limits, on_output=heard)
+        finally:
+            self.running -= 1
 
     def start(self, name: str, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> Resident:
         sandbox = self.touch()
@@ -319,28 +327,36 @@ class _LentFiles:
         self._lent = lent
 
     def entry(self, path: str) -> Entry:
-        return self._lent.now().files.entry(path)
+        with self._lent.noticing():
+            return self._lent.now().files.entry(path)
 
     def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
-        return self._lent.now().files.read(path, offset=offset, size=size)
+        with self._lent.noticing():
+            return self._lent.now().files.read(path, offset=offset, size=size)
 
     def list(self, path: str = "") -> Sequence[Entry]:
-        return self._lent.now().files.list(path)
+        with self._lent.noticing():
+            return self._lent.now().files.list(path)
 
     def write(self, path: str, content: bytes, *, mode: int | None = None) -> None:
-        self._lent.touch().files.write(path, content, mode=mode)
+        with self._lent.noticing():
+            self._lent.touch().files.write(path, content, mode=mode)
 
     def remove(self, path: str) -> None:
-        self._lent.touch().files.remove(path)
+        with self._lent.noticing():
+            self._lent.touch().files.remove(path)
 
     def make_folder(self, path: str) -> None:
-        self._lent.touch().files.make_folder(path)
+        with self._lent.noticing():
+            self._lent.touch().files.make_folder(path)
 
     def link(self, path: str, target: str) -> None:
-        self._lent.touch().files.link(path, target)
+        with self._lent.noticing():
+            self._lent.touch().files.link(path, target)
 
     def chmod(self, path: str, mode: int) -> None:
-        self._lent.touch().files.chmod(path, mode)
+        with self._lent.noticing():
+            self._lent.touch().files.chmod(path, mode)
 
 
 # ── the handles ──────────────────────────────────────────────────────────────────────────────

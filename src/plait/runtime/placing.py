@@ -19,7 +19,7 @@ import msgspec
 from plait.errors import InvalidValue, MergeConflict, NoSuchFile, NotApplied, NotPlaced, WorkspaceError
 from plait.event import Json
 from plait.event.kinds import Placement, PlacementChanged, ToolReturned
-from plait.ids import Digest
+from plait.ids import Digest, LogId
 from plait.runtime.places import detail_of, make_now, wanted_of
 from plait.runtime.run import check_running, record, run_of
 from plait.runtime.using import User, use_tool
@@ -31,9 +31,10 @@ from plait.session.ports import Act, Draft, Spot, store_at
 from plait.session.state import ABSENT
 from plait.store import Store
 from plait.tool import Result, Tool
-from plait.workspace import EMPTY, EMPTY_BYTES, HEAVY, Change, Rules, Snapshot, TreeReader, shown
+from plait.workspace import EMPTY, EMPTY_BYTES, HEAVY, Change, Node, Rules, Snapshot, TreeReader, shown
 from plait.workspace.copies import snapshot_folder
 from plait.workspace.diff import changes
+from plait.workspace.edited import edited
 from plait.workspace.files import LocalFiles
 from plait.workspace.merge import merge_trees, resolve
 from plait.workspace.rules import heavy_in, rules_for
@@ -231,7 +232,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     before: Digest  # what it is now
     after: Digest
-    blobs: Mapping[Digest, bytes]
+    left: frozenset[str] = frozenset()  # what stays as it is there, because somebody chose so
 
 
 def plan_of(session: Session, folder: Path, choices: Resolve | None = None) -> Plan:
@@ -244,40 +245,53 @@ def plan_of(session: Session, folder: Path, choices: Resolve | None = None) -> P
     base, tree = _published(session, str(folder)), session.tree or EMPTY
     met = store, [base], now.tree, tree, (FOLDER, session.short)
     found = merge_trees(*met)
+    _check_choices(choices)
     chosen = chosen_in(found.conflicts, choices, {})
     left = {path: told(sides) for path, sides in found.conflicts.items() if path not in chosen}
     if not left and found.conflicts:
         found = resolve(*met, choices=chosen)
-    given = set[str]() if choices is None or callable(choices) else {path_of(key) for key in choices}
-    if found.tree is not None:
+    after, kept, secret = found.tree, dict[str, str](), dict[str, dict[str, Any]]()
+    if after is not None:
         store.put_blobs(found.blobs)
-        _check_room(store, folder, now.tree, found.tree)
-        left = _lost(store, session, now.tree, found.tree, given)
+        secret = _lost(store, session, now.tree, after)
+        after, kept = _settled(store, after, secret, choices)
+        _check_room(store, folder, now.tree, after)
+        left = {path: sides for path, sides in secret.items() if path not in kept}
     if left:
         step = f"choose with apply(resolve={{{next(iter(left))!r}: text}}), or plait apply --resolve PATH=session|folder|@FILE in the shell"
         raise MergeConflict(str(folder), left, step)
-    if strangers := sorted(given - chosen.keys() - _withheld(store, now.tree, given)):
+    given = set[str]() if choices is None or callable(choices) else {path_of(key) for key in choices}
+    if strangers := sorted(given - chosen.keys() - secret.keys()):
         raise InvalidValue("resolve", f"{strangers[0]!r} is not in dispute", "leave it out")
-    assert found.tree is not None
-    return Plan(now.tree, found.tree, found.blobs)
+    assert after is not None
+    return Plan(now.tree, after, frozenset(path for path, how in kept.items() if how == "folder"))
 
 
 def _published(session: Session, folder: str) -> Digest:
     """What the folder and the session have in common: what was last published there, else the tree that was placed.
 
-    A rewind does not take back what was published, so this goes by the log and not by the story.
+    A rewind does not take back what was published, so this goes by the logs, its own and those merged in, and not by the story.
     """
+    store, found = store_at(session.store), list[tuple[int, Digest]]()
+    for log, last in {**session.covers, session.id: session.place}.items():
+        common = _published_in(store, log, last, folder)
+        found += [common] if common is not None else []
+    return max(found)[1] if found else Digest(detail_of(session.placement).get("base", EMPTY))
+
+
+def _published_in(store: Store, log: LogId, last: int, folder: str) -> tuple[int, Digest] | None:
+    """When a log last had the folder's files, and which."""
     kinds = {kind.__name__ for kind in (PlacementChanged, ToolReturned)}
-    for event in store_at(session.store).read(session.id, 1, session.place, kinds=kinds, reverse=True):
+    for event in store.read(log, 1, last, kinds=kinds, reverse=True):
         body = event.body
         if isinstance(body, PlacementChanged) and body.fresh and body.tree is not None:
             if detail_of(body.placement).get("folder") == folder:
-                return body.tree
+                return event.header.time, body.tree
         elif isinstance(body, ToolReturned) and isinstance(body.delta, Mapping) and body.delta.get("published") == folder:
             tree = body.delta.get("tree")
             if isinstance(tree, str):
-                return Digest(tree)
-    return Digest(detail_of(session.placement).get("base", EMPTY))
+                return event.header.time, Digest(tree)
+    return None
 
 
 def _check_room(store: Store, folder: Path, before: Digest, after: Digest) -> None:
@@ -296,19 +310,42 @@ def _check_room(store: Store, folder: Path, before: Digest, after: Digest) -> No
 FOLDER = "the folder"  # what it is called where files are in dispute
 
 
-def _lost(store: Store, session: Session, before: Digest, after: Digest, given: set[str]) -> dict[str, dict[str, Any]]:
+SECRET = "(withheld: it holds a secret)"  # what is shown of such a file
+
+
+def _check_choices(choices: Any) -> None:
+    if choices is None or callable(choices):
+        return
+    if not isinstance(choices, Mapping) or not all(isinstance(key, str) for key in cast("Mapping[Any, Any]", choices)):
+        raise InvalidValue("resolve", "it is neither a mapping of paths nor a function", "pass {'path': 'text'}")
+
+
+def _lost(store: Store, session: Session, before: Digest, after: Digest) -> dict[str, dict[str, Any]]:
     """Files of the folder that hold a secret and would be overwritten: nobody has what is in them, so somebody has to say so."""
     lost = [each for each in changes(store, before, after) if each.before is not None and each.before.kind == "withheld"]
-    return {
-        each.path: {FOLDER: "(withheld: it holds a secret)", session.short: "(another file)" if each.after else ABSENT}
-        for each in lost
-        if each.path not in given
-    }
+    return {each.path: {FOLDER: SECRET, session.short: "(another file)" if each.after else ABSENT} for each in lost}
 
 
-def _withheld(store: Store, tree: Digest, paths: set[str]) -> set[str]:
-    reader = TreeReader(store)
-    return {path for path in paths if (entry := reader.find(tree, path)) is not None and entry.kind == "withheld"}
+def _settled(store: Store, tree: Digest, secret: Mapping[str, Mapping[str, Any]], choices: Resolve | None) -> tuple[Digest, dict[str, str]]:
+    """The tree with what was chosen for such files, and whose each of them is by that; those nobody chose for are left out."""
+    given = {} if choices is None or callable(choices) else {path_of(key): value for key, value in choices.items()}
+    if callable(choices):
+        given = {path: choices(path, sides) for path, sides in secret.items()}
+    whose: dict[str, str] = {}
+    nodes: dict[str, Node | None] = {}
+    for path, sides in secret.items():
+        if path not in given:
+            continue
+        value = given[path]
+        whose[path] = next((side for side, said in sides.items() if said is value or said == value), "new")
+        whose[path] = "folder" if whose[path] == FOLDER else "session"
+        if value not in sides.values() and value is not ABSENT:
+            nodes[path] = Node("file", content=value if isinstance(value, bytes) else str(value).encode())
+    if nodes:
+        made = edited(store, tree, nodes)
+        store.put_blobs(made.blobs)
+        tree = made.tree
+    return tree, whose
 
 
 def _apply(session: Session, folder: Path, choices: Resolve | None) -> Result:
@@ -330,11 +367,13 @@ def _alone(folder: Path) -> Generator[None]:
 def _applied(session: Session, folder: Path, choices: Resolve | None) -> Result:
     store, plan = store_at(session.store), plan_of(session, folder, choices)
     reader, files = TreeReader(store), LocalFiles(folder)
-    todo = changes(reader, plan.before, plan.after)
+    every = [each for each in changes(reader, plan.before, plan.after) if each.path not in plan.left]
+    rules = rules_of(session.placement)
+    todo = [each for each in every if _may_go(each, rules)]
     done: list[str] = []
     for change in _in_order(todo):
         try:
-            _check_still(reader, files, change)
+            _check_still(reader, files, folder, change)
             _write(reader, files, folder, change)
         except (WorkspaceError, OSError) as error:
             step = f"{len(done)} of {len(todo)} paths are written; correct it and apply again"
@@ -343,6 +382,9 @@ def _applied(session: Session, folder: Path, choices: Resolve | None) -> Result:
     _settle_folders(reader, files, folder, plan, todo)
     count = f"{len(done)} path{'s' if len(done) != 1 else ''}"
     said = f"{count} written to {folder}" if done else f"{folder} has all of it already"
+    if len(todo) < len(every):
+        away = next(shown(each.path) for each in every if each not in todo)
+        said += f"; {len(every) - len(todo)} not published, {away!r} for one: it holds a secret, or the folder's rules leave it out"
     return Result([said], delta=_delta(session, folder, plan, done))
 
 
@@ -351,10 +393,28 @@ def _delta(session: Session, folder: Path, plan: Plan, done: Sequence[str]) -> J
     return {**published, "before": plan.before, "after": plan.after, "changed": list(done[:1000])}
 
 
-def _check_still(reader: TreeReader, files: LocalFiles, change: Change) -> None:
-    """What is about to be replaced is still what was looked at: somebody may be editing there."""
-    before = change.before
-    if before is None or before.kind in ("folder", "withheld"):
+def _may_go(change: Change, rules: Rules) -> bool:
+    """Not what holds a secret, whose content is nowhere; nor what the rules leave out, which is the folder's own if it is there."""
+    if change.after is not None and change.after.kind == "withheld":
+        return False
+    *above, name = change.path.split("/")
+    last = change.after or change.before
+    if rules.leaves_out("/".join(above), name, is_folder=last is not None and last.kind == "folder"):
+        return False
+    return not any(rules.leaves_out("/".join(above[:at]), above[at], is_folder=True) for at in range(len(above)))
+
+
+def _check_still(reader: TreeReader, files: LocalFiles, folder: Path, change: Change) -> None:
+    """What is about to be replaced is still what was looked at: somebody may be working there."""
+    before, parts = change.before, change.path.split("/")
+    if any((folder / "/".join(parts[:at])).is_symlink() for at in range(1, len(parts))):
+        raise WorkspaceError("a folder on the way was replaced by a link")
+    place = folder / change.path
+    if before is None:
+        if os.path.lexists(place) and (place.is_symlink() or not place.is_dir()):
+            raise WorkspaceError("something else is there by now")
+        return
+    if before.kind in ("folder", "withheld"):
         return
     try:
         found = files.entry(change.path)

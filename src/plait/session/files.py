@@ -54,14 +54,15 @@ def merge_files(
     store: Store, ours: State, theirs: Sequence[State], base: State | None, names: Sequence[str], choices: Resolve | None
 ) -> Files:
     """Merge the trees of these branches into ours, one after another; `choices` settle what is in dispute, by path."""
-    objects, tree = _Blobs(store), tree_of(ours)
+    objects, tree, met_so_far = _Blobs(store), tree_of(ours), [ours]
     resolved: dict[str, Resolution] = {}
     for name, side in zip(names[1:], theirs, strict=True):
         their = tree_of(side)
         if tree is None or their is None:
             tree = tree or their
             continue
-        bases = [tree_of(base)] if base is not None else bases_of(store, ours, side)
+        bases = [tree_of(base)] if base is not None else bases_of(objects, met_so_far, side)
+        met_so_far.append(side)
         met = objects, bases, tree, their, (names[0], name)
         found = merge_trees(*met)
         if found.conflicts:
@@ -134,18 +135,39 @@ def path_of(key: str) -> str:
     return key.removeprefix(f"{WORKSPACE}/").removeprefix("./")
 
 
-def bases_of(store: Store, ours: State, theirs: State) -> list[Digest | None]:
-    """The trees at the last places that two stories share, in each log that both have."""
-    known, found = Known(ours.story.path), dict[LogId, int]()
+def bases_of(objects: _Blobs, ours: Sequence[State], theirs: State) -> list[Digest | None]:
+    """The tree that both sides come from: that of the last place they share.
+
+    After merges one way and the other there may be several such places, none on the way to another. Then what they come to, merged in their
+    turn, is the base; where that is in dispute, all of them are.
+    """
+    shared = _last_shared(objects.store, ours, theirs)
+    trees = list(dict.fromkeys(tree_of(state) for state in shared))
+    if len(trees) < 2 or None in trees:
+        return trees or [None]
+    tree = trees[0]
+    for at in range(1, len(shared)):
+        other = tree_of(shared[at])
+        if tree is None or other is None:
+            return list[Digest | None](trees)
+        found = merge_trees(objects, bases_of(objects, shared[:at], shared[at]), tree, other, ("one", "another"))
+        if found.tree is None:
+            return list[Digest | None](trees)
+        objects.add(found.blobs)
+        tree = found.tree
+    return [tree]
+
+
+def _last_shared(store: Store, ours: Sequence[State], theirs: State) -> list[State]:
+    """The states at the last places that two stories share, without those that lie on the way to another of them."""
+    known, found = Known(stretch for state in ours for stretch in state.story.path), dict[LogId, int]()
     for stretch in theirs.story.path:
         last = known.last_shared(stretch)
         if last is not None:
             found[stretch.log] = max(last, found.get(stretch.log, 0))
     states = {place: state_at(store, *place) for place in found.items()}
-    # What lies on the way to another shared place is older than that: only the last ones say what both sides come from.
     ways = {place: Known(state.story.path) for place, state in states.items()}
-    last = [place for place in states if not any(place != other and way.has(*place) for other, way in ways.items())]
-    return list(dict.fromkeys(tree_of(states[place]) for place in last)) or [None]
+    return [state for place, state in states.items() if not any(place != other and way.has(*place) for other, way in ways.items())]
 
 
 def tree_of(state: State | None) -> Digest | None:
@@ -156,7 +178,7 @@ class _Blobs:
     """The store, and what is not in it yet."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self.store = store
         self.new: dict[Digest, bytes] = {EMPTY: EMPTY_BYTES}
 
     def add(self, blobs: Mapping[Digest, bytes]) -> None:
@@ -164,4 +186,4 @@ class _Blobs:
 
     def get_blob(self, digest: Digest) -> bytes:
         found = self.new.get(digest)
-        return found if found is not None else self._store.get_blob(digest)
+        return found if found is not None else self.store.get_blob(digest)

@@ -216,11 +216,10 @@ class _Work:
         if not bases or max(each.size for each in (*bases, ours, theirs)) > MERGED_MAX:
             return UNCLEAR
         left, right = self.reader.content(ours), self.reader.content(theirs)
-        merged = {merge_lines(self.reader.content(base), left, right) for base in bases} - {None}
-        if len(merged) != 1:
-            return UNCLEAR
+        merged = {merge_lines(self.reader.content(base), left, right) for base in bases}
         content = merged.pop()
-        assert content is not None
+        if merged or content is None:
+            return UNCLEAR
         return self.edits.file(ours.name, ours.mode, content)
 
     # ── what is decided
@@ -259,12 +258,12 @@ class _Work:
 
 
 def _one_changed(bases: Collection[Any], ours: Any, theirs: Any) -> Any:
-    """What is right if at most one side changed it, or both did alike; else UNCLEAR."""
+    """What is right if at most one side changed it, or both did alike, whichever base one starts from; else UNCLEAR."""
     if ours == theirs:
         return ours
-    if (ours in bases) == (theirs in bases):
-        return UNCLEAR
-    return theirs if ours in bases else ours
+    if bases and all(base == ours for base in bases):
+        return theirs
+    return ours if bases and all(base == theirs for base in bases) else UNCLEAR
 
 
 def _distinct(entries: Sequence[Entry | None]) -> tuple[Entry | None, ...]:
