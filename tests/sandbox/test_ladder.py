@@ -131,7 +131,8 @@ def test_clean_has_nothing_but_the_tree(tmp_path: Path, rung: str) -> None:
         here.sh("echo left >$HOME/left; echo left >left")
         for _ in range(2):
             clean = LocalBackend().create(Wanted(here.store, "one", _tree(here), isolation=rung, clean=True))
-            assert clean.exec(["sh", "-c", "ls -A .; ls -A $HOME; echo x >$HOME/more"]).output.view() == "a.txt\n"
+            seen = clean.exec(["sh", "-c", "ls -A .; ls $HOME/left $HOME/more 2>/dev/null; echo x >$HOME/more"])
+            assert seen.output.view() == "a.txt\n"
             clean.close()
 
 
@@ -213,7 +214,7 @@ def test_an_overlay_in_a_user_namespace(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_mount_that_fails_is_told(tmp_path: Path) -> None:
     with room(tmp_path, "overlay") as here:
         shutil.rmtree(here.folder / ".plait/work/copies/one/work")
-        with pytest.raises(SandboxFailed, match="doctor"):
+        with pytest.raises(SandboxGone, match="The next tool call makes another"):
             here.sh("true")
 
 

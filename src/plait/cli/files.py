@@ -360,7 +360,6 @@ def _planned(named: Named, chosen: Mapping[str, Any]) -> Changes:
     from plait.runtime.placing import plan_of  # what acts is loaded by commands that act
 
     plan = plan_of(named.session, Path(detail["folder"]), chosen or None)
-    store.put_blobs(plan.blobs)
     return Changes(store, plan.before, plan.after)
 
 

@@ -52,7 +52,7 @@ class Started:
         self._process: subprocess.Popen[bytes] | None = None
         self._error: BaseException | None = None
         self._ready, self._over = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="plait-mount", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="sandbox-mount", daemon=True)
 
     def begin(self) -> subprocess.Popen[bytes]:
         self._thread.start()

@@ -84,7 +84,7 @@ class LocalResident:
         self._lock = Lock()
         started: Future[subprocess.Popen[bytes]] = Future()
         # A child that dies with its parent dies with the thread that started it: so this thread stays for as long as the child does.
-        self._keeper = Thread(target=self._keep, args=(started,), name="plait-resident", daemon=True)
+        self._keeper = Thread(target=self._keep, args=(started,), name="sandbox-resident", daemon=True)
         self._keeper.start()
         self._process = started.result()
         self._begin(most)
