@@ -574,3 +574,34 @@ def test_a_command_that_is_left_running_is_no_outcome(placed: Session) -> None:
     with pytest.raises(ToolFailed, match="still runs") as caught:
         placed.use(careless)
     assert caught.value.session.use(run, command="sleep 2; ls").result == "README\nrun.sh\nsrc\n"
+
+
+def test_what_a_tool_may_do_with_a_loan(placed: Session) -> None:
+    @tool(effect="workspace")
+    def busy(sandbox: Sandbox) -> str:
+        """Do what there is to do."""
+        before = sandbox.snapshot().tree
+        sandbox.files.make_folder("d")
+        sandbox.files.write("d/x", b"1")
+        sandbox.files.chmod("d/x", 0o600)
+        sandbox.files.link("d/l", "x")
+        names = [entry.name for entry in sandbox.files.list("d")]
+        assert names == ["l", "x"] and sandbox.files.entry("d/x").mode == 0o600 and sandbox.files.read("d/l") == b"1"
+        sandbox.files.remove("d")
+        sandbox.pause()
+        sandbox.resume()
+        sandbox.renew(10)
+        sandbox.files.write("y", b"1")
+        sandbox.restore(before)
+        part = sandbox.keep(sandbox.exec(["sh", "-c", "echo kept"]).output, "kept.txt")
+        with pytest.raises(SandboxFailed):
+            sandbox.destroy()
+        sandbox.close()
+        sandbox.begin()
+        assert sandbox.workdir and sandbox.placement.rung
+        with pytest.raises(InvalidValue):
+            sandbox.exec("ls")
+        return part.name
+
+    used = placed.use(busy)
+    assert used.result == "kept.txt" and used.tree == placed.tree

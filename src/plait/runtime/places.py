@@ -504,6 +504,11 @@ _mine: ContextVar[frozenset[Hand]] = ContextVar("plait_sandboxes", default=froze
 _hands = Hands()
 
 
+def drop_hands() -> None:
+    """Let go of every sandbox; the next call takes it up again, as another process would."""
+    _hands.drop()
+
+
 def make_now(session: Session, placement: Placement, tree: Digest) -> Placement:
     return _hands.make(session, placement, tree)
 
