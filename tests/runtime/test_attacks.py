@@ -76,7 +76,7 @@ class Plain(Workflow):
 
 @pytest.mark.parametrize("how", ["acall", "astream"])
 def test_after_a_cancel_no_branch_goes_on_behind_our_back(how: str) -> None:
-    till = Till()
+    till, before = Till(), _at_work()
     pays = [ToolCall("pay", n=n) for n in range(8)]
     both = Plain(Parallel(a=says(*pays, "a", tools=[till.pay]), b=says(*pays, "b", tools=[till.pay])))
     session = Session("go")
@@ -98,8 +98,17 @@ def test_after_a_cancel_no_branch_goes_on_behind_our_back(how: str) -> None:
     assert paid <= 2 and kinds(session.reload())[-1] == "RunCancelled"
     settled = [event for branch in Session.list(parent=session) for event in branch.events if event.kind == "ToolReturned"]
     assert len(settled) == paid  # what was under way is on record
-    until(lambda: not any(thread.name.startswith("plait-") and thread.name not in ("plait-loop",) for thread in threading.enumerate()))
+    until(lambda: not [name for name in _at_work() if name not in before])
     assert len(till.paid) == paid
+
+
+def _at_work() -> list[str]:
+    """Threads of ours that are doing something, by name and number: other tests may have left some behind, and those are not meant."""
+    return [
+        f"{thread.name} {thread.ident}"
+        for thread in threading.enumerate()
+        if thread.name.startswith("plait-") and thread.name != "plait-loop"
+    ]
 
 
 def test_after_an_interrupt_no_branch_goes_on_behind_our_back() -> None:

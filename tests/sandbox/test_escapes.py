@@ -78,7 +78,11 @@ def test_the_host_has_no_processes_there(tmp_path: Path, rung: str) -> None:
         pids = {int(name) for name in here.said("ls /proc").split() if name.isdecimal()}
         assert max(pids) < 20 and len(pids) <= 4
         assert here.said("hostname") == "sandbox"
-        assert here.said("ls -A /root /home 2>/dev/null | grep -v -e : -e .pyenv") == ""
+        bound = [
+            prefix for prefix in (sys.prefix, sys.base_prefix) if not prefix.startswith("/usr")
+        ]  # the interpreter's own place is there
+        seen = here.said("find /root /home -mindepth 1 -maxdepth 1 2>/dev/null").split()
+        assert [path for path in seen if not any(prefix.startswith(path) for prefix in bound)] == []
 
 
 @on_isolated
