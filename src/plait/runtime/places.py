@@ -43,14 +43,6 @@ def detail_of(placement: Placement | None) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
 
 
-def wanted_by(session: Session, tree: Digest) -> Wanted:
-    """What a session's placement asks for, with these files."""
-    placement = session.placement
-    if placement is None:
-        raise NotPlaced(session.short)
-    return wanted_of(store_at(session.store), _key_of(session.id, placement), tree, placement)
-
-
 def wanted_of(store: Store, key: str, tree: Digest, placement: Placement) -> Wanted:
     detail = detail_of(placement)
     return Wanted(
