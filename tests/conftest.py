@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support import EXAMPLES, FINDINGS
+from tests.support import EXAMPLES, FINDINGS
 
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=_slow)

@@ -74,10 +74,29 @@ def needs_strace() -> str:
     return found
 
 
+ROOT = Path(__file__).parents[1]
+
+
+def child_environment(**more: str) -> dict[str, str]:
+    """The environment of a child process that imports `tests`, and whatever else this process can import."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]), **more}
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of the tests as a program: start it in a `child_environment`."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def run_module(module: str, *arguments: str, timeout: float | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a module of the tests as a program, to its end."""
+    command, env = module_command(module, *arguments), child_environment(**environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env)
+
+
 def python(code: str, *arguments: str | Path, prefix: tuple[str, ...] = (), check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run a piece of Python in a process of its own."""
     command = [*prefix, sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, check=check, capture_output=True, text=True, timeout=90)
+    return subprocess.run(command, check=check, capture_output=True, text=True, timeout=90, env=child_environment())
 
 
 def _plain_body(codec: int, body: bytes) -> bytes:

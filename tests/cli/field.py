@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shell import Shell
-
 from plait.event.kinds import Body, Placement, PlacementChanged, Text, ToolRequested, ToolReturned, Trees
 from plait.ids import Digest
 from plait.session import Session
@@ -13,7 +11,8 @@ from plait.session.ports import Act, Draft, store_at, writer_of
 from plait.workspace import Entry
 from plait.workspace.diff import changes
 from plait.workspace.tree import decode, digest_of, encode, shown
-from planting import Blobs, Content
+from tests.cli.shell import Shell
+from tests.planting import Blobs, Content
 
 
 class Field:

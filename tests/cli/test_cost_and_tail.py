@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from shell import COMMAND, Shell, on_a_terminal, shell
 
 from plait import Session
 from plait.event.kinds import ModelAsked, ModelReplied, Price, RunFinished, RunStarted, Text, ToolRequested, Usage
 from plait.ids import Digest
 from plait.session.ports import Act, Draft, writer_of
+from tests.cli.shell import COMMAND, Shell, on_a_terminal, shell
 
 __all__ = ["shell"]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from shell import COMMAND
 
 from plait.cli import doctor as module
 from plait.cli import main
 from plait.sandbox import Capability, Probe, backend
+from tests.cli.shell import COMMAND
 
 OVERLAY = Capability("overlay", True)
 NO_OVERLAY = Capability("overlay", False, "overlayfs does not work", "Use ext4")

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shell import COMMAND, Shell, on_a_terminal, process, shell
 
 from plait import errors, open_store
 from plait.cli.common import Given
@@ -25,7 +24,8 @@ from plait.errors import DiskFull, OutcomeUnknown, PlaitError, StaleHead, StoreB
 from plait.event.kinds import ForkedFrom, Place
 from plait.session import Session
 from plait.session.ports import Act, Draft, writer_of
-from support import RawSql, python
+from tests.cli.shell import COMMAND, Shell, on_a_terminal, process, shell
+from tests.support import RawSql, python
 
 __all__ = ["shell"]
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from field import Field, withheld
-from shell import COMMAND, Shell, on_a_terminal, shell
 
 from plait.cli import main
 from plait.errors import UnknownBlob
 from plait.event.kinds import Text, ToolRequested, ToolReturned
 from plait.session.ports import store_at
 from plait.workspace import Node
-from planting import check_out, found_in, git
+from tests.cli.field import Field, withheld
+from tests.cli.shell import COMMAND, Shell, on_a_terminal, shell
+from tests.planting import check_out, found_in, git
 
 __all__ = ["shell"]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from shell import Shell, on_a_terminal, shell
 
 from plait import Session
 from plait.cli.terminal import clean, visible
@@ -16,6 +15,7 @@ from plait.event import Body, Json
 from plait.event.kinds import ApprovalRequested, QuestionAsked, RunStarted, TimerSet, ToolRequested, ToolUnknown
 from plait.ids import Digest, inbox_of
 from plait.session.ports import Act, Draft, writer_of
+from tests.cli.shell import Shell, on_a_terminal, shell
 
 __all__ = ["shell"]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shell import Shell, on_a_terminal, shell
 
 from plait import tool
 from plait.cli import places
 from plait.sandbox import Capability, Held, Probe, Sandbox, Wanted, backend
 from plait.session.ports import store_at
 from plait.workspace.tree import EMPTY
+from tests.cli.shell import Shell, on_a_terminal, shell
 
 __all__ = ["shell"]
 

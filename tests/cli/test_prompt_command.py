@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from shell import Shell, shell
 
 from plait import Agent, Compactor, ScriptedModel, Session, ToolCall, tool
 from plait.event.kinds import ModelAsked
 from plait.ids import Digest
 from plait.runtime.run import record
 from plait.session.ports import Act, Draft
+from tests.cli.shell import Shell, shell
 
 __all__ = ["shell"]
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
-from shell import Shell, on_a_terminal, shell
 
 from plait import Agent, Parallel, ScriptedModel, Selector, Session, ToolCall, Workflow, open_store, tool
 from plait.errors import ModelFailed
@@ -24,7 +23,8 @@ from plait.ids import Digest
 from plait.model.base import Reply
 from plait.session.ports import Act, Draft, store_at, writer_of
 from plait.testing import Simulation
-from support import report
+from tests.cli.shell import Shell, on_a_terminal, shell
+from tests.support import report
 
 __all__ = ["shell"]
 

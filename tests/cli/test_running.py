@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shell import COMMAND, Shell, on_a_terminal, process, shell
 
 from plait import Session
 from plait.cli.consent import Terminal, mode_of
@@ -28,7 +27,8 @@ from plait.event import kinds as k
 from plait.ids import Digest
 from plait.session.ports import Act, Draft, writer_of
 from plait.store import exists
-from support import python
+from tests.cli.shell import COMMAND, Shell, on_a_terminal, process, shell
+from tests.support import python
 
 __all__ = ["shell"]
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
-from shell import Shell, on_a_terminal, process, shell
 
 from plait import Budget, open_store
 from plait.event.kinds import ModelReplied, Price, Text, Usage
 from plait.runtime import write
 from plait.session.ports import Act, Draft, writer_of
+from tests.cli.shell import Shell, on_a_terminal, process, shell
 
 __all__ = ["shell"]
 

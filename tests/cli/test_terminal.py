@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.cli.terminal import BREAK, MARKS_MAX, WIDE, age, clean, console, cut, when
-from support import python
+from tests.support import python
 
 JOINERS = "\u200c\u200d"
 ST, ST8, BEL = "\x1b\\", "\x9c", "\x07"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from field import Field
-from shell import Shell, shell
 
 from plait.cli.choices import sides_told
 from plait.errors import MergeConflict, ModelFailed, NotAFile, NotApplied, ToolFailed
 from plait.session import ABSENT
+from tests.cli.field import Field
+from tests.cli.shell import Shell, shell
 
 __all__ = ["shell"]
 

@@ -11,9 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from folders import old_store
-from scenes import add_colour
-
 from plait.event.kinds import MessageSaid, Text
 from plait.ids import LogId, Micros, derived
 from plait.runtime.write import DirectWriter
@@ -26,6 +23,8 @@ from plait.store.database import Migration
 from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.store import Tally, said, sealed
+from tests.faults.folders import old_store
+from tests.faults.scenes import add_colour
 
 Step = Callable[[], object]  # a session or a digest that it returns is acknowledged: it has to stand
 

@@ -18,7 +18,7 @@ from plait import Session, open_store
 from plait.session.fold import state_at
 from plait.session.state import from_snapshot, to_snapshot
 from plait.store.packing import DICTIONARIES
-from support import RawSql
+from tests.support import RawSql
 
 # ── the store ────────────────────────────────────────────────────────────────────────────────
 

@@ -27,10 +27,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
-from acts import ACTS, Act, Stage, Step
-from undisturbed import Known, Wrong, check, fresh_copy, learn
 
 from plait.errors import PlaitError, StoreError
+from tests.faults.acts import ACTS, Act, Stage, Step
+from tests.faults.undisturbed import Known, Wrong, check, fresh_copy, learn
+from tests.support import run_module
 
 T = TypeVar("T")
 
@@ -382,7 +383,7 @@ def ask(
     with tempfile.TemporaryDirectory(prefix="plait-", dir=MEMORY if os.access(MEMORY, os.W_OK) else folder) as quick:
         where = {"folder": str(folder), "quick": quick, "disk": str(disk or quick)}
         request = {"part": part, "seed": f"{seed}/{lane}", "acts": acts, **where, **more}
-        done = subprocess.run([sys.executable, __file__, json.dumps(request)], capture_output=True, text=True)
+        done = run_module("tests.faults.nursery", json.dumps(request))
     assert done.returncode == 0, f"SEED={seed}: {done.stderr}"
     found = json.loads(done.stdout)
     assert found["wrong"] == [], f"SEED={seed} reproduces this; the stores are in {folder}:\n" + "\n".join(found["wrong"])

@@ -29,7 +29,7 @@ from plait.session import GraphRows, SessionRows, verify
 from plait.store import SqliteStore
 from plait.testing import Seeded
 from plait.testing.store import extend, said, sealed
-from support import RawSql
+from tests.support import RawSql
 
 SECTOR = 512
 

@@ -21,8 +21,20 @@ from typing import Any, Literal, TypeAlias
 
 import apsw
 import msgspec
-from folders import old_store
-from power import (
+
+from plait import Session
+from plait.event import Event
+from plait.event.kinds import SessionOpened
+from plait.ids import Digest, LogId
+from plait.runtime.write import DirectWriter
+from plait.session import GraphRows, SessionRows, file
+from plait.session.ports import bind_writer
+from plait.store import SqliteStore, connections, database
+from plait.store.blobs import digest_of
+from plait.testing import Seeded
+from plait.testing.store import begin, extend, fork, run_threads, said, sealed
+from tests.faults.folders import old_store
+from tests.faults.power import (
     Acknowledged,
     Asked,
     Boundary,
@@ -43,19 +55,7 @@ from power import (
     image_after,
     lay_out,
 )
-
-from plait import Session
-from plait.event import Event
-from plait.event.kinds import SessionOpened
-from plait.ids import Digest, LogId
-from plait.runtime.write import DirectWriter
-from plait.session import GraphRows, SessionRows, file
-from plait.session.ports import bind_writer
-from plait.store import SqliteStore, connections, database
-from plait.store.blobs import digest_of
-from plait.testing import Seeded
-from plait.testing.store import begin, extend, fork, run_threads, said, sealed
-from support import RawSql
+from tests.support import RawSql
 
 UNSYNCED_MAX = 6  # small, so that it is met often
 

@@ -13,12 +13,11 @@ import threading
 import time
 from itertools import count
 
-import history
-
 from plait import Session, open_store
 from plait.errors import StaleHead
 from plait.event.kinds import MessageSaid, Text
 from plait.session.ports import Act, Draft, writer_of
+from tests.faults import history
 
 _now = time.monotonic_ns  # the same clock for all processes of one machine
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from folders import quick_folder
 
 from plait import Session, Store, open_store
 from plait.event.codec import without_measured
@@ -24,7 +23,8 @@ from plait.runtime.write import DirectWriter
 from plait.session import verify
 from plait.session.fold import state_at
 from plait.session.ports import bind_writer, writer_of
-from support import dose, python, report, seed
+from tests.faults.folders import quick_folder
+from tests.support import dose, python, report, seed
 
 START = 1_750_000_000_000_000
 YEAR = 365 * 86_400 * 10**6

@@ -9,9 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from acts import UPKEEP, WRITING
-from nursery import ask
-from scenes import add_colour
 
 from plait import Session, open_store
 from plait.errors import (
@@ -32,7 +29,10 @@ from plait.store.database import Database
 from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, said, texts
-from support import RawSql, dose, needs_strace, report, seed
+from tests.faults.acts import UPKEEP, WRITING
+from tests.faults.nursery import ask
+from tests.faults.scenes import add_colour
+from tests.support import RawSql, dose, needs_strace, report, seed
 
 
 def opened(folder: Path, **options: object) -> SqliteStore:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-import held_story
 import pytest
-from held_story import Held, until
 
 from plait import Session, open_store
 from plait.durable import replay, resume
@@ -20,6 +16,9 @@ from plait.errors import RunHeld
 from plait.event import kinds as k
 from plait.runtime.stops import Parked
 from plait.session import verify
+from tests.faults import held_story
+from tests.faults.held_story import Held, until
+from tests.support import child_environment, module_command
 
 
 class First:
@@ -28,10 +27,10 @@ class First:
     def __init__(self, folder: Path, tool: str) -> None:
         self.folder = folder
         self.process = subprocess.Popen(
-            [sys.executable, held_story.__file__, tool],
+            module_command("tests.faults.held_story", tool),
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "HELD_FOLDER": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)},
+            env=child_environment(HELD_FOLDER=str(folder)),
         )
         assert self.process.stdout is not None
         self.session = Session.open(self.process.stdout.readline().strip(), store=str(folder / ".plait"))

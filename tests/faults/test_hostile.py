@@ -34,7 +34,7 @@ from plait.store import database as database_module
 from plait.store.transact import short_of
 from plait.testing import Seeded
 from plait.testing.store import Tally, begin, extend, new_log, said, sealed, texts
-from support import RawSql
+from tests.support import RawSql
 
 
 def opened(folder: Path, *projections: Any) -> SqliteStore:

@@ -12,8 +12,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from acts import ACTS, UPKEEP, WRITING
-from nursery import ask
 
 from plait.errors import StaleHead
 from plait.event import seal_all
@@ -21,7 +19,9 @@ from plait.ids import LogId
 from plait.store import SqliteStore
 from plait.testing import Seeded
 from plait.testing.store import said, sealed, texts
-from support import dose, needs_strace, report, seed
+from tests.faults.acts import ACTS, UPKEEP, WRITING
+from tests.faults.nursery import ask
+from tests.support import dose, needs_strace, report, seed
 
 LANES = dose("LANES", short=1, long=2)  # for as many processors: the first in memory, the others on the disk, which takes longer
 

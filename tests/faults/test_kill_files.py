@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
-from support import report
+from tests.support import report, run_module
 
 
 def test_killed_at_every_moment_of_a_run_with_files() -> None:
-    script = Path(__file__).with_name("file_nursery.py")
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=400)
+    done = run_module("tests.faults.file_nursery", timeout=400)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["killed"] >= found["moments"] and found["told"]["facts"] == {"end": True} and found["told"]["applied"] == 1

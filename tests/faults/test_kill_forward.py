@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support import dose, report, seed
+from tests.support import dose, report, run_module, seed
 
 PARTS = 2
 
 
 def _raised(request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-    script = Path(__file__).with_name("forward_nursery.py")
-    command = [sys.executable, str(script), json.dumps(request)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+    done = run_module("tests.faults.forward_nursery", json.dumps(request), timeout=timeout_s)
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     assert "wrong" not in answer, answer["wrong"]

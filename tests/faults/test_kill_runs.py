@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from plait import Session, open_store
 from plait.session import verify
-from support import dose, report, seed
+from tests.support import dose, report, seed
 
 CHILD = dedent("""
     import os, sys

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -16,9 +14,9 @@ from pathlib import Path
 from random import Random
 
 import msgspec
-import power_scenes
 import pytest
-from power import (
+
+from tests.faults.power import (
     FATES,
     SECTOR,
     Asked,
@@ -42,8 +40,7 @@ from power import (
     lay_out,
     sectors,
 )
-
-from support import dose, report, seed
+from tests.support import dose, report, run_module, seed
 
 SEED = seed()
 # Short ones first: they have only so many different images, and those that follow make up for it.
@@ -65,9 +62,7 @@ def fast() -> Iterator[Path]:
 def traces(fast: Path) -> dict[str, Trace]:
     """Every scene, played once."""
     names = [*PLAYS, "appends:normal", "appends:off"]
-    command = [sys.executable, power_scenes.__file__, str(fast / "traces"), str(SEED), *names]
-    environment = {"PYTHONPATH": ":".join(sys.path), "TMPDIR": str(fast)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, env=environment)
+    done = run_module("tests.faults.power_scenes", str(fast / "traces"), str(SEED), *names, timeout=90, TMPDIR=str(fast))
     assert done.returncode == 0, f"SEED={SEED}: {done.stderr}"
     played = msgspec.msgpack.decode((fast / "traces").read_bytes(), type=list[Trace])
     return dict(zip(names, played, strict=True))

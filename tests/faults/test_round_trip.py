@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 import pytest
-from folders import quick_folder
 from hypothesis import Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
@@ -22,7 +21,8 @@ from plait.errors import InvalidInput
 from plait.event.kinds import Data, EvidenceAttached, FactRecorded, File, MessageSaid, ScratchSet, Text, ValidationRecorded
 from plait.event.strict import DEPTH_MAX, SIZE_MAX
 from plait.session import verify
-from support import dose, report, seed
+from tests.faults.folders import quick_folder
+from tests.support import dose, report, seed
 
 PER_STORE = 150  # examples that go through one store before it is closed and read again
 

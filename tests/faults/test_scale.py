@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from folders import quick_folder
-
 from plait import Store, open_store
 from plait.event import seal_all
 from plait.event.kinds import Body, FactRecorded, ScratchSet, SessionOpened
@@ -22,7 +20,8 @@ from plait.ids import LogId
 from plait.runtime.live import Live
 from plait.session.fold import keep_snapshot, state_at
 from plait.testing.store import said
-from support import dose, python, report
+from tests.faults.folders import quick_folder
+from tests.support import dose, python, report
 
 MS_MAX, PEAK_MB_MAX = 1000, 300  # the target is 100 ms and 300 MB for a million events; busy machines are slower
 BATCH = 5000

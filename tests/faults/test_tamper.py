@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 import apsw
 import pytest
-from folders import quick_folder
-from mutations import ANCHOR_MUTATIONS, ROW_MUTATIONS, Aim, Image, Meaning, Scene, build, meaning, mutate_file, mutate_log
 
 from plait.errors import CommitmentBroken, InvalidInput, NotAStore, PlaitError, SchemaTooNew, StoreCorrupt, StoreFailed, UnknownBlob
 from plait.ids import Digest, LogId
@@ -26,7 +24,9 @@ from plait.session import GraphRows, SessionRows, verify
 from plait.session.fold import state_at
 from plait.store import Fault, SqliteStore
 from plait.testing import Seeded
-from support import RawSql, dose, report, seed
+from tests.faults.folders import quick_folder
+from tests.faults.mutations import ANCHOR_MUTATIONS, ROW_MUTATIONS, Aim, Image, Meaning, Scene, build, meaning, mutate_file, mutate_log
+from tests.support import RawSql, dose, report, seed
 
 # What may be said of a file that is not as it was. Anything else that is raised is a failure.
 CORRUPT = (CommitmentBroken, InvalidInput, NotAStore, SchemaTooNew, StoreCorrupt, StoreFailed, UnknownBlob)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from history import Act, Append, Entry, Look, check, decode
-from rival import run, text_of
 
 from plait import Session, open_store
 from plait.errors import StoreBusy
@@ -17,9 +14,9 @@ from plait.session import verify
 from plait.store import SqliteStore
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, said, texts
-from support import RawSql, dose, needs_strace, python, report, seed
-
-RIVAL = Path(__file__).with_name("rival.py")
+from tests.faults.history import Act, Append, Entry, Look, check, decode
+from tests.faults.rival import run, text_of
+from tests.support import RawSql, child_environment, dose, module_command, needs_strace, python, report, seed
 
 
 def final_logs(sessions: list[Session]) -> dict[str, list[Entry]]:
@@ -51,7 +48,8 @@ def test_processes_leave_a_history_that_one_writer_could_have_made(tmp_path: Pat
     ids = [session.id for session in sessions]
     rivals = [
         subprocess.Popen(
-            [sys.executable, str(RIVAL), str(tmp_path), f"p{i}", str(each), str(threads), str(chance), *ids],
+            module_command("tests.faults.rival", str(tmp_path), f"p{i}", str(each), str(threads), str(chance), *ids),
+            env=child_environment(),
             **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
             bufsize=0,
         )
@@ -216,7 +214,7 @@ def test_sixteen_threads_share_their_fsyncs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scene", ["fork_in_the_middle", "fork_while_opening", "interrupt_at_random"])
 def test_scene(tmp_path: Path, scene: str) -> None:
-    done = python(f"import sys; sys.path[:0] = sys.argv[2:]; import scenes; scenes.{scene}(sys.argv[1])", tmp_path, Path(__file__).parent)
+    done = python(f"import sys; from tests.faults import scenes; scenes.{scene}(sys.argv[1])", tmp_path)
     assert done.stdout.endswith("ok\n"), done.stdout + done.stderr
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
-from acts import Act, Stage
 
 from plait.event import Event
 from plait.event.kinds import ForkedFrom, SessionOpened
@@ -25,6 +24,7 @@ from plait.store.database import Database
 from plait.store.sqlite import FILE
 from plait.store.transact import short_of
 from plait.testing.store import said, sealed
+from tests.faults.acts import Act, Stage
 
 
 class Wrong(Exception):

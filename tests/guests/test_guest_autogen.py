@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hosting import guest
-from round_robin import RoundRobin, transcript
+from examples.round_robin import RoundRobin, transcript
 
 from plait import Agent, ScriptedModel, Session
-from support import report
+from tests.guests.hosting import guest
+from tests.support import report
 
 POEM = {
     "writer": ["The sea is big.", "The sea keeps every secret.", "Enough."],

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hosting import guest
-from supervisor import Supervisor, routes, transcript
+from examples.supervisor import Supervisor, routes, transcript
 
 from plait import Agent, ScriptedModel, Session, ToolCall, tool
-from support import report
+from tests.guests.hosting import guest
+from tests.support import report
 
 WORKERS = {"researcher": ["found it", "found more", "nothing left"], "writer": ["a draft", "a better draft", "the last draft"]}
 CASES: dict[str, dict[str, Any]] = {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import hosting
 import pytest
-from hosting import guest
+
+from tests.guests import hosting
+from tests.guests.hosting import guest
 
 pytestmark = pytest.mark.slow
 

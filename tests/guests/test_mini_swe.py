@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hosting import ROOT, guest
 
 from plait import Session
 from plait.event.kinds import ToolRequested, ToolReturned
+from tests.guests.hosting import ROOT, guest
 
 BROKEN = "def total(prices):\n    return sum(prices[1:])\n"
 FIXED = BROKEN.replace("prices[1:]", "prices")

@@ -11,8 +11,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-import round_robin
-import supervisor
+from examples import round_robin, supervisor
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LINES_MAX = 10

@@ -14,7 +14,7 @@ import pytest
 
 import plait
 from plait import errors
-from support import python
+from tests.support import python
 
 ROOT = Path(__file__).parents[2]
 VENDORS = {"openai", "anthropic", "mcp", "e2b", "starlette", "uvicorn", "psycopg", "pydantic", "playwright", "rich", "pytest", "hypothesis"}

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from durable_programs import Effect, Program, World, program, traits
 
 from plait import Session
 from plait.durable import replay
@@ -21,7 +20,8 @@ from plait.event import kinds as k
 from plait.session import verify
 from plait.session.ports import store_at
 from plait.testing import Simulation
-from support import count, dose
+from tests.laws.durable_programs import Effect, Program, World, program, traits
+from tests.support import count, dose
 
 LAW = "kill anywhere + resume = as if never killed"
 CHUNKS = 50

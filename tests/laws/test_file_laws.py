@@ -14,7 +14,7 @@ from plait import Session, tool
 from plait.errors import MergeConflict
 from plait.sandbox import Sandbox, backend
 from plait.session.ports import store_at
-from support import count, dose
+from tests.support import count, dose
 
 SHORT = (Phase.explicit, Phase.reuse, Phase.generate)  # shrinking would take minutes: every step is a process
 LADDER = ("overlay", "bubblewrap", "landlock", "host")

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from naive import Naive
 
 from plait import Budget, Session, open_store
 from plait.errors import MergeConflict, NoCommonBase, StaleHead, WrongStatus
@@ -25,7 +24,8 @@ from plait.session import fold, verify
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.state import state_digest
 from plait.store import Store
-from support import count
+from tests.laws.naive import Naive
+from tests.support import count
 
 KEYS = st.sampled_from(["db", "verdict", "漢字"])
 VALUES = st.one_of(st.integers(0, 3), st.none(), st.sampled_from(["a", {"deep": [1, {"er": None}]}]))

@@ -19,7 +19,7 @@ from plait.session.graph import GraphRows
 from plait.session.ports import Act, Draft, writer_of
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from support import RawSql, count
+from tests.support import RawSql, count
 
 
 def history(store: Store) -> dict[str, Session]:

@@ -15,7 +15,7 @@ from plait.workspace import Node
 from plait.workspace.diff import changes, unified
 from plait.workspace.merge import Merging, merge_lines, merge_trees, resolve
 from plait.workspace.tree import EMPTY, TreeReader
-from planting import FOLDER, Blobs, Content, check_out, found_in, git
+from tests.planting import FOLDER, Blobs, Content, check_out, found_in, git
 
 Files = dict[str, Content]
 NAMES = ("ours", "theirs")

@@ -20,7 +20,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import trees
 from plait.errors import WorkspaceError
 from plait.ids import Digest
 from plait.store import MemoryStore, Store
@@ -30,7 +29,8 @@ from plait.workspace.checkout import checkout
 from plait.workspace.copies import Copy, Layered, Plain, open_copy, snapshot_folder
 from plait.workspace.edited import edited
 from plait.workspace.tree import TreeReader, differing
-from trees import Edit, Told, edit, tell
+from tests import trees
+from tests.trees import Edit, Told, edit, tell
 
 NAMES = st.sampled_from(["a", "b", "c", "-rf", "new\nline", " ", "日本", "\udcff\udcfe", "a b", "*", "é", "ȩ", "x" * 200])
 EDITS = st.lists(

@@ -19,15 +19,14 @@ import pytest
 
 pytest.importorskip("mcp.client.stdio", reason="the extra [mcp] is not installed")
 
-from hosting import programs
-from servers import Plain, Small, is_alive, until
-
 from plait import Agent, ScriptedModel, Session, ToolCall, errors
 from plait.event import kinds
 from plait.mcp import MCPServer
 from plait.session.content import Loose
 from plait.tool import Tool
-from support import python
+from tests.guests.hosting import programs
+from tests.mcp.servers import Plain, Small, is_alive, until
+from tests.support import python
 
 ADD = '''
 @server.tool()

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aimock import aimock
-from wire import Wire
+
+from tests.providers.aimock import aimock
+from tests.providers.wire import Wire
 
 __all__ = ["aimock", "wire"]
 

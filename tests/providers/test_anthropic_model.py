@@ -17,8 +17,6 @@ from typing import Any, Literal, cast
 
 import msgspec
 import pytest
-from aimock import AIMock
-from wire import Answer, Wire, sse, whole
 
 from plait.errors import MissingKey, StoreClosed, UnknownBlob
 from plait.event import Json
@@ -28,7 +26,9 @@ from plait.model import Delta, Fault, Model, ReasoningDelta, Reply, Request, Spe
 from plait.model.anthropic import AnthropicModel
 from plait.model.base import Answered, Call, Result, Returned, Said, Turn
 from plait.session import Session
-from support import python
+from tests.providers.aimock import AIMock
+from tests.providers.wire import Answer, Wire, sse, whole
+from tests.support import python
 
 KEY = "sk-ant-not-to-be-told-0123456789"
 MODEL = "claude-sonnet-5-5"

@@ -7,8 +7,9 @@ import json
 import urllib.request
 
 import pytest
-from aimock import AIMock
-from wire import Wire, sse, whole
+
+from tests.providers.aimock import AIMock
+from tests.providers.wire import Wire, sse, whole
 
 
 def ask(wire: Wire) -> http.client.HTTPResponse:

@@ -13,8 +13,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from aimock import AIMock
-from wire import Answer, Wire, sse, whole
 
 from plait.errors import MissingExtra, MissingKey
 from plait.event.kinds import Data, File, Image, Parts, Reasoning, Text, Usage
@@ -37,7 +35,9 @@ from plait.model.base import (
     Turn,
 )
 from plait.model.openai import ChatModel, OpenAIModel
-from support import dose, seed
+from tests.providers.aimock import AIMock
+from tests.providers.wire import Answer, Wire, sse, whole
+from tests.support import dose, seed
 
 pytest.importorskip("openai")
 

@@ -15,13 +15,6 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 import pytest
-from aimock import AIMock
-from test_anthropic_model import THOUGHT as ANTHROPIC_THOUGHT
-from test_anthropic_model import begin, block_events, cut_up, end, message, piece, start, unmarked, use
-from test_anthropic_model import text as text_block
-from test_openai_model import THOUGHT as OPENAI_THOUGHT
-from test_openai_model import Calls, Chat, Responses
-from wire import Answer, Wire, sse, whole
 
 from plait import Agent, Session, open_store, tool
 from plait.errors import ModelFailed
@@ -33,6 +26,13 @@ from plait.model.openai import ChatModel, OpenAIModel
 from plait.runtime import loop
 from plait.runtime.effects import Retry
 from plait.session.ports import store_at
+from tests.providers.aimock import AIMock
+from tests.providers.test_anthropic_model import THOUGHT as ANTHROPIC_THOUGHT
+from tests.providers.test_anthropic_model import begin, block_events, cut_up, end, message, piece, start, unmarked, use
+from tests.providers.test_anthropic_model import text as text_block
+from tests.providers.test_openai_model import THOUGHT as OPENAI_THOUGHT
+from tests.providers.test_openai_model import Calls, Chat, Responses
+from tests.providers.wire import Answer, Wire, sse, whole
 
 KEY = "sk-told-to-nobody-0123456789"
 QUICK = Retry(wait_s=0.0)

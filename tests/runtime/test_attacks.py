@@ -24,7 +24,7 @@ from plait.runtime.run import _runs as runs  # pyright: ignore[reportPrivateUsag
 from plait.session import verify
 from plait.session.content import text_of
 from plait.session.ports import store_at
-from support import python
+from tests.support import python
 
 QUICK = Retry(wait_s=0.0)
 PATIENCE_S = 10.0

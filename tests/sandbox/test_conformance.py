@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rooms import needs
 
 from plait.ids import Digest
 from plait.sandbox import Wanted
@@ -15,6 +14,7 @@ from plait.sandbox.local import LocalBackend
 from plait.store import SqliteStore, Store
 from plait.testing import SandboxContract, Seeded
 from plait.workspace import EMPTY
+from tests.sandbox.rooms import needs
 
 
 class OnRung(SandboxContract):

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from rooms import SMALL, groups, needs, on_isolated, on_namespaced, processes, room, until
 
 from plait.errors import OutsideWorkspace, SandboxFailed
-from support import dose, report, seed
+from tests.sandbox.rooms import SMALL, groups, needs, on_isolated, on_namespaced, processes, room, until
+from tests.support import dose, report, seed
 
 CANARY = "canary-7b1f"
 

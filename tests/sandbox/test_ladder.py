@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from rooms import NAMESPACED, RUNGS, Room, needs, on_every, on_isolated, on_namespaced, room
 
 from plait.errors import IsolationMissing, NoSuchFile, NotSupported, OutsideWorkspace, SandboxFailed, SandboxGone, UnknownBackend
 from plait.event.kinds import Placement
@@ -21,6 +20,7 @@ from plait.sandbox import Limits, Wanted, backend, backends
 from plait.sandbox.local import LocalBackend
 from plait.sandbox.rungs import choose
 from plait.workspace.copies import snapshot_folder
+from tests.sandbox.rooms import NAMESPACED, RUNGS, Room, needs, on_every, on_isolated, on_namespaced, room
 
 
 @on_every

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from rooms import SMALL, groups, on_every, on_isolated, on_namespaced, processes, room, until
 
 from plait.sandbox import Limits, limits
 from plait.sandbox.limits import Family, descendants, narrowed, open_group, remove_stale
 from plait.tools import shell
+from tests.sandbox.rooms import SMALL, groups, on_every, on_isolated, on_namespaced, processes, room, until
 
 EAT = "x = []\nwhile True: x.append(bytearray(b'x' * (8 << 20)))"
 BOMB = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass"

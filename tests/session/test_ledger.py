@@ -16,7 +16,7 @@ from plait.ids import Digest
 from plait.session.ledger import Costs, costs
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.state import Spent
-from support import count
+from tests.support import count
 
 PROMPT = Digest("0" * 64)
 SOME = Usage(10, 5)

@@ -16,7 +16,7 @@ from plait.event.kinds import Merged, Place, Placement, PlacementChanged, ToolRe
 from plait.session import verify
 from plait.session.fold import Folds, state_at
 from plait.session.ports import Act, Draft, store_at, writer_of
-from support import RawSql, tree
+from tests.support import RawSql, tree
 
 
 def put(session: Session, body: Body, call: str | None = None) -> Session:

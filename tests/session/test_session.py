@@ -55,7 +55,7 @@ from plait.ids import Digest
 from plait.session import ABSENT, verify
 from plait.session.ports import Act, Draft, bind_host, store_at, writer_of
 from plait.session.ports import _hosts as hosts  # pyright: ignore[reportPrivateUsage]
-from support import tree
+from tests.support import tree
 
 D = Digest("d" * 64)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from folders import old_store
 
 from plait import open_store
 from plait.errors import StoreFailed, UnknownRows
@@ -17,7 +16,8 @@ from plait.store import MemoryStore, Projection, SqliteStore, Store, verify_stor
 from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded, StoreContract
 from plait.testing.store import Opened, Tally, begin, extend, said, texts
-from support import RawSql
+from tests.faults.folders import old_store
+from tests.support import RawSql
 
 
 class TestMemory(StoreContract):

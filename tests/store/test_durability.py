@@ -41,7 +41,7 @@ from plait.store import database as database_module
 from plait.store.commit import GroupCommit
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, fork, new_log, said, sealed
-from support import RawSql, needs_strace, python
+from tests.support import RawSql, needs_strace, python
 
 
 def unsynced(store: Store) -> int:

@@ -46,7 +46,7 @@ def test_a_branch_is_listed_under_its_parent(store: Store) -> None:
 
 def test_listing_scans_an_index(tmp_path: Path) -> None:
     """A page costs the same however many sessions there are: SQLite says that it searches, and does not sort."""
-    from support import RawSql
+    from tests.support import RawSql
 
     store = SqliteStore(tmp_path, source=Seeded(), projections=(SessionRows(),))
     raw = RawSql(tmp_path / "store.db")

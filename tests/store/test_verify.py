@@ -14,7 +14,7 @@ from plait.store import SqliteStore, verify_store
 from plait.store.transact import short_of
 from plait.testing import Seeded
 from plait.testing.store import begin, said
-from support import RawSql
+from tests.support import RawSql
 
 Edit = Callable[[bytes], bytes]
 

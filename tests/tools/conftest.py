@@ -3,7 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from folder_sandbox import FolderSandbox
+
+from tests.tools.folder_sandbox import FolderSandbox
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from screens import PNG, gone, placed, require_browser, text
 
 from plait import Session, open_store
 from plait.errors import InvalidValue, NoSuchFile, NotAFile, SandboxFailed, ToolFailed
@@ -22,6 +21,7 @@ from plait.sandbox import Sandbox
 from plait.sandbox.limits import descendants
 from plait.tools import screen, shell
 from plait.tools.browser import SNAPSHOT_MAX, browser_click, browser_open, browser_read, browser_screenshot, browser_type
+from tests.tools.screens import PNG, gone, placed, require_browser, text
 
 SHOP = """<!doctype html><title>Shop</title><link rel=stylesheet href=style.css><h1>Cart</h1>
 <label>Name <input id=name></label> <label>Size <select><option>small<option>large</select></label>
@@ -199,7 +199,7 @@ def process_of(sandbox: Sandbox) -> int:
 OWNER = """
 import sys
 from pathlib import Path
-from screens import placed
+from tests.tools.screens import placed
 from plait.tools import screen, shell
 from plait.tools.browser import browser_open
 

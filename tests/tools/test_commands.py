@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folder_sandbox import HERE, FolderSandbox
 
 from plait.errors import InvalidValue
 from plait.event.kinds import File, Placement
 from plait.tool import Result
 from plait.tools import python, shell
 from plait.tools.text import SHOWN_MAX
+from tests.tools.folder_sandbox import HERE, FolderSandbox
 
 
 def text(result: Result) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from screens import PNG, gone, placed, require_desktop, text
 
 from plait.errors import SandboxFailed
 from plait.event.kinds import Placement
@@ -14,6 +13,7 @@ from plait.sandbox import Sandbox
 from plait.tool import Result
 from plait.tools import screen
 from plait.tools.desktop import desktop_click, desktop_key, desktop_screenshot, desktop_start, desktop_type
+from tests.tools.screens import PNG, gone, placed, require_desktop, text
 
 IN_THE_TEXT = (300, 200)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folder_sandbox import FolderSandbox
 
 from plait.errors import EditRefused, InvalidValue, NoSuchFile, NotAFile, OutsideWorkspace, PlaitError
 from plait.session.content import Loose
@@ -19,6 +18,7 @@ from plait.tools import apply_patch, edit_file, list_files, read_file, search_fi
 from plait.tools.files import LINE_MAX
 from plait.tools.search import matches
 from plait.tools.text import SHOWN_MAX
+from tests.tools.folder_sandbox import FolderSandbox
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + b"\0" * 40
 

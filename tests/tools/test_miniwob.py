@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from screens import PNG, placed, require, require_browser, text
 
 from plait.sandbox import Sandbox
 from plait.tool import Result
 from plait.tools.browser import browser_click, browser_open, browser_type
-from support import report
+from tests.support import report
+from tests.tools.screens import PNG, placed, require, require_browser, text
 
 _REWARD = re.compile(r"console log: reward: (-?[\d.]+) \(raw: (-?[\d.]+)\)")
 _LINE = re.compile(r"- '?(?P<role>\w+)(?: \"(?P<name>[^\"]*)\")?[^\n]*?\[ref=(?P<ref>\w+)\]")

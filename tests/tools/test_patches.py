@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folder_sandbox import FolderSandbox
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from plait.tool import Result
 from plait.tools import apply_patch
 from plait.tools.patch import FilePatch, apply_hunks, parse_patch
 from plait.tools.text import unified
+from tests.tools.folder_sandbox import FolderSandbox
 
 LINES = st.sampled_from(
     ["a", "b", "c", "", " ", "  x", "é", "\r", "--- a/x", "+++ b/x", "@@ -1 +1 @@", "-", "+", "diff --git a/x b/x", "\\ No"]

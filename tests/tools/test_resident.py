@@ -7,10 +7,10 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from screens import gone, placed
 
 from plait.sandbox.local import LocalSandbox
 from plait.sandbox.resident import Hosts, Resident
+from tests.tools.screens import gone, placed
 
 ECHO = ["sh", "-c", 'while read line; do eval "$line"; echo "$line"; done']
 

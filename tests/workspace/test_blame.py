@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plait.workspace.blame import Version, attribute
 from plait.workspace.lines import Lines, matching, split
-from planting import git
+from tests.planting import git
 
 
 def blamed(*contents: str | None) -> list[tuple[int, bytes]]:

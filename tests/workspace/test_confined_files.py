@@ -12,7 +12,7 @@ import pytest
 
 from plait.errors import NoSuchFile, NotAFile, OutsideWorkspace, WorkspaceError
 from plait.workspace.files import Closed, LocalFiles
-from support import dose, report
+from tests.support import dose, report
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from plait.ids import Digest
 from plait.workspace import Entry, Node
 from plait.workspace.diff import Changes, Stat, changes, quoted, renames, stat_lines, unified
 from plait.workspace.tree import EMPTY, TreeReader, encode
-from planting import FOLDER, Blobs, Content, check_out, found_in, git
+from tests.planting import FOLDER, Blobs, Content, check_out, found_in, git
 
 Files = dict[str, Content]
 

@@ -27,7 +27,7 @@ from plait.testing.store import begin, extend, new_log, run_threads, said, seale
 from plait.workspace.base import Entry
 from plait.workspace.gc import Collected, collect, follow, reachable, roots_of
 from plait.workspace.tree import EMPTY, encode, walk
-from planting import Blobs, Content
+from tests.planting import Blobs, Content
 
 Files = dict[str, Content]
 

@@ -7,7 +7,7 @@ from plait.ids import Digest
 from plait.workspace import PIECE, Entry, Node
 from plait.workspace.merge import TEXT_MAX, Choice, Merging, merge_lines, merge_trees, resolve
 from plait.workspace.tree import encode, find
-from planting import FOLDER, Blobs, Content
+from tests.planting import FOLDER, Blobs, Content
 
 Files = dict[str, Content]
 

@@ -23,8 +23,9 @@ from plait.mcp import loop
 
 if TYPE_CHECKING:
     from anyio import CancelScope
-    from mcp import Client
     from mcp.types import CallToolResult, Tool
+
+    from mcp import Client
 
 STDERR_MAX = 2000  # characters kept of what a server wrote last
 _PAGES_MAX = 100

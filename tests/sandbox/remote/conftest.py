@@ -8,10 +8,10 @@ import pytest
 
 from plait.store import MemoryStore
 from plait.testing import Seeded
-from sandbox.remote.cube_server import CubeHandler
-from sandbox.remote.e2b_server import E2BHandler
-from sandbox.remote.loopback import KEY, Server
-from sandbox.remote.opensandbox_server import OpenSandboxHandler
+from tests.sandbox.remote.cube_server import CubeHandler
+from tests.sandbox.remote.e2b_server import E2BHandler
+from tests.sandbox.remote.loopback import KEY, Server
+from tests.sandbox.remote.opensandbox_server import OpenSandboxHandler
 
 
 @pytest.fixture

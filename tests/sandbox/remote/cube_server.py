@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from sandbox.remote.loopback import KEY, Envd
-from sandbox.remote.machine import Machine
+from tests.sandbox.remote.loopback import KEY, Envd
+from tests.sandbox.remote.machine import Machine
 
 _HOST = re.compile(r"49983-(?P<id>[^.]+)\.")
 _PATH = re.compile(r"/sandboxes/(?P<id>[^/]+)(?P<rest>(?:/[a-z]+)?)\Z")

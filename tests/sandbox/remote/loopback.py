@@ -17,7 +17,7 @@ from socket import SHUT_RDWR
 from typing import IO, Any, cast
 from urllib.parse import parse_qs, urlsplit
 
-from sandbox.remote.machine import Machine
+from tests.sandbox.remote.machine import Machine
 
 KEY = "key-of-the-loopback-0123456789"
 

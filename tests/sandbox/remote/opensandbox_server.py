@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from socket import SHUT_RDWR
 from typing import Any
 
-from sandbox.remote.loopback import KEY, Handler, ended, multipart, written
-from sandbox.remote.machine import Machine
+from tests.sandbox.remote.loopback import KEY, Handler, ended, multipart, written
+from tests.sandbox.remote.machine import Machine
 
 _LIFE = re.compile(r"/v1/sandboxes/(?P<id>[^/]+)(?P<rest>.*)\Z")
 _INSIDE = re.compile(r"/inside/(?P<id>[^/]+)(?P<rest>/.*)\Z")

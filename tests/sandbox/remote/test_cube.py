@@ -11,7 +11,7 @@ from plait.sandbox.cube import Cube
 from plait.store import MemoryStore
 from plait.testing import SandboxContract
 from plait.testing.sandbox import PLAIN
-from sandbox.remote.loopback import Server
+from tests.sandbox.remote.loopback import Server
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from plait.store import MemoryStore
 from plait.testing import SandboxContract
 from plait.testing.sandbox import PLAIN, nodes_of, put_tree
 from plait.workspace import Node
-from sandbox.remote.loopback import Server
+from tests.sandbox.remote.loopback import Server
 
 START = "/process.Process/Start"
 

@@ -9,7 +9,7 @@ from plait.sandbox.opensandbox import OpenSandbox
 from plait.store import MemoryStore
 from plait.testing import SandboxContract
 from plait.testing.sandbox import PLAIN
-from sandbox.remote.loopback import KEY, Server
+from tests.sandbox.remote.loopback import KEY, Server
 
 
 @pytest.mark.slow

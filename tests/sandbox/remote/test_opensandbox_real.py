@@ -14,7 +14,7 @@ from plait.sandbox.opensandbox import OpenSandbox
 from plait.store import MemoryStore, Store
 from plait.testing import SandboxContract
 from plait.workspace import EMPTY
-from sandbox.remote.real_opensandbox import IMAGE, KEY, missing, running
+from tests.sandbox.remote.real_opensandbox import IMAGE, KEY, missing, running
 
 ONE_AT_A_TIME = "on the host's network every container's daemon listens at port 44772, so there can be one sandbox at a time"
 

@@ -12,7 +12,7 @@ from plait.event.kinds import PlacementChanged
 from plait.runtime import places
 from plait.sandbox import backend
 from plait.tools import shell, write_file
-from sandbox.remote.loopback import Server
+from tests.sandbox.remote.loopback import Server
 
 
 @pytest.fixture
