@@ -1,23 +1,30 @@
 # Every target makes what it needs, from a fresh clone: Python 3.11 or newer with venv, and node for the type checker.
 PYTHON ?= python3
 BIN := .venv/bin
+# Three workers on two cores: many tests wait for a process, a server or a limit. A worker that is done takes work from the others.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo test test-all test-outside check bench bench-peers torture clean hooks
+.PHONY: demo quick test cover test-all test-outside check bench bench-peers torture clean hooks
 
 demo: .venv/ready            ## the main job, on the embedded default: no key, no service
 	$(BIN)/python examples/demo.py
 
-test: .venv/ready            ## the tests, with the coverage ratchet
-	DURABLE_PROGRAMS=2 DURABLE_OTHERS=6 $(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=
+quick: .venv/ready           ## the tests of the core in a minute: events, stores, sessions, files, runs
+	$(PYTEST) -m "not slow and not long" tests/event tests/store tests/session tests/workspace tests/runtime
+
+test: .venv/ready            ## the tests, in four minutes; LONG=1 takes the doses of CI
+	$(PYTEST) -m "not slow"
+
+cover: .venv/ready           ## the same tests traced, and the ratchet: coverage may not fall
+	$(PYTEST) -m "not slow" --cov --cov-report=
 	$(BIN)/python tools/ratchet.py
-	$(BIN)/python -m pytest -n 2 -m "not slow" tests/laws/test_durable_laws.py  # 5,000 histories: too many to be traced line by line
 
 test-all: .venv/ready        ## the slow ones too
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-outside: .venv/local    ## the slow ones with others: a real small model, MCP servers, AutoGen, mini-swe-agent, a browser
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'miniwob==1.1'
-	PLAIT_REQUIRE_LOCAL_MODEL=1 $(BIN)/python -m pytest -n 2 -m slow tests/providers tests/mcp tests/guests tests/sandbox tests/tools
+	PLAIT_REQUIRE_LOCAL_MODEL=1 $(PYTEST) -m slow tests/providers tests/mcp tests/guests tests/sandbox tests/tools
 
 check: .venv/ready           ## lint, format, types, layers
 	$(BIN)/ruff check .
@@ -40,7 +47,7 @@ bench-peers: .venv/ready .venv-peers/ready  ## the log and the runtime beside th
 	$(BIN)/python benchmarks/durable.py --peers .venv-peers/bin/python
 
 torture: .venv/ready         ## the faults, at length; KILLS=10000 for more, SEED=n for the same again
-	TORTURE=1 HYPOTHESIS_PROFILE=torture $(BIN)/python -m pytest tests/laws tests/faults -n 2 -q
+	TORTURE=1 HYPOTHESIS_PROFILE=torture $(PYTEST) -q tests/laws tests/faults
 
 hooks: .venv/ready           ## run the checks before each commit
 	$(BIN)/pre-commit install

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +16,10 @@ from hypothesis import HealthCheck, settings
 from tests.support import EXAMPLES, FINDINGS
 
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=_slow)
+settings.register_profile("default", max_examples=30, deadline=None, suppress_health_check=_slow)
 settings.register_profile("ci", parent=settings.get_profile("default"), max_examples=100, derandomize=True, print_blob=True)
 settings.register_profile("torture", parent=settings.get_profile("default"), max_examples=300)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("LONG") else "default"))
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
@@ -31,6 +35,22 @@ def _refuse_network(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_refuse_network)
+
+
+MEMORY = Path("/dev/shm")
+ON_DISK = {"faults", "guests", "mcp", "sandbox", "tools", "workspace"}
+"""Rooms whose tests are about disks, mounts or programs of others: their folders are where pytest puts them."""
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of the test's own, in memory if the test is not about disks: an fsync costs nothing there."""
+    room = request.path.relative_to(Path(__file__).parent).parts[0]
+    if room in ON_DISK or not os.access(MEMORY, os.W_OK):
+        yield tmp_path_factory.mktemp(re.sub(r"\W", "_", request.node.name)[:30])
+        return
+    with tempfile.TemporaryDirectory(prefix="plait-test-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
+        yield Path(folder).resolve()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,15 @@ FINDINGS: list[str] = []
 """What each part of the faults was tried on and what came of it, with its seed; printed at the end of the run."""
 
 
-def dose(name: str, short: int, long: int) -> int:
-    """How much of something: what the environment asks for, else much in a torture run, else as much as a test run allows."""
+def dose(name: str, short: int, long: int, ci: int | None = None) -> int:
+    """How much of something: what the environment asks for by name, else `long` in `make torture`, `ci` in CI, `short` elsewhere."""
     asked = os.environ.get(name)
     assert not asked or asked.isdecimal(), f"{name}={asked} is not a number"
-    return int(asked) if asked else long if os.environ.get("TORTURE") else short
+    if asked:
+        return int(asked)
+    if os.environ.get("TORTURE"):
+        return long
+    return ci if ci is not None and os.environ.get("LONG") else short
 
 
 def seed() -> int:
@@ -72,6 +77,28 @@ def needs_strace() -> str:
         assert not os.environ.get("PLAIT_REQUIRE_STRACE"), f"strace does not work here: {works.stderr.decode()}"
         pytest.skip("strace may not trace here")
     return found
+
+
+def count_calls(act: Callable[[], object]) -> int:
+    """Count the function calls, in Python and in C, that an act takes: the same on a busy machine as on a quiet one."""
+    calls = 0
+
+    def count_call(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count_call)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def growth(act: Callable[[int], object], small: int, times: int = 2) -> float:
+    """How many times the calls of `act(small)` it takes for `act(small * times)`, beside `times`: 1.0 is linear."""
+    return count_calls(lambda: act(small * times)) / count_calls(lambda: act(small)) / times
 
 
 ROOT = Path(__file__).parents[1]

@@ -132,12 +132,19 @@ def test_surrogates_are_replaced() -> None:
 
 
 def test_it_takes_no_time() -> None:
-    start = time.process_time()
+    def clean_all(unit: str, size: int) -> float:
+        """The least CPU seconds of three tries: the work is done in C, where calls are not counted."""
+        taken: list[float] = []
+        for _ in range(3):
+            start = time.process_time()
+            clean(unit * size)
+            clean(unit * size, lines=True)
+            cut(unit * size, 80)
+            taken.append(time.process_time() - start)
+        return min(taken)
+
     for unit in ("\x1b]0;", "\x1b[", "\x1bk", "\x1b", " \t", "\u0301", "\u200d", "é\u200d", "\ufe0f", "\n ", "\x9d\x9c", "中", "\x90a"):
-        clean(unit * 50_000)
-        clean(unit * 50_000, lines=True)
-        cut(unit * 50_000, 80)
-    assert time.process_time() - start < 10  # about 1 s; quadratic would be minutes
+        assert clean_all(unit, 40_000) < 64 * max(clean_all(unit, 2_500), 1e-4), unit  # linear is 16, quadratic 256
 
 
 # ── what is not ──────────────────────────────────────────────────────────────────────────────

@@ -1,7 +1,7 @@
 """Scale: a long session and many sessions. What is asked of a few events or sessions must not cost by how many there are.
 
-Each question is asked in a process of its own, which reports its time and its peak memory. Times are reported; asserted is
-only what no machine should miss by tenfold.
+Each question is asked in a process of its own, which reports its time, its calls and its peak memory. Times are only reported: what is
+asserted is how many calls it takes, which a busy machine does not change.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from plait.testing.store import said
 from tests.faults.folders import quick_folder
 from tests.support import dose, python, report
 
-MS_MAX, PEAK_MB_MAX = 1000, 300  # the target is 100 ms and 300 MB for a million events; busy machines are slower
+CALLS_MAX, PEAK_MB_MAX = 20_000, 300  # the target is 100 ms and 300 MB for a million events
 BATCH = 5000
 
 QUESTION = """
 import json, re, resource, sys, time
 from pathlib import Path
 from plait import Session, open_store
+from tests.support import count_calls
 folder, name, middle = sys.argv[1], sys.argv[2], int(sys.argv[3])
 started = time.perf_counter()
 store = open_store(folder)
@@ -38,13 +39,14 @@ def took(ask):
     answer = ask()
     now = time.perf_counter()
     figures.append((now - started) * 1000)
-    started = now
+    calls.append(count_calls(ask))
+    started = time.perf_counter()
     return answer
-figures = []
+figures, calls = [], []
 {ask}
 status = Path("/proc/self/status")  # ru_maxrss survives exec: it would be the peak of whoever started this process
 peak = int(re.search(r"VmHWM:\\s+(\\d+)", status.read_text())[1]) if status.exists() else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({"ms": figures, "peak_mb": peak / 1024}))
+print(json.dumps({"ms": figures, "calls": calls, "peak_mb": peak / 1024}))
 """
 # What is measured is the last step; what comes before it makes it ready, and the opening of the store is in the first.
 OPEN = "s = took(lambda: Session.open(name, store=store))"
@@ -126,7 +128,7 @@ def test_questions_about_a_few_cost_the_same_among_a_million() -> None:
         figures |= {what: ask(folder, short, 0, question) for what, question in chosen(MANY)}
         size = sum(path.stat().st_size for path in folder.iterdir())
     for what, figure in figures.items():
-        assert max(figure["ms"]) < MS_MAX, f"{what}: {figure}"
+        assert max(figure["calls"]) < CALLS_MAX, f"{what}: {figure}"
         assert figure["peak_mb"] < PEAK_MB_MAX, f"{what}: {figure}"
     told = ", ".join(f"{what} {figure['ms'][-1]:.1f} ms / {figure['peak_mb']:.0f} MB" for what, figure in figures.items())
     report("scale", f"{events:,} events and {sessions:,} sessions, {size / 1e6:,.0f} MB, built in {built_s:.0f} s: {told}")

@@ -22,7 +22,7 @@ FILE = re.compile(r"# (\w+\.py)\n")  # a block that begins so is that file, in t
 EXITS = re.compile(r"# exits with (\d+)")  # what a command says with its exit code is a part of what it shows
 
 # What the shell blocks may say, besides `plait …`, which is run. These run this very suite, or install.
-KNOWN = {"make demo", "make test", "make check", "make test-outside", "pip install ."}
+KNOWN = {"make demo", "make test", "make quick", "make check", "make test-outside", "pip install ."}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -109,7 +109,7 @@ def _dies(seed: int, simulation: Simulation, expected: Ending, asked: int) -> No
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_kill_anywhere_and_resume(chunk: int, tmp_path: Path) -> None:
-    programs = dose("DURABLE_PROGRAMS", 20, 400)
+    programs = dose("DURABLE_PROGRAMS", 1, 400, ci=20)
     for seed in range(chunk * programs, (chunk + 1) * programs):
         expected, asked = _undisturbed(seed)
         for life in range(DEATHS):
@@ -152,7 +152,7 @@ def _disturbed(simulation: Simulation, seed: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(10))
 def test_others_between_a_death_and_the_next_life(chunk: int, tmp_path: Path) -> None:
-    histories = dose("DURABLE_OTHERS", 60, 2000)
+    histories = dose("DURABLE_OTHERS", 4, 2000, ci=60)
     for seed in range(10**6 + chunk * histories, 10**6 + (chunk + 1) * histories):
         Simulation.check(lambda simulation, seed=seed: _disturbed(simulation, seed), seeds=[seed], crash_rate=0.06, kept=tmp_path / "seeds")
 

@@ -119,7 +119,7 @@ def changed(session: Session, what: list[Any]) -> Session:
 def test_fork_rewind_and_merge_take_the_files_along(rung: str, tmp_path: Path) -> None:
     began = Session("files", store=tmp_path / "store").to("local", isolation=rung)
 
-    @settings(max_examples=dose("FILES", 8, 150), deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=SHORT)
+    @settings(max_examples=dose("FILES", 4, 150, ci=8), deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=SHORT)
     @given(edits, edits, edits, edits)
     def law(first: list[Any], ours: list[Any], theirs: list[Any], later: list[Any]) -> None:
         count(f"fork, rewind and merge with files ({rung})", store_at(began.store))

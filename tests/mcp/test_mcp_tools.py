@@ -469,19 +469,21 @@ if child == 0:
     sys.exit(0)
 assert os.waitpid(child, 0)[1] == 0
 assert asyncio.run(add(a=5, b=6)) == "11"
+end, told = os.pipe()
 if os.fork() == 0:  # one that does nothing, and goes on while the parent closes
-    import time
-    time.sleep(1)
-    sys.exit(0)
-start = os.times().elapsed
+    os.close(told)
+    os.read(end, 1)
+    os._exit(0)
 server.close()
-assert os.times().elapsed - start < 1.5, "the server did not see its stdin end"
+assert os.path.exists(sys.argv[1] + ".ended"), "the server did not see its stdin end"
+os.close(told)
 os.wait()
 """
 
 
 def test_a_fork_has_its_own_connection(tmp_path: Path) -> None:
-    small = Plain(tmp_path, PLUS)
+    at_end = "import atexit, pathlib\natexit.register(pathlib.Path(__file__ + '.ended').touch)  # not if it is killed\n"
+    small = Plain(tmp_path, PLUS + at_end)
     done = python(CHILD + FORK, small.script, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(small.pids()) == 2 and small.alive() == []

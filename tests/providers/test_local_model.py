@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from time import monotonic
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
@@ -512,7 +511,6 @@ def test_weights_that_are_none(tmp_path: Path, capfd: pytest.CaptureFixture[str]
 
 @real
 def test_three_rounds_of_choosing_and_observing():
-    started = monotonic()
     turns: list[Turn] = []
     for place, city in enumerate(("Paris", "Oslo", "Rome")):
         turns.append(Said((Text(f"What is the weather in {city}?"),)))
@@ -529,7 +527,6 @@ def test_three_rounds_of_choosing_and_observing():
         assert reply.calls or said(reply)
         if not reply.calls:
             turns.append(Answered(reply.parts))
-    assert monotonic() - started < 60
 
 
 def assert_fits(tool: str, arguments: Mapping[str, Json]) -> None:

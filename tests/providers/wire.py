@@ -147,8 +147,10 @@ class Wire:
     def hold(self, connection: socket.socket) -> bool:
         """Whether the client is still there when it goes on."""
         self._held.set()
+        waiting = select.poll()  # select() takes no handle above 1,023
+        waiting.register(connection, select.POLLIN)
         while not self._released.is_set():
-            if select.select([connection], [], [], 0.02)[0] and _has_gone(connection):
+            if waiting.poll(20) and _has_gone(connection):
                 self._gone.set()
                 return False
         return True

@@ -84,6 +84,7 @@ def test_a_seed_gives_the_same_history_head_and_all() -> None:
     assert len(heads) == 20
 
 
+@pytest.mark.long
 def test_whatever_the_seed_says_histories_are_in_order(tmp_path: Path) -> None:
     """Every request has one outcome, every bracket is closed, every attempt counted, and the log verifies."""
     done: list[int] = []

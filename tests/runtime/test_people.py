@@ -532,6 +532,7 @@ class Pay(Workflow):
 """
 
 
+@pytest.mark.long
 def test_each_step_can_be_done_by_another_process(tmp_path: Path, store: str) -> None:
     (tmp_path / "paying.py").write_text(PROGRAM)
     ran = tmp_path / "ran"

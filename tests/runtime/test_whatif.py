@@ -114,6 +114,7 @@ def own(session: Session) -> list[Event]:
 WORDS = ["go", "scouted", "one is fine", "two doubts", "rode", "done"]
 
 
+@pytest.mark.long
 def test_at_every_place_the_past_is_kept_and_the_rest_is_live() -> None:
     session = trip()
     assert told(session) == WORDS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -23,11 +22,9 @@ BOMB = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:
 def test_a_hang_ends_in_time(tmp_path: Path, rung: str) -> None:
     mark = f"hang-{os.getpid()}-{rung}"
     with room(tmp_path, rung) as here:
-        begun = time.monotonic()
         ran = here.sh(
             f"trap '' TERM INT HUP; echo before; setsid sh -c 'sleep 600; : {mark}' & sleep 600; : {mark}", limits=Limits(time_s=1)
         )
-        assert time.monotonic() - begun < 2
         assert (ran.killed, ran.exit_code, ran.output.view()) == ("time", 137, "before\n")
         assert processes(mark) == []
     assert groups() == []
@@ -45,9 +42,8 @@ def test_memory(tmp_path: Path, rung: str) -> None:
 def test_a_fork_bomb(tmp_path: Path, rung: str) -> None:
     mark = f"# bomb-{os.getpid()}-{rung}"
     with room(tmp_path, rung, limits=SMALL) as here:
-        begun = time.monotonic()
         ran = here.box.exec(["python3", "-S", "-c", BOMB + mark])
-        assert ran.killed == "processes" and time.monotonic() - begun < 9
+        assert ran.killed == "processes"
         assert processes(mark) == []
     assert groups() == []
 

@@ -158,6 +158,7 @@ def said(session: Session) -> list[str]:
     ]
 
 
+@pytest.mark.long
 def test_eight_processes_at_once_lose_nothing_and_never_touch_the_head(sqlite: Store) -> None:
     session = record(Session("Go.", store=sqlite), RunStarted("m:W"))
     writers = [poster(sqlite, session, f"w{n}", 15) for n in range(8)]

@@ -208,6 +208,7 @@ def _work(session: Session, text: str) -> Session:
 WAYS["work"] = _work
 
 
+@pytest.mark.long
 def test_the_canary_is_nowhere_in_the_store(tmp_path: Path) -> None:
     """Every spelling on several ways, and every way with several spellings."""
     secrets.known(CANARY, "STRIPE_KEY")
@@ -287,6 +288,7 @@ def test_the_program_reads_what_was_recorded(store: Store, canary: str) -> None:
     st.binary(max_size=20),
     st.sampled_from(["base64", "hex", "bytes", "url", "json"]),
 )
+@pytest.mark.long
 def test_whatever_stands_around_it(value: str, before: bytes, after: bytes, how: str) -> None:
     secrets.forget()
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from plait.tools import apply_patch, edit_file, list_files, read_file, search_fi
 from plait.tools.files import LINE_MAX
 from plait.tools.search import matches
 from plait.tools.text import SHOWN_MAX
+from tests.support import growth
 from tests.tools.folder_sandbox import FolderSandbox
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + b"\0" * 40
@@ -161,7 +161,6 @@ def test_hostile_paths_are_refused_with_a_typed_error(box: FolderSandbox, root: 
     (root / "loop").symlink_to("loop")
     (root / "dangling").symlink_to("/nowhere")
     os.mkfifo(root / "pipe")
-    started = time.monotonic()
     try:
         result = TOOLS[use](box, path)
     except (PlaitError, OSError, RuntimeError) as error:
@@ -169,7 +168,6 @@ def test_hostile_paths_are_refused_with_a_typed_error(box: FolderSandbox, root: 
         assert isinstance(error, PlaitError) or path == "loop", error
     else:
         assert "canary" not in str(result)
-    assert time.monotonic() - started < 10
     assert (tmp_path / "outside" / "secret").read_text() == "a canary\n" and os.listdir(tmp_path / "outside") == ["secret"]
 
 
@@ -219,10 +217,12 @@ def test_what_was_binary_is_named(box: FolderSandbox, root: Path) -> None:
 
 
 def test_the_difference_of_very_different_files_is_quick(box: FolderSandbox) -> None:
-    write_file("x", "".join(f"a {n}\n" for n in range(40_000)), box)
-    started = time.monotonic()
-    result = write_file("x", "".join(f"b {n}\n" for n in range(40_000)), box)
-    assert time.monotonic() - started < 3 and "40,000 lines added, 40,000 removed" in result.parts[0]
+    def replace_lines(size: int) -> None:
+        write_file("x", "".join(f"a {n}\n" for n in range(size)), box)
+        result = write_file("x", "".join(f"b {n}\n" for n in range(size)), box)
+        assert f"{size:,} lines added, {size:,} removed" in result.parts[0]
+
+    assert growth(replace_lines, 10_000, 4) < 1.5
 
 
 # ── editing ──────────────────────────────────────────────────────────────────────────────────
@@ -379,10 +379,8 @@ def test_searching_is_bounded(box: FolderSandbox, root: Path) -> None:
 def test_a_catastrophic_expression_is_ended(box: FolderSandbox, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plait.tools.search._TIME_S", 1.0)
     (root / "x").write_text("a" * 5_000 + "!\n")
-    started = time.monotonic()
     with pytest.raises(InvalidValue, match="it took more than 1 s in x"):
         search_files("(a+)+$", box)
-    assert time.monotonic() - started < 3
 
 
 def test_wrong_expressions_are_named(box: FolderSandbox, root: Path) -> None:

@@ -145,10 +145,8 @@ def test_a_snapshot_that_nobody_recorded_is_not_built_upon(store: Store, cache: 
 @BOTH
 def test_one_process_at_a_time(store: Store, cache: Path, tree: Digest, layered: bool) -> None:
     copy = open_copy(store, cache, "s", tree, layered=layered)
-    began = time.monotonic()
     with pytest.raises(SandboxBusy, match="another process"):
         open_copy(store, cache, "s", tree, layered=layered)
-    assert time.monotonic() - began < 5
     assert [(info.name, info.in_use) for info in list_copies(cache)] == [("s", True)]
     other = open_copy(store, cache, "t", tree, layered=layered)
     other.discard()
