@@ -126,6 +126,9 @@ class Run:
         frames = self.frames(log or self.root)
         return f"service:{principal_of(frames[-1].path)}" if frames else self._direct.principal()
 
+    def acting(self, store: str, spot: Spot | None = None) -> Act:
+        return Act("", "")
+
     def begin(
         self,
         address: str,

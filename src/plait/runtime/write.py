@@ -62,6 +62,9 @@ class DirectWriter:
             return given
         return _login()
 
+    def acting(self, store: str, spot: Spot | None = None) -> Act:
+        return Act("", "")
+
     def refuse(self, spot: Spot, gate: str, error: Exception, into: Spot) -> None:
         raise error
 

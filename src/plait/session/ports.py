@@ -61,6 +61,13 @@ class Writer(Protocol):
         """Who acts when nobody is named: a person, or in a run the workflow that has this log in hand."""
         ...
 
+    def acting(self, store: str, spot: Spot | None = None) -> Act:
+        """How a value of this writer acts when nobody is named. An empty actor or origin is for the caller to fill in.
+
+        The causes are the places whose content the program read elsewhere before it wrote this.
+        """
+        ...
+
     def begin(
         self,
         address: str,

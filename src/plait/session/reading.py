@@ -58,6 +58,7 @@ from plait.session.fold import SNAPSHOT_EVERY, advanced, keep_snapshot, state_at
 from plait.session.graph import Graph, Trace, graph, influence, why
 from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, live_on
 from plait.session.listing import list_rows
+from plait.session.origins import origins_of
 from plait.session.ports import Spot, store_at, writer_of
 from plait.session.state import Gate, Pending, Ref, Spent, State, Stretch, state_digest
 from plait.session.typed import name_of, to_type
@@ -314,8 +315,8 @@ class Reading:
 
     @property
     def origins(self) -> frozenset[str]:
-        """Where what is on its path comes from: `"web" in session.origins` says that text of the web may be in a prompt."""
-        return frozenset([event.header.origin for _, event in self.walk()])
+        """Where its content comes from, causes in other sessions included: with "web" in it, a prompt may show text of the web."""
+        return origins_of(self._store, self._state.story.path)
 
     @property
     def messages(self) -> builtins.list[Message]:
