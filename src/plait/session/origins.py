@@ -65,6 +65,12 @@ def origins_of(store: Store, path: Iterable[Stretch]) -> frozenset[str]:
     return frozenset(found)
 
 
+def origins_before(store: Store, id: Digest) -> frozenset[str]:
+    """The origins of an event and of all that stood before it: those that it brings as a cause."""
+    event = store.event(id)
+    return origins_of(store, state_at(store, event.log, event.seq).story.path)
+
+
 def _scan(store: Store, stretch: Stretch) -> _Scanned:
     memo, key = _scanned.setdefault(store, {}), (stretch.log, stretch.first)
     kept = memo.get(key)

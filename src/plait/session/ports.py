@@ -116,6 +116,18 @@ class Writer(Protocol):
         ...
 
 
+class Reader(Protocol):
+    """Who is told what the program has in hand, apart from what it is about to write."""
+
+    def read(self, spot: Spot) -> None:
+        """The program was handed content of the value at this spot."""
+        ...
+
+    def rewound(self, spot: Spot, to: int) -> None:
+        """The session went back: from this spot on, what stood between is not on its path."""
+        ...
+
+
 class Value(Protocol):
     """What a host may count on: a session as plain data."""
 
@@ -137,6 +149,7 @@ class Host(Protocol):
 
 
 _writers: dict[str | None, Writer] = {}
+_readers: list[Reader] = []
 _hosts: list[Host] = []
 
 
@@ -152,6 +165,20 @@ def unbind_writer(run: str) -> None:
 def is_bound(run: str | None) -> bool:
     """Whether this run has a writer in this process: whether it is going on here."""
     return run is not None and run in _writers
+
+
+def bind_reader(reader: Reader) -> None:
+    _readers[:] = [reader]
+
+
+def note_read(spot: Spot) -> None:
+    for reader in _readers:
+        reader.read(spot)
+
+
+def note_rewind(spot: Spot, to: int) -> None:
+    for reader in _readers:
+        reader.rewound(spot, to)
 
 
 def bind_host(host: Host) -> None:

@@ -59,7 +59,7 @@ from plait.session.graph import Graph, Trace, graph, influence, why
 from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, live_on
 from plait.session.listing import list_rows
 from plait.session.origins import origins_of
-from plait.session.ports import Spot, store_at, writer_of
+from plait.session.ports import Spot, note_read, store_at, writer_of
 from plait.session.state import Gate, Pending, Ref, Spent, State, Stretch, state_digest
 from plait.session.typed import name_of, to_type
 from plait.session.views import (
@@ -301,11 +301,13 @@ class Reading:
     @property
     def events(self) -> Events:
         """The whole log as seen from here, rewound parts included."""
+        note_read(self._spot)
         return Events(self._spot)
 
     @property
     def path(self) -> builtins.list[Event]:
         """Its events with rewinds followed: what the story is made of."""
+        note_read(self._spot)
         own = tuple(stretch for stretch in self._state.story.path if not stretch.via)
         return [event for _, event in along(self._store, own)]
 
@@ -321,6 +323,7 @@ class Reading:
     @property
     def messages(self) -> builtins.list[Message]:
         """The transcript: its own path, and one named block per merged branch."""
+        note_read(self._spot)
         store = self._store
         found = (message_of(event, stretch, store.get_blob) for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS))
         return [message for message in found if message is not None]
@@ -328,6 +331,7 @@ class Reading:
     @property
     def result(self) -> Any:
         """What the last tool returned, or an agent that returns a type: plain data, as recorded. None: nothing yet, or nothing."""
+        note_read(self._spot)
         store = self._store
         for _, event in along(store, self._state.story.path, _RESULT_KINDS, reverse=True):
             body = event.body
@@ -356,6 +360,7 @@ class Reading:
     @property
     def effects(self) -> builtins.list[Effect]:
         """Every tool call on its path and those of merged branches, with what came of it: the evidence."""
+        note_read(self._spot)
         return effects_of(along(self._store, self._state.story.path, EFFECT_KINDS), self._store.get_blob)
 
     @property
@@ -385,6 +390,7 @@ class Reading:
     @property
     def text(self) -> str:
         """What was said last."""
+        note_read(self._spot)
         store = self._store
         for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS, reverse=True):
             if (message := message_of(event, stretch, store.get_blob)) is not None:
@@ -394,6 +400,7 @@ class Reading:
     @property
     def facts(self) -> Facts:
         """Facts, decisions and findings by key; `.of(key)` says who recorded one, and where."""
+        note_read(self._spot)
         return Facts(self._state.story.facts)
 
     @property
@@ -407,11 +414,13 @@ class Reading:
     @property
     def pending(self) -> dict[str, Pending]:
         """Open work by key."""
+        note_read(self._spot)
         return {key: each for key, each in self._state.story.pending.items() if not each.settled}
 
     @property
     def scratchpad(self) -> dict[str, Json]:
         """The working state."""
+        note_read(self._spot)
         return {key: msgspec.json.decode(text) for key, text in self._state.story.scratch.items()}
 
     @property
@@ -465,12 +474,14 @@ class Reading:
     @property
     def validation(self) -> builtins.list[Validation]:
         """Every verdict on its path and those of merged branches."""
+        note_read(self._spot)
         found = self._along(ValidationRecorded)
         return [Validation(body.name, body.passed, body.evidence, body.detail, body.tree, event.log, event.seq) for event, body in found]
 
     @property
     def evidence(self) -> builtins.list[Attachment]:
         """Everything attached on its path and those of merged branches."""
+        note_read(self._spot)
         store = self._store
         return [
             Attachment(body.name, unpack(body.parts, store.get_blob), event.log, event.seq) for event, body in self._along(EvidenceAttached)
@@ -478,6 +489,7 @@ class Reading:
 
     @property
     def links(self) -> builtins.list[Link]:
+        note_read(self._spot)
         return [Link(body.system, body.ref, body.digest, body.note, event.log, event.seq) for event, body in self._along(Linked)]
 
     @property
@@ -518,16 +530,20 @@ class Reading:
         if other is not None and not isinstance(other, Reading):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
             raise InvalidValue("other", f"a {type(other).__name__} is not a session", "open it first")
         left, right = (self.at(1), self) if other is None else (self, other)
+        note_read(left._spot)
+        note_read(right._spot)
         began = first_tree(self._store, self._state) if other is None else None
         return compare(self._store, left._state, right._state, (left._title, right._title), began)
 
     def blame(self, path: str) -> Blame:
         """A file line by line, with the event that wrote each line."""
+        note_read(self._spot)
         return blame(self._store, self._state, self.short, path)
 
     @property
     def workspace(self) -> Workspace:
         """Its files as they were at this place, to look at."""
+        note_read(self._spot)
         tree = self.tree
         if tree is None:
             raise NotPlaced(self.short)
