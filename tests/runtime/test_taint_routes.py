@@ -338,6 +338,16 @@ def events_of_branch(session: Session) -> Session:
     return session.use(wire, to=str(last.body))
 
 
+def rewound_events(session: Session) -> Session:
+    back = session.use(fetch, url="u").rewind(session.place)
+    return back.use(wire, to=str(back.events[-2].body))
+
+
+def rewound_value(session: Session) -> Session:
+    back = session.use(fetch, url="u").rewind(session.place)
+    return back.use(wire, to=back.at(back.place - 1).result)
+
+
 def merged_by_choice(session: Session) -> Session:
     one, two = session.fork("one").fact("k", 1), session.fork("two").fact("k", 2)
     merged = session.merge(one).merge(two, resolve={"k": page_of_branch(session)})
@@ -382,6 +392,8 @@ INSIDE: dict[str, Callable[[Session], Session]] = {
     "facts of a branch": facts_of_branch,
     "effects of a branch": effects_of_branch,
     "events of a branch": events_of_branch,
+    "events that were rewound": rewound_events,
+    "a value that was rewound": rewound_value,
     "a choice at a merge": merged_by_choice,
     "question and answer": asked_about,
     "a merged branch": by_parallel,

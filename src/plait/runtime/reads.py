@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import NamedTuple
 
+from plait.event.kinds import Rewound
 from plait.ids import Digest, LogId
 from plait.session import Session
 from plait.session.origins import ORDINARY
-from plait.session.ports import Act, Spot
+from plait.session.ports import Act, Spot, store_at
 
 Calls = tuple[str, ...]  # calls that go on, the outermost first: of workflows, and of tools
 
@@ -38,26 +39,35 @@ class Sources(NamedTuple):
 NOTHING_READ = Sources()
 
 
+class Rewind(NamedTuple):
+    to: int
+    at: int  # its own place
+    left: Spot  # the last value of the path that it left
+
+
 class Reads:
     """The places that the calls of a run have read."""
 
     def __init__(self) -> None:
         self._places: dict[Calls, dict[LogId, list[Spot]]] = {}
-        self._rewinds: dict[LogId, list[tuple[int, int]]] = {}  # to which place, and where it stands
+        self._rewinds: dict[LogId, tuple[int, tuple[Rewind, ...]]] = {}  # up to which place they are known
         self._clean: set[Digest] = set()  # heads of values that bring no origin but ordinary ones
 
-    def note(self, calls: Calls, spot: Spot) -> None:
-        """Keep the last place that was read of each path of a log: an earlier one has nothing else."""
+    def note(self, calls: Calls, spot: Spot, *, whole: bool = False) -> None:
+        """A call was handed content of this value; `whole`: also of what was rewound."""
         places = self._places.setdefault(calls, {}).setdefault(spot.id, [])
-        cut = self._cut(spot)
+        left = [rewind.left for rewind in self._cuts(spot)] if whole else []
+        for each in (*left, spot):
+            self._keep(places, each)
+
+    def _keep(self, places: list[Spot], spot: Spot) -> None:
+        """Keep the last place that was read of each path of a log: an earlier one has nothing else."""
+        gone = self._gone(spot)
         for at, other in enumerate(places):
-            if self._cut(other) == cut:
+            if self._gone(other) == gone:
                 places[at] = max(other, spot, key=lambda each: each.place)
                 return
         places.append(spot)
-
-    def rewound(self, spot: Spot, to: int) -> None:
-        self._rewinds.setdefault(spot.id, []).append((to, spot.place))
 
     def sources(self, calls: Calls, store: str, spot: Spot | None, *, below: bool = False) -> Sources:
         """What to name as causes of what a call writes at a spot; None: in a new session.
@@ -94,13 +104,28 @@ class Reads:
                 else:
                     self._clean.add(place.head)
 
-    def _cut(self, spot: Spot) -> tuple[int, ...]:
-        """Which rewinds of its log took a place off the path: equal for places of one path."""
-        rewinds = self._rewinds.get(spot.id, ())
-        return tuple([at for to, at in rewinds if to < spot.place < at])
+    def _cuts(self, spot: Spot) -> tuple[Rewind, ...]:
+        """The rewinds of its log, as far as the log was read."""
+        upto, rewinds = self._rewinds.get(spot.id, (0, ()))
+        if upto < spot.place:
+            news: list[Rewind] = []
+            kinds = {Rewound.__name__}
+            for event in store_at(spot.store).read(spot.id, upto + 1, spot.place, kinds=kinds):
+                body = event.body
+                assert isinstance(body, Rewound)
+                left = Spot(spot.store, spot.id, event.seq - 1, event.header.parents[0], spot.run)
+                news.append(Rewind(body.to, event.seq, left))
+            rewinds = (*rewinds, *news)
+            self._rewinds[spot.id] = spot.place, rewinds
+        return rewinds
+
+    def _gone(self, spot: Spot) -> tuple[int, ...]:
+        """Which rewinds took a place off the path: the same ones for all places of one path."""
+        return tuple([each.at for each in self._cuts(spot) if each.to < spot.place < each.at])
 
     def _is_before(self, place: Spot, spot: Spot) -> bool:
         """Whether a place is on the path of a spot in the same log."""
         if place.id != spot.id or place.place > spot.place:
             return False
-        return not any(at <= spot.place for at in self._cut(place))
+        self._cuts(spot)
+        return not any(at <= spot.place for at in self._gone(place))

@@ -749,17 +749,10 @@ bind_insider(lambda: (run := running.get()) is not None and not run.closed)
 class _RunReader:
     """Notes what the code of a run reads, also of values that are not the run's."""
 
-    def read(self, spot: Spot) -> None:
-        if (run := self._run(spot)) is not None:
-            run.reads.note(run.calls(spot.id), spot)
-
-    def rewound(self, spot: Spot, to: int) -> None:
-        if (run := self._run(spot)) is not None:
-            run.reads.rewound(spot, to)
-
-    def _run(self, spot: Spot) -> Run | None:
+    def read(self, spot: Spot, whole: bool) -> None:
         run = _runs.get(spot.run or "") or running.get()
-        return run if run is not None and not run.closed else None
+        if run is not None and not run.closed:
+            run.reads.note(run.calls(spot.id), spot, whole=whole)
 
 
 def _acting_inside(store: str, spot: Spot | None) -> Act:

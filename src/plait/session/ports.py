@@ -117,14 +117,10 @@ class Writer(Protocol):
 
 
 class Reader(Protocol):
-    """Who is told what the program has in hand, apart from what it is about to write."""
+    """Who is told what the program reads."""
 
-    def read(self, spot: Spot) -> None:
-        """The program was handed content of the value at this spot."""
-        ...
-
-    def rewound(self, spot: Spot, to: int) -> None:
-        """The session went back: from this spot on, what stood between is not on its path."""
+    def read(self, spot: Spot, whole: bool) -> None:
+        """The program was handed content of the value at this spot; `whole`: rewound parts included."""
         ...
 
 
@@ -171,14 +167,9 @@ def bind_reader(reader: Reader) -> None:
     _readers[:] = [reader]
 
 
-def note_read(spot: Spot) -> None:
+def note_read(spot: Spot, *, whole: bool = False) -> None:
     for reader in _readers:
-        reader.read(spot)
-
-
-def note_rewind(spot: Spot, to: int) -> None:
-    for reader in _readers:
-        reader.rewound(spot, to)
+        reader.read(spot, whole)
 
 
 def bind_host(host: Host) -> None:

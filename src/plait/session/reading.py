@@ -301,7 +301,7 @@ class Reading:
     @property
     def events(self) -> Events:
         """The whole log as seen from here, rewound parts included."""
-        note_read(self._spot)
+        note_read(self._spot, whole=True)
         return Events(self._spot)
 
     @property

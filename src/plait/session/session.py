@@ -62,7 +62,7 @@ from plait.session.inbox import arrived, ask_now, post, reply, waiting_in
 from plait.session.life import Life, check_may, live_on
 from plait.session.merge import WORKSPACE, combine, is_about_files, names_of
 from plait.session.origins import ORDINARY
-from plait.session.ports import Act, Draft, Spot, Value, host, is_bound, note_rewind, writer_of
+from plait.session.ports import Act, Draft, Spot, Value, host, is_bound, writer_of
 from plait.session.reading import Reading, address_of
 from plait.session.state import (
     ABSENT,
@@ -294,10 +294,7 @@ class Session(Reading):
         wanted = revision.place_in(self.id, place, self.place)
         if wanted == self.place:
             raise InvalidValue("to", f"the session is at {wanted} already", "rewind to an earlier place")
-        body = Rewound(wanted, reason, self._not_undone(wanted))
-        after = self._append(body, "be rewound", actor=actor)
-        note_rewind(after._spot, wanted)
-        return after
+        return self._append(Rewound(wanted, reason, self._not_undone(wanted)), "be rewound", actor=actor)
 
     def merge(self, *others: Session, resolve: Resolve | None = None, base: Session | None = None, actor: str | None = None) -> Session:
         """Take the results of other branches in: one event with several parents. What is in here already adds nothing."""
