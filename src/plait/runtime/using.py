@@ -75,7 +75,9 @@ def use(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | Non
     return (yield from _settled(effect.session, brackets, User(effect.actor, effect.path), spare=True))
 
 
-def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], user: User) -> Generator[Wait, Any, Session]:
+def use_tool(
+    session: Session, tool: Tool[..., Any], given: Mapping[str, Any], user: User, reason: str = ""
+) -> Generator[Wait, Any, Session]:
     """A call by the program itself."""
     arguments, plain = _program_arguments(tool, given)
     check_running(session)
@@ -86,7 +88,7 @@ def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], u
     known = writer_of(session.run).acting(session.store, session.spot)
     origin = known.origin if known.origin and known.origin not in ORDINARY else "program"
     act = Act(user.actor, origin, call=call, causes=known.causes)
-    body, refusal = requested(session, tool, plain, user, because=act)
+    body, refusal = requested(session, tool, plain, user, reason, because=act)
     session, (request, *rest) = record(session, [Draft(body, act), *refused(session, refusal, act._replace(causes=(0,)))])
     bracket = Bracket(0, tool, request.header.call or call, request, arguments)
     for event in rest:

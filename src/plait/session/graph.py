@@ -29,6 +29,8 @@ from plait.event.kinds import (
     Placement,
     PlacementChanged,
     Rewound,
+    RunBranched,
+    RunStarted,
     SessionOpened,
     ToolFailed,
     ToolRequested,
@@ -432,7 +434,8 @@ def _at(store: Store, log: object, seq: object) -> Event | None:
 
 class Node(msgspec.Struct, frozen=True):
     id: str
-    type: str  # session, message, fact, decision, finding, effect, call, approval, validation, placement, memory, evidence, link
+    # session, run, message, fact, decision, finding, effect, result, file, call, approval, validation, placement, memory, evidence, link
+    type: str
     name: str
     session: LogId
     place: int
@@ -440,7 +443,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Edge(msgspec.Struct, frozen=True):
-    type: str  # parent, merged, causes, wrote, decided, read, ran-in
+    type: str  # parent, merged, causes, settles, of-run, wrote, decided, read, ran-in
     source: str
     target: str
     place: int = 0
@@ -464,7 +467,12 @@ _TYPES: dict[str, tuple[str, str]] = {
     "EvidenceAttached": ("evidence", "wrote"),
     "Linked": ("link", "read"),
     "CallStarted": ("call", "wrote"),
+    "RunStarted": ("run", "wrote"),
+    "RunBranched": ("run", "wrote"),
     "ToolRequested": ("effect", "wrote"),
+    "ToolReturned": ("result", "wrote"),
+    "ToolFailed": ("result", "wrote"),
+    "ToolResolved": ("result", "wrote"),
     "ApprovalRequested": ("approval", "wrote"),
     "ApprovalGranted": ("approval", "decided"),
     "ApprovalDenied": ("approval", "decided"),
@@ -481,33 +489,100 @@ _TYPES: dict[str, tuple[str, str]] = {
 
 def graph(store: Store, log: LogId) -> Graph:
     """Everything that hangs together with a log by forks and merges."""
-    nodes: dict[str, Node] = {}
-    edges: list[Edge] = []
-    pending: list[Edge] = []
+    drawing = _Drawing(store)
     for member in family(store, log):
-        info = store.log(member)
-        row = session_row(store, member)
-        detail = {name: _plain(row.get(name)) for name in ("title", "label", "status", "user", "project")}
+        drawing.add_session(member)
+    return drawing.graph()
+
+
+class _Drawing:
+    """A graph that is being drawn, session by session, ancestors first."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._nodes: dict[str, Node] = {}
+        self._edges: list[Edge] = []
+        self._caused: list[Edge] = []  # their targets may be drawn later, or not at all
+        self._requests: dict[str, Digest] = {}  # by call
+        self._runs: dict[str, Digest] = {}
+        self._placements: dict[LogId, list[tuple[int, Digest]]] = {}
+
+    def add_session(self, member: LogId) -> None:
+        info, row = self._store.log(member), session_row(self._store, member)
+        fields = ("title", "label", "status", "user", "project")
+        detail = {name: _plain(row.get(name)) for name in fields}
         name = str(row.get("label") or row.get("title") or short(member))
-        nodes[member] = Node(member, "session", name, member, info.tip, {**detail, "head": info.head})
+        detail = {**detail, "head": info.head}
+        self._nodes[member] = Node(member, "session", name, member, info.tip, detail)
         if info.parent is not None:
-            edges.append(Edge("parent", member, info.parent, info.place))
-        for event in store.read(member, info.place + 1, info.tip, kinds=_TYPES.keys()):
-            type, how = _TYPES[event.kind]
-            body = event.body
-            if isinstance(body, FactRecorded) and body.kind != "fact":
-                type, how = body.kind, "decided" if body.kind == "decision" else how
-            nodes[event.id] = Node(event.id, type, saying(event), member, event.seq, {"kind": event.kind, "actor": event.header.actor})
-            edges.append(Edge(how, member, event.id, event.seq))
-            if isinstance(body, Merged):
-                edges.extend(Edge("merged", event.id, place.log, place.seq) for place in body.branches)
-            pending.extend(Edge("causes", event.id, cause, event.seq) for cause in event.header.causes)
-    for edge in pending:
-        if edge.target not in nodes:
-            cause = store.event(Digest(edge.target))
-            nodes[edge.target] = Node(edge.target, "message", saying(cause), cause.log, cause.seq, {"kind": cause.kind})
-        edges.append(edge)
-    return Graph(tuple(nodes.values()), tuple(edges))
+            self._edges.append(Edge("parent", member, info.parent, info.place))
+        for event in self._store.read(member, info.place + 1, info.tip, kinds=_TYPES.keys()):
+            self._add(event)
+
+    def _add(self, event: Event) -> None:
+        type, how = _TYPES[event.kind]
+        body, header = event.body, event.header
+        if isinstance(body, FactRecorded) and body.kind != "fact":
+            type, how = body.kind, "decided" if body.kind == "decision" else how
+        detail = {"kind": event.kind, "actor": header.actor}
+        self._nodes[event.id] = Node(event.id, type, saying(event), event.log, event.seq, detail)
+        self._edges.append(Edge(how, event.log, event.id, event.seq))
+        if isinstance(body, Merged):
+            places = [Edge("merged", event.id, place.log, place.seq) for place in body.branches]
+            self._edges.extend(places)
+        elif isinstance(body, (RunStarted, RunBranched)):
+            self._runs[header.run or event.id] = event.id
+        elif isinstance(body, PlacementChanged):
+            self._placements.setdefault(event.log, []).append((event.seq, event.id))
+        elif isinstance(body, ToolRequested):
+            self._requests[header.call or ""] = event.id
+        elif isinstance(body, _RESULTS):
+            self._add_outcome(event, body)
+        run = self._runs.get((header.run or "").partition("/")[0])
+        if run is not None and run != event.id:
+            self._edges.append(Edge("of-run", event.id, run, event.seq))
+        causes = [Edge("causes", event.id, cause, event.seq) for cause in _causes(event)]
+        self._caused.extend(causes)
+
+    def _add_outcome(self, event: Event, body: ToolReturned | ToolFailed | ToolResolved) -> None:
+        """What came of an effect, where it ran and which files it wrote."""
+        effect = self._requests.get(event.header.call or "")
+        if effect is None:
+            return
+        self._edges.append(Edge("settles", event.id, effect, event.seq))
+        if isinstance(body, ToolResolved):
+            return
+        if body.placement is not None:
+            self._edges.append(Edge("ran-in", effect, self._place(event, body.placement), event.seq))
+        for path in body.trees.changed if body.trees is not None else ():
+            id = f"file:{path}"
+            node = Node(id, "file", path, event.log, event.seq)
+            self._nodes.setdefault(id, node)
+            self._edges.append(Edge("wrote", effect, id, event.seq))
+
+    def _place(self, event: Event, placement: Placement) -> str:
+        """The node of the placement that an effect ran in: the last one before it, in its log or where that was forked from."""
+        log, seq = event.log, event.seq
+        while True:
+            found = [id for at, id in self._placements.get(log, ()) if at < seq]
+            if found:
+                return found[-1]
+            info = self._store.log(log)
+            if info.parent is None:
+                break
+            log, seq = info.parent, min(seq, info.place + 1)
+        id = f"placement:{event.id}"
+        self._nodes[id] = Node(id, "placement", place_text(placement), event.log, event.seq)
+        return id
+
+    def graph(self) -> Graph:
+        for edge in self._caused:
+            if edge.target not in self._nodes:
+                cause = self._store.event(Digest(edge.target))
+                type = _TYPES.get(cause.kind, ("message", ""))[0]
+                detail = {"kind": cause.kind}
+                self._nodes[edge.target] = Node(edge.target, type, saying(cause), cause.log, cause.seq, detail)
+        return Graph(tuple(self._nodes.values()), (*self._edges, *self._caused))
 
 
 def family(store: Store, log: LogId) -> list[LogId]:

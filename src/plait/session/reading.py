@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn, Self, TypeVar
 
 import msgspec
 
-from plait.errors import InvalidValue, NoStore, NotPlaced, PlaitError, UnknownKey
+from plait.errors import InvalidValue, NoStore, NoSuchFile, NotPlaced, OutsideWorkspace, PlaitError, UnknownKey
 from plait.event import Event, Json
 from plait.event.kinds import (
     Budget,
@@ -49,7 +49,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId, Micros, short
 from plait.session import revision
-from plait.session.blame import Blame, blame
+from plait.session.blame import Blame, Line, blame
 from plait.session.content import unpack, value_of
 from plait.session.diff import Diff, compare
 from plait.session.events import Events, along
@@ -59,7 +59,7 @@ from plait.session.graph import Graph, Trace, graph, influence, why
 from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, live_on
 from plait.session.listing import list_rows
 from plait.session.origins import origins_of
-from plait.session.ports import Spot, note_read, store_at, writer_of
+from plait.session.ports import Spot, host, note_read, store_at, writer_of
 from plait.session.state import Gate, Pending, Ref, Spent, State, Stretch, state_digest
 from plait.session.typed import name_of, to_type
 from plait.session.views import (
@@ -549,13 +549,20 @@ class Reading:
             raise NotPlaced(self.short)
         return Workspace(self._store, tree)
 
-    def why(self, about: Any, *, limit: int = 100) -> Trace:
-        """Where something comes from: an event, its place, a fact or pending work by key, or a text that was said."""
+    def why(self, about: Any, *, limit: int = 100, prompt: bool = False) -> Trace:
+        """Where something comes from.
+
+        `about` is an event or its place, a line of a file ("cart.py:6"), a fact, pending work, a verdict or evidence by name,
+        an effect, or a text that was said. `prompt` adds to each ask what the model was sent.
+        """
         events, question = self._events_about(about)
-        return why(self._store, self._state.story.path, self.id, events, question, limit)
+        path = self._state.story.path
+        shown = host("show a prompt").prompt if prompt else None
+        asked = (lambda event: shown(self, event)) if shown is not None else None
+        return why(self._store, path, self.id, events, question, limit, asked)
 
     def influence(self, about: Any, *, limit: int = 1000) -> Trace:
-        """What became of something, in the store as it is now."""
+        """What became of something, in the store as it is now. `about` is as for `why`."""
         events, question = self._events_about(about)
         return influence(self._store, events[0], question, limit)
 
@@ -671,24 +678,61 @@ class Reading:
             return [about], f"event {about.seq} of {short(about.log)}"
         if isinstance(about, Message):
             return [store.event(about.id)], f"message {about.seq} of {short(about.log)}"
+        if isinstance(about, Effect):
+            return [about.outcome or about.request], f"{about.tool}, event {about.request.seq} of {short(about.request.log)}"
+        if isinstance(about, Reading):
+            return [store.event(about.head)], f"event {about.place} of {about.short}"
+        if isinstance(about, (Attachment, Validation, Link, Line)):
+            event = next(store.read(about.log, about.seq, about.seq))
+            return [event], f"event {about.seq} of {short(about.log)}"
         if isinstance(about, int):
             place = revision.place_in(self.id, about, self.place)
             return [self.events[place - 1]], f"event {place} of {self.short}"
         if not isinstance(about, str):
             raise InvalidValue("about", f"a {type(about).__name__} cannot be traced", "pass an event, a place, a key or a text")
-        if (fact := state.story.facts.get(about)) is not None:
-            return self._fact_events(about), f"{about} = {fact.json}" if fact.json is not None else f"{about}, which was retracted"
-        if (work := state.story.pending.get(about)) is not None:
-            return [store.event(work.at.id)], f"pending: {work.what}"
-        if (verdict := state.story.verdicts.get(about)) is not None:
-            return [store.event(verdict.at.id)], f"verdict: {about}"
+        found = self._named(about) or self._file_line(about)
+        if found is not None:
+            return found
         if len(about) == 64 and all(digit in "0123456789abcdef" for digit in about):
             return [store.event(Digest(about))], f"event {about[:12]}"
         for stretch, event in along(store, state.story.path, _MESSAGE_KINDS, reverse=True):
             message = message_of(event, stretch, store.get_blob)
             if about and message is not None and about in message.text:
                 return [event], f"the text {about!r}"
-        raise UnknownKey(self.short, "fact, pending work, verdict or message", about, tuple(state.story.facts))
+        what = "fact, pending work, verdict, evidence, file line or message"
+        raise UnknownKey(self.short, what, about, tuple(state.story.facts))
+
+    def _named(self, about: str) -> tuple[builtins.list[Event], str] | None:
+        """The events behind a fact, pending work, a verdict or evidence of this name."""
+        store, state = self._store, self._state
+        if (fact := state.story.facts.get(about)) is not None:
+            return self._fact_events(about), f"{about} = {fact.json}" if fact.json is not None else f"{about}, which was retracted"
+        if (work := state.story.pending.get(about)) is not None:
+            return [store.event(work.at.id)], f"pending: {work.what}"
+        if (verdict := state.story.verdicts.get(about)) is not None:
+            return [store.event(verdict.at.id)], f"verdict: {about}"
+        kinds = {EvidenceAttached.__name__}
+        for _, event in along(store, state.story.path, kinds, reverse=True):
+            body = event.body
+            if isinstance(body, EvidenceAttached) and body.name == about:
+                return [event], f"evidence: {about}"
+        return None
+
+    def _file_line(self, about: str) -> tuple[builtins.list[Event], str] | None:
+        """The event that wrote a line, as in cart.py:6. None: there is no such file."""
+        path, _, number = about.rpartition(":")
+        tree = self._state.story.tree
+        if not path or not number.isdecimal() or tree is None:
+            return None
+        try:
+            found = blame(self._store, self._state, self.short, path)
+        except (NoSuchFile, OutsideWorkspace):
+            return None
+        if not 1 <= int(number) <= len(found):
+            why = f"{path} has {len(found)} lines here"
+            raise InvalidValue("about", f"{why}, so no line {number}", "name one that it has")
+        line = found[int(number)]
+        return [self._store.event(line.event)], f"{about}  {line.text.strip()}"
 
     def _fact_events(self, key: str) -> builtins.list[Event]:
         """The event that gave a fact its value; if that was a choice at a merge, also what was chosen between."""

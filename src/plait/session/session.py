@@ -77,11 +77,13 @@ from plait.session.state import (
     share_a_place,
     state_digest,
 )
-from plait.session.views import Message, Waiting
+from plait.session.views import Attachment, Effect, Link, Message, Validation, Waiting
 from plait.store import Durability, Store, check_durability
 
-Cause: TypeAlias = "Event | Session | Message | int | str"
-Because: TypeAlias = "Cause | Sequence[Cause]"  # events, places of this session, or sessions for their last event
+Cause: TypeAlias = "Event | Session | Message | Effect | Attachment | Validation | Link | int | str"
+# Events, what stands for one (an effect, say), places of this session, sessions for their last event, and names of facts,
+# pending work, verdicts and evidence.
+Because: TypeAlias = "Cause | Sequence[Cause]"
 Resolve = Mapping[str, Json] | Callable[[str, Mapping[str, Any]], Json]
 
 
@@ -156,9 +158,18 @@ class Session(Reading):
         """Record a fact under a key: it survives compaction and merges three ways."""
         return self._record(key, value, "fact", review_by, actor, because)
 
-    def decide(self, key: str, value: Json, *, review_by: Micros | None = None, actor: str | None = None, because: Because = ()) -> Session:
-        """Record a decision under a key."""
-        return self._record(key, value, "decision", review_by, actor, because)
+    def decide(
+        self,
+        key: str,
+        value: Json,
+        *,
+        reason: str = "",
+        review_by: Micros | None = None,
+        actor: str | None = None,
+        because: Because = (),
+    ) -> Session:
+        """Record a decision under a key. `reason` is in words, `because` names the events behind it."""
+        return self._record(key, value, "decision", review_by, actor, because, reason)
 
     def note(self, text: str, *, key: str | None = None, actor: str | None = None, because: Because = ()) -> Session:
         """Record a finding. Without a key it has one of its own, so that notes of two branches never collide."""
@@ -275,7 +286,9 @@ class Session(Reading):
             drafts.append(Draft(placed, self._taken_over(act, story.tree) if story.tree else act))
         for fact in story.facts.values():
             if fact.json is not None:
-                body = FactRecorded(fact.key, fact.value, fact.kind, fact.review_by)
+                said = self._store.event(fact.at.id).body
+                reason = said.reason if isinstance(said, FactRecorded) else ""
+                body = FactRecorded(fact.key, fact.value, fact.kind, fact.review_by, reason)
                 drafts.append(Draft(body, self._taken_over(act, fact)))
         for work in story.pending.values():
             if not work.settled:
@@ -477,7 +490,10 @@ class Session(Reading):
     # ── what others do for it ────────────────────────────────────────────────────────────────
 
     def use(self, tool: object, /, **arguments: Json) -> Session:
-        """Run a tool as the program's own act; `session.result` is what it returned."""
+        """Run a tool as the program's own act; `session.result` is what it returned.
+
+        `reason=` says why, in words, and is recorded with the call, unless the tool has a parameter of that name.
+        """
         return self._given(host("use a tool").use(self, tool, arguments))
 
     async def ause(self, tool: object, /, **arguments: Json) -> Session:
@@ -546,10 +562,22 @@ class Session(Reading):
         after.keep_state(since=self.place)  # it is written: whatever goes wrong with a cache must not look as if it were not
         return after
 
-    def _record(self, key: str, value: Json, kind: FactKind, review_by: Micros | None, actor: str | None, because: Because) -> Session:
+    def _record(
+        self,
+        key: str,
+        value: Json,
+        kind: FactKind,
+        review_by: Micros | None,
+        actor: str | None,
+        because: Because,
+        reason: str = "",
+    ) -> Session:
         if isinstance(key, str) and is_about_files(key):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
             raise InvalidValue("key", f"{key!r} is what a merge calls the files", "use another name")
-        return self._append(FactRecorded(_check_key(key), value, kind, review_by), "take facts", actor=actor, because=because)
+        if not isinstance(reason, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+            raise InvalidValue("reason", f"{_told(reason)} is not a text", "say it in words")
+        body = FactRecorded(_check_key(key), value, kind, review_by, reason)
+        return self._append(body, "take facts", actor=actor, because=because)
 
     def _acting(self, actor: str | None = None, because: Because = (), origin: str | None = None) -> Act:
         """Who acts, from where and because of what: as the caller says, else as the writer knows."""
@@ -578,8 +606,12 @@ class Session(Reading):
                 found.append(item.head)
             elif isinstance(item, (Event, Message)):
                 found.append(item.id)
+            elif isinstance(item, (Effect, Attachment, Validation, Link)):
+                found.append(self._events_about(item)[0][0].id)
             elif isinstance(item, int):
                 found.append(self.events[revision.place_in(self.id, item, self.place) - 1].id)
+            elif (named := self._named(item)) is not None:
+                found.append(named[0][0].id)
             else:
                 found.append(parse_digest(item, "because"))
         for id in found:
