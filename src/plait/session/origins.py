@@ -32,11 +32,11 @@ _RECENT_MAX = 256  # ids at the end of a stretch, among which most causes are fo
 
 
 class _Scanned(msgspec.Struct):
-    """What is known of a stretch up to a place."""
+    """What is known of a stretch up to a place, each with the place at which it came."""
 
     last: int
-    origins: frozenset[str]
-    leads: tuple[Ref, ...]  # causes that lie outside of the stretch
+    origins: dict[str, int]
+    leads: dict[Digest, tuple[Ref, int]]  # causes that lie outside of the stretch
     recent: dict[Digest, None]  # the last ids, the oldest first
 
 
@@ -54,8 +54,9 @@ def origins_of(store: Store, path: Iterable[Stretch]) -> frozenset[str]:
         leads: dict[Digest, Ref] = {}
         for stretch in stretches:
             scanned = _scan(store, stretch)
-            found |= scanned.origins
-            leads.update({lead.id: lead for lead in scanned.leads})
+            found.update([name for name, at in scanned.origins.items() if at <= stretch.last])
+            came = [lead for lead, at in scanned.leads.values() if at <= stretch.last]
+            leads.update({lead.id: lead for lead in came})
         # The last place of a log first: its path mostly has the earlier ones.
         for lead in sorted(leads.values(), key=lambda each: (each.log, -each.seq)):
             if not any(lead in known for known in visited):
@@ -72,11 +73,9 @@ def origins_before(store: Store, id: Digest) -> frozenset[str]:
 
 
 def _scan(store: Store, stretch: Stretch) -> _Scanned:
+    """What is known of the log from the first event of a stretch on, at least up to its last."""
     memo, key = _scanned.setdefault(store, {}), (stretch.log, stretch.first)
-    kept = memo.get(key)
-    if kept is not None and kept.last > stretch.last:  # an earlier value: rare, and not worth a memo
-        return _extended(store, stretch, _Scanned(stretch.first - 1, frozenset(), (), {}))
-    kept = kept or _Scanned(stretch.first - 1, frozenset(), (), {})
+    kept = memo.get(key) or _Scanned(stretch.first - 1, {}, {}, {})
     if kept.last < stretch.last:
         kept = _extended(store, stretch, kept)
         if len(memo) >= _STRETCHES_MAX:
@@ -86,29 +85,28 @@ def _scan(store: Store, stretch: Stretch) -> _Scanned:
 
 
 def _extended(store: Store, stretch: Stretch, kept: _Scanned) -> _Scanned:
-    origins, recent = set(kept.origins), dict(kept.recent)
-    leads = {lead.id: lead for lead in kept.leads}
+    origins, leads, recent = {**kept.origins}, {**kept.leads}, {**kept.recent}
     for event in store.read(stretch.log, kept.last + 1, stretch.last):
         header = event.header
-        origins.add(header.origin)
+        origins.setdefault(header.origin, header.seq)
         unknown = [cause for cause in header.causes if cause not in recent and cause not in leads]
         for cause in _causes(store, event, unknown, origins):
             if cause.log != stretch.log or not stretch.first <= cause.seq <= stretch.last:
-                leads[cause.id] = Ref(cause.log, cause.seq, cause.id)
+                leads[cause.id] = Ref(cause.log, cause.seq, cause.id), header.seq
         recent[event.id] = None
         if len(recent) > _RECENT_MAX:
             del recent[next(iter(recent))]
-    return _Scanned(stretch.last, frozenset(origins), tuple(leads.values()), recent)
+    return _Scanned(stretch.last, origins, leads, recent)
 
 
-def _causes(store: Store, event: Event, ids: Sequence[Digest], origins: set[str]) -> Iterable[Event]:
+def _causes(store: Store, event: Event, ids: Sequence[Digest], origins: dict[str, int]) -> Iterable[Event]:
     """The causes of these ids. One in the inbox stands for itself: what was sent before it does not."""
     todo = list(ids)
     while todo:
         with suppress(PlaitError):
             cause = store.event(todo.pop())
             if cause.log == inbox_of(event.log):
-                origins.add(cause.header.origin)
+                origins.setdefault(cause.header.origin, event.seq)
                 todo.extend(cause.header.causes)
             else:
                 yield cause
