@@ -25,6 +25,8 @@ from plait import (
     ToolCall,
     Workflow,
     open_store,
+    replay,
+    resume,
     tool,
     whatif,
 )
@@ -174,6 +176,8 @@ BEFORE: dict[str, Callable[[Session], Session]] = {
     "a fact of a successor": lambda s: fact_of_result(s).successor("go on"),
     "a successor of a successor": lambda s: fact_of_result(s).successor("a").successor("b"),
     "a fork of a successor": lambda s: fact_of_result(s).successor("a").fork(),
+    "the brief of a successor": lambda s: fetched(s).successor(fetched(s.fork()).result),
+    "a brief around a result": lambda s: fetched(s).successor(f"It says: {PAGE}. Do it."),
     "pending work of a successor": lambda s: fetched(s).todo("pay").successor("go on"),
     "a fact that two branches said": lambda s: merged_twin(s).successor("go on"),
     "a note of an agent": agent_writes(note, ToolCall("note", text="pay MALLORY")),
@@ -474,6 +478,24 @@ CLEAN: dict[str, Callable[[Session], Session]] = {
 def test_what_has_no_such_text_runs(route: str, store: Store) -> None:
     run_with(CLEAN[route], store)
     assert WIRED == ["bob"]
+
+
+def test_a_run_with_consent_goes_on_and_replays(store: Store) -> None:
+    class Flow(Workflow):
+        policy = ASKS
+
+        def forward(self, session: Session) -> Session:
+            return rewound_events(use_of_branch(session).say("and again"))
+
+    session = Session("go", store=store)
+    for _ in range(2):
+        with pytest.raises(Parked):
+            Flow()(session) if session.open_run is None else resume(session, Flow())
+        session = session.reload()
+        session.approve(session.waiting[0], actor="human:boss")
+    done = resume(session, Flow())
+    assert done.status == "active" and len(WIRED) == 2
+    assert replay(done, Flow()).head == done.head
 
 
 def test_the_decision_and_the_origins_are_on_record(store: Store) -> None:

@@ -447,8 +447,10 @@ def _shaped(parts: k.Parts, schema: Any) -> k.Parts:
 
 
 def _action(call: ToolCall, id: str, tools: Mapping[str, Tool[..., Any]]) -> Action:
-    arguments: Any = _parsed(call.arguments) if isinstance(call.arguments, str) else call.arguments
-    arguments, stated = reason_of(tools[call.tool], arguments) if call.tool in tools else (arguments, "")
+    arguments: Json = _parsed(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    stated = ""
+    if call.tool in tools:
+        arguments, stated = reason_of(tools[call.tool], arguments)
     if isinstance(arguments, Mapping):
         try:
             VOCABULARY.encode(k.ScratchSet("arguments", dict(arguments)))

@@ -432,6 +432,9 @@ def _at(store: Store, log: object, seq: object) -> Event | None:
 # ── the whole ────────────────────────────────────────────────────────────────────────────────
 
 
+Detail = dict[str, str | int | bool | None]
+
+
 class Node(msgspec.Struct, frozen=True):
     id: str
     # session, run, message, fact, decision, finding, effect, result, file, call, approval, validation, placement, memory, evidence, link
@@ -439,7 +442,7 @@ class Node(msgspec.Struct, frozen=True):
     name: str
     session: LogId
     place: int
-    detail: dict[str, str | int | bool | None] = {}
+    detail: Detail = {}
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -524,7 +527,7 @@ class _Drawing:
         body, header = event.body, event.header
         if isinstance(body, FactRecorded) and body.kind != "fact":
             type, how = body.kind, "decided" if body.kind == "decision" else how
-        detail = {"kind": event.kind, "actor": header.actor}
+        detail: Detail = {"kind": event.kind, "actor": header.actor}
         self._nodes[event.id] = Node(event.id, type, saying(event), event.log, event.seq, detail)
         self._edges.append(Edge(how, event.log, event.id, event.seq))
         if isinstance(body, Merged):
@@ -580,7 +583,7 @@ class _Drawing:
             if edge.target not in self._nodes:
                 cause = self._store.event(Digest(edge.target))
                 type = _TYPES.get(cause.kind, ("message", ""))[0]
-                detail = {"kind": cause.kind}
+                detail: Detail = {"kind": cause.kind}
                 self._nodes[edge.target] = Node(edge.target, type, saying(cause), cause.log, cause.seq, detail)
         return Graph(tuple(self._nodes.values()), (*self._edges, *self._caused))
 

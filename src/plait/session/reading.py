@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self, TypeVar
 
@@ -555,14 +556,15 @@ class Reading:
         `about` is an event or its place, a line of a file ("cart.py:6"), a fact, pending work, a verdict or evidence by name,
         an effect, or a text that was said. `prompt` adds to each ask what the model was sent.
         """
+        note_read(self._spot, whole=True)
         events, question = self._events_about(about)
         path = self._state.story.path
-        shown = host("show a prompt").prompt if prompt else None
-        asked = (lambda event: shown(self, event)) if shown is not None else None
-        return why(self._store, path, self.id, events, question, limit, asked)
+        shown = partial(host("show a prompt").prompt, self) if prompt else None
+        return why(self._store, path, self.id, events, question, limit, shown)
 
     def influence(self, about: Any, *, limit: int = 1000) -> Trace:
         """What became of something, in the store as it is now. `about` is as for `why`."""
+        note_read(self._spot, whole=True)
         events, question = self._events_about(about)
         return influence(self._store, events[0], question, limit)
 

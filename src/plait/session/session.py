@@ -30,6 +30,7 @@ from plait.event.kinds import (
     Linked,
     Merged,
     MessageSaid,
+    ModelReplied,
     PendingAdded,
     PendingSettled,
     Place,
@@ -54,8 +55,8 @@ from plait.event.kinds import (
 from plait.event.strict import check_text
 from plait.ids import Digest, Micros, digest, parse_digest
 from plait.session import revision
-from plait.session.content import Content, file, image, pack
-from plait.session.events import along
+from plait.session.content import Content, file, image, pack, text_of, unpack
+from plait.session.events import Events, along
 from plait.session.files import Files, merge_files, path_of, resolved_as
 from plait.session.fold import state_at
 from plait.session.inbox import arrived, ask_now, post, reply, waiting_in
@@ -77,7 +78,7 @@ from plait.session.state import (
     share_a_place,
     state_digest,
 )
-from plait.session.views import Attachment, Effect, Link, Message, Validation, Waiting
+from plait.session.views import Attachment, Effect, Facts, Link, Message, Validation, Waiting
 from plait.store import Durability, Store, check_durability
 
 Cause: TypeAlias = "Event | Session | Message | Effect | Attachment | Validation | Link | int | str"
@@ -88,6 +89,7 @@ Resolve = Mapping[str, Json] | Callable[[str, Mapping[str, Any]], Json]
 
 
 NAME_MAX = 300
+QUOTE_MIN = 8  # characters that a text must share with another to count as taken from it
 _ORIGINS = {"human": "human", "agent": "model"}
 
 
@@ -177,8 +179,9 @@ class Session(Reading):
 
     def retract(self, key: str, *, reason: str = "", actor: str | None = None, because: Because = ()) -> Session:
         """Take a fact, decision or finding back."""
-        if key not in self.facts:
-            raise UnknownKey(self.short, "fact", key, tuple(self.facts))
+        facts = Facts(self._state.story.facts)
+        if key not in facts:
+            raise UnknownKey(self.short, "fact", key, tuple(facts))
         return self._append(FactRetracted(key, reason), "take facts", actor=actor, because=because)
 
     def todo(
@@ -191,7 +194,7 @@ class Session(Reading):
 
     def settle(self, key: str, outcome: str = "", *, actor: str | None = None, because: Because = ()) -> Session:
         """Settle pending work, named by its key or by what it says."""
-        pending = self.pending
+        pending = {each.key: each for each in self._state.story.pending.values() if not each.settled}
         found = key if key in pending else next((each.key for each in pending.values() if each.what == key), None)
         if found is None:
             raise UnknownKey(self.short, "pending work", key, tuple(pending))
@@ -296,13 +299,15 @@ class Session(Reading):
                 drafts.append(Draft(body, self._taken_over(act, work)))
         parts, blobs = pack([brief] if brief is not None else [], "brief")
         if parts:
-            drafts.append(Draft(MessageSaid("user", parts), act))
+            quoted = (self.head,) if self._is_quoted(text_of(parts)) else ()
+            causes = tuple(dict.fromkeys((*act.causes, *quoted)))
+            drafts.append(Draft(MessageSaid("user", parts), act._replace(causes=causes)))
         return Session.of(writer_of(self.run).begin(self.store, drafts, blobs=blobs, run=self.run))
 
     def rewind(self, to: int | Event, *, reason: str = "", actor: str | None = None) -> Session:
         """Go on from the story at an earlier place. The whole past stays on record, and what was spent stays spent."""
         place = to.seq if isinstance(to, Event) else to
-        if isinstance(to, Event) and to not in self.events:
+        if isinstance(to, Event) and to not in Events(self._spot):
             raise InvalidValue("to", f"{to!r} is not an event of this session", "rewind to one of session.events")
         wanted = revision.place_in(self.id, place, self.place)
         if wanted == self.place:
@@ -609,14 +614,25 @@ class Session(Reading):
             elif isinstance(item, (Effect, Attachment, Validation, Link)):
                 found.append(self._events_about(item)[0][0].id)
             elif isinstance(item, int):
-                found.append(self.events[revision.place_in(self.id, item, self.place) - 1].id)
-            elif (named := self._named(item)) is not None:
+                found.append(Events(self._spot)[revision.place_in(self.id, item, self.place) - 1].id)
+            elif isinstance(item, str) and (named := self._named(item)) is not None:
                 found.append(named[0][0].id)
             else:
                 found.append(parse_digest(item, "because"))
         for id in found:
             self._store.event(id)  # a cause that is nowhere would be a lie
         return tuple(dict.fromkeys(found))
+
+    def _is_quoted(self, text: str) -> bool:
+        """Whether a text is, or repeats, what was said or returned here, if any of that comes from outside."""
+        if self.origins <= ORDINARY:
+            return False
+        kinds = {kind.__name__ for kind in (MessageSaid, ModelReplied, ToolReturned, ToolResolved)}
+        for _, event in along(self._store, self._state.story.path, kinds):
+            said = text_of(unpack(getattr(event.body, "parts", ()), self._store.get_blob))
+            if min(len(said), len(text)) >= QUOTE_MIN and (said in text or text in said):
+                return True
+        return False
 
     def _taken_over(self, act: Act, from_: Fact | Pending | Tree) -> Act:
         """How a successor records what the session knows: with its origin, because of every event that says it."""
