@@ -244,6 +244,17 @@ def as_tool(source: Any) -> Tool[..., Any]:
     raise BadTool(_called(source), f"a {type(source).__name__} is neither a tool nor a function", "decorate a function with @tool")
 
 
+def reason_of(tool: Tool[..., Any], given: Json) -> tuple[Json, str]:
+    """The arguments without the reason for the call, and the reason: `reason`, unless the tool has such a parameter itself."""
+    properties: Any = tool.schema.get("properties", {})
+    if not isinstance(given, Mapping) or "reason" in properties or tool.schema.get("additionalProperties", False):
+        return given, ""
+    reason = given.get("reason", "")
+    if not isinstance(reason, str) or "reason" not in given:
+        return given, ""
+    return {name: value for name, value in given.items() if name != "reason"}, reason
+
+
 def _made(
     function: Callable[..., Any],
     around: Mapping[str, Any],

@@ -26,6 +26,7 @@ from plait.runtime import loop
 from plait.runtime.call import NOBODY, Answerer, Calling, Entry, Watch, arguments_of, enter, fail, leave
 from plait.runtime.drive import Waiter, aside, settle, undisturbed
 from plait.runtime.policy import Approver, Policy
+from plait.runtime.reads import Calls, doing
 from plait.runtime.run import OnEvent, Run, run_of, running
 from plait.runtime.stops import Cancelled, Parked, Stop
 from plait.session import Session
@@ -220,7 +221,7 @@ class Workflow(Nested):
     ) -> Session:
         kwargs = kwargs or {}
         entry = enter(session, self._calling(session, forward, args, kwargs, called), watch=watch, waiter=waiter, again=again)
-        mine = running.set(entry.run)
+        mine, before = running.set(entry.run), doing.set(_calls(entry))
         try:
             with _heard(entry, watch.on_event):
                 if on_start is not None:
@@ -233,6 +234,7 @@ class Workflow(Nested):
             raise
         finally:
             running.reset(mine)
+            doing.reset(before)
         return leave(entry, result)
 
     async def _acall(
@@ -240,7 +242,7 @@ class Workflow(Nested):
     ) -> Session:
         forward = original(type(self))
         entry, hit = await settle(lambda: enter(session, self._calling(session, forward, args, kwargs, called), watch=watch))
-        mine = running.set(entry.run)
+        mine, before = running.set(entry.run), doing.set(_calls(entry))
         try:
             if hit is not None:
                 raise hit
@@ -254,7 +256,14 @@ class Workflow(Nested):
             raise
         finally:
             running.reset(mine)
+            doing.reset(before)
         return await aside(lambda: leave(entry, result))
+
+
+def _calls(entry: Entry) -> Calls:
+    """The calls that go on now. A thread that the program started does not know them from its context."""
+    above = doing.get() or tuple([frame.call for frame in entry.callers])
+    return (*above, entry.frame.call)
 
 
 @contextmanager

@@ -415,7 +415,8 @@ def test_why(family: tuple[Shell, str]) -> None:
     document = shell.json("why", root, "verdict")
     assert document.keys() == {"session", "about", "complete", "steps"} and document["complete"] is True
     assert shell.jsonl("why", root, "verdict") == document["steps"]
-    assert document["steps"][0].keys() == {"depth", "how", "id", "session", "seq", "kind", "branch", "actor", "time", "says"}
+    event = {"depth", "how", "id", "session", "seq", "kind", "branch", "actor", "time", "says"}
+    assert document["steps"][0].keys() == event | {"relation", "reason", "placement", "files"}
 
 
 def test_why_of_anything(family: tuple[Shell, str]) -> None:

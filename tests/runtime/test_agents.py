@@ -95,11 +95,11 @@ def test_why_leads_from_result_to_call_to_reply_to_question() -> None:
     assert [step.how for step in session.why("Two.")] == [
         "is",
         "because of",
-        "because of",
+        "having seen",
         "asked by",
         "because of",
         "because of",
-        "because of",
+        "having seen",
     ]
     assert [step.kind for step in session.why("Two.")][3:] == ["ToolRequested", "ModelReplied", "ModelAsked", "MessageSaid"]
 

@@ -185,6 +185,11 @@ def step_document(step: Step) -> Document:
         "actor": step.actor,
         "time": step.time,
         "says": step.says,
+        "relation": step.relation,
+        "reason": step.reason,
+        "placement": step.placement,
+        "files": list(step.files),
+        **({"prompt": step.prompt} if step.prompt is not None else {}),
     }
 
 

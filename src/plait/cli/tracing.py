@@ -29,7 +29,7 @@ from plait.errors import NotPlaced
 from plait.ids import short
 from plait.session import Diff, Graph, Message, Session, Trace
 from plait.session.diff import Sides, lines
-from plait.session.graph import Node
+from plait.session.graph import Node, prompt_lines
 
 # ── why and influence ────────────────────────────────────────────────────────────────────────
 
@@ -37,14 +37,16 @@ from plait.session.graph import Node
 @click.command(cls=Negative)
 @click.argument("session", metavar="S")
 @click.argument("what", required=False)
+@click.option("--prompt", is_flag=True, help="Show with each ask what the model was sent.")
 @listing
-def why(given: Given, session: str, what: str | None) -> None:
+def why(given: Given, session: str, what: str | None, prompt: bool) -> None:
     """Tell where something comes from.
 
-    WHAT is the key of a fact, a place, a text that was said, or the id of an event. S@7 alone is that event.
+    WHAT is a line of a file (cart.py:6), the name of a fact, a verdict or evidence, a place, a text that was said, or the id of an
+    event. S@7 alone is that event. "having seen" is context: it stood in the prompt of what decided.
     """
     value = given.open(session)
-    _tell(given, value, value.why(_about(value, what)))
+    _tell(given, value, value.why(_about(value, what), prompt=prompt))
 
 
 @click.command(cls=Negative)
@@ -54,7 +56,8 @@ def why(given: Given, session: str, what: str | None) -> None:
 def influence(given: Given, session: str, what: str | None) -> None:
     """Tell what became of something.
 
-    WHAT is the key of a fact, a place, a text that was said, or the id of an event. S@7 alone is that event.
+    WHAT is a line of a file (cart.py:6), the name of a fact, a verdict or evidence, a place, a text that was said, or the id of an
+    event. S@7 alone is that event.
     """
     value = given.open(session)
     _tell(given, value, value.influence(_about(value, what)))
@@ -81,7 +84,7 @@ def _print_trace(session: Session, trace: Trace) -> None:
     rows = (
         [
             Cell(f"{'  ' * step.depth}{step.how}", DIM),
-            Cell(step.says),
+            Cell(f"{step.says}  (in {step.placement})" if step.placement else step.says),
             Cell(f"{names[step.log]}@{step.seq}", ACCENT),
             Cell(step.actor, DIM),
             Cell(out.time(step.time), DIM),
@@ -91,6 +94,11 @@ def _print_trace(session: Session, trace: Trace) -> None:
     out.table([Column(), Column(flex=True), Column(), *[Column(aside=True)] * 2], rows, indent="  ")
     if not trace.complete:
         out.line(Cell("  … and more", DIM))
+    for step in trace:
+        if step.prompt is not None:
+            out.heading(f"Prompt at {names[step.log]}@{step.seq}")
+            for line in prompt_lines(step.prompt):
+                out.line("  ", clean(line))
 
 
 # ── graph ────────────────────────────────────────────────────────────────────────────────────
@@ -129,7 +137,7 @@ class _Tree:
         self._counts: dict[str, Counter[str]] = {id: Counter() for id in self._sessions}
         events: dict[str, Node] = {}
         for node in graph.nodes:
-            if node.type not in ("session", "message", "merge"):
+            if node.type not in ("session", "message", "merge", "result", "run"):
                 self._counts[node.session][node.type] += 1
             elif node.type == "merge":
                 events[node.id] = node

@@ -342,10 +342,12 @@ def fact(given: Given, session: str, key: str, value: str) -> None:
 @click.argument("session", metavar="S")
 @click.argument("key")
 @click.argument("value")
+@click.option("--reason", default="", help="Why.")
 @writing
-def decide(given: Given, session: str, key: str, value: str) -> None:
+def decide(given: Given, session: str, key: str, value: str, reason: str) -> None:
     """Record a decision under a key. VALUE is JSON if it is that, else a text."""
-    done(given, given.open_last(session).decide(key, value_of(value), actor=given.who))
+    value_now = given.open_last(session)
+    done(given, value_now.decide(key, value_of(value), reason=reason, actor=given.who))
 
 
 @click.command()

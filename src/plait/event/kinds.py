@@ -493,6 +493,7 @@ class FactRecorded(Body, frozen=True):
     value: Json
     kind: Literal["fact", "decision", "finding"]
     review_by: Micros | None = None  # None: never goes stale
+    reason: str = ""  # why it was decided so, in the words of who decided
 
 
 class FactRetracted(Body, frozen=True):

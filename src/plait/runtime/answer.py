@@ -35,7 +35,7 @@ from plait.runtime.waits import Answering, CallModel, Pause, Wait
 from plait.session import Session
 from plait.session.content import pack, text_of, unpack
 from plait.session.ports import Act, Draft, Spot, store_at
-from plait.tool import Tool, WrongArguments
+from plait.tool import Tool, WrongArguments, reason_of
 
 T = TypeVar("T")
 
@@ -399,7 +399,7 @@ def _replied(effect: AskModel, session: Session, reply: Reply, latency_us: int, 
     parts, blobs = pack(said, "reply")
     seq, run = session.place + 1, session.run if run_of(session) is not None else None
     asks = reply.calls if effect.choice != "none" else ()
-    calls = tuple([_action(each, call_id(run, session.id, seq, index)) for index, each in enumerate(asks)])
+    calls = tuple([_action(each, call_id(run, session.id, seq, index), effect.tools) for index, each in enumerate(asks)])
     stop = reply.stop if calls or reply.stop != "calls" else "end"
     body = k.ModelReplied(parts, reply.usage, stop, calls, reply.model or effect.model.name, reply.price, latency_us, effect.aside)
     drafts = [Draft(body, Act(effect.actor, "model", call=call, causes=(asked,)))]
@@ -446,14 +446,17 @@ def _shaped(parts: k.Parts, schema: Any) -> k.Parts:
     return parts
 
 
-def _action(call: ToolCall, id: str) -> Action:
-    arguments = _parsed(call.arguments) if isinstance(call.arguments, str) else call.arguments
+def _action(call: ToolCall, id: str, tools: Mapping[str, Tool[..., Any]]) -> Action:
+    arguments: Json = _parsed(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    stated = ""
+    if call.tool in tools:
+        arguments, stated = reason_of(tools[call.tool], arguments)
     if isinstance(arguments, Mapping):
         try:
             VOCABULARY.encode(k.ScratchSet("arguments", dict(arguments)))
         except InvalidInput:
             arguments = repr(arguments)  # not JSON, whatever it is: shown to the model as what it wrote
-    return Action(id, call.tool[:200], dict(arguments) if isinstance(arguments, Mapping) else arguments, call.reason, call.ref)
+    return Action(id, call.tool[:200], dict(arguments) if isinstance(arguments, Mapping) else arguments, call.reason or stated, call.ref)
 
 
 def _parsed(text: str) -> Mapping[str, Json] | str:

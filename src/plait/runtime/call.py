@@ -140,7 +140,8 @@ def enter(session: object, calling: Calling, *, watch: Watch = NOBODY, waiter: W
             run.ride(session.id, scope, Draft(k.HandedOff(path), Act(f"agent:{principal_of(before)}", "program", call=frame.call)))
     setup = Digest(sha256(calling.setup).hexdigest()) if calling.setup is not None else None
     body = k.CallStarted(calling.workflow, path, purpose, calling.agent, setup)
-    run.ride(session.id, scope, Draft(body, _act(frame)), {setup: calling.setup} if setup and calling.setup else None)
+    act = _act(frame)._replace(causes=run.acting(session.store, session.spot).causes)
+    run.ride(session.id, scope, Draft(body, act), {setup: calling.setup} if setup and calling.setup else None)
     return Entry(run, session, frame, callers, outermost)
 
 
@@ -258,6 +259,7 @@ def _under(run: Run, outer: Run | None) -> None:
     if outer is None or outer.closed:
         return
     frames = outer.frames(outer.root)
+    run.reads = outer.reads
     run.policies = (*outer.policies, *(frames[-1].policies if frames else ()))
     above = outer.pool(outer.root)
     if above is not None:

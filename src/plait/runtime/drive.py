@@ -16,6 +16,7 @@ from plait.runtime import loop
 from plait.runtime.answer import misfit
 from plait.runtime.bypass import owned
 from plait.runtime.failures import failure_of, text_of_error
+from plait.runtime.reads import doing, tool_act
 from plait.runtime.run import run_of
 from plait.runtime.stops import Cancelled
 from plait.runtime.using import concluded, entered, lent, observed_before, run_tool
@@ -217,6 +218,15 @@ class Blocking:
 
 async def run_async_tool(job: Job, clock: Callable[[], int]) -> Done:
     """Run a coroutine function, whatever it does."""
+    mine, handed = doing.set((*doing.get(), job.call)), tool_act.set(job.handed)
+    try:
+        return await _ran(job, clock)
+    finally:
+        doing.reset(mine)
+        tool_act.reset(handed)
+
+
+async def _ran(job: Job, clock: Callable[[], int]) -> Done:
     started, before = clock(), observed_before(job)
     visit = before if isinstance(before, Failure) else await asyncio.to_thread(entered, job) if job.site is not None else None
     if isinstance(visit, Failure):

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, cast
 
-from plait.event import Json
+import msgspec
+
+from plait.errors import PlaitError
+from plait.event import Event, Json
+from plait.model.base import Answered, Returned, Said, Turn
 from plait.runtime.call import end_unheld
 from plait.runtime.drive import AsyncWaiter, Blocking, Waiter, adrive, drive
 from plait.runtime.placing import place, publish
 from plait.runtime.run import principal_of, run_of
+from plait.runtime.sent import sent
 from plait.runtime.using import User, use_tool
 from plait.runtime.waiting import ask_human, sleep, wait_for
 from plait.runtime.waits import Wait
 from plait.session import Session
+from plait.session.content import text_of
 from plait.session.files import Resolve
 from plait.session.life import check_may
 from plait.session.ports import Spot, Value, writer_of
-from plait.tool import as_tool
+from plait.tool import as_tool, reason_of
 
 
 class LocalHost:
@@ -47,11 +53,44 @@ class LocalHost:
         value = cast("Session", session)
         return place(value, backend, where, options, _user(value).actor)
 
+    def prompt(self, session: Value, asked: Event) -> Json:
+        return _prompt(cast("Session", session), asked)
+
     def publish(self, session: Value, resolve: object) -> Session:
         value = cast("Session", session)
         check_may(value.short, value.status, "publish its files")
         run = run_of(value)
         return drive(publish(value, cast("Resolve | None", resolve), _user(value)), run.io if run else Blocking())
+
+
+def _prompt(session: Session, asked: Event) -> Json:
+    """What a model was sent, as plain data; why it is not known, if it is not."""
+    at = Session.of(Spot(session.store, asked.log, asked.seq, asked.id))
+    try:
+        found = sent(at, asked)
+    except PlaitError as error:
+        return {"model": "", "as_sent": False, "instruction": f"(not known: {error})", "tools": [], "turns": []}
+    turns = [{"type": _SPEAKERS[type(turn)], "text": _turn_text(turn)} for turn in found.turns]
+    return {
+        "model": found.model,
+        "as_sent": found.matches,
+        "digest": found.digest,
+        "instruction": found.setup.instruction,
+        "tools": [msgspec.to_builtins(spec) for spec in found.setup.tools],
+        "parameters": found.parameters,
+        "turns": turns,
+    }
+
+
+_SPEAKERS: dict[type, str] = {Said: "said", Answered: "answered", Returned: "returned"}
+
+
+def _turn_text(turn: Turn) -> str:
+    if isinstance(turn, Returned):
+        return "\n".join([f"{result.tool}: {text_of(result.parts)}" for result in turn.results])
+    calls = turn.calls if isinstance(turn, Answered) else ()
+    asked = [f"calls {call.tool} {msgspec.json.encode(call.arguments).decode()}" for call in calls]
+    return "\n".join(filter(None, [text_of(turn.parts), *asked]))
 
 
 def _waited(session: Value, steps: Callable[[Session, str], Generator[Wait, Any, Session]]) -> Spot:
@@ -62,10 +101,12 @@ def _waited(session: Value, steps: Callable[[Session, str], Generator[Wait, Any,
 
 
 def _steps(session: Value, tool: object, arguments: Mapping[str, Any]) -> tuple[Generator[Wait, Any, Session], Waiter]:
-    value = cast("Session", session)
+    value, used = cast("Session", session), as_tool(tool)
     check_may(value.short, value.status, "use tools")
     run = run_of(value)
-    return use_tool(value, as_tool(tool), arguments, _user(value)), run.io if run else Blocking()
+    given, reason = reason_of(used, arguments)
+    steps = use_tool(value, used, cast("Mapping[str, Any]", given), _user(value), reason)
+    return steps, run.io if run else Blocking()
 
 
 def _user(session: Session) -> User:

@@ -26,6 +26,7 @@ from plait.runtime.spend import afford_tool, refusal_of
 from plait.runtime.stops import Parked
 from plait.session import Session
 from plait.session.inbox import asks_in
+from plait.session.origins import origins_before
 from plait.session.ports import Act, Draft, store_at
 from plait.tool import Tool, WrongArguments
 
@@ -36,16 +37,19 @@ SERVICE = "service:plait"
 
 
 def requested(
-    session: Session, tool: Tool[..., Any], arguments: Json, user: Any, reason: str = "", origins: frozenset[str] | None = None
+    session: Session, tool: Tool[..., Any], arguments: Json, user: Any, reason: str = "", because: Act | None = None
 ) -> tuple[k.ToolRequested, Failure | None]:
-    """The request as it is recorded, with what the policies say of it; and why it is not run, if it is not."""
+    """The request as it is recorded, with what the policies say of it; and why it is not run, if it is not.
+
+    `because` is the act by which the program asks: what its causes bring is in the context of who asks, too.
+    """
     run = run_of(session)
     tool = tool.classed(tool.effect_in(session.placement, arguments)) if tool.varies else tool
     body = k.ToolRequested(tool.name, arguments, tool.effect, tool.version, reason, path=user.path, source=tool.origin)
     policies = _policies(run, session)
     if run is None or not policies or run.follows(session):  # a decision that is on record is not made again
         return body, None
-    decided = policy.decide(policies, _call(run, session, tool, arguments, user, reason, origins))
+    decided = policy.decide(policies, _call(run, session, tool, arguments, user, reason, because))
     body = k.ToolRequested(
         tool.name,
         arguments,
@@ -78,9 +82,13 @@ def _policies(run: Run | None, session: Session) -> tuple[policy.Policy, ...]:
 
 
 def _call(
-    run: Run, session: Session, tool: Tool[..., Any], arguments: Json, user: Any, reason: str, origins: frozenset[str] | None
+    run: Run, session: Session, tool: Tool[..., Any], arguments: Json, user: Any, reason: str, because: Act | None = None
 ) -> policy.Call:
-    seen = origins if origins is not None else session.origins
+    seen = session.origins
+    if because is not None:
+        causes = [cause for cause in because.causes if isinstance(cause, str)]
+        store = store_at(session.store)
+        seen = seen.union([because.origin], *(origins_before(store, cause) for cause in causes))
     return policy.Call(
         tool.name, arguments, tool.effect, tool.version, tool.origin, reason, user.path, user.actor, run.behalf, seen, session
     )
@@ -166,7 +174,7 @@ def _ask(run: Run, session: Session, bracket: Bracket, user: Any, again: str = "
     if isinstance(body, k.ApprovalRequested) and body.binding == bound and not again and is_open(session, bracket.asked):
         return session
     times = bracket.asks + 1
-    call = _call(run, session, bracket.tool, bracket.given, user, _reason(bracket), None)
+    call = _call(run, session, bracket.tool, bracket.given, user, _reason(bracket))
     decided = policy.decide(_policies(run, session), call)
     shown = policy.shown(call, decided)
     if again:
@@ -279,7 +287,7 @@ def _corrected(run: Run, session: Session, bracket: Bracket, user: Any) -> Sessi
     except WrongArguments as error:  # nobody's consent is used up by a slip: it is asked for once more
         return _ask(run, session, bracket, user, f"what {who} put in place does not fit: {error}")
     tool = bracket.tool
-    decided = policy.decide(_policies(run, session), _call(run, session, tool, edited, user, _reason(bracket), None))
+    decided = policy.decide(_policies(run, session), _call(run, session, tool, edited, user, _reason(bracket)))
     if decided.verdict == "refuse":
         no = Failure("Refused", f"what {who} put in place is not allowed: {decided.reason or decided.rule}. It was not run")
         return took(session, bracket, [Draft(k.ToolFailed(no), act)])

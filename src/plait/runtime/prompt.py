@@ -605,7 +605,8 @@ def _about(body: Any, branch: str | None) -> tuple[tuple[str, str], bool]:
 
 def _knowledge(body: Any) -> str:
     if isinstance(body, k.FactRecorded):
-        return f"({body.kind} {body.key}: {body.value if isinstance(body.value, str) else _json(body.value, ASIDE_MAX)})"
+        said = body.value if isinstance(body.value, str) else _json(body.value, ASIDE_MAX)
+        return f"({body.kind} {body.key}: {said}{', because ' + body.reason if body.reason else ''})"
     if isinstance(body, k.FactRetracted):
         return f"({body.key} no longer holds{': ' + body.reason if body.reason else ''})"
     if isinstance(body, k.PendingAdded):

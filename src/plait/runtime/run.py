@@ -37,11 +37,12 @@ from plait.runtime import bypass
 from plait.runtime.path import Differs, Path
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.pool import Pool
+from plait.runtime.reads import Calls, Reads, doing, tool_act
 from plait.runtime.record import Overrides, Record, after_found, diverged
 from plait.runtime.stops import Cancelled, Halted, Parked, Stop
-from plait.runtime.write import DirectWriter, bind_insider
+from plait.runtime.write import DirectWriter, bind_acting, bind_insider
 from plait.session import Session
-from plait.session.ports import Act, Draft, Spot, bind_writer, unbind_writer, writer_of
+from plait.session.ports import Act, Draft, Spot, bind_reader, bind_writer, unbind_writer, writer_of
 from plait.session.state import NOTHING
 from plait.store import Store
 
@@ -102,6 +103,8 @@ class Run:
         self.started_at = 0  # up to where in its inbox a wish to cancel was for a run before it
         self.resumed_at = 0  # up to where in its inbox a wish to pause is over, because somebody resumed it since
         self.gated = False  # whether a verdict was ever required in it
+        self.reads = Reads()  # shared with the runs that its code starts
+        self._acts: dict[str, Act] = {}  # by the scope of a tool call: how the tool acts on the session it was handed
         self.record: Record | None = None  # what is on record; None: it was begun here, and all of it is being written
         self.address, self.post = direct.address, direct.post
 
@@ -125,6 +128,19 @@ class Run:
     def principal(self, log: LogId | None = None) -> str:
         frames = self.frames(log or self.root)
         return f"service:{principal_of(frames[-1].path)}" if frames else self._direct.principal()
+
+    def acting(self, store: str, spot: Spot | None = None) -> Act:
+        """A tool acts as who called it, because of what that call was made for; a workflow as itself."""
+        act = self._acts.get(spot.run or "", _UNNAMED) if spot is not None else _UNNAMED
+        read = self.reads.sources(self.calls(spot.id if spot is not None else self.root), store, spot)
+        return act._replace(origin=read.origin or act.origin, causes=(*act.causes, *read.causes))
+
+    def calls(self, log: LogId) -> Calls:
+        """The calls whose code this is: as the context says, else those that have this log in hand."""
+        return doing.get() or tuple([frame.call for frame in self.frames(log)])
+
+    def let_act(self, scope: str, act: Act) -> None:
+        self._acts[scope] = act
 
     def begin(
         self,
@@ -660,6 +676,7 @@ class Run:
                 self.tell(event)
 
 
+_UNNAMED = Act("", "")
 _RESUMED = frozenset({k.RunResumed.__name__})
 _OUTCOMES = (k.ToolReturned, k.ToolFailed)
 
@@ -709,8 +726,8 @@ def close_run(run: Run) -> None:
         unbind_writer(scope)
 
 
-def scoped(session: Session, call: str, attempt: int) -> Session:
-    """The session as a tool is handed it: what it does with it belongs to its own bracket."""
+def scoped(session: Session, call: str, attempt: int, act: Act) -> Session:
+    """The session as a tool is handed it: what it does with it belongs to its own bracket, and is done as `act` says."""
     run = run_of(session)
     if run is None:
         return session
@@ -719,6 +736,7 @@ def scoped(session: Session, call: str, attempt: int) -> Session:
         scope = f"{run.id}/{digest(b'plait/scope/1', scope.encode())[:24]}"
     _scopes.setdefault(run.id, set()).add(scope)
     _runs[scope] = run
+    run.let_act(scope, act)
     bind_writer(run, scope)
     return session.later(msgspec.structs.replace(session.spot, run=scope))
 
@@ -726,6 +744,27 @@ def scoped(session: Session, call: str, attempt: int) -> Session:
 running: ContextVar[Run | None] = ContextVar("plait_run", default=None)  # whose code this is; threads we start know it, too
 bypass.bind(running.get)
 bind_insider(lambda: (run := running.get()) is not None and not run.closed)
+
+
+class _RunReader:
+    """Notes what the code of a run reads, also of values that are not the run's."""
+
+    def read(self, spot: Spot, whole: bool) -> None:
+        run = _runs.get(spot.run or "") or running.get()
+        if run is not None and not run.closed:
+            run.reads.note(run.calls(spot.id), spot, whole=whole)
+
+
+def _acting_inside(store: str, spot: Spot | None) -> Act:
+    """How code of a run, or of a tool, acts on a value that is not the run's: a session of its own, say."""
+    run, handed = running.get(), tool_act.get()
+    if run is not None and not run.closed:
+        return run.acting(store, spot)
+    return handed[1] if handed is not None and spot is not None and spot.id == handed[0] else _UNNAMED
+
+
+bind_reader(_RunReader())
+bind_acting(_acting_inside)
 
 
 def check_running(session: Session) -> None:

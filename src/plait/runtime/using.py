@@ -35,13 +35,15 @@ from plait.runtime.people import (
     was_tried,
 )
 from plait.runtime.places import Site, Visit, Worked
+from plait.runtime.reads import NOTHING_READ, doing, tool_act
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of, scoped
 from plait.runtime.spend import afford_tool
 from plait.runtime.stops import Cancelled
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.session import Session
 from plait.session.content import Loose, pack
-from plait.session.ports import Act, Draft
+from plait.session.origins import ORDINARY
+from plait.session.ports import Act, Draft, writer_of
 from plait.session.typed import to_json
 from plait.tool import KEY, SANDBOX, SESSION, Happened, Result, Tool, WrongArguments, difference
 from plait.workspace import EMPTY
@@ -73,7 +75,9 @@ def use(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | Non
     return (yield from _settled(effect.session, brackets, User(effect.actor, effect.path), spare=True))
 
 
-def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], user: User) -> Generator[Wait, Any, Session]:
+def use_tool(
+    session: Session, tool: Tool[..., Any], given: Mapping[str, Any], user: User, reason: str = ""
+) -> Generator[Wait, Any, Session]:
     """A call by the program itself."""
     arguments, plain = _program_arguments(tool, given)
     check_running(session)
@@ -81,8 +85,10 @@ def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], u
     run = run_of(session)
     name, log = run.names(session) if run is not None else (None, session.id)
     call = call_id(name, log, session.place + 1, "use")
-    body, refusal = requested(session, tool, plain, user)
-    act = Act(user.actor, "program", call=call)
+    known = writer_of(session.run).acting(session.store, session.spot)
+    origin = known.origin if known.origin and known.origin not in ORDINARY else "program"
+    act = Act(user.actor, origin, call=call, causes=known.causes)
+    body, refusal = requested(session, tool, plain, user, reason, because=act)
     session, (request, *rest) = record(session, [Draft(body, act), *refused(session, refusal, act._replace(causes=(0,)))])
     bracket = Bracket(0, tool, request.header.call or call, request, arguments)
     for event in rest:
@@ -259,8 +265,9 @@ def _resolved(
     blobs: Mapping[Digest, bytes] | None = None,
 ) -> Session:
     act = Act(SERVICE, "program", call=bracket.call)
+    came = act._replace(origin=bracket.tool.taints if verdict == "happened" else "program", causes=(0,))
     doubt, settled = k.ToolUnknown(bracket.request.id, LOST), k.ToolResolved(bracket.request.id, verdict, parts, "by the tool itself")
-    session = took(session, bracket, [Draft(doubt, act), Draft(settled, act._replace(causes=(0,)))], blobs)
+    session = took(session, bracket, [Draft(doubt, act), Draft(settled, came)], blobs)
     return session if verdict == "happened" else _request_again(session, bracket, user)
 
 
@@ -286,10 +293,24 @@ def _request_again(session: Session, bracket: Bracket, user: User) -> Session:
 def _job(session: Session, bracket: Bracket, site: Site) -> Job:
     tool, arguments = bracket.tool, bracket.arguments()
     if tool.takes_session:
-        arguments[SESSION] = scoped(session, bracket.call, bracket.attempt)
+        arguments[SESSION] = scoped(session, bracket.call, bracket.attempt, _tool_act(bracket))
     if tool.takes_key:
         arguments[KEY] = bracket.key
-    return Job(bracket.number, tool, arguments, bracket.call, bracket.given, bracket.attempt, site if tool.takes_sandbox else None)
+    handed = (session.id, _tool_act(bracket)) if tool.takes_session else None
+    there = site if tool.takes_sandbox else None
+    return Job(bracket.number, tool, arguments, bracket.call, bracket.given, bracket.attempt, there, handed)
+
+
+def _tool_act(bracket: Bracket) -> Act:
+    """How a tool acts on the session it is handed: as who asked for the call, because of the reply or the request."""
+    asked = bracket.first.header
+    origin = "model" if asked.actor.startswith("agent:") else asked.origin
+    if bracket.tool.taints not in ORDINARY:
+        origin = bracket.tool.taints
+    causes = [*(asked.causes or [bracket.first.id])]
+    if bracket.grant is not None and bracket.request.header.origin == "human":  # a person wrote what it is called with
+        causes.append(bracket.request.id)
+    return Act(asked.actor, origin, call=bracket.call, causes=tuple(causes))
 
 
 def _check_stopped(run: Run, session: Session, brackets: Mapping[int, Bracket], user: User) -> None:
@@ -324,6 +345,7 @@ def _run(
         done: Done = yield Next(batch)
         bracket = brackets[done.number]
         drafts, blobs = _outcome(bracket, done, user.actor)
+        drafts = _with_sources(run, session, bracket, drafts)
         again = done.failure is not None and bracket.attempt < bracket.tool.attempts
         if again and bracket.tool.effect != "workspace" and afford_tool(session) is not None:
             again = False
@@ -343,6 +365,19 @@ def _run(
         else:
             left -= 1
     return session, None
+
+
+def _with_sources(run: Run | None, session: Session, bracket: Bracket, drafts: list[Draft]) -> list[Draft]:
+    """An outcome with what the tool's own code has read elsewhere as its causes: what it returns may come from there."""
+    if run is None:
+        return drafts
+    calls = (*run.calls(session.id), bracket.call)
+    read = run.reads.sources(calls, session.store, session.spot, below=True)
+    if read == NOTHING_READ:
+        return drafts
+    *before, (body, act) = drafts
+    origin = read.origin if read.origin and act.origin in ORDINARY else act.origin
+    return [*before, Draft(body, act._replace(origin=origin, causes=(*act.causes, *read.causes)))]
 
 
 def _listener(run: Run | None, user: User) -> Callable[[str], object] | None:
@@ -437,6 +472,15 @@ def contents(value: Any) -> list[Any]:
 
 def run_tool(job: Job, clock: Any) -> Done:
     """Run a plain function, whatever it does."""
+    mine, handed = doing.set((*doing.get(), job.call)), tool_act.set(job.handed)
+    try:
+        return _ran(job, clock)
+    finally:
+        doing.reset(mine)
+        tool_act.reset(handed)
+
+
+def _ran(job: Job, clock: Any) -> Done:
     started, before = clock(), observed_before(job)
     visit = before if isinstance(before, Failure) else entered(job)
     if isinstance(visit, Failure):

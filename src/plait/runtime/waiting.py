@@ -27,7 +27,8 @@ SERVICE = "service:plait"
 def ask_human(session: Session, question: str, choices: Sequence[str], actor: str) -> Generator[Wait, Any, Session]:
     """Ask a person, and go on with the answer: `session.result`."""
     run, session, call = _begin(session, "ask a person", "question")
-    session, (asked,) = record(session, [Draft(k.QuestionAsked(question, tuple(choices)), Act(actor, "program", call=call))])
+    act = Act(actor, "program", call=call, causes=run.acting(session.store, session.spot).causes)
+    session, (asked,) = record(session, [Draft(k.QuestionAsked(question, tuple(choices)), act)])
     call = asked.header.call or call
     session, answered = _heard(run, session, call, asked)
     if answered is None and run.answerer is not None:

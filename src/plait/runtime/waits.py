@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 from plait.event import Json
 from plait.event.kinds import Failure
+from plait.ids import LogId
 from plait.model.base import Model, OnDelta, Request
 from plait.runtime.places import Site, Worked
 from plait.session import Session
+from plait.session.ports import Act
 from plait.tool import Tool
 
 
@@ -33,6 +35,7 @@ class Job(NamedTuple):
     given: Json = None  # the arguments as recorded
     attempt: int = 1
     site: Site | None = None  # where it runs, if the tool takes a sandbox
+    handed: tuple[LogId, Act] | None = None  # the session it is handed, and how it acts on it; None: it takes none
 
 
 class Done(NamedTuple):

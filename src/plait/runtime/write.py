@@ -22,11 +22,17 @@ _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 
 _DECISIONS = (ApprovalGranted, ApprovalDenied, QuestionAnswered, ToolResolved)
 _insiders: list[Callable[[], bool]] = []
+_acting: list[Callable[[str, Spot | None], Act]] = []
 
 
 def bind_insider(asked: Callable[[], bool]) -> None:
     """From now on this says whether code of a run is executing: a workflow, or a tool of it."""
     _insiders[:] = [asked]
+
+
+def bind_acting(acting: Callable[[str, Spot | None], Act]) -> None:
+    """From now on this says how code of a run acts on values that are not the run's."""
+    _acting[:] = [acting]
 
 
 def _insider() -> bool:
@@ -61,6 +67,9 @@ class DirectWriter:
                 raise InvalidValue("PLAIT_ACTOR", f"{given!r} is not a principal", "set it to something like human:u-17 or service:ci")
             return given
         return _login()
+
+    def acting(self, store: str, spot: Spot | None = None) -> Act:
+        return _acting[0](store, spot) if _acting else Act("", "")
 
     def refuse(self, spot: Spot, gate: str, error: Exception, into: Spot) -> None:
         raise error

@@ -61,6 +61,13 @@ class Writer(Protocol):
         """Who acts when nobody is named: a person, or in a run the workflow that has this log in hand."""
         ...
 
+    def acting(self, store: str, spot: Spot | None = None) -> Act:
+        """How a value of this writer acts when nobody is named. An empty actor or origin is for the caller to fill in.
+
+        The causes are the places whose content the program read elsewhere before it wrote this.
+        """
+        ...
+
     def begin(
         self,
         address: str,
@@ -109,6 +116,14 @@ class Writer(Protocol):
         ...
 
 
+class Reader(Protocol):
+    """Who is told what the program reads."""
+
+    def read(self, spot: Spot, whole: bool) -> None:
+        """The program was handed content of the value at this spot; `whole`: rewound parts included."""
+        ...
+
+
 class Value(Protocol):
     """What a host may count on: a session as plain data."""
 
@@ -127,9 +142,11 @@ class Host(Protocol):
     def cancel(self, session: Value, reason: str) -> None: ...
     def place(self, session: Value, backend: str, where: str | None, options: Mapping[str, Any]) -> Spot: ...
     def publish(self, session: Value, resolve: object) -> Spot | Value: ...
+    def prompt(self, session: Value, asked: Event) -> Json: ...
 
 
 _writers: dict[str | None, Writer] = {}
+_readers: list[Reader] = []
 _hosts: list[Host] = []
 
 
@@ -145,6 +162,15 @@ def unbind_writer(run: str) -> None:
 def is_bound(run: str | None) -> bool:
     """Whether this run has a writer in this process: whether it is going on here."""
     return run is not None and run in _writers
+
+
+def bind_reader(reader: Reader) -> None:
+    _readers[:] = [reader]
+
+
+def note_read(spot: Spot, *, whole: bool = False) -> None:
+    for reader in _readers:
+        reader.read(spot, whole)
 
 
 def bind_host(host: Host) -> None:

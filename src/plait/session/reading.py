@@ -10,12 +10,13 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self, TypeVar
 
 import msgspec
 
-from plait.errors import InvalidValue, NoStore, NotPlaced, PlaitError, UnknownKey
+from plait.errors import InvalidValue, NoStore, NoSuchFile, NotPlaced, OutsideWorkspace, PlaitError, UnknownKey
 from plait.event import Event, Json
 from plait.event.kinds import (
     Budget,
@@ -49,7 +50,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId, Micros, short
 from plait.session import revision
-from plait.session.blame import Blame, blame
+from plait.session.blame import Blame, Line, blame
 from plait.session.content import unpack, value_of
 from plait.session.diff import Diff, compare
 from plait.session.events import Events, along
@@ -58,7 +59,8 @@ from plait.session.fold import SNAPSHOT_EVERY, advanced, keep_snapshot, state_at
 from plait.session.graph import Graph, Trace, graph, influence, why
 from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, live_on
 from plait.session.listing import list_rows
-from plait.session.ports import Spot, store_at, writer_of
+from plait.session.origins import origins_of
+from plait.session.ports import Spot, host, note_read, store_at, writer_of
 from plait.session.state import Gate, Pending, Ref, Spent, State, Stretch, state_digest
 from plait.session.typed import name_of, to_type
 from plait.session.views import (
@@ -300,11 +302,13 @@ class Reading:
     @property
     def events(self) -> Events:
         """The whole log as seen from here, rewound parts included."""
+        note_read(self._spot, whole=True)
         return Events(self._spot)
 
     @property
     def path(self) -> builtins.list[Event]:
         """Its events with rewinds followed: what the story is made of."""
+        note_read(self._spot)
         own = tuple(stretch for stretch in self._state.story.path if not stretch.via)
         return [event for _, event in along(self._store, own)]
 
@@ -314,12 +318,13 @@ class Reading:
 
     @property
     def origins(self) -> frozenset[str]:
-        """Where what is on its path comes from: `"web" in session.origins` says that text of the web may be in a prompt."""
-        return frozenset([event.header.origin for _, event in self.walk()])
+        """Where its content comes from, causes in other sessions included: with "web" in it, a prompt may show text of the web."""
+        return origins_of(self._store, self._state.story.path)
 
     @property
     def messages(self) -> builtins.list[Message]:
         """The transcript: its own path, and one named block per merged branch."""
+        note_read(self._spot)
         store = self._store
         found = (message_of(event, stretch, store.get_blob) for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS))
         return [message for message in found if message is not None]
@@ -327,6 +332,7 @@ class Reading:
     @property
     def result(self) -> Any:
         """What the last tool returned, or an agent that returns a type: plain data, as recorded. None: nothing yet, or nothing."""
+        note_read(self._spot)
         store = self._store
         for _, event in along(store, self._state.story.path, _RESULT_KINDS, reverse=True):
             body = event.body
@@ -355,6 +361,7 @@ class Reading:
     @property
     def effects(self) -> builtins.list[Effect]:
         """Every tool call on its path and those of merged branches, with what came of it: the evidence."""
+        note_read(self._spot)
         return effects_of(along(self._store, self._state.story.path, EFFECT_KINDS), self._store.get_blob)
 
     @property
@@ -384,6 +391,7 @@ class Reading:
     @property
     def text(self) -> str:
         """What was said last."""
+        note_read(self._spot)
         store = self._store
         for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS, reverse=True):
             if (message := message_of(event, stretch, store.get_blob)) is not None:
@@ -393,6 +401,7 @@ class Reading:
     @property
     def facts(self) -> Facts:
         """Facts, decisions and findings by key; `.of(key)` says who recorded one, and where."""
+        note_read(self._spot)
         return Facts(self._state.story.facts)
 
     @property
@@ -406,11 +415,13 @@ class Reading:
     @property
     def pending(self) -> dict[str, Pending]:
         """Open work by key."""
+        note_read(self._spot)
         return {key: each for key, each in self._state.story.pending.items() if not each.settled}
 
     @property
     def scratchpad(self) -> dict[str, Json]:
         """The working state."""
+        note_read(self._spot)
         return {key: msgspec.json.decode(text) for key, text in self._state.story.scratch.items()}
 
     @property
@@ -464,12 +475,14 @@ class Reading:
     @property
     def validation(self) -> builtins.list[Validation]:
         """Every verdict on its path and those of merged branches."""
+        note_read(self._spot)
         found = self._along(ValidationRecorded)
         return [Validation(body.name, body.passed, body.evidence, body.detail, body.tree, event.log, event.seq) for event, body in found]
 
     @property
     def evidence(self) -> builtins.list[Attachment]:
         """Everything attached on its path and those of merged branches."""
+        note_read(self._spot)
         store = self._store
         return [
             Attachment(body.name, unpack(body.parts, store.get_blob), event.log, event.seq) for event, body in self._along(EvidenceAttached)
@@ -477,6 +490,7 @@ class Reading:
 
     @property
     def links(self) -> builtins.list[Link]:
+        note_read(self._spot)
         return [Link(body.system, body.ref, body.digest, body.note, event.log, event.seq) for event, body in self._along(Linked)]
 
     @property
@@ -517,28 +531,40 @@ class Reading:
         if other is not None and not isinstance(other, Reading):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
             raise InvalidValue("other", f"a {type(other).__name__} is not a session", "open it first")
         left, right = (self.at(1), self) if other is None else (self, other)
+        note_read(left._spot)
+        note_read(right._spot)
         began = first_tree(self._store, self._state) if other is None else None
         return compare(self._store, left._state, right._state, (left._title, right._title), began)
 
     def blame(self, path: str) -> Blame:
         """A file line by line, with the event that wrote each line."""
+        note_read(self._spot)
         return blame(self._store, self._state, self.short, path)
 
     @property
     def workspace(self) -> Workspace:
         """Its files as they were at this place, to look at."""
+        note_read(self._spot)
         tree = self.tree
         if tree is None:
             raise NotPlaced(self.short)
         return Workspace(self._store, tree)
 
-    def why(self, about: Any, *, limit: int = 100) -> Trace:
-        """Where something comes from: an event, its place, a fact or pending work by key, or a text that was said."""
+    def why(self, about: Any, *, limit: int = 100, prompt: bool = False) -> Trace:
+        """Where something comes from.
+
+        `about` is an event or its place, a line of a file ("cart.py:6"), a fact, pending work, a verdict or evidence by name,
+        an effect, or a text that was said. `prompt` adds to each ask what the model was sent.
+        """
+        note_read(self._spot, whole=True)
         events, question = self._events_about(about)
-        return why(self._store, self._state.story.path, self.id, events, question, limit)
+        path = self._state.story.path
+        shown = partial(host("show a prompt").prompt, self) if prompt else None
+        return why(self._store, path, self.id, events, question, limit, shown)
 
     def influence(self, about: Any, *, limit: int = 1000) -> Trace:
-        """What became of something, in the store as it is now."""
+        """What became of something, in the store as it is now. `about` is as for `why`."""
+        note_read(self._spot, whole=True)
         events, question = self._events_about(about)
         return influence(self._store, events[0], question, limit)
 
@@ -654,24 +680,61 @@ class Reading:
             return [about], f"event {about.seq} of {short(about.log)}"
         if isinstance(about, Message):
             return [store.event(about.id)], f"message {about.seq} of {short(about.log)}"
+        if isinstance(about, Effect):
+            return [about.outcome or about.request], f"{about.tool}, event {about.request.seq} of {short(about.request.log)}"
+        if isinstance(about, Reading):
+            return [store.event(about.head)], f"event {about.place} of {about.short}"
+        if isinstance(about, (Attachment, Validation, Link, Line)):
+            event = next(store.read(about.log, about.seq, about.seq))
+            return [event], f"event {about.seq} of {short(about.log)}"
         if isinstance(about, int):
             place = revision.place_in(self.id, about, self.place)
             return [self.events[place - 1]], f"event {place} of {self.short}"
         if not isinstance(about, str):
             raise InvalidValue("about", f"a {type(about).__name__} cannot be traced", "pass an event, a place, a key or a text")
-        if (fact := state.story.facts.get(about)) is not None:
-            return self._fact_events(about), f"{about} = {fact.json}" if fact.json is not None else f"{about}, which was retracted"
-        if (work := state.story.pending.get(about)) is not None:
-            return [store.event(work.at.id)], f"pending: {work.what}"
-        if (verdict := state.story.verdicts.get(about)) is not None:
-            return [store.event(verdict.at.id)], f"verdict: {about}"
+        found = self._named(about) or self._file_line(about)
+        if found is not None:
+            return found
         if len(about) == 64 and all(digit in "0123456789abcdef" for digit in about):
             return [store.event(Digest(about))], f"event {about[:12]}"
         for stretch, event in along(store, state.story.path, _MESSAGE_KINDS, reverse=True):
             message = message_of(event, stretch, store.get_blob)
             if about and message is not None and about in message.text:
                 return [event], f"the text {about!r}"
-        raise UnknownKey(self.short, "fact, pending work, verdict or message", about, tuple(state.story.facts))
+        what = "fact, pending work, verdict, evidence, file line or message"
+        raise UnknownKey(self.short, what, about, tuple(state.story.facts))
+
+    def _named(self, about: str) -> tuple[builtins.list[Event], str] | None:
+        """The events behind a fact, pending work, a verdict or evidence of this name."""
+        store, state = self._store, self._state
+        if (fact := state.story.facts.get(about)) is not None:
+            return self._fact_events(about), f"{about} = {fact.json}" if fact.json is not None else f"{about}, which was retracted"
+        if (work := state.story.pending.get(about)) is not None:
+            return [store.event(work.at.id)], f"pending: {work.what}"
+        if (verdict := state.story.verdicts.get(about)) is not None:
+            return [store.event(verdict.at.id)], f"verdict: {about}"
+        kinds = {EvidenceAttached.__name__}
+        for _, event in along(store, state.story.path, kinds, reverse=True):
+            body = event.body
+            if isinstance(body, EvidenceAttached) and body.name == about:
+                return [event], f"evidence: {about}"
+        return None
+
+    def _file_line(self, about: str) -> tuple[builtins.list[Event], str] | None:
+        """The event that wrote a line, as in cart.py:6. None: there is no such file."""
+        path, _, number = about.rpartition(":")
+        tree = self._state.story.tree
+        if not path or not number.isdecimal() or tree is None:
+            return None
+        try:
+            found = blame(self._store, self._state, self.short, path)
+        except (NoSuchFile, OutsideWorkspace):
+            return None
+        if not 1 <= int(number) <= len(found):
+            why = f"{path} has {len(found)} lines here"
+            raise InvalidValue("about", f"{why}, so no line {number}", "name one that it has")
+        line = found[int(number)]
+        return [self._store.event(line.event)], f"{about}  {line.text.strip()}"
 
     def _fact_events(self, key: str) -> builtins.list[Event]:
         """The event that gave a fact its value; if that was a choice at a merge, also what was chosen between."""

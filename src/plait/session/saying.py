@@ -48,7 +48,7 @@ _VERBS = {"fact": "fact", "decision": "decided", "finding": "found"}
 def _fact(body: k.FactRecorded) -> str:
     if body.kind == "finding" and isinstance(body.value, str):
         return f"found: {body.value}"
-    return f"{_VERBS[body.kind]} {body.key} = {_json(body.value)}"
+    return f"{_VERBS[body.kind]} {body.key} = {_json(body.value)}{_because(body.reason)}"
 
 
 def _forked(body: k.ForkedFrom) -> str:
@@ -73,12 +73,15 @@ def _changed(trees: k.Trees | None) -> str:
     return f" ({count:,} path{'' if count == 1 else 's'} changed)" if count else " (files changed)"
 
 
-def _placed(body: k.PlacementChanged) -> str:
-    placement = body.placement
+def place_text(placement: k.Placement) -> str:
+    """Where tools run, in words."""
     network = f"network {placement.network}" if placement.network else ""
     sandbox = f"sandbox {short_sandbox(placement.sandbox)}" if placement.sandbox else ""
-    where = ", ".join(filter(None, [placement.backend, placement.rung, network, sandbox]))
-    return f"placed in {where}" + (f", in the place of {short_sandbox(body.replaced)}" if body.replaced else "")
+    return ", ".join(filter(None, [placement.backend, placement.rung, network, sandbox]))
+
+
+def _placed(body: k.PlacementChanged) -> str:
+    return f"placed in {place_text(body.placement)}" + (f", in the place of {short_sandbox(body.replaced)}" if body.replaced else "")
 
 
 def short_sandbox(id: str) -> str:
@@ -125,7 +128,7 @@ _SAYINGS: dict[str, Callable[[Any], str]] = {
     "SessionResumed": lambda b: f"unpaused{_because(b.reason)}",
     "SessionClosed": lambda b: f"closed{_because(b.reason)}",
     "SessionArchived": lambda b: f"archived{_because(b.reason)}",
-    "ToolRequested": lambda b: f"{b.tool} {_json(b.arguments)}",
+    "ToolRequested": lambda b: f"{b.tool} {_json(b.arguments)}{_because(b.reason)}",
     "ToolReturned": lambda b: f"returned {_text(b.parts)}{_changed(b.trees)}",
     "ToolFailed": lambda b: f"failed: {b.failure.message}{_changed(b.trees)}",
     "PlacementChanged": _placed,

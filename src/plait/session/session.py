@@ -30,6 +30,7 @@ from plait.event.kinds import (
     Linked,
     Merged,
     MessageSaid,
+    ModelReplied,
     PendingAdded,
     PendingSettled,
     Place,
@@ -54,25 +55,41 @@ from plait.event.kinds import (
 from plait.event.strict import check_text
 from plait.ids import Digest, Micros, digest, parse_digest
 from plait.session import revision
-from plait.session.content import Content, file, image, pack
-from plait.session.events import along
+from plait.session.content import Content, file, image, pack, text_of, unpack
+from plait.session.events import Events, along
 from plait.session.files import Files, merge_files, path_of, resolved_as
 from plait.session.fold import state_at
 from plait.session.inbox import arrived, ask_now, post, reply, waiting_in
 from plait.session.life import Life, check_may, live_on
 from plait.session.merge import WORKSPACE, combine, is_about_files, names_of
+from plait.session.origins import ORDINARY
 from plait.session.ports import Act, Draft, Spot, Value, host, is_bound, writer_of
 from plait.session.reading import Reading, address_of
-from plait.session.state import ABSENT, FactKind, Known, PendingKind, Ref, State, share_a_place, state_digest
-from plait.session.views import Message, Waiting
+from plait.session.state import (
+    ABSENT,
+    Fact,
+    FactKind,
+    Known,
+    Pending,
+    PendingKind,
+    Ref,
+    State,
+    Tree,
+    share_a_place,
+    state_digest,
+)
+from plait.session.views import Attachment, Effect, Facts, Link, Message, Validation, Waiting
 from plait.store import Durability, Store, check_durability
 
-Cause: TypeAlias = "Event | Session | Message | int | str"
-Because: TypeAlias = "Cause | Sequence[Cause]"  # events, places of this session, or sessions for their last event
+Cause: TypeAlias = "Event | Session | Message | Effect | Attachment | Validation | Link | int | str"
+# Events, what stands for one (an effect, say), places of this session, sessions for their last event, and names of facts,
+# pending work, verdicts and evidence.
+Because: TypeAlias = "Cause | Sequence[Cause]"
 Resolve = Mapping[str, Json] | Callable[[str, Mapping[str, Any]], Json]
 
 
 NAME_MAX = 300
+QUOTE_MIN = 8  # characters that a text must share with another to count as taken from it
 _ORIGINS = {"human": "human", "agent": "model"}
 
 
@@ -111,7 +128,8 @@ class Session(Reading):
         parts, blobs = pack(content, "content")
         drafts = [Draft(opened, _act(who))]
         if parts:
-            drafts.append(Draft(MessageSaid("user", parts), _act(who)))
+            causes = writer.acting(address).causes
+            drafts.append(Draft(MessageSaid("user", parts), _act(who, causes)))
         self._become(writer.begin(address, drafts, blobs=blobs), life=Life(), user=user or "")
 
     # ── saying and knowing ───────────────────────────────────────────────────────────────────
@@ -142,9 +160,18 @@ class Session(Reading):
         """Record a fact under a key: it survives compaction and merges three ways."""
         return self._record(key, value, "fact", review_by, actor, because)
 
-    def decide(self, key: str, value: Json, *, review_by: Micros | None = None, actor: str | None = None, because: Because = ()) -> Session:
-        """Record a decision under a key."""
-        return self._record(key, value, "decision", review_by, actor, because)
+    def decide(
+        self,
+        key: str,
+        value: Json,
+        *,
+        reason: str = "",
+        review_by: Micros | None = None,
+        actor: str | None = None,
+        because: Because = (),
+    ) -> Session:
+        """Record a decision under a key. `reason` is in words, `because` names the events behind it."""
+        return self._record(key, value, "decision", review_by, actor, because, reason)
 
     def note(self, text: str, *, key: str | None = None, actor: str | None = None, because: Because = ()) -> Session:
         """Record a finding. Without a key it has one of its own, so that notes of two branches never collide."""
@@ -152,8 +179,9 @@ class Session(Reading):
 
     def retract(self, key: str, *, reason: str = "", actor: str | None = None, because: Because = ()) -> Session:
         """Take a fact, decision or finding back."""
-        if key not in self.facts:
-            raise UnknownKey(self.short, "fact", key, tuple(self.facts))
+        facts = Facts(self._state.story.facts)
+        if key not in facts:
+            raise UnknownKey(self.short, "fact", key, tuple(facts))
         return self._append(FactRetracted(key, reason), "take facts", actor=actor, because=because)
 
     def todo(
@@ -166,7 +194,7 @@ class Session(Reading):
 
     def settle(self, key: str, outcome: str = "", *, actor: str | None = None, because: Because = ()) -> Session:
         """Settle pending work, named by its key or by what it says."""
-        pending = self.pending
+        pending = {each.key: each for each in self._state.story.pending.values() if not each.settled}
         found = key if key in pending else next((each.key for each in pending.values() if each.what == key), None)
         if found is None:
             raise UnknownKey(self.short, "pending work", key, tuple(pending))
@@ -205,8 +233,9 @@ class Session(Reading):
         if not isinstance(passed, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
             raise InvalidValue("passed", f"{passed!r} is neither True nor False", "say which")
         tree = self._state.story.tree
-        body = ValidationRecorded(_check_key(name, "name"), passed, self._causes(evidence), detail, tree.digest if tree else None)
-        return self._append(body, "take verdicts", actor=actor, because=because)
+        shown = self._causes(evidence)
+        body = ValidationRecorded(_check_key(name, "name"), passed, shown, detail, tree.digest if tree else None)
+        return self._append(body, "take verdicts", actor=actor, because=(*shown, *self._causes(because)))
 
     def require(self, name: str, *, by: object = "", actor: str | None = None) -> Session:
         """Require a verdict of this name, on the place and tree there are then, before this is merged or closed."""
@@ -238,42 +267,47 @@ class Session(Reading):
         spot = self._spot
         body = ForkedFrom(spot.id, spot.place, label, budget)
         fork = Place(spot.id, spot.place, spot.head)
-        made = writer_of(spot.run).begin(spot.store, [Draft(body, _act(actor or self._principal()))], fork=fork, run=spot.run)
+        made = writer_of(spot.run).begin(spot.store, [Draft(body, self._acting(actor))], fork=fork, run=spot.run)
         return self._next(made, Life())
 
     def detach(self, *, title: str | None = None, budget: Budget | None = None, actor: str | None = None) -> Session:
         """A new root with the same story and no lineage: its own life, its own bill."""
         state = self._state
         opened = self._opened(state, title, budget, detached=True)
-        made = writer_of(self.run).begin(self.store, [Draft(opened, _act(actor or self._principal()))], run=self.run)
+        made = writer_of(self.run).begin(self.store, [Draft(opened, self._acting(actor))], run=self.run)
         return Session.of(made)
 
     def successor(
         self, brief: Content | None = None, *, title: str | None = None, budget: Budget | None = None, actor: str | None = None
     ) -> Session:
         """A new session with an empty transcript that carries facts, decisions, pending work and files, and links back."""
-        state, who = self._state, actor or self._principal()
-        drafts = [Draft(self._opened(state, title, budget), _act(who))]
+        state, act = self._state, self._acting(actor)
+        drafts = [Draft(self._opened(state, title, budget), act)]
         story = state.story
         if story.placement is not None:
             placed = PlacementChanged(story.placement, story.tree.digest if story.tree else None)
-            drafts.append(Draft(placed, _act(who, (story.tree.at.id,) if story.tree else ())))
+            drafts.append(Draft(placed, self._taken_over(act, story.tree) if story.tree else act))
         for fact in story.facts.values():
             if fact.json is not None:
-                body = FactRecorded(fact.key, fact.value, fact.kind, fact.review_by)
-                drafts.append(Draft(body, _act(who, (fact.at.id,))))
+                said = self._store.event(fact.at.id).body
+                reason = said.reason if isinstance(said, FactRecorded) else ""
+                body = FactRecorded(fact.key, fact.value, fact.kind, fact.review_by, reason)
+                drafts.append(Draft(body, self._taken_over(act, fact)))
         for work in story.pending.values():
             if not work.settled:
-                drafts.append(Draft(PendingAdded(work.key, work.what, work.kind), _act(who, (work.at.id,))))
+                body = PendingAdded(work.key, work.what, work.kind)
+                drafts.append(Draft(body, self._taken_over(act, work)))
         parts, blobs = pack([brief] if brief is not None else [], "brief")
         if parts:
-            drafts.append(Draft(MessageSaid("user", parts), _act(who)))
+            quoted = (self.head,) if self._is_quoted(text_of(parts)) else ()
+            causes = tuple(dict.fromkeys((*act.causes, *quoted)))
+            drafts.append(Draft(MessageSaid("user", parts), act._replace(causes=causes)))
         return Session.of(writer_of(self.run).begin(self.store, drafts, blobs=blobs, run=self.run))
 
     def rewind(self, to: int | Event, *, reason: str = "", actor: str | None = None) -> Session:
         """Go on from the story at an earlier place. The whole past stays on record, and what was spent stays spent."""
         place = to.seq if isinstance(to, Event) else to
-        if isinstance(to, Event) and to not in self.events:
+        if isinstance(to, Event) and to not in Events(self._spot):
             raise InvalidValue("to", f"{to!r} is not an event of this session", "rewind to one of session.events")
         wanted = revision.place_in(self.id, place, self.place)
         if wanted == self.place:
@@ -450,18 +484,21 @@ class Session(Reading):
         for event in arrived(self._store, self.id, now._state.delivered):
             life = live_on(life, event.kind)
         check_may(self.short, life.status, verb)
-        post(self.store, self.id, [Draft(body, _act(actor or self._principal()))], blobs=blobs)
+        post(self.store, self.id, [Draft(body, self._acting(actor))], blobs=blobs)
         return self
 
     def _reply(self, ask: Waiting, body: Body, actor: str | None, blobs: dict[Digest, bytes] | None = None) -> Session:
         check_may(self.short, self.reload().status, "take answers")
-        reply(self._spot, ask, body, _act(actor or self._principal()), blobs=blobs)
+        reply(self._spot, ask, body, self._acting(actor), blobs=blobs)
         return self
 
     # ── what others do for it ────────────────────────────────────────────────────────────────
 
     def use(self, tool: object, /, **arguments: Json) -> Session:
-        """Run a tool as the program's own act; `session.result` is what it returned."""
+        """Run a tool as the program's own act; `session.result` is what it returned.
+
+        `reason=` says why, in words, and is recorded with the call, unless the tool has a parameter of that name.
+        """
         return self._given(host("use a tool").use(self, tool, arguments))
 
     async def ause(self, tool: object, /, **arguments: Json) -> Session:
@@ -524,16 +561,37 @@ class Session(Reading):
     ) -> Session:
         life = self._living()
         check_may(self.short, life.status, verb)
-        draft = Draft(body, _act(actor or self._principal(), self._causes(because), origin))
+        draft = Draft(body, self._acting(actor, because, origin))
         spot = writer_of(self.run).append(self._spot, [draft], merges=merges, blobs=blobs)
         after = self._next(spot, live_on(life, type(body).__name__))
         after.keep_state(since=self.place)  # it is written: whatever goes wrong with a cache must not look as if it were not
         return after
 
-    def _record(self, key: str, value: Json, kind: FactKind, review_by: Micros | None, actor: str | None, because: Because) -> Session:
+    def _record(
+        self,
+        key: str,
+        value: Json,
+        kind: FactKind,
+        review_by: Micros | None,
+        actor: str | None,
+        because: Because,
+        reason: str = "",
+    ) -> Session:
         if isinstance(key, str) and is_about_files(key):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
             raise InvalidValue("key", f"{key!r} is what a merge calls the files", "use another name")
-        return self._append(FactRecorded(_check_key(key), value, kind, review_by), "take facts", actor=actor, because=because)
+        if not isinstance(reason, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+            raise InvalidValue("reason", f"{_told(reason)} is not a text", "say it in words")
+        body = FactRecorded(_check_key(key), value, kind, review_by, reason)
+        return self._append(body, "take facts", actor=actor, because=because)
+
+    def _acting(self, actor: str | None = None, because: Because = (), origin: str | None = None) -> Act:
+        """Who acts, from where and because of what: as the caller says, else as the writer knows."""
+        known = writer_of(self.run).acting(self.store, self._spot)
+        causes = (*self._causes(because), *known.causes)
+        act = _act(actor or known.actor or self._principal(), tuple(dict.fromkeys(causes)), origin)
+        if origin is None and known.origin and (actor is None or known.origin not in ORDINARY):
+            act = act._replace(origin=known.origin)
+        return act._replace(call=known.call)
 
     def _principal(self) -> str:
         """Who acts unless somebody else is named: in a run its workflow, else the session's user, else whoever runs the program."""
@@ -553,13 +611,34 @@ class Session(Reading):
                 found.append(item.head)
             elif isinstance(item, (Event, Message)):
                 found.append(item.id)
+            elif isinstance(item, (Effect, Attachment, Validation, Link)):
+                found.append(self._events_about(item)[0][0].id)
             elif isinstance(item, int):
-                found.append(self.events[revision.place_in(self.id, item, self.place) - 1].id)
+                found.append(Events(self._spot)[revision.place_in(self.id, item, self.place) - 1].id)
+            elif isinstance(item, str) and (named := self._named(item)) is not None:
+                found.append(named[0][0].id)
             else:
                 found.append(parse_digest(item, "because"))
         for id in found:
             self._store.event(id)  # a cause that is nowhere would be a lie
         return tuple(dict.fromkeys(found))
+
+    def _is_quoted(self, text: str) -> bool:
+        """Whether a text is, or repeats, what was said or returned here, if any of that comes from outside."""
+        if self.origins <= ORDINARY:
+            return False
+        kinds = {kind.__name__ for kind in (MessageSaid, ModelReplied, ToolReturned, ToolResolved)}
+        for _, event in along(self._store, self._state.story.path, kinds):
+            said = text_of(unpack(getattr(event.body, "parts", ()), self._store.get_blob))
+            if min(len(said), len(text)) >= QUOTE_MIN and (said in text or text in said):
+                return True
+        return False
+
+    def _taken_over(self, act: Act, from_: Fact | Pending | Tree) -> Act:
+        """How a successor records what the session knows: with its origin, because of every event that says it."""
+        causes = (from_.at.id, *(ref.id for ref in from_.also), *act.causes)
+        origin = self._store.event(from_.at.id).header.origin
+        return act._replace(origin=origin, causes=tuple(dict.fromkeys(causes)))
 
     def _opened(self, state: State, title: str | None, budget: Budget | None, *, detached: bool = False) -> SessionOpened:
         return SessionOpened(
@@ -621,7 +700,7 @@ def _binding(ask: Waiting) -> Digest:
     return ask.binding
 
 
-def _act(actor: str, causes: tuple[Digest, ...] = (), origin: str | None = None) -> Act:
+def _act(actor: str, causes: tuple[Digest | int, ...] = (), origin: str | None = None) -> Act:
     """`origin`: None is the one that goes with who acts."""
     known = check_origin(origin) if origin is not None else _ORIGINS.get(actor.partition(":")[0], "program")
     return Act(actor, known, causes=causes)

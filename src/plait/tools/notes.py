@@ -32,14 +32,15 @@ def note(text: str, session: Session) -> str:
 
 
 @tool(effect="pure", timeout_s=60)
-def decide(key: str, value: Json, session: Session) -> str:
+def decide(key: str, value: Json, session: Session, reason: str = "") -> str:
     """Record a decision. The same key again replaces it; what was decided before stays in the history.
 
     Args:
         key: what it is about, in a word or two, as in database
         value: what was decided: a text, a number, a list or an object
+        reason: why, in a sentence
     """
-    _at_tip(session, lambda now: now.decide(key, value))
+    _at_tip(session, lambda now: now.decide(key, value, reason=reason))
     return f"decided {key}"
 
 
