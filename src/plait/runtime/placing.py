@@ -49,6 +49,7 @@ from plait.workspace.diff import Changes, changes
 from plait.workspace.edited import edited, restored
 from plait.workspace.files import LocalFiles, Old
 from plait.workspace.hazards import Guard, Kept, executable_reason, metadata_root
+from plait.workspace.masks import secrets_in_heavy
 from plait.workspace.merge import merge_trees, resolve
 from plait.workspace.rules import heavy_in, rules_for
 from plait.workspace.tree import walk
@@ -123,6 +124,7 @@ def _recorded(store: Store, folder: Path, asked: Mapping[str, Any], detail: dict
     for word, paths in (("withheld", found.withheld), ("skipped", found.skipped)):
         if paths:
             detail[word] = [shown(path) for path in paths[:100]]
+    detail |= {word: cast("Json", paths) for word, paths in secrets_in_heavy(str(folder), heavy).items() if paths}
     return found
 
 

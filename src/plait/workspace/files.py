@@ -24,12 +24,14 @@ from typing import NamedTuple, TypeVar
 from plait.errors import NoSuchFile, NotAFile, OutsideWorkspace, WorkspaceError
 from plait.workspace import disk
 from plait.workspace.base import Entry, Kind
+from plait.workspace.masks import without_secrets
 from plait.workspace.rules import STORE
 from plait.workspace.tree import parts_of
 
 LINKS_MAX = 40  # on one path, as Linux counts
 _TRIES = 50  # walks that are begun again because something was swapped under them
 _READ_MAX = 1 << 30
+_LOOKED_MAX = 16 << 20  # bytes of a file that is looked at as a whole
 
 T = TypeVar("T")
 
@@ -81,7 +83,8 @@ class LocalFiles:
             if found is None or not stat.S_ISREG(found.st_mode):
                 raise NotAFile(path, _what(found))
             with disk.held(_open_again(layer, name, ours=walk.is_ours(name))) as handle:
-                return _content(handle, path, offset, size)
+                inside = walk.path_in_heavy(name)
+                return _content(handle, path, offset, size) if inside is None else _shown_content(handle, path, inside, offset, size)
 
         return self._walked(path, read)
 
@@ -310,9 +313,13 @@ class _Walk:
 
     def is_ours(self, name: str) -> bool:
         """Whether something here is of a copy of ours, and neither in a folder of the user nor in a heavy one."""
-        parts = [*self._names, name]
-        heavy = self._closed.heavy
-        return self._ours and not (heavy and any("/".join(parts[:end]) in heavy for end in range(1, len(parts) + 1)))
+        return self._ours and self.path_in_heavy(name) is None
+
+    def path_in_heavy(self, name: str) -> str | None:
+        """The path in a heavy folder that something here has; empty for the folder itself. None: it is in none."""
+        parts, heavy = [*self._names, name], self._closed.heavy
+        ends = range(1, len(parts) + 1) if heavy else ()
+        return next(("/".join(parts[end:]) for end in ends if "/".join(parts[:end]) in heavy), None)
 
     def check_below(self, name: str, path: str) -> None:
         """Whether nothing that is closed would go with it."""
@@ -532,6 +539,14 @@ def _content(handle: int, path: str, offset: int, size: int | None) -> bytes:
         pieces.append(piece)
         offset, wanted = offset + len(piece), wanted - len(piece)
     return b"".join(pieces)
+
+
+def _shown_content(handle: int, path: str, inside: str, offset: int, size: int | None) -> bytes:
+    """The same of a file in a heavy folder, without what must not be seen. A very long one is looked at piece by piece."""
+    if os.fstat(handle).st_size > _LOOKED_MAX:
+        return without_secrets(inside, _content(handle, path, offset, size))
+    whole = without_secrets(inside, _content(handle, path, 0, None))
+    return whole[offset:] if size is None else whole[offset : offset + size]
 
 
 def _what(found: os.stat_result | None) -> str:
