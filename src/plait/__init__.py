@@ -99,7 +99,8 @@ def open_store(
 ) -> Store:
     """Open a store, making it if need be: a folder, `sqlite:FOLDER`, `memory:` or `memory:NAME`.
 
-    Without an address: PLAIT_STORE if set, else `.plait` in the nearest folder upward that has one, else here.
+    Without an address: PLAIT_STORE if set, else `.plait` in the nearest folder upward that has one, up to the home folder or the root
+    of the repository, else here. One that another user could have put there raises UntrustedStore.
 
     A process has one store per address: asking again gives the same one, and `close()` closes it for everybody.
 

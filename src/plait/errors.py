@@ -78,6 +78,7 @@
     └── StoreError
         ├── NoStore              there is no store yet, and looking does not make one
         ├── BadAddress           no store can be opened at such an address
+        ├── UntrustedStore       another user could have put a store there
         ├── NotAStore            the file there is something else
         ├── SchemaTooNew         written by a newer Plait
         ├── StoreUnsafe          the database cannot give the durability that is promised
@@ -487,6 +488,15 @@ class BadAddress(StoreError):
     def __init__(self, address: str, why: str) -> None:
         self.address, self.why = address, why
         super().__init__(f"no store at {address!r}: {why}. Use a folder, 'sqlite:FOLDER', 'memory:' or 'memory:NAME'.")
+
+
+class UntrustedStore(StoreError):
+    """A store that was not named lies where another user could have put it."""
+
+    def __init__(self, path: str, why: str) -> None:
+        self.path, self.why = path, why
+        step = f"If you trust it, name it: PLAIT_STORE={path}, or --store. Else work in a folder of your own"
+        super().__init__(f"no store is used at {path}: {why}. {step}.")
 
 
 class NotAStore(StoreError):

@@ -122,6 +122,10 @@ class Tool(Generic[P, R]):
         made.function, made.observe, made.attempts = function, None, 1  # pyright: ignore[reportAttributeAccessIssue]
         return cast("Tool[..., Any]", made)
 
+    def consent_details(self, arguments: Json) -> Mapping[str, Json]:
+        """What a person who is asked about a call is shown besides the call itself. Nothing, for most tools."""
+        return {}
+
     @property
     def varies(self) -> bool:
         """Whether its class depends on where it runs, and on what."""

@@ -68,6 +68,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     folder = tmp_path / ".plait"
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PLAIT_STORE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))  # no store is looked for above it
     monkeypatch.setenv("PLAIT_ACTOR", "human:ana")
     made = Shell(folder.resolve())
     yield made

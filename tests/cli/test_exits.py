@@ -32,7 +32,7 @@ __all__ = ["shell"]
 # ── the table ────────────────────────────────────────────────────────────────────────────────
 
 EXPECTED = {
-    2: "InvalidInput InvalidValue TooDeep TooLarge DuplicateKey MalformedJson NotCanonical AmbiguousRevision BadAddress "
+    2: "InvalidInput InvalidValue TooDeep TooLarge DuplicateKey MalformedJson NotCanonical AmbiguousRevision BadAddress UntrustedStore "
     "NotAFile OutsideWorkspace UnknownBackend",
     3: "UnknownRevision UnknownPlace UnknownKey UnknownAsk NoPrompt UnknownLog UnknownEvent NoStore NotPlaced NoSuchFile SandboxGone",
     5: "BudgetExceeded",

@@ -28,6 +28,7 @@ KNOWN = {"make demo", "make test", "make quick", "make check", "make test-outsid
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))  # no store is looked for above it
     monkeypatch.delenv("PLAIT_STORE", raising=False)
     module = ModuleType("page")  # as a program has one: dataclasses look for it
     monkeypatch.setitem(sys.modules, "page", module)

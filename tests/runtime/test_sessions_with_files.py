@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -367,14 +368,14 @@ def test_what_was_published_is_the_tree(placed: Session, repo: Path) -> None:
 
 def test_an_edit_during_publishing_is_not_overwritten(placed: Session, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used = placed.use(run, command="for n in 1 2 3 4 5; do echo $n > f$n; done; echo new > README")
-    write = LocalFiles.write
+    replace = LocalFiles.replace
 
-    def late(self: LocalFiles, path: str, content: bytes, *, mode: int | None = None) -> None:
+    def late(self: LocalFiles, *args: Any) -> None:
+        replace(self, *args)
         (repo / "README").write_text("by hand\n")
-        write(self, path, content, mode=mode)
 
     (repo / "f5").write_text("5\n")
-    monkeypatch.setattr(LocalFiles, "write", late)
+    monkeypatch.setattr(LocalFiles, "replace", late)
     with pytest.raises(ToolFailed, match="README"):
         # README is written last or first; whatever is written before it, the edit comes in between
         used.use(run, command="echo a > A; echo newer > README").apply()

@@ -650,6 +650,7 @@ def test_listing(store: Store) -> None:
 
 def test_the_default_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))  # no store is looked for above it
     monkeypatch.delenv("PLAIT_STORE", raising=False)
     session = Session("hello")
     assert (tmp_path / ".plait" / "store.db").exists() and Session.open(session.short) == session

@@ -30,17 +30,18 @@ def test_bad_addresses(address: str) -> None:
 
 
 def test_the_nearest_folder_is_used(tmp_path: Path) -> None:
-    deep = tmp_path / "a" / "b" / "c"
+    deep, home = tmp_path / "a" / "b" / "c", {"HOME": str(tmp_path)}
     deep.mkdir(parents=True)
-    assert locate(deep, {}) == canonical(str(deep / ".plait"))
+    assert locate(deep, home) == canonical(str(deep / ".plait"))
     (tmp_path / "a" / ".plait").mkdir()
-    assert locate(deep, {}) == canonical(str(tmp_path / "a" / ".plait"))
+    assert locate(deep, home) == canonical(str(tmp_path / "a" / ".plait"))
     assert locate(deep, {"PLAIT_STORE": "memory:x"}) == "memory:x"
-    assert locate(deep, {"PLAIT_STORE": ""}) == canonical(str(tmp_path / "a" / ".plait"))
+    assert locate(deep, {**home, "PLAIT_STORE": ""}) == canonical(str(tmp_path / "a" / ".plait"))
 
 
 def test_the_default_is_made_on_first_use_and_stays_out_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("PLAIT_STORE", raising=False)
     store = open_store()
     assert (tmp_path / ".plait" / ".gitignore").read_text() == "*\n"

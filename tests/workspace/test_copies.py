@@ -360,6 +360,10 @@ folder = place / "folder"
 (folder / "shut").chmod(0)
 store = SqliteStore(place / "store", source=Seeded(1))
 tree = snapshot_folder(store, folder).tree
+assert Workspace(store, tree).files() == ["ro/deep/g", "ro/f"], Workspace(store, tree).files()  # what is locked is the owner's
+closed = edited(store, tree, {"none": Node("file", 0, b"none"), "shut": Node("folder", 0), "shut/h": Node("file", content=b"h")})
+store.put_blobs(closed.blobs)
+tree = closed.tree
 assert Workspace(store, tree).files() == ["none", "ro/deep/g", "ro/f", "shut/h"], Workspace(store, tree).files()
 changes = {"ro/deep/g": Node("file", content=b"G"), "shut/h": None, "none": Node("file", 0, b"NONE"), "ro/new": Node("file")}
 other = edited(store, tree, changes)

@@ -41,6 +41,7 @@ CODES: dict[type[PlaitError], int] = {
     errors.UnknownKind: FAILED,
     errors.UnknownVersion: FAILED,
     errors.BadAddress: USAGE,
+    errors.UntrustedStore: USAGE,
     errors.AmbiguousRevision: USAGE,
     errors.UnknownRevision: NOT_FOUND,
     errors.UnknownPlace: NOT_FOUND,

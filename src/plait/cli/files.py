@@ -21,6 +21,7 @@ import click
 
 from plait.cli.choices import Choices, name_of, path_in, settled, sides_told
 from plait.cli.common import Given, acting, listing, names_of, pairs, store_of
+from plait.cli.consent import YES, typed
 from plait.cli.documents import (
     Document,
     blame_document,
@@ -33,8 +34,8 @@ from plait.cli.documents import (
     session_document,
 )
 from plait.cli.exits import Told
-from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, counted
-from plait.cli.terminal import clean
+from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, counted
+from plait.cli.terminal import clean, visible
 from plait.errors import MergeConflict, NoSuchFile, NotAFile, NotApplied, NotPlaced
 from plait.event.kinds import Placement, ToolReturned
 from plait.ids import Digest
@@ -226,8 +227,11 @@ def print_patch(patch: str) -> None:
         sys.stdout.buffer.write(patch.encode())
         return
     for line in patch.removesuffix("\n").split("\n") if patch else ():
-        style = next((style for sign, style in _PATCH.items() if line.startswith(sign)), "")
-        out.line(Cell(f"{line[:1]}{untabbed(line[1:])}", style))  # the first character is the sign
+        out.line(Cell(f"{line[:1]}{untabbed(line[1:])}", patch_style(line)))  # the first character is the sign
+
+
+def patch_style(line: str) -> str:
+    return next((style for sign, style in _PATCH.items() if line.startswith(sign)), "")
 
 
 # The first that fits: the heads of a file before its lines.
@@ -331,12 +335,14 @@ _KINDS = {"PlacementChanged": "(placed)", "Merged": "(merged)"}
 )
 @click.option("--drop", metavar="PATH", multiple=True, help="Where both changed a file, it goes; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Only print the patch that would be written.")
+@click.option("--yes", is_flag=True, help="Do not ask at the terminal about files that your own tools run.")
 @acting
-def apply(given: Given, session: str, resolve: Sequence[str], drop: Sequence[str], dry_run: bool) -> None:
+def apply(given: Given, session: str, resolve: Sequence[str], drop: Sequence[str], dry_run: bool, yes: bool) -> None:
     """Publish the files of a session to the folder they came from.
 
     They are merged with what that folder is now. Where both changed the same lines, nothing is written until you choose; the exit code is
-    8 then.
+    8 then. Nothing of version control is published. Files that your own tools run by themselves are named, and at a terminal you are
+    asked about them.
     """
     named = Named(given.open_last(session), "", session)
     choices = Choices.of(pairs("--resolve", resolve), drop, {"session": named.session.short, "folder": "the folder"})
@@ -344,30 +350,74 @@ def apply(given: Given, session: str, resolve: Sequence[str], drop: Sequence[str
         try:
             if dry_run:
                 return _print_plan(given, settled(lambda chosen: _planned(named, chosen), choices))
+            if given.form == "text" and not yes and sys.stdin.isatty() and sys.stderr.isatty():
+                _ask(named, settled(lambda chosen: _planned(named, chosen), choices))
             after = settled(lambda chosen: named.session.apply(resolve=chosen or None), choices)
         except MergeConflict as error:
             raise Told(error, _in_dispute(named, error, resolve, drop)) from error
     _print_applied(given, named.session, after)
 
 
-def _planned(named: Named, chosen: Mapping[str, Any]) -> Changes:
+class Planned(NamedTuple):
+    """What would be written, and what is to be said of it."""
+
+    changes: Changes
+    executable: Mapping[str, str] = {}
+    unpublished: Mapping[str, str] = {}
+
+
+def _planned(named: Named, chosen: Mapping[str, Any]) -> Planned:
     """What would be written. Contents that only a merge has made go into the store, to be compared; no event leads to them."""
     detail, store, tree = detail_in(named.session.placement), store_of(named.session), named.tree
     if detail.get("in_place"):
-        return Changes(store, tree, tree)
+        return Planned(Changes(store, tree, tree))
     if not detail.get("folder"):
         raise NotApplied("(nowhere)", "the files did not come from a folder", f"Write them to one with: plait checkout {named.name} DIR")
     from plait.runtime.placing import plan_of  # what acts is loaded by commands that act
 
     plan = plan_of(named.session, Path(detail["folder"]), chosen or None)
-    return Changes(store, plan.before, plan.after)
+    return Planned(Changes(store, plan.before, plan.after), plan.executable, plan.unpublished)
 
 
-def _print_plan(given: Given, changes: Changes) -> None:
+def _print_plan(given: Given, planned: Planned) -> None:
+    changes = planned.changes
     if given.form == "json":
-        print_json({"files": files_document(changes), "patch": changes.patch()})
-    else:
-        print_patch(changes.patch())
+        print_json({"files": files_document(changes), "patch": changes.patch(), **_named_document(planned.executable, planned.unpublished)})
+    else:  # what begins with # is passed over by whatever applies a patch
+        print_patch(changes.patch() + "".join(f"# {line}\n" for line in _named_lines(planned.executable, planned.unpublished)))
+
+
+def _named_document(executable: Mapping[str, str], unpublished: Mapping[str, str]) -> Document:
+    both = {"executable": executable, "unpublished": unpublished}
+    return {name: {shown(path): why for path, why in paths.items()} for name, paths in both.items()}
+
+
+def _named_lines(executable: Mapping[str, str], unpublished: Mapping[str, str]) -> list[str]:
+    return [
+        *(f"run by your own tools: {quoted(path)} ({why})" for path, why in executable.items()),
+        *(f"not published: {quoted(path)} ({why})" for path, why in unpublished.items()),
+    ]
+
+
+def _ask(named: Named, planned: Planned) -> None:
+    """Show what the user's own tools would run, and the patch; go on only after a clear yes."""
+    if not planned.executable:
+        return
+    out = Out(stderr=True)
+    lines = planned.changes.patch().removesuffix("\n").split("\n")
+    for line in lines[:PATCH_LINES]:
+        out.line(Cell(visible(f"{line[:1]}{line[1:].expandtabs(8)}"), patch_style(line)))
+    if len(lines) > PATCH_LINES:
+        out.line(Cell(f"… {counted(len(lines) - PATCH_LINES, 'line')} more: plait apply {named.name} --dry-run", DIM))
+    out.line()
+    for line in _named_lines(planned.executable, planned.unpublished):
+        out.line(Cell(line, BAD if line.startswith("run") else DIM))
+    said = typed("Publish it? [y]es, anything else is no: ")
+    if said is None or said.strip().lower() not in YES:
+        raise Told(NotApplied(named.name, "it was not allowed", "Apply again"), ["nothing was published: you did not say yes."])
+
+
+PATCH_LINES = 200  # of a patch that are shown before one is asked
 
 
 def _in_dispute(named: Named, error: MergeConflict, resolve: Sequence[str], drop: Sequence[str]) -> list[str]:
@@ -404,6 +454,8 @@ class Published(NamedTuple):
     folder: str
     before: Digest
     after: Digest
+    executable: Mapping[str, str] = {}
+    unpublished: Mapping[str, str] = {}
 
 
 def published(before: Session, after: Session) -> Published | None:
@@ -412,7 +464,9 @@ def published(before: Session, after: Session) -> Published | None:
         body = event.body
         if isinstance(body, ToolReturned) and isinstance(body.delta, dict):
             trees = cast("Mapping[str, Any]", body.delta)
-            return Published(str(detail_in(after.placement).get("folder", "")), Digest(trees["before"]), Digest(trees["after"]))
+            folder = str(detail_in(after.placement).get("folder", ""))
+            named = trees.get("executable", {}), trees.get("unpublished", {})
+            return Published(folder, Digest(trees["before"]), Digest(trees["after"]), *named)
     return None
 
 
@@ -421,7 +475,8 @@ def _print_applied(given: Given, before: Session, after: Session) -> None:
     changes = Changes(store_of(after), done.before, done.after) if done else None
     if given.form == "json":
         written = [shown(path) for path in changes.paths] if changes else []
-        print_json({**session_document(after), "folder": done.folder if done else None, "written": written})
+        named = _named_document(done.executable, done.unpublished) if done else {}
+        print_json({**session_document(after), "folder": done.folder if done else None, "written": written, **named})
         return
     out = Out()
     if done is None or changes is None:
@@ -431,3 +486,5 @@ def _print_applied(given: Given, before: Session, after: Session) -> None:
     out.line(Cell(f"{after.short}@{after.place}", ACCENT), "  ", said)
     for line in changes.lines():
         out.line("  ", line)
+    for line in _named_lines(done.executable, done.unpublished):
+        out.line("  ", Cell(line, BAD if line.startswith("run") else DIM))

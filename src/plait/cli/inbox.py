@@ -34,6 +34,8 @@ from plait.store import Store
 
 FOLD_AT = 2000  # characters of one value; what is longer is folded, unless all of it is asked for
 FOLDED = 600  # characters that are shown of it
+PATCH_LINES = 60  # of a patch, likewise
+PATCH = "patch"
 _BOUND = ("tool", "version", "arguments")
 
 # ── looking ──────────────────────────────────────────────────────────────────────────────────
@@ -100,13 +102,31 @@ def print_ask(out: Out, store: Store, ask: Waiting, full: bool, hints: bool = Tr
     behalf = f" on behalf of {visible(ask.behalf)}" if ask.behalf else ""
     who = f"{visible(ask.actor)}{behalf}, {out.time(ask.since)}"
     out.line(Cell(f"{ask.kind} {ask.event[:12]}", STRONG), Cell(f"  in {ask.session}@{ask.seq}  asked by {who}", DIM))
+    _print_about(out, store, ask, full)
+    for hint in hints_of(ask) if hints else ():
+        out.hint(f"  {hint}")
+
+
+def _print_about(out: Out, store: Store, ask: Waiting, full: bool) -> None:
     for name, value, style in _about(store, ask, out.now):
         if value in ("", "[]", "null", '""') and name not in ("arguments",):
             continue
+        if name == PATCH:
+            _print_patch(out, value, full)
+            continue
         text = value if full or len(value) <= FOLD_AT else _folded(value)
         out.line(Cell(f"  {name:<10}  ", DIM), Cell(text, style))
-    for hint in hints_of(ask) if hints else ():
-        out.hint(f"  {hint}")
+
+
+def _print_patch(out: Out, patch: str, full: bool) -> None:
+    """Line by line, each with an escape for what a terminal would obey or not show."""
+    lines = patch.removesuffix("\n").split("\n")
+    shown = lines if full else lines[:PATCH_LINES]
+    for at, line in enumerate(shown):
+        style = "green" if line.startswith("+") else "red" if line.startswith("-") else DIM
+        out.line(Cell(f"  {PATCH if not at else '':<10}  ", DIM), Cell(visible(line.expandtabs(8)), style))
+    if len(lines) > len(shown):
+        out.line(Cell(f"  {'':<10}  … {counted(len(lines) - len(shown), 'line')} more; --full shows them", DIM))
 
 
 def _folded(text: str) -> str:
@@ -146,13 +166,35 @@ def _approval(request: Event | None, shown: Json) -> Iterator[tuple[str, str, st
         known = {name: value for name, value in known.items() if value != ""}
     for name, value in known.items():
         yield name, visible(value) if isinstance(value, str) else _json(value), STRONG if name == "tool" else ""
-    for name, value in told.items():
+    for name in sorted(told, key=lambda name: _LAST.index(name) if name in _LAST else -1):
+        value = told[name]
         if name in known and value == known[name]:
             continue
         if name in known and name in _BOUND:
             yield "CAUTION", f"the ask shows another {name} than the request: {_json(value)}", BAD
+        elif name in _PUBLISHING and isinstance(value, (dict, list)):
+            yield from _publishing(name, value)
         else:
-            yield visible(name), visible(value) if isinstance(value, str) else _json(value), ""
+            text = value if name == PATCH and isinstance(value, str) else visible(value) if isinstance(value, str) else _json(value)
+            yield visible(name), text, ""
+
+
+_PUBLISHING = {"publishes": "", "changes": "", "executable": BAD, "unpublished": DIM}  # what an ask to publish shows besides
+
+
+def _publishing(name: str, value: dict[str, Json] | list[Json]) -> Iterator[tuple[str, str, str]]:
+    """What would be written where, what of it the user's own tools run, and what stays away: a line each."""
+    if name == "publishes" and isinstance(value, dict):
+        yield name, visible(f"{counted(int(str(value.get('paths', 0))), 'path')} to {value.get('folder')}"), ""
+        return
+    texts = [f"{path}: {why}" for path, why in value.items()] if isinstance(value, dict) else [str(each) for each in value]
+    for text in texts:
+        yield _CALLED.get(name, name), visible(text), _PUBLISHING[name]
+
+
+# A person reads down to where the answer is typed: what counts most stands there.
+_LAST = ("publishes", "changes", "unpublished", PATCH, "patch is cut", "cannot tell", "executable")
+_CALLED = {"executable": "CAUTION", "unpublished": "kept back"}
 
 
 def request_of(store: Store, ask: Waiting) -> Event | None:
@@ -214,8 +256,7 @@ def _answered(given: Given, session: Session, ask: Waiting, done: str) -> None:
         return
     out = Out()
     out.line(Cell(f"{done} {ask.event[:12]}", ACCENT), f"  in {session.short}@{ask.seq}, by {visible(posted.actor)}")
-    for name, value, style in _about(store, ask, out.now):
-        out.line(Cell(f"  {name:<10}  ", DIM), Cell(value if len(value) <= FOLD_AT else _folded(value), style))
+    _print_about(out, store, ask, full=False)
     out.hint(f"  plait resume {root}")
 
 

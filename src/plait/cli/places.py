@@ -71,9 +71,11 @@ def _tell_left_out(session: Session) -> None:
 
 
 _LEFT_OUT = {
-    "withheld": "it holds a secret and was withheld",
+    "withheld": "it holds a secret, or its owner locked it, and was withheld",
     "skipped": "it is neither file, link nor folder",
     "heavy": "it is there to read, and not on record",
+    "masked": "it is shown without the secret that it holds",
+    "not looked at": "files that were not looked through for secrets",
 }
 
 

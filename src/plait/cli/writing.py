@@ -30,7 +30,7 @@ from plait.event.kinds import Rewound, ToolRequested
 from plait.ids import Digest, short
 from plait.session import ABSENT, Session
 from plait.session.saying import saying
-from plait.store import FOLDER, exists
+from plait.store import FOLDER, check_folder, exists
 from plait.workspace.tree import TreeReader
 
 
@@ -71,9 +71,11 @@ def _new_address(folder: str | None, address: str | None) -> str:
     """As `git init`: right here, even below a folder that has one."""
     if address is not None:
         return address_of(address)
-    if folder is not None:
-        return address_of(str(Path(folder) / FOLDER))
-    return address_of(None if os.environ.get("PLAIT_STORE") else FOLDER)
+    if folder is None and os.environ.get("PLAIT_STORE"):
+        return address_of(None)
+    if os.path.isdir(folder or "."):  # one that would not be found again is not made
+        check_folder(Path(os.path.realpath(folder or ".")), FOLDER, os.environ)
+    return address_of(os.path.join(folder or ".", FOLDER))
 
 
 @click.command()

@@ -176,9 +176,9 @@ def _ask(run: Run, session: Session, bracket: Bracket, user: Any, again: str = "
     times = bracket.asks + 1
     call = _call(run, session, bracket.tool, bracket.given, user, _reason(bracket))
     decided = policy.decide(_policies(run, session), call)
-    shown = policy.shown(call, decided)
+    shown = {**cast("dict[str, Any]", policy.shown(call, decided)), **bracket.tool.consent_details(bracket.given)}
     if again:
-        shown = {**cast("dict[str, Any]", shown), "again": again}
+        shown["again"] = again
     expires = run.now(session) + int(decided.expires_s * 1e6) if decided.expires_s is not None else None
     ask = k.ApprovalRequested(_binding(session, bracket, times), shown, expires, times)
     return took(session, bracket, [Draft(ask, Act(user.actor, "program", call=bracket.call, causes=(bracket.request.id,)))])

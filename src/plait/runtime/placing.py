@@ -11,14 +11,26 @@ import fcntl
 import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
-from plait.errors import InvalidValue, MergeConflict, NoSuchFile, NotApplied, NotPlaced, WorkspaceError
+from plait import secrets
+from plait.errors import (
+    InvalidValue,
+    MergeConflict,
+    NoSuchFile,
+    NotApplied,
+    NotPlaced,
+    PlaitError,
+    StoreCorrupt,
+    UnknownBlob,
+    WorkspaceError,
+)
 from plait.event import Json
-from plait.event.kinds import Placement, PlacementChanged, ToolReturned
+from plait.event.kinds import ApprovalRequested, Placement, PlacementChanged, ToolRequested, ToolReturned
 from plait.ids import Digest, LogId
 from plait.runtime.places import detail_of, make_now, wanted_of
 from plait.runtime.run import check_running, record, run_of
@@ -33,9 +45,11 @@ from plait.store import Store
 from plait.tool import Result, Tool
 from plait.workspace import EMPTY, EMPTY_BYTES, HEAVY, Change, Node, Rules, Snapshot, TreeReader, shown
 from plait.workspace.copies import snapshot_folder
-from plait.workspace.diff import changes
-from plait.workspace.edited import edited
-from plait.workspace.files import LocalFiles
+from plait.workspace.diff import Changes, changes
+from plait.workspace.edited import edited, restored
+from plait.workspace.files import LocalFiles, Old
+from plait.workspace.hazards import Guard, Kept, executable_reason, metadata_root
+from plait.workspace.masks import secrets_in_heavy
 from plait.workspace.merge import merge_trees, resolve
 from plait.workspace.rules import heavy_in, rules_for
 from plait.workspace.tree import walk
@@ -110,6 +124,7 @@ def _recorded(store: Store, folder: Path, asked: Mapping[str, Any], detail: dict
     for word, paths in (("withheld", found.withheld), ("skipped", found.skipped)):
         if paths:
             detail[word] = [shown(path) for path in paths[:100]]
+    detail |= {word: cast("Json", paths) for word, paths in secrets_in_heavy(str(folder), heavy).items() if paths}
     return found
 
 
@@ -213,26 +228,58 @@ def publish(session: Session, choices: Resolve | None, user: User) -> Generator[
     if run is None:
         plan_of(session, Path(folder), choices)  # what is in dispute is told before anything is recorded
 
-    def apply(folder: str) -> Result:
-        return _apply(session, Path(folder), choices)
+    return (yield from use_tool(session, Publishing(session, choices), {"folder": folder}, user))
 
-    applied = Tool(
-        apply,
-        name="apply",
-        description="Publish the session's files.",
-        schema={"type": "object", "properties": {"folder": {"type": "string"}}},
-        effect="idempotent",
-        version="1",
-    )
-    return (yield from use_tool(session, applied, {"folder": folder}, user))
+
+class Publishing(Tool[..., Result]):
+    """The effect of publishing. A person who is asked about it is shown the patch, and what of it the user's own tools run."""
+
+    def __init__(self, session: Session, choices: Resolve | None) -> None:
+        def apply(folder: str) -> Result:
+            return _apply(session, Path(folder), choices)
+
+        self._session, self._choices = session, choices
+        schema: Json = {"type": "object", "properties": {"folder": {"type": "string"}}}
+        about = "Publish the session's files."
+        super().__init__(apply, name=APPLY, description=about, schema=cast("Mapping[str, Json]", schema), effect="idempotent", version="1")
+
+    def consent_details(self, arguments: Json) -> Mapping[str, Json]:
+        folder = arguments.get("folder") if isinstance(arguments, Mapping) else None
+        try:
+            plan = plan_of(self._session, Path(str(folder)), self._choices)
+        except (PlaitError, OSError) as error:  # it is told, and nothing is published under a consent that did not see it
+            return {PUBLISHES: {"folder": folder}, "cannot tell": f"what would be published: {error}"}
+        return shown_of(store_at(self._session.store), plan, str(folder), self._session.short)
+
+
+APPLY = "apply"
+PUBLISHES = "publishes"  # in what a person is shown: from which tree to which
+PATCH_MAX = 20_000  # characters of the patch that are shown with an ask
+
+
+def shown_of(store: Store, plan: Plan, folder: str, name: str) -> dict[str, Json]:
+    """What a person is shown of a plan. `name`: what to call the session in a command."""
+    told = Changes(store, plan.before, plan.after)
+    patch = secrets.hide_text(told.patch())
+    found: dict[str, Json] = {
+        PUBLISHES: {"folder": folder, "before": plan.before, "after": plan.after, "paths": len(told)},
+        "changes": cast("Json", told.lines()),
+    }
+    found |= {what: {shown(path): why for path, why in paths.items()} for what, paths in _named(plan).items() if paths}
+    found["patch"] = patch[:PATCH_MAX]
+    if len(patch) > PATCH_MAX:
+        more = f"{len(patch) - PATCH_MAX:,} characters more are not shown here"
+        found["patch is cut"] = f"{more}: plait apply {name} --dry-run prints all of it"
+    return found
 
 
 class Plan(msgspec.Struct, frozen=True):
     """What is to become of a folder."""
 
     before: Digest  # what it is now
-    after: Digest
-    left: frozenset[str] = frozenset()  # what stays as it is there, because somebody chose so
+    after: Digest  # what it is then: exactly what is written
+    unpublished: Mapping[str, str] = {}  # paths of the session that stay away, and why
+    executable: Mapping[str, str] = {}  # paths that are written and that the user's own tools run by themselves, and which tool
 
 
 def plan_of(session: Session, folder: Path, choices: Resolve | None = None) -> Plan:
@@ -242,7 +289,8 @@ def plan_of(session: Session, folder: Path, choices: Resolve | None = None) -> P
         raise NotApplied(str(folder), "it is not there any more", "make it again, or check the files out elsewhere with `plait checkout`")
     now = snapshot_folder(store, folder, rules_of(placement))
     store.put_blobs({EMPTY: EMPTY_BYTES, **now.blobs})
-    base, tree = _published(session, str(folder)), session.tree or EMPTY
+    base = _published(session, str(folder))
+    tree, metadata = _without_metadata(store, folder, base, session.tree or EMPTY)
     met = store, [base], now.tree, tree, (FOLDER, session.short)
     found = merge_trees(*met)
     _check_choices(choices)
@@ -264,7 +312,49 @@ def plan_of(session: Session, folder: Path, choices: Resolve | None = None) -> P
     if strangers := sorted(given - chosen.keys() - secret.keys()):
         raise InvalidValue("resolve", f"{strangers[0]!r} is not in dispute", "leave it out")
     assert after is not None
-    return Plan(now.tree, after, frozenset(path for path, how in kept.items() if how == "folder"))
+    stays = [path for path, how in kept.items() if how == "folder"]
+    return _narrowed(store, folder, rules_of(placement), now.tree, after, stays, metadata)
+
+
+def _without_metadata(store: Store, folder: Path, base: Digest, tree: Digest) -> tuple[Digest, dict[str, str]]:
+    """The session's tree without what it changed of version control's own, and what that is: nothing of it can be in dispute."""
+    kept = {each.path: found for each in changes(store, base, tree) if (found := metadata_root(each.path)) is not None}
+    if not kept:
+        return tree, {}
+    made = restored(store, base, tree, {found.root for found in kept.values()})
+    store.put_blobs(made.blobs)
+    return made.tree, {path: found.why for path, found in kept.items()}
+
+
+def _narrowed(
+    store: Store, folder: Path, rules: Rules, before: Digest, after: Digest, stays: Sequence[str], metadata: Mapping[str, str]
+) -> Plan:
+    """The plan without what is not published. What is left out is looked at again: without it, other things may be harmless."""
+    reader, away = TreeReader(store), dict(metadata)
+    made = restored(store, before, after, stays)
+    while True:
+        store.put_blobs(made.blobs)
+        guard = Guard(reader, folder, before, made.tree)
+        todo = changes(reader, before, made.tree)
+        found = [(each, kept) for each in todo if (kept := _left_out(each, rules) or guard.kept(each)) is not None]
+        if not found:
+            break
+        away |= {each.path: kept.why for each, kept in found}
+        made = restored(store, before, made.tree, {kept.root for _, kept in found})
+    runs = {each.path: why for each in todo if each.after is not None and (why := executable_reason(each.path)) is not None}
+    return Plan(before, made.tree, dict(sorted(away.items())), runs)
+
+
+def _left_out(change: Change, rules: Rules) -> Kept | None:
+    """Not what holds a secret, whose content is nowhere; nor what the rules leave out, which is the folder's own if it is there."""
+    if change.after is not None and change.after.kind == "withheld":
+        return Kept(change.path, "it holds a secret")
+    parts, last = change.path.split("/"), change.after or change.before
+    for end, name in enumerate(parts, 1):
+        is_folder = end < len(parts) or (last is not None and last.kind == "folder")
+        if rules.leaves_out("/".join(parts[: end - 1]), name, is_folder=is_folder):
+            return Kept("/".join(parts[:end]), "the folder's rules leave it out")
+    return None
 
 
 def _published(session: Session, folder: str) -> Digest:
@@ -348,6 +438,37 @@ def _settled(store: Store, tree: Digest, secret: Mapping[str, Mapping[str, Any]]
     return tree, whose
 
 
+def _check_consent(session: Session, folder: Path, reader: TreeReader, todo: Sequence[Change]) -> None:
+    """Where a person was asked, nothing is written that was not shown: the folder may have changed since."""
+    asked = _asked_of(session)
+    trees = cast("Mapping[str, Any]", asked.get(PUBLISHES)) if asked is not None and PUBLISHES in asked else None
+    if trees is None or trees.get("folder") != str(folder):
+        return  # nobody was asked, or by a Plait that showed no patch, or the person named another folder
+    before, after = trees.get("before"), trees.get("after")
+    step = "Apply again: it is asked anew, with what would be written now"
+    if not isinstance(before, str) or not isinstance(after, str):
+        raise NotApplied(str(folder), "what would be published could not be shown when consent was asked for", step)
+    try:
+        seen = {each.path: each.after for each in changes(reader, Digest(before), Digest(after))}
+    except (UnknownBlob, StoreCorrupt) as error:
+        raise NotApplied(str(folder), "what was shown when consent was asked for is not in the store any more", step) from error
+    for each in todo:
+        if each.path not in seen or seen[each.path] != each.after:
+            raise NotApplied(str(folder), f"{shown(each.path)!r} would not become what was shown when consent was asked for", step)
+
+
+def _asked_of(session: Session) -> Mapping[str, Any] | None:
+    """What a person was shown of the call that publishes this value. None: nobody was asked, or it was allowed since."""
+    kinds = {kind.__name__ for kind in (ApprovalRequested, ToolRequested)}
+    for event in store_at(session.store).read(session.id, session.place + 1, kinds=kinds, reverse=True):
+        body = event.body
+        if isinstance(body, ToolRequested) and body.tool == APPLY:
+            return None
+        if isinstance(body, ApprovalRequested) and isinstance(body.shown, Mapping) and body.shown.get("tool") == APPLY:
+            return cast("Mapping[str, Any]", body.shown)
+    return None
+
+
 def _apply(session: Session, folder: Path, choices: Resolve | None) -> Result:
     with _alone(folder):
         return _applied(session, folder, choices)
@@ -366,101 +487,58 @@ def _alone(folder: Path) -> Generator[None]:
 
 def _applied(session: Session, folder: Path, choices: Resolve | None) -> Result:
     store, plan = store_at(session.store), plan_of(session, folder, choices)
-    reader, files = TreeReader(store), LocalFiles(folder)
-    every = [each for each in changes(reader, plan.before, plan.after) if each.path not in plan.left]
-    rules = rules_of(session.placement)
-    todo = [each for each in every if _may_go(each, rules)]
+    reader, files = TreeReader(store), LocalFiles(folder, ours=False)
+    todo = changes(reader, plan.before, plan.after)
+    _check_consent(session, folder, reader, todo)
     done: list[str] = []
     for change in _in_order(todo):
+        before, after = change.before, change.after
         try:
-            _check_still(reader, files, folder, change)
-            _write(reader, files, folder, change)
+            old = Old(before, partial(reader.content, before)) if before is not None else Old(None)
+            files.replace(old, change.path, after, reader.content(after) if after is not None and after.kind == "file" else b"")
         except (WorkspaceError, OSError) as error:
             step = f"{len(done)} of {len(todo)} paths are written; correct it and apply again"
             raise NotApplied(str(folder), f"{shown(change.path)!r}: {error}", step) from error
         done.append(shown(change.path))
-    _settle_folders(reader, files, folder, plan, todo)
+    _settle_folders(reader, files, plan, todo)
     count = f"{len(done)} path{'s' if len(done) != 1 else ''}"
     said = f"{count} written to {folder}" if done else f"{folder} has all of it already"
-    if len(todo) < len(every):
-        away = next(shown(each.path) for each in every if each not in todo)
-        said += f"; {len(every) - len(todo)} not published, {away!r} for one: it holds a secret, or the folder's rules leave it out"
-    return Result([said], delta=_delta(session, folder, plan, done))
+    return Result(["\n".join([said, *said_of(plan)])], delta=_delta(session, folder, plan, done))
+
+
+LISTED = 20  # paths of a kind that are named in a sentence; the record has all
+
+
+def said_of(plan: Plan) -> list[str]:
+    """What people are told of a plan besides what changes."""
+    lines: list[str] = []
+    for what, paths in (("run by your own tools", plan.executable), ("not published", plan.unpublished)):
+        lines += [f"{what}: {shown(path)} ({why})" for path, why in list(paths.items())[:LISTED]]
+        if len(paths) > LISTED:
+            lines.append(f"{what}: {len(paths) - LISTED} more")
+    return lines
 
 
 def _delta(session: Session, folder: Path, plan: Plan, done: Sequence[str]) -> Json:
     published: dict[str, Json] = {"published": str(folder), "tree": session.tree}
-    return {**published, "before": plan.before, "after": plan.after, "changed": list(done[:1000])}
+    told = {name: {shown(path): why for path, why in paths.items()} for name, paths in _named(plan).items() if paths}
+    return {**published, "before": plan.before, "after": plan.after, "changed": list(done[:1000]), **told}
 
 
-def _may_go(change: Change, rules: Rules) -> bool:
-    """Not what holds a secret, whose content is nowhere; nor what the rules leave out, which is the folder's own if it is there."""
-    if change.after is not None and change.after.kind == "withheld":
-        return False
-    *above, name = change.path.split("/")
-    last = change.after or change.before
-    if rules.leaves_out("/".join(above), name, is_folder=last is not None and last.kind == "folder"):
-        return False
-    return not any(rules.leaves_out("/".join(above[:at]), above[at], is_folder=True) for at in range(len(above)))
+def _named(plan: Plan) -> dict[str, Mapping[str, str]]:
+    return {"executable": plan.executable, "unpublished": plan.unpublished}
 
 
-def _check_still(reader: TreeReader, files: LocalFiles, folder: Path, change: Change) -> None:
-    """What is about to be replaced is still what was looked at: somebody may be working there."""
-    before, parts = change.before, change.path.split("/")
-    if any((folder / "/".join(parts[:at])).is_symlink() for at in range(1, len(parts))):
-        raise WorkspaceError("a folder on the way was replaced by a link")
-    place = folder / change.path
-    if before is None:
-        if os.path.lexists(place) and (place.is_symlink() or not place.is_dir()):
-            raise WorkspaceError("something else is there by now")
-        return
-    if before.kind in ("folder", "withheld"):
-        return
-    try:
-        found = files.entry(change.path)
-        same = found.kind == before.kind and found.size == before.size and found.target == before.target
-        same = same and (before.kind != "file" or files.read(change.path) == reader.content(before))
-    except NoSuchFile:
-        same = False
-    if not same:
-        raise WorkspaceError("somebody changed it while it was being published")
-
-
-def _write(reader: TreeReader, files: LocalFiles, folder: Path, change: Change) -> None:
-    """One path. A file is replaced in one step; what stands in its way and is no file goes first."""
-    path, before, after = change.path, change.before, change.after
-    if after is None or (before is not None and before.kind != after.kind) or (after.kind != "folder" and (folder / path).is_dir()):
-        _remove(files, folder, path)
-    if after is None or after.kind == "withheld":
-        return
-    if after.kind == "folder":
-        files.make_folder(path)
-        files.chmod(path, after.mode)
-    elif after.kind == "link":
-        _remove(files, folder, path)
-        files.link(path, after.target)
-    else:
-        files.write(path, reader.content(after), mode=after.mode)
-
-
-def _remove(files: LocalFiles, folder: Path, path: str) -> None:
-    """A folder goes only if nothing is left in it: what is in there besides is the user's, and was never ours."""
-    place = folder / path
-    if not place.is_symlink() and place.is_dir() and os.listdir(place):
-        return
-    with suppress(NoSuchFile):
-        files.remove(path)
-
-
-def _settle_folders(reader: TreeReader, files: LocalFiles, folder: Path, plan: Plan, todo: Sequence[Change]) -> None:
+def _settle_folders(reader: TreeReader, files: LocalFiles, plan: Plan, todo: Sequence[Change]) -> None:
     """Folders come and go with what is in them: those that are gone are removed, those that came get their modes."""
     above = {"/".join(parts[:size]) for each in todo for parts in [each.path.split("/")] for size in range(1, len(parts))}
     for path in sorted(above, key=lambda path: path.count("/"), reverse=True):
-        after = reader.find(plan.after, path)
+        before, after = reader.find(plan.before, path), reader.find(plan.after, path)
         if after is None:
-            _remove(files, folder, path)
-        elif after.kind == "folder" and reader.find(plan.before, path) is None:
-            files.chmod(path, after.mode)
+            with suppress(NoSuchFile):
+                files.replace(Old(None), path, None)
+        elif after.kind == "folder" and before is None:
+            files.replace(Old(None), path, after)
 
 
 def _in_order(todo: Sequence[Change]) -> list[Change]:

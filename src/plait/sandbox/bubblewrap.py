@@ -23,6 +23,7 @@ from plait.sandbox import etc, seccomp
 from plait.sandbox.base import Limits, Network
 from plait.sandbox.etc import USER
 from plait.sandbox.limits import MB
+from plait.sandbox.mounts import secret_masks
 from plait.sandbox.process import Start, memory_file
 from plait.workspace.copies import Layered, Plain
 
@@ -254,6 +255,7 @@ def _bound(room: Room) -> Iterator[str]:
     yield from (word for mount in heavy for word in ("--ro-bind", *mount))
     within = masks(room.hidden, heavy)
     yield from (word for path in within for word in ("--tmpfs", path))
+    yield from (word for mask in secret_masks(heavy, room.cache, room.hidden) for word in ("--ro-bind", *mask))
     yield from (word for path in (*covered, *within) for word in ("--remount-ro", path))
 
 

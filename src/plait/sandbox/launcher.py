@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from plait.errors import NotSupported
 from plait.sandbox import bubblewrap, confine, etc, seccomp
 from plait.sandbox.bubblewrap import Invocation, Room
+from plait.sandbox.mounts import readable_parts
 from plait.sandbox.process import Start, memory_file
 from plait.workspace.copies import Plain
 
@@ -50,7 +51,9 @@ def _kept(room: Room) -> dict[str, object]:
 def readable(room: Room) -> Iterator[str]:
     yield from _SYSTEM
     yield from (*(f"/etc/{name}" for name in etc.files(room.network)), *etc.folders(room.network))
-    yield from (mount.source for mount in bubblewrap.visible(room))
+    yield from (mount.source for mount in bubblewrap.interpreters(room))
+    for folder in dict.fromkeys(mount.source for mount in bubblewrap.heavies(room)):
+        yield from readable_parts(folder)
 
 
 def writable(room: Room) -> list[str]:

@@ -28,6 +28,7 @@ from plait.store import Store
 from plait.workspace import Files, Snapshot
 from plait.workspace.copies import Copy, CopyInfo, Layered, Plain, cache_folder, list_copies, open_copy, open_in_place
 from plait.workspace.files import Closed
+from plait.workspace.masks import secrets_in_heavy
 from plait.workspace.rules import STORE, stores_in
 
 T = TypeVar("T")
@@ -156,6 +157,7 @@ class LocalSandbox:
             "passed over": self._passed,
             "also at": bubblewrap.elsewhere(room) or {} if self._in_namespaces else {},
             "left out": [name for name in room.heavy if f"{WORKDIR}/{name}" not in mounts],
+            **secrets_in_heavy(room.folder, room.heavy if self._rung != "host" else ()),
         }
         return cast("Json", {name: value for name, value in named.items() if value not in ({}, [], False)})
 

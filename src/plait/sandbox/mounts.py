@@ -11,8 +11,11 @@ import functools
 import os
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
 from typing import NamedTuple
+
+from plait.workspace.masks import masked_files
 
 _NEW_MOUNTS = 0x00020000
 _PRIVATE = 0x4000 | 1 << 18  # for the whole tree: nothing that is mounted here is seen elsewhere
@@ -42,6 +45,49 @@ def _may_mount() -> bool:
     thread.start()
     thread.join()
     return found == [True]
+
+
+# ── what is covered ──────────────────────────────────────────────────────────────────────────
+
+
+def secret_masks(mounts: Iterable[tuple[str, str]], cache: str, hidden: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """What is bound over files of mounted heavy folders that hold secrets: a file without them, and where it goes.
+
+    `mounts`: of heavy folders, each its place on this machine and in the sandbox. `hidden`: what is not seen there anyway.
+    """
+    every = list(mounts)
+    masked = {source: masked_files(source).files for source in dict.fromkeys(source for source, _ in every)}
+    return [
+        (_kept(cache, shown), f"{dest}/{path}")
+        for source, dest in every
+        for path, shown in masked[source].items()
+        if not any(f"{source}/{path}".startswith(f"{each}/") for each in hidden)
+    ]
+
+
+def readable_parts(folder: str) -> list[str]:
+    """The parts of a heavy folder that may be read, for a rung that can only allow: all but files that hold secrets."""
+    masked = masked_files(folder).files
+    above = {"/".join(path.split("/")[:end]) for path in masked for end in range(path.count("/") + 1)}
+    if not masked:
+        return [folder]
+    inside = [(each, name) for each in sorted(above) for name in os.listdir(os.path.join(folder, each))]
+    paths = [f"{each}/{name}" if each else name for each, name in inside]
+    return [f"{folder}/{path}" for path in paths if path not in masked and path not in above]
+
+
+def _kept(cache: str, content: bytes) -> str:
+    """A file of this content, among what is the same for all sandboxes."""
+    folder = os.path.join(cache, "masks")
+    path = os.path.join(folder, sha256(content).hexdigest())
+    if not os.path.exists(path):
+        os.makedirs(folder, exist_ok=True)
+        temporary = f"{path}.{os.getpid()}.{threading.get_ident()}"
+        with open(temporary, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o444)
+        os.replace(temporary, path)
+    return path
 
 
 class Started:

@@ -14,6 +14,7 @@ from plait.ids import Source
 from plait.store.base import BlobInfo, Durability, Log, Projection, Record, Row, Rows, Scalar, Store, Table, ancestry, check_durability
 from plait.store.memory import MemoryStore
 from plait.store.sqlite import FILE, SqliteStore
+from plait.store.trust import check_folder, folders_upward
 from plait.store.verify import Fault, verify_log, verify_store
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "ancestry",
     "canonical",
     "check_durability",
+    "check_folder",
     "exists",
     "locate",
     "open_at",
@@ -111,12 +113,17 @@ def canonical(address: str) -> str:
 
 
 def locate(start: Path, environ: Mapping[str, str]) -> str:
-    """The address to use when none is given: PLAIT_STORE, else `.plait` in the nearest folder upward that has one, else here."""
+    """The address to use when none is given: PLAIT_STORE, else `.plait` in the nearest folder upward that has one, else here.
+
+    One that another user could have put there raises UntrustedStore.
+    """
     if given := environ.get("PLAIT_STORE"):
         return canonical(given)
-    for folder in (start, *start.parents):
+    for folder in folders_upward(start, environ):
         if os.path.isdir(folder / FOLDER):  # unlike Path.is_dir, this takes a folder we may not enter for none
+            check_folder(folder, FOLDER, environ)
             return canonical(str(folder / FOLDER))
+    check_folder(start, FOLDER, environ)
     return canonical(str(start / FOLDER))
 
 

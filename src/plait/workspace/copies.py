@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from plait.errors import NotSupported, PlaitError, SandboxBusy, StoreCorrupt, UnknownBlob
+from plait.errors import NotSupported, PlaitError, SandboxBusy, StoreCorrupt, UnknownBlob, WorkspaceError
 from plait.ids import Digest
 from plait.store import Store
 from plait.workspace import disk
@@ -120,9 +120,12 @@ class _Pending:
 class Copy:
     """The files of one tree, here, for one process at a time. Its methods are called by one thread at a time."""
 
+    ours = True  # whether the files were made by us, and their modes may be changed for a moment
+
     def __init__(self, store: Store, home: Path, layers: Plain | Layered, state: _State, index: Index, rules: Rules, lock: Lock) -> None:
         self.layers, self.scratch, self.name = layers, home / "scratch", home.name
-        self.files = LocalFiles(layers.folder) if isinstance(layers, Plain) else LocalFiles(layers.upper, layers.lower)
+        upper, lower = (layers.folder, None) if isinstance(layers, Plain) else (layers.upper, layers.lower)
+        self.files = LocalFiles(upper, lower, ours=self.ours)
         self._store, self._home, self._rules, self._lock = store, home, rules, lock
         self._state, self._index, self._unsaved = state, index, 0
         self.has_odd = True  # until a snapshot says that there is nothing of the kind
@@ -215,7 +218,8 @@ class Copy:
 
     def _scan(self, sink: Sink, threads: int = 0) -> Found:
         layered = isinstance(self.layers, Layered)
-        scan = Scan(sink, self._rules, self._index, reader=self._reader, layered=layered, absent=self._absent, threads=threads)
+        known = self._rules, self._index
+        scan = Scan(sink, *known, reader=self._reader, layered=layered, absent=self._absent, threads=threads, ours=self.ours)
         with disk.held(disk.open_root(self._root)) as root:
             return scan.run(root, self.base)
 
@@ -245,6 +249,8 @@ class Copy:
 
 class InPlace(Copy):
     """The folder itself. There is no way back: it is scanned, and never switched."""
+
+    ours = False
 
     def _open_up(self) -> None:
         """The folder's mode is its owner's."""
@@ -358,11 +364,23 @@ def snapshot_folder(store: Store, folder: Path, rules: Rules = USUAL, cache: Pat
     home.mkdir(parents=True, exist_ok=True)
     index = _present(store, _read_index(home, rules))
     sink = Sink(store)
-    with disk.held(disk.open_root(folder)) as root:
-        found = Scan(sink, rules, index, reader=TreeReader(store), threads=THREADS).run(root)
+    with disk.held(_open_users(folder)) as root:
+        found = Scan(sink, rules, index, reader=TreeReader(store), threads=THREADS, ours=False).run(root)
     sink.flush()
     _write(home / "index", pack_index(found.seen, rules))
     return Snapshot(found.tree, {}, withheld=found.withheld, skipped=found.skipped)
+
+
+def _open_users(folder: Path) -> int:
+    """A handle on a folder of the user, unless its owner locked it."""
+    try:
+        handle = disk.open_root(folder)
+    except PermissionError as error:
+        raise WorkspaceError(f"{str(folder)!r} may not be read: {error.strerror}. Look at its mode and its owner.") from error
+    if disk.is_locked(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise WorkspaceError(f"{str(folder)!r} may not be read: its owner locked it. Look at its mode.")
+    return handle
 
 
 def _present(store: Store, index: Index) -> Index:

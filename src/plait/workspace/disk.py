@@ -1,16 +1,17 @@
 """Folders by handle: what is done to files on disk, without following a link on the way.
 
 Everything here takes the handle of an open folder and the name of something in it. A link that somebody puts in a folder's place is not
-followed, because a name is only ever looked up with O_NOFOLLOW. Modes that forbid us something are widened for the moment, since the
-files are ours.
+followed, because a name is only ever looked up with O_NOFOLLOW. Modes that forbid us something are widened for the moment where the
+files are ours; in a folder of the user (`ours=False`) no mode is ever changed, and what its owner locked stays locked, for root, too.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Generator, Iterable
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 
@@ -30,31 +31,48 @@ def open_root(path: Path | str) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def open_folder(folder: int, name: str) -> int:
-    """A handle on a folder in a folder; one that is closed to us is opened for the moment."""
+def open_folder(folder: int, name: str, *, ours: bool = True) -> int:
+    """A handle on a folder in a folder; one that is closed to us is opened for the moment, if it is ours."""
     try:
-        return os.open(name, _FOLDER, dir_fd=folder)
+        return _checked(os.open(name, _FOLDER, dir_fd=folder), name, ours)
     except PermissionError:
+        if not ours:
+            raise
         with widened(folder, name, 0o500):
             return os.open(name, _FOLDER, dir_fd=folder)
 
 
 @contextmanager
-def entered(folder: int, name: str) -> Generator[tuple[int, int]]:
-    """A folder in a folder, to be read in for the moment whatever its mode, and the mode that it has."""
-    with held(open_folder(folder, name)) as handle:
+def entered(folder: int, name: str, *, ours: bool = True) -> Generator[tuple[int, int]]:
+    """A folder in a folder, to be read in for the moment whatever its mode, if it is ours; and the mode that it has."""
+    with held(open_folder(folder, name, ours=ours)) as handle:
         mode = stat.S_IMODE(os.fstat(handle).st_mode)
         with opened(handle, 0o500):
             yield handle, mode
 
 
-def open_file(folder: int, name: str) -> int:
+def open_file(folder: int, name: str, *, ours: bool = True) -> int:
     """A handle to read by. Never waits for a pipe; whoever opens it looks what it is before reading."""
     try:
-        return os.open(name, _READ, dir_fd=folder)
+        return _checked(os.open(name, _READ, dir_fd=folder), name, ours)
     except PermissionError:
+        if not ours:
+            raise
         with widened(folder, name, 0o400):
             return os.open(name, _READ, dir_fd=folder)
+
+
+def is_locked(mode: int) -> bool:
+    """Whether its mode keeps its own owner from reading it. Root could; a lock is respected all the same."""
+    bits = 0o500 if stat.S_ISDIR(mode) else 0o400
+    return (stat.S_ISDIR(mode) or stat.S_ISREG(mode)) and mode & bits != bits
+
+
+def _checked(handle: int, name: str, ours: bool) -> int:
+    if not ours and is_locked(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise PermissionError(errno.EACCES, "its owner locked it", name)
+    return handle
 
 
 @contextmanager
@@ -82,9 +100,11 @@ def held(handle: int) -> Generator[int]:
         os.close(handle)
 
 
-def writable(folder: int) -> AbstractContextManager[None]:
-    """An open folder in which things may be made and removed for the moment, whatever its mode."""
-    return opened(folder, 0o700)
+def writable(folder: int, *, ours: bool = True) -> AbstractContextManager[None]:
+    """An open folder in which things may be made and removed for the moment; whatever its mode, if it is ours."""
+    if not ours and not os.fstat(folder).st_mode & stat.S_IWUSR:
+        raise PermissionError(errno.EACCES, "its owner made the folder read-only")
+    return opened(folder, 0o700) if ours else nullcontext()
 
 
 @contextmanager
@@ -183,8 +203,8 @@ def is_opaque(folder: int) -> bool:
         return False
 
 
-def clear(folder: int, name: str, depth: int = 0) -> bool:
-    """Remove whatever is there, with all that is in it, whatever the modes; says whether something was."""
+def clear(folder: int, name: str, depth: int = 0, *, ours: bool = True) -> bool:
+    """Remove whatever is there, with all that is in it, whatever the modes if it is ours; says whether something was."""
     check_depth(depth, name)
     found = look(folder, name)
     if found is None:
@@ -192,12 +212,12 @@ def clear(folder: int, name: str, depth: int = 0) -> bool:
     if not stat.S_ISDIR(found.st_mode):
         os.unlink(name, dir_fd=folder)
         return True
-    with held(open_folder(folder, name)) as inside:
-        with writable(inside):
+    with held(open_folder(folder, name, ours=ours)) as inside:
+        with writable(inside, ours=ours):
             with os.scandir(inside) as listing:
                 names = [item.name for item in listing]
             for each in names:
-                clear(inside, each, depth + 1)
+                clear(inside, each, depth + 1, ours=ours)
     os.rmdir(name, dir_fd=folder)
     return True
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from plait import secrets
 from plait.errors import OutsideWorkspace
@@ -87,3 +89,37 @@ def _entry(made: _Made, name: str, node: Node, there: Entry | None, path: str) -
     pieces = [node.content[start : start + PIECE] for start in range(0, len(node.content), PIECE)]
     made.blobs.update((digest_of(piece), piece) for piece in pieces)
     return Entry(name, "file", node.mode & 0o777, len(node.content), tuple(map(digest_of, pieces)))
+
+
+def restored(objects: Objects, before: Digest, after: Digest, paths: Iterable[str]) -> Snapshot:
+    """The tree `after`, with these paths, and all below them, as they are in `before`."""
+    made, root = _Made(TreeReader(objects), {}, []), _Plan()
+    for path in paths:
+        *above, name = parts_of(path)
+        plan = root
+        for folder in above:
+            plan = plan.below.setdefault(folder, _Plan())
+        plan.nodes[name] = None
+    return Snapshot(_restored(made, before, after, root), made.blobs)
+
+
+def _restored(made: _Made, before: Digest, after: Digest, plan: _Plan) -> Digest:
+    old = {entry.name: entry for entry in made.reader.entries(before)}
+    entries = {entry.name: entry for entry in made.reader.entries(after)}
+    for name in plan.nodes:
+        entries.pop(name, None)
+        entries.update({name: old[name]} if name in old else {})
+    for name, inside in plan.below.items():
+        if name in plan.nodes:
+            continue
+        was, now = old.get(name), entries.get(name)
+        tree = _restored(made, _tree_in(was), _tree_in(now), inside)
+        if now is not None and now.kind == "folder":
+            entries[name] = msgspec.structs.replace(now, blobs=(tree,))
+        elif was is not None and was.kind == "folder" and tree != EMPTY:  # it stays for what is in it, whatever came in its place
+            entries[name] = msgspec.structs.replace(was, blobs=(tree,))
+    return _kept(made, entries)
+
+
+def _tree_in(entry: Entry | None) -> Digest:
+    return entry.blobs[0] if entry is not None and entry.kind == "folder" else EMPTY

@@ -24,12 +24,14 @@ from typing import NamedTuple, TypeVar
 from plait.errors import NoSuchFile, NotAFile, OutsideWorkspace, WorkspaceError
 from plait.workspace import disk
 from plait.workspace.base import Entry, Kind
+from plait.workspace.masks import without_secrets
 from plait.workspace.rules import STORE
 from plait.workspace.tree import parts_of
 
 LINKS_MAX = 40  # on one path, as Linux counts
 _TRIES = 50  # walks that are begun again because something was swapped under them
 _READ_MAX = 1 << 30
+_LOOKED_MAX = 16 << 20  # bytes of a file that is looked at as a whole
 
 T = TypeVar("T")
 
@@ -56,12 +58,14 @@ class Closed(NamedTuple):
 class LocalFiles:
     """Files in a folder, or in an upper folder over a lower one."""
 
-    def __init__(self, upper: Path, lower: Path | None = None, closed: Closed = Closed()) -> None:  # noqa: B008  a value
-        self._upper, self._lower, self._closed = upper, lower, closed
+    def __init__(self, upper: Path, lower: Path | None = None, closed: Closed = Closed(), *, ours: bool = True) -> None:  # noqa: B008  a value
+        """`ours`: whether the files are a copy of ours. In a folder of the user no mode is changed to get at something."""
+        self._upper, self._lower, self._closed, self._ours = upper, lower, closed, ours
 
     def closing(self, closed: Closed) -> LocalFiles:
         """The same files, with these places closed as well."""
-        return LocalFiles(self._upper, self._lower, closed._replace(own=closed.own | self._closed.own))
+        closed = closed._replace(own=closed.own | self._closed.own)
+        return LocalFiles(self._upper, self._lower, closed, ours=self._ours)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
@@ -78,8 +82,9 @@ class LocalFiles:
             layer, found = walk.found(name, path) if name else (0, None)
             if found is None or not stat.S_ISREG(found.st_mode):
                 raise NotAFile(path, _what(found))
-            with disk.held(_open_again(layer, name)) as handle:
-                return _content(handle, path, offset, size)
+            with disk.held(_open_again(layer, name, ours=walk.is_ours(name))) as handle:
+                inside = walk.path_in_heavy(name)
+                return _content(handle, path, offset, size) if inside is None else _shown_content(handle, path, inside, offset, size)
 
         return self._walked(path, read)
 
@@ -113,7 +118,7 @@ class LocalFiles:
             walk.found(name, path)
             walk.check_below(name, path)
             with walk.changing() as folder:
-                disk.clear(folder, name)
+                disk.clear(folder, name, ours=walk.is_ours(name))
                 if walk.below(name) is not None:
                     disk.put_whiteout(folder, name)
 
@@ -150,21 +155,48 @@ class LocalFiles:
                 os.fchmod(walk.own(), mode & 0o777)
             else:
                 walk.copy_up(name)
-                with disk.held(disk.open_file(walk.own(), name)) as handle:
+                with disk.held(disk.open_file(walk.own(), name, ours=walk.is_ours(name))) as handle:
                     os.fchmod(handle, mode & 0o777)
 
         self._walked(path, change, change=True)
 
+    def replace(self, old: Old, path: str, new: Entry | None, content: bytes = b"") -> None:
+        """Put an entry in the place of another one, looked at and written in one walk that follows no link; None removes.
+
+        A folder is removed only if nothing is left in it: what is in there besides is the user's.
+        """
+
+        def replace(walk: _Walk, name: str) -> None:
+            found = walk.look(name)
+            if not old.is_in(found, name):
+                raise WorkspaceError("it was changed while it was being published")
+            with walk.changing() as folder:
+                if found is not None and not _is_kept(found[1], new):
+                    _take_away(folder, name, found[1], new is not None)
+                if new is not None:
+                    _put(folder, name, new, content)
+
+        self._walked(path, replace, follow=False, make=new is not None, change=True, links=False)
+
     # ── the walk ─────────────────────────────────────────────────────────────────────────────
 
-    def _walked(self, path: str, act: Callable[[_Walk, str], T], *, follow: bool = True, make: bool = False, change: bool = False) -> T:
+    def _walked(
+        self,
+        path: str,
+        act: Callable[[_Walk, str], T],
+        *,
+        follow: bool = True,
+        make: bool = False,
+        change: bool = False,
+        links: bool = True,
+    ) -> T:
         """Walk to the folder that holds the last name, and act there."""
         check_path(path)
         for _ in range(_TRIES):
             try:
                 with ExitStack() as stack:
-                    walk = _Walk(stack, self._upper, self._lower, self._closed)
-                    name = walk.to(path, follow, make)
+                    walk = _Walk(stack, self._upper, self._lower, self._closed, self._ours)
+                    name = walk.to(path, follow, make, links)
                     if change:
                         walk.check_open(name, path)
                     return act(walk, name)
@@ -180,8 +212,8 @@ class LocalFiles:
 class _Walk:
     """A walk through the workspace: the folders entered so far, and the handles on them."""
 
-    def __init__(self, stack: ExitStack, upper: Path, lower: Path | None, closed: Closed) -> None:
-        self._stack, self._closed = stack, closed
+    def __init__(self, stack: ExitStack, upper: Path, lower: Path | None, closed: Closed, ours: bool = True) -> None:
+        self._stack, self._closed, self._ours = stack, closed, ours
         self._layered = lower is not None
         self._folders = [_Layer(self._hold(disk.open_root(upper)), None if lower is None else self._hold(disk.open_root(lower)))]
         self._names: list[str] = []
@@ -190,7 +222,7 @@ class _Walk:
     def here(self) -> _Layer:
         return self._folders[-1]
 
-    def to(self, path: str, follow: bool, make: bool) -> str:
+    def to(self, path: str, follow: bool, make: bool, links_may: bool = True) -> str:
         """Enter all folders but the last name, which is returned; empty for the workspace itself."""
         rest = deque(parts_of(path))
         links = 0
@@ -206,6 +238,8 @@ class _Walk:
                 self.enter(name, path, make=make)
                 continue
             links += 1
+            if not links_may:
+                raise OutsideWorkspace(path, f"{name!r} is a link by now, and links are not followed here")
             if links > LINKS_MAX:
                 raise OutsideWorkspace(path, "its links lead in a circle")
             if target.startswith("/"):
@@ -224,7 +258,7 @@ class _Walk:
         if not stat.S_ISDIR(found[1].st_mode):
             raise NotAFile(path, _what(found[1])) if not self._names and not stat.S_ISLNK(found[1].st_mode) else NoSuchFile(path)
         if self._is_heavy(name):
-            self._push(name, _Layer(None, self._hold(disk.open_folder(found[0], name))))
+            self._push(name, _Layer(None, self._hold(disk.open_folder(found[0], name, ours=False))))
             return
         upper = self._open(self.here.upper, name)
         lower = None if upper is not None and disk.is_opaque(upper) else self._open(self.here.lower, name)
@@ -277,6 +311,16 @@ class _Walk:
         if any("/".join(parts[:end]) in self._closed.heavy for end in range(1, len(parts) + 1)):
             raise OutsideWorkspace(path, "it is mounted read-only")
 
+    def is_ours(self, name: str) -> bool:
+        """Whether something here is of a copy of ours, and neither in a folder of the user nor in a heavy one."""
+        return self._ours and self.path_in_heavy(name) is None
+
+    def path_in_heavy(self, name: str) -> str | None:
+        """The path in a heavy folder that something here has; empty for the folder itself. None: it is in none."""
+        parts, heavy = [*self._names, name], self._closed.heavy
+        ends = range(1, len(parts) + 1) if heavy else ()
+        return next(("/".join(parts[end:]) for end in ends if "/".join(parts[:end]) in heavy), None)
+
     def check_below(self, name: str, path: str) -> None:
         """Whether nothing that is closed would go with it."""
         start = f"{self._path(name)}/"
@@ -328,7 +372,7 @@ class _Walk:
     @contextmanager
     def changing(self) -> Generator[int]:
         folder = self.own()
-        with disk.writable(folder):
+        with disk.writable(folder, ours=self._ours):
             yield folder
 
     def copy_up(self, name: str) -> None:
@@ -362,7 +406,7 @@ class _Walk:
         found = None if folder is None else disk.look(folder, name)
         if folder is None or found is None or not stat.S_ISDIR(found.st_mode):
             return None
-        return self._hold(disk.open_folder(folder, name))
+        return self._hold(disk.open_folder(folder, name, ours=self.is_ours(name)))
 
     def _push(self, name: str, layer: _Layer) -> None:
         disk.check_depth(len(self._names), "/".join(self._names))
@@ -378,6 +422,64 @@ class _Walk:
     def _hold(self, handle: int) -> int:
         self._stack.callback(os.close, handle)
         return handle
+
+
+# ── replacing ────────────────────────────────────────────────────────────────────────────────
+
+
+class Old(NamedTuple):
+    """What is about to be replaced, as it was looked at before."""
+
+    entry: Entry | None  # None: nothing, or a folder that is told by what is in it
+    content: Callable[[], bytes] = bytes  # of a file
+
+    def is_in(self, found: tuple[int, os.stat_result] | None, name: str) -> bool:
+        """Whether it still is what is there."""
+        entry, mode = self.entry, found[1].st_mode if found is not None else 0
+        if entry is None or found is None:
+            return (found is None or stat.S_ISDIR(mode)) and (entry is None or entry.kind == "folder")
+        if entry.kind == "folder":
+            return stat.S_ISDIR(mode)
+        if entry.kind == "link":
+            return stat.S_ISLNK(mode) and os.readlink(name, dir_fd=found[0]) == entry.target
+        if not stat.S_ISREG(mode) or found[1].st_size != entry.size:
+            return False
+        if entry.kind == "withheld":
+            return True
+        with disk.held(_open_again(found[0], name, ours=False)) as handle:
+            return _content(handle, name, 0, None) == self.content()
+
+
+def _is_kept(found: os.stat_result, new: Entry | None) -> bool:
+    """Whether what is there need not go first: a file or a link is replaced in one step, and a folder stays a folder."""
+    is_folder = stat.S_ISDIR(found.st_mode)
+    return new is not None and is_folder == (new.kind == "folder")
+
+
+def _take_away(folder: int, name: str, found: os.stat_result, comes: bool) -> None:
+    if not stat.S_ISDIR(found.st_mode):
+        os.unlink(name, dir_fd=folder)
+        return
+    with disk.held(disk.open_folder(folder, name, ours=False)) as inside:
+        is_empty = not os.listdir(inside)
+    if is_empty:
+        os.rmdir(name, dir_fd=folder)
+    elif comes:
+        raise WorkspaceError("a folder with other files is in its place")
+
+
+def _put(folder: int, name: str, new: Entry, content: bytes) -> None:
+    if new.kind == "folder":
+        is_there = disk.look(folder, name) is not None
+        opened = disk.open_folder(folder, name, ours=False) if is_there else disk.make_folder(folder, name)
+        with disk.held(opened) as handle:
+            os.fchmod(handle, new.mode)
+    elif new.kind == "link":
+        temporary = disk.temporary_name()
+        os.symlink(new.target, temporary, dir_fd=folder)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    else:
+        disk.replace_file(folder, name, [content], new.mode)
 
 
 # ── what is there ────────────────────────────────────────────────────────────────────────────
@@ -418,9 +520,9 @@ def _entry(here: _Layer, name: str, folder: int, found: os.stat_result) -> Entry
     return Entry(name, kind, stat.S_IMODE(found.st_mode) & 0o777, size)
 
 
-def _open_again(folder: int, name: str) -> int:
+def _open_again(folder: int, name: str, *, ours: bool = True) -> int:
     """What was a file a moment ago."""
-    handle = disk.open_file(folder, name)
+    handle = disk.open_file(folder, name, ours=ours)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise _Swapped
@@ -437,6 +539,14 @@ def _content(handle: int, path: str, offset: int, size: int | None) -> bytes:
         pieces.append(piece)
         offset, wanted = offset + len(piece), wanted - len(piece)
     return b"".join(pieces)
+
+
+def _shown_content(handle: int, path: str, inside: str, offset: int, size: int | None) -> bytes:
+    """The same of a file in a heavy folder, without what must not be seen. A very long one is looked at piece by piece."""
+    if os.fstat(handle).st_size > _LOOKED_MAX:
+        return without_secrets(inside, _content(handle, path, offset, size))
+    whole = without_secrets(inside, _content(handle, path, 0, None))
+    return whole[offset:] if size is None else whole[offset : offset + size]
 
 
 def _what(found: os.stat_result | None) -> str:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from plait.errors import InvalidValue
+from plait.workspace.disk import is_locked
 
 HEAVY = (".git", ".venv", "venv", "node_modules", ".tox", ".nox")
 JUNK = ("__pycache__", "*.pyc", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".DS_Store")
@@ -149,6 +150,7 @@ def stores_in(folder: Path | str, rules: Rules = USUAL) -> list[str]:
 def _folders(path: str) -> list[str]:
     try:
         with os.scandir(path) as listing:
-            return [item.name for item in listing if item.is_dir(follow_symlinks=False)]
+            found = [item for item in listing if item.is_dir(follow_symlinks=False)]
+            return [item.name for item in found if not is_locked(item.stat(follow_symlinks=False).st_mode)]
     except OSError:  # gone, or closed to us
         return []

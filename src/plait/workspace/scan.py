@@ -138,12 +138,16 @@ class Scan:
         layered: bool = False,
         absent: Mapping[str, Entry] | None = None,
         threads: int = 0,
+        ours: bool = True,
     ) -> None:
-        """`reader`: of the base, and told of every new folder. `absent`: withheld files that never were on this disk, by path."""
+        """`reader`: of the base, and told of every new folder. `absent`: withheld files that never were on this disk, by path.
+
+        `ours`: whether the files are a copy of ours. In a folder of the user no mode is changed, and what is locked is withheld.
+        """
         self._sink, self._index, self._reader = sink, index, reader
         self._rules = compiled(rules)
         self._armed = secrets.armed()
-        self._layered = layered
+        self._layered, self._ours = layered, ours
         self._absent = _by_folder(absent or {})
         self._pool = ThreadPoolExecutor(threads, "plait-scan") if threads else None
         self._queued = threading.Semaphore(_QUEUED)
@@ -188,6 +192,9 @@ class Scan:
                     found = item.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
+                if not self._ours and disk.is_locked(found.st_mode) and not leaves_out(path, name, stat.S_ISDIR(found.st_mode)):
+                    self._withheld.append(self._told(_join(path, name)))
+                    continue
                 before = known.get(name)
                 if self._armed and before is not None and (_tells(name) or _tells(before.entry.target)):
                     before = None  # remembered from before it was known to be one
@@ -220,20 +227,27 @@ class Scan:
         if not self._armed or not (_tells(name) or (stat.S_ISLNK(mode) and _tells(_target(folder, name)))):
             return False
         if not (self._layered and stat.S_ISCHR(mode)):  # what hides it below hides it still
-            self._withheld.append(secrets.hide_text(shown(_join(here.path, name))))
+            self._withheld.append(self._told(_join(here.path, name)))
             return True
         return False
 
     def _descend(self, folder: int, here: _Folder, name: str, lower: Entry | None, depth: int) -> None:
         path = _join(here.path, name)
         try:
-            with disk.entered(folder, name) as (handle, mode):
+            with disk.entered(folder, name, ours=self._ours) as (handle, mode):
                 base = lower.blobs[0] if lower is not None and not disk.is_opaque(handle) else None
                 here.folders.append((name, mode & 0o777, self._walk(handle, path, base, depth + 1, at_once=mode & 0o500 != 0o500)))
         except FileNotFoundError:
             return
-        except PermissionError:  # somebody else's
-            self._skipped.append(shown(path))
+        except PermissionError:  # another user's
+            self._refused(path)
+
+    def _refused(self, path: str) -> None:
+        """Note what we may not read: in a folder of the user it is withheld, like all that is locked."""
+        (self._skipped if self._ours else self._withheld).append(self._told(path))
+
+    def _told(self, path: str) -> str:
+        return secrets.hide_text(shown(path)) if self._armed else shown(path)
 
     def _take_up(self, folder: int, here: _Folder, items: list[_Item], at_once: bool) -> None:
         """Read the files now, or hand them to the threads."""
@@ -266,7 +280,7 @@ class Scan:
         except FileNotFoundError:
             return None
         except PermissionError:
-            self._skipped.append(shown(_join(path, item.name)))
+            self._refused(_join(path, item.name))
             return None
 
     def _link(self, folder: int, name: str) -> Seen | None:
@@ -277,7 +291,7 @@ class Scan:
 
     def _file(self, folder: int, path: str, name: str) -> Seen | None:
         for _ in range(_TRIES):
-            with disk.held(disk.open_file(folder, name)) as handle:
+            with disk.held(disk.open_file(folder, name, ours=self._ours)) as handle:
                 before = os.fstat(handle)
                 if not stat.S_ISREG(before.st_mode):
                     raise _changing(_join(path, name))

@@ -1,0 +1,321 @@
+"""What `apply` publishes, what it never publishes, and what a person who is asked about it is shown."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait import Approval, Ask, Granted, Parked, Policy, Session, Workflow, replay, resume
+from plait.errors import ToolFailed
+from plait.event import kinds as k
+from plait.sandbox import Sandbox
+from plait.tool import Result, tool
+from plait.workspace import files
+from plait.workspace.hazards import executable_reason, metadata_of
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+
+
+@tool(effect="workspace")
+def sh(command: str, sandbox: Sandbox) -> Result:
+    """Run a command."""
+    ran = sandbox.exec(["sh", "-ec", command])
+    return Result([ran.output.view() or "(nothing)"], ran.exit_code)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    (folder / "README").write_text("a shop\n")
+    return folder
+
+
+@pytest.fixture
+def placed(repo: Path, tmp_path: Path) -> Session:
+    return _placed(repo, tmp_path)
+
+
+def _placed(repo: Path, tmp_path: Path) -> Session:
+    return Session("Fix it", store=tmp_path / "store").to("local", repo, isolation="host")
+
+
+def _delta(session: Session) -> dict[str, Any]:
+    body = next(event.body for event in reversed(session.events) if isinstance(event.body, k.ToolReturned))
+    assert isinstance(body.delta, dict)
+    return body.delta
+
+
+def _there(repo: Path) -> set[str]:
+    return {os.path.relpath(os.path.join(at, name), repo) for at, folders, names in os.walk(repo) for name in (*folders, *names)}
+
+
+PLANTED = {
+    "a pointer": "echo 'gitdir: evil' > .git",
+    "a nested pointer": "mkdir -p lib/sub; echo 'gitdir: ../../evil' > lib/sub/.git",
+    "a link": "mkdir evil; ln -s evil .git",
+    "other case": "mkdir -p .GIT/hooks; echo x > .GIT/hooks/pre-commit",
+    "a blank behind": "mkdir -p '.git ' && echo x > '.git /config'",
+    "dots behind": "mkdir -p .git... && echo x > .git.../config",
+    "a stream of NTFS": "mkdir -p '.git::$INDEX_ALLOCATION' && echo x > '.git::$INDEX_ALLOCATION/config'",
+    "a short name": "mkdir -p GIT~1 && echo x > GIT~1/config",
+    "an ignored character": "d=$(printf '.g\\342\\200\\214it'); mkdir -p $d; echo x > $d/config",
+    "wide letters": "d=$(printf '.\\357\\275\\207\\357\\275\\211\\357\\275\\224'); mkdir -p $d; echo x > $d/config",
+    "Mercurial": "mkdir -p a/.hg; echo '[hooks]' > a/.hg/hgrc",
+    "Subversion": "mkdir -p .svn; echo x > .svn/wc.db",
+    "Jujutsu": "mkdir -p .jj/repo; echo x > .jj/repo/config.toml",
+    "Bazaar": "mkdir -p .bzr; echo x > .bzr/x",
+    "Darcs": "mkdir -p _darcs/prefs; echo x > _darcs/prefs/prefs",
+    "CVS": "mkdir -p CVS; echo :fork:/x > CVS/Root",
+    "CVS in another case": "mkdir -p cvs; echo :fork:/x > cvs/Root",
+    "Fossil": "echo x > .fslckout; echo x > _FOSSIL_",
+    "an empty folder": "mkdir -p .hg .svn",
+    "a repository without a name": "mkdir -p b/objects b/refs b/hooks; echo 'ref: refs/heads/x' > b/HEAD; echo x > b/config",
+    "one at the root": "mkdir -p objects refs; echo 'ref: refs/heads/x' > HEAD; echo x > config",
+    "one by its common folder": "mkdir -p w; echo 'ref: refs/heads/x' > w/HEAD; echo ../elsewhere > w/commondir",
+    "a link into one": "ln -s .git/hooks tools",
+    "a link into one from below": "mkdir -p x/y; ln -s ../../.git/hooks x/y/tools",
+    "links in a row": "ln -s .git one; ln -s one/hooks two",
+}
+
+
+@pytest.mark.parametrize("how", PLANTED)
+def test_nothing_of_version_control_is_published(how: str, placed: Session, repo: Path) -> None:
+    applied = placed.use(sh, command=f"{PLANTED[how]}; echo ok > ok.txt; echo new > README").apply()
+    assert (repo / "ok.txt").read_text() == "ok\n" and (repo / "README").read_text() == "new\n"
+    assert _delta(applied)["unpublished"] and "not published" in str(applied.result)
+    named = {name for path in _there(repo) for name in path.split("/")}
+    assert not [name for name in named if metadata_of(name)] and not {"HEAD", "objects", "Root", "tools", "one"} & named
+    again = applied.apply()  # what was not published is not brought by the next one
+    assert _there(repo) & {"HEAD", ".git", "tools"} == set() and "has all of it already" in str(again.result)
+
+
+def test_a_link_that_leads_into_a_repository_by_the_users_own_link_is_not_published(repo: Path, tmp_path: Path) -> None:
+    git(repo, "init", "-q")
+    (repo / "meta").symlink_to(".git")
+    placed = _placed(repo, tmp_path)
+    applied = placed.use(sh, command=f"ln -s meta/hooks tools; ln -s {repo}/.git/hooks abs; ln -s README fine").apply()
+    assert not os.path.lexists(repo / "tools") and not os.path.lexists(repo / "abs") and (repo / "fine").is_symlink()
+    assert set(_delta(applied)["unpublished"]) == {"tools", "abs"}
+
+
+def test_the_folders_own_repository_is_left_alone(repo: Path, tmp_path: Path) -> None:
+    """Mercurial's folder is a part of the tree; what the agent does to it stays away, and what the user does is not in dispute."""
+    (repo / ".hg").mkdir(mode=0o700)
+    (repo / ".hg" / "hgrc").write_text("[ui]\n")
+    placed = _placed(repo, tmp_path)
+    used = placed.use(sh, command="echo '[hooks]' > .hg/hgrc; echo x > ok; echo x > .hg/new")
+    gone = placed.fork().use(sh, command="rm -r .hg; ln -s evil .hg; echo y > ok2")
+    (repo / ".hg" / "hgrc").write_text("[ui]\nby the user\n")
+    used.apply()
+    gone.apply()
+    assert (repo / "ok").exists() and (repo / "ok2").exists() and os.listdir(repo / ".hg") == ["hgrc"]
+    assert (repo / ".hg" / "hgrc").read_text() == "[ui]\nby the user\n" and (repo / ".hg").stat().st_mode & 0o777 == 0o700
+
+
+CONFIGURED = {
+    "hooks": ("config", "core.hooksPath", "tools/hooks", "tools/hooks/pre-commit"),
+    "hooks by a link": ("config", "core.hooksPath", "linked", "tools/hooks/pre-commit"),
+    "an included file": ("config", "include.path", "../.gitconfig", ".gitconfig"),
+    "a filter": ("config", "filter.x.clean", "sh tools/hooks/clean.sh %f", "tools/hooks/clean.sh"),
+    "a monitor": ("config", "core.fsmonitor", "./watch", "watch"),
+}
+
+
+@pytest.mark.parametrize("how", CONFIGURED)
+def test_what_the_configuration_of_git_has_run_is_not_published(how: str, repo: Path, tmp_path: Path) -> None:
+    git(repo, "init", "-q")
+    (repo / "tools" / "hooks").mkdir(parents=True)
+    (repo / "linked").symlink_to("tools/hooks")
+    *command, path = CONFIGURED[how]
+    git(repo, *command)
+    used = _placed(repo, tmp_path).use(sh, command=f"mkdir -p tools/hooks; echo evil > {path}; echo x > ok")
+    applied = used.apply()
+    assert not (repo / path).exists() and (repo / "ok").exists() and path in _delta(applied)["unpublished"]
+
+
+def test_a_hook_that_is_a_link_into_the_folder_is_not_published(repo: Path, tmp_path: Path) -> None:
+    git(repo, "init", "-q")
+    (repo / "pre.sh").write_text("true\n")
+    (repo / ".git" / "hooks").mkdir(exist_ok=True)
+    (repo / ".git" / "hooks" / "pre-commit").symlink_to("../../pre.sh")
+    _placed(repo, tmp_path).use(sh, command="echo evil > pre.sh").apply()
+    assert (repo / "pre.sh").read_text() == "true\n"
+
+
+def test_a_folder_above_the_hooks_cannot_become_a_link(repo: Path, tmp_path: Path) -> None:
+    git(repo, "init", "-q")
+    git(repo, "config", "core.hooksPath", "tools/hooks")
+    _placed(repo, tmp_path).use(sh, command="mkdir -p mine/hooks; echo evil > mine/hooks/pre-commit; ln -s mine tools").apply()
+    assert (repo / "mine").is_dir() and not os.path.lexists(repo / "tools")
+
+
+def test_git_runs_nothing_of_it(repo: Path, tmp_path: Path) -> None:
+    """Git itself is the judge: a folder in which it runs what an agent wrote would leave a mark."""
+    mark = tmp_path / "mark"
+    evil = f"printf '[core]\\n\\trepositoryformatversion = 0\\n\\tfsmonitor = \"touch {mark}; false\"\\n' > $d/config"
+    make = f"mkdir -p $d/objects $d/refs; echo 'ref: refs/heads/main' > $d/HEAD; {evil}"
+    command = f"for d in .git sub/x sub/y/.git; do {make}; done; echo x > sub/file; echo 'gitdir: x' > sub/.git"
+    _placed(repo, tmp_path).use(sh, command=command).apply()
+    for folder in (repo, repo / "sub", repo / "sub" / "x", repo / "sub" / "y"):
+        if folder.is_dir():
+            subprocess.run(["git", "status"], cwd=folder, capture_output=True, check=False)
+    assert not mark.exists() and (repo / "sub" / "file").exists()
+
+
+# ── what is named ────────────────────────────────────────────────────────────────────────────
+
+
+EXECUTABLE = (
+    "conftest.py tests/a/conftest.py sitecustomize.py lib/usercustomize.py x.pth .envrc sub/.envrc Makefile sub/makefile GNUmakefile a.mk "
+    ".vscode/tasks.json .vscode/settings.json .github/workflows/ci.yml .github/workflows/deep/x.yml .gitlab-ci.yml .circleci/config.yml "
+    "package.json web/package.json setup.py setup.cfg pyproject.toml tox.ini pytest.ini noxfile.py .pre-commit-config.yaml Dockerfile "
+    "Dockerfile.dev docker-compose.yml .bashrc .zshrc .profile .npmrc .cargo/config.toml build.rs Cargo.toml .husky/pre-commit .husky/_/x "
+    ".gitattributes sub/.gitattributes .gitmodules lefthook.yml justfile Justfile Rakefile Gemfile Jenkinsfile azure-pipelines.yml "
+    "vite.config.ts .eslintrc.js gulpfile.js build.gradle build.gradle.kts pom.xml CMakeLists.txt .bazelrc .devcontainer/devcontainer.json "
+    ".idea/workspace.xml .vimrc .exrc .dir-locals.el .gdbinit .mcp.json .claude/settings.json MAKEFILE Conftest.py flake.nix .yarnrc.yml"
+).split()
+
+
+@pytest.mark.parametrize("path", EXECUTABLE)
+def test_executable_configuration_is_known(path: str) -> None:
+    assert executable_reason(path)
+
+
+@pytest.mark.parametrize(
+    "path", ["README", "src/cart.py", "docs/index.md", "tests/test_a.py", "src/makefiles/x.c", "data.json", "build/out.txt"]
+)
+def test_other_files_are_not(path: str) -> None:
+    assert executable_reason(path) is None
+
+
+def test_what_is_published_and_run_is_named_in_the_result(placed: Session, repo: Path) -> None:
+    applied = placed.use(sh, command="echo 'import os' > conftest.py; echo x > a.txt; rm -f README").apply()
+    assert (repo / "conftest.py").exists() and "conftest.py (pytest runs it before any test)" in str(applied.result)
+    assert _delta(applied)["executable"] == {"conftest.py": "pytest runs it before any test"}
+
+
+# ── consent ──────────────────────────────────────────────────────────────────────────────────
+
+
+class Publish(Workflow):
+    """Writes files, and publishes them with consent."""
+
+    policy = Policy(Ask("apply"))
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def forward(self, session: Session) -> Session:
+        return session.use(sh, command=self.command).apply()
+
+
+COMMAND = "echo 'import evil' > conftest.py; echo more >> README; echo 'gitdir: x' > .git"
+
+
+def test_consent_shows_the_patch_and_names_what_is_run(placed: Session, repo: Path) -> None:
+    seen: list[Any] = []
+
+    def approver(approval: Approval) -> Granted:
+        seen.append(approval.shown)
+        assert (repo / "README").read_text() == "a shop\n"
+        return Granted()
+
+    done = Publish(COMMAND)(placed, approver=approver)
+    (shown,) = seen
+    assert "+import evil" in shown["patch"] and "+more" in shown["patch"] and ".git" not in shown["patch"].replace("--git", "")
+    assert shown["executable"] == {"conftest.py": "pytest runs it before any test"} and ".git" in shown["unpublished"]
+    assert shown["changes"] == ["M README +1 −0", "A conftest.py +1 −0"] and shown["publishes"]["folder"] == str(repo)
+    assert (repo / "README").read_text() == "a shop\nmore\n" and not (repo / ".git").exists()
+    assert replay(done, Publish(COMMAND)) == done
+
+
+def _parked(placed: Session, command: str = COMMAND) -> Session:
+    with pytest.raises(Parked):
+        Publish(command)(placed)
+    return placed.reload()
+
+
+def test_a_parked_ask_shows_it_too_and_goes_on_when_granted(placed: Session, repo: Path) -> None:
+    (ask,) = (waits := _parked(placed)).waiting
+    assert isinstance(ask.shown, dict) and "+import evil" in str(ask.shown["patch"]) and "conftest.py" in str(ask.shown["executable"])
+    waits.approve(ask, actor="human:boss")
+    resume(waits, Publish(COMMAND))
+    assert (repo / "conftest.py").exists()
+
+
+def test_what_was_not_shown_is_not_published(placed: Session, repo: Path) -> None:
+    waits = _parked(placed)
+    waits.approve(waits.waiting[0], actor="human:boss")
+    (repo / "README").write_text("changed\na shop\n")
+    with pytest.raises(ToolFailed, match="would not become what was shown"):
+        resume(waits, Publish(COMMAND))
+    assert not (repo / "conftest.py").exists() and (repo / "README").read_text() == "changed\na shop\n"
+    with pytest.raises(Parked):  # taken up again, it is asked anew
+        resume(waits, Publish(COMMAND))
+    (ask,) = (waits := waits.reload()).waiting
+    assert isinstance(ask.shown, dict) and " changed" in str(ask.shown["patch"])
+    waits.approve(ask, actor="human:boss")
+    resume(waits, Publish(COMMAND))
+    assert (repo / "README").read_text() == "changed\na shop\nmore\n" and (repo / "conftest.py").exists()
+
+
+def test_a_change_of_something_else_does_not_ask_again(placed: Session, repo: Path) -> None:
+    waits = _parked(placed)
+    waits.approve(waits.waiting[0], actor="human:boss")
+    (repo / "other").write_text("x\n")
+    resume(waits, Publish(COMMAND))
+    assert (repo / "conftest.py").exists()
+
+
+def test_a_dispute_is_told_in_the_ask_and_nothing_is_published_under_it(placed: Session, repo: Path) -> None:
+    (repo / "README").write_text("theirs\n")
+    waits = _parked(placed, "echo mine > README")
+    (ask,) = waits.waiting
+    assert isinstance(ask.shown, dict) and "README" in str(ask.shown["cannot tell"])
+    waits.approve(ask, actor="human:boss")
+    (repo / "README").write_text("a shop\n")  # the dispute is gone, and so is what the person knew of
+    with pytest.raises(ToolFailed, match="could not be shown"):
+        resume(waits, Publish("echo mine > README"))
+    assert (repo / "README").read_text() == "a shop\n"
+
+
+def test_a_long_patch_is_cut_and_says_how_to_see_the_rest(placed: Session) -> None:
+    (ask,) = (waits := _parked(placed, "seq 1 20000 > numbers")).waiting
+    assert isinstance(ask.shown, dict) and len(str(ask.shown["patch"])) == 20_000
+    assert f"plait apply {waits.short} --dry-run" in str(ask.shown["patch is cut"])
+
+
+# ── the folder meanwhile ─────────────────────────────────────────────────────────────────────
+
+
+def test_a_folder_that_becomes_a_link_is_not_followed(placed: Session, repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (repo / "sub").mkdir()
+    used = placed.use(sh, command="mkdir -p sub; echo x > sub/a; echo x > sub/b")
+    replace, to = files.LocalFiles.replace, repo / "sub"
+
+    def late(self: files.LocalFiles, old: files.Old, path: str, new: Any, content: bytes = b"") -> None:
+        replace(self, old, path, new, content)
+        if path == "sub/a":
+            to.rename(repo / "moved")
+            to.symlink_to(tmp_path / "elsewhere")
+
+    monkeypatch.setattr(files.LocalFiles, "replace", late)
+    with pytest.raises(ToolFailed, match="link"):
+        used.apply()
+    assert not list((tmp_path / "elsewhere").iterdir()) and (repo / "moved" / "a").exists()
+
+
+def test_a_folder_that_its_owner_made_read_only_is_not_written_to(repo: Path, tmp_path: Path) -> None:
+    (repo / "closed").mkdir(mode=0o555)
+    used = _placed(repo, tmp_path).use(sh, command="chmod 755 closed; echo x > closed/a; chmod 555 closed")
+    with pytest.raises(ToolFailed, match="read-only"):
+        used.apply()
+    assert (repo / "closed").stat().st_mode & 0o777 == 0o555 and not list((repo / "closed").iterdir())

@@ -1,0 +1,162 @@
+"""Secrets in heavy folders: tools do not see them, on no rung that isolates, by no command and no tool for files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from plait import Session, secrets
+from plait.sandbox import Sandbox
+from plait.tool import Result, tool
+from plait.workspace import masks
+from plait.workspace.masks import masked_files, without_secrets
+from tests.sandbox.rooms import needs, on_isolated
+
+TOKEN = "ghp_" + "q7Zk" * 9
+KNOWN = "sk-live-4242-abcdefgh"
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> Generator[None]:
+    yield
+    secrets.forget()
+
+
+@tool(effect="workspace")
+def sh(command: str, sandbox: Sandbox) -> Result:
+    """Run a command."""
+    ran = sandbox.exec(["sh", "-c", command])
+    return Result([ran.output.view() or "(nothing)"], ran.exit_code)
+
+
+@tool(effect="pure")
+def read(path: str, size: int, sandbox: Sandbox) -> str:
+    """Read a file."""
+    return sandbox.files.read(path, size=size).decode()
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    for name in ("node_modules/deep/x", ".git/modules/lib", ".git/objects", "sub/.git", ".venv"):
+        (folder / name).mkdir(parents=True)
+    url = f'[core]\n\tbare = false\n[remote "origin"]\n\turl = https://ana:{TOKEN}@example.com/shop.git\n'
+    for name in (".git/config", ".git/modules/lib/config", "sub/.git/config"):
+        (folder / name).write_text(url)
+    (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (folder / ".venv" / "pip.conf").write_text(f"[global]\nindex-url = https://{TOKEN}@pypi.example.com/simple\n")
+    (folder / "node_modules" / "deep" / "x" / "y.js").write_text(f"const key = '{KNOWN}'\n")
+    (folder / "node_modules" / "plain.js").write_text("const key = 1\n")
+    (folder / "README").write_text("a shop\n")
+    return folder
+
+
+def _placed(repo: Path, tmp_path: Path, rung: str) -> Session:
+    needs(rung, tmp_path)
+    return Session("x", store=tmp_path / "store").to("local", repo, isolation=rung)
+
+
+CARRIERS = [".git/config", ".git/modules/lib/config", ".venv/pip.conf", "sub/.git/config"]
+
+
+@on_isolated
+def test_no_command_sees_a_secret_of_a_heavy_folder(repo: Path, tmp_path: Path, rung: str) -> None:
+    secrets.known(KNOWN, "SHOP_KEY")
+    placed = _placed(repo, tmp_path, rung)
+    assert placed.placement and isinstance(placed.placement.detail, dict)
+    assert placed.placement.detail["masked"] == [*CARRIERS[:2], CARRIERS[2], "node_modules/deep/x/y.js", "sub/.git/config"]
+    look = f"grep -rF -e {TOKEN} . {repo} 2>/dev/null; grep -rF 42-abcd . {repo} 2>/dev/null; true"
+    assert placed.fork().use(sh, command=look).result == "(nothing)"
+    where = "." if rung != "landlock" else str(repo)
+    assert (
+        placed.fork().use(sh, command=f"cat {where}/node_modules/plain.js {where}/.git/HEAD").result
+        == "const key = 1\nref: refs/heads/main\n"
+    )
+    if rung != "landlock":  # which can only leave it out
+        told = placed.fork().use(sh, command="git -C . config -f .git/config core.bare; cat .git/config node_modules/deep/x/y.js").result
+        assert "false" in told and "https://withheld@example.com/shop.git" in told and "[secret SHOP_KEY]" in told
+        assert placed.fork().use(sh, command="echo x > .git/config || echo no").result.endswith("no\n")
+
+
+@on_isolated
+def test_no_tool_for_files_sees_one(repo: Path, tmp_path: Path, rung: str) -> None:
+    secrets.known(KNOWN, "SHOP_KEY")
+    placed = _placed(repo, tmp_path, rung)
+    for path in [*CARRIERS, "node_modules/deep/x/y.js"]:
+        for size in (10_000, 90):
+            said = placed.fork().use(read, path=path, size=size).result
+            assert TOKEN[:12] not in said and KNOWN[:12] not in said and said
+
+
+@on_isolated
+def test_a_carrier_that_changes_meanwhile_is_looked_at_again(repo: Path, tmp_path: Path, rung: str) -> None:
+    (repo / ".git" / "config").write_text("[core]\n")
+    placed = _placed(repo, tmp_path, rung)
+    assert placed.fork().use(sh, command="true").result
+    (repo / ".git" / "config").write_text(f"[http]\n\textraheader = AUTHORIZATION: basic {TOKEN}\n")
+    assert placed.fork().use(sh, command=f"grep -rF {TOKEN} . {repo} 2>/dev/null || true").result == "(nothing)"
+
+
+@on_isolated
+def test_a_value_that_becomes_a_secret_later_is_masked_from_then_on(repo: Path, tmp_path: Path, rung: str) -> None:
+    placed = _placed(repo, tmp_path, rung)
+    look = f"cat {'.' if rung != 'landlock' else repo}/node_modules/deep/x/y.js || true"
+    assert KNOWN in placed.fork().use(sh, command=look).result
+    secrets.known(KNOWN, "SHOP_KEY")
+    assert KNOWN not in placed.fork().use(sh, command=f"{look} | base64").result
+    (repo / "node_modules" / "late.js").write_text(KNOWN)
+    assert "late" not in placed.fork().use(sh, command=f"grep -rlF 42-abcd . {repo} 2>/dev/null || true").result
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "shown"),
+    [
+        ("config", "url = https://x.com/a.git", None),
+        ("config", "url = git@github.com:a/b.git", None),
+        ("config", "url = ssh://git@github.com/a/b.git", None),
+        ("config", "url = https://tok3n@github.com/a/b", "url = https://withheld@github.com/a/b"),
+        ("config", "url = https://a:p@ss:w@h.com/b", "url = https://withheld@h.com/b"),
+        ("config", "url = ssh://git:pw@h.com/b", "url = ssh://git:withheld@h.com/b"),
+        ("config", "\tpassword = hunter2", "\tpassword = withheld"),
+        ("config", '[x "https://a:b@c/"]', '[x "https://withheld@c/"]'),
+        (".npmrc", "//r.npmjs.org/:_authToken=abc", "//r.npmjs.org/:_authToken=withheld"),
+        (".yarnrc.yml", "npmAuthToken: abc", "npmAuthToken: withheld"),
+        (".netrc", "machine a login b password c", "machine a login b password withheld"),
+        ("logs/HEAD", "clone: from https://a:b@c/d", "clone: from https://withheld@c/d"),
+        ("deep/index.js", "https://a:b@c/d", None),
+    ],
+)
+def test_what_a_credential_looks_like(path: str, text: str, shown: str | None) -> None:
+    assert without_secrets(path, text.encode()).decode() == (text if shown is None else shown)
+
+
+def test_what_is_not_looked_at_is_said(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heavy = os.path.realpath(repo / "node_modules")
+    (repo / "node_modules" / "big.js").write_text("x" * 2000)
+    monkeypatch.setattr(masks, "SIZE_MAX", 1000)
+    monkeypatch.setattr(masks, "FILES_MAX", 1)
+    assert masked_files(heavy).unlooked == ""  # there is nothing to look for
+    secrets.known(KNOWN, "SHOP_KEY")
+    found = masked_files(heavy)
+    assert found.files == {} and "1 above" in found.unlooked and "1 beyond" in found.unlooked
+
+
+def test_folders_that_did_not_change_are_not_read_again(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heavy, read = os.path.realpath(repo / "node_modules"), list[str]()
+    look = masks._text_shown  # pyright: ignore[reportPrivateUsage]
+
+    def counted(folder: str, path: str) -> bytes | None:
+        read.append(path)
+        return look(folder, path)
+
+    monkeypatch.setattr(masks, "_text_shown", counted)
+    secrets.known(KNOWN, "SHOP_KEY")
+    for _ in range(3):
+        assert set(masked_files(heavy).files) == {"deep/x/y.js"}
+    assert sorted(read) == ["deep/x/y.js", "plain.js"]
+    (repo / "node_modules" / "deep" / "new.js").write_text("x")
+    masked_files(heavy)
+    assert sorted(read) == ["deep/new.js", "deep/x/y.js", "plain.js"]
