@@ -17,7 +17,7 @@ from plait.ids import Digest
 from plait.model.base import OutputDelta
 from plait.runtime.bracket import Bracket
 from plait.runtime.effects import UseTools
-from plait.runtime.failures import failure_of, line, text_of_error
+from plait.runtime.failures import ends_more_than_a_tool, failure_of, line, text_of_error
 from plait.runtime.mail import safe_point
 from plait.runtime.override import overridden_tools
 from plait.runtime.people import (
@@ -388,7 +388,9 @@ def _outcome(job: Bracket, done: Done, actor: str) -> tuple[list[Draft], dict[Di
         said, apart = _apart(done.value) if isinstance(done.value, Result) else (contents(done.value), [])
         parts, blobs = pack(said, "result")
         kept, more = pack(apart, "result")
-    except Exception as error:  # it may be anything, and do anything when it is looked at
+    except BaseException as error:  # it may be anything, and do anything when it is looked at
+        if ends_more_than_a_tool(error):
+            raise
         return _with_place(job, done, _unfit(job, done, actor, error), {})
     there, blobs = done.worked, {**blobs, **more}
     body = k.ToolReturned(
@@ -409,7 +411,7 @@ def _with_place(job: Bracket, done: Done, draft: Draft, blobs: dict[Digest, byte
     return [*about, draft], {**done.worked.blobs, **blobs}
 
 
-def _unfit(job: Bracket, done: Done, actor: str, error: Exception) -> Draft:
+def _unfit(job: Bracket, done: Done, actor: str, error: BaseException) -> Draft:
     """It ran, and no log can hold what it returned."""
     failure = Failure("BadResult", f"it ran, but what it returned cannot be recorded: {text_of_error(error)}")
     return _failed(job, done._replace(delta=None), failure, actor)
@@ -443,7 +445,9 @@ def run_tool(job: Job, clock: Any) -> Done:
         return Done(job.number, failure=visit, duration_us=clock() - started)
     try:
         value, failure = job.tool.function(**job.arguments, **lent(visit)), None
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # whatever class it has: the call failed, and nothing else did
+        if ends_more_than_a_tool(error):
+            raise
         value, failure = None, failure_of(error)
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
@@ -477,7 +481,9 @@ def observed_before(job: Job) -> Any:
         return _Nothing
     try:
         return job.tool.observed(job.arguments)
-    except Exception as error:
+    except BaseException as error:
+        if ends_more_than_a_tool(error):
+            raise
         failed = failure_of(error)
         return Failure(failed.kind, f"not run: what is to be observed cannot be: {failed.message}", failed.traceback)
 
@@ -491,7 +497,9 @@ def concluded(job: Job, value: Any, failure: Failure | None, before: Any, starte
         try:
             after = job.tool.observed(job.arguments)
             delta = _recordable({"before": before, "after": after, "changed": difference(before, after)})
-        except Exception as error:
+        except BaseException as error:
+            if ends_more_than_a_tool(error):
+                raise
             delta = {"unobserved": text_of_error(error)}
     return Done(job.number, value, failure, duration_us, delta, exit_code, worked)
 
