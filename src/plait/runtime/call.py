@@ -18,11 +18,13 @@ import msgspec
 
 from plait.errors import (
     BudgetExceeded,
+    ChoiceInvalid,
     EffectError,
     InvalidInput,
     ModelFailed,
     NotASession,
     PlaitError,
+    ResultInvalid,
     RunHeld,
     RunOpen,
     ToolFailed,
@@ -222,6 +224,9 @@ def _causes(error: BaseException) -> tuple[Digest, ...]:
         seen.add(id(at))
         if isinstance(at, (ModelFailed, ToolFailed, BudgetExceeded)) and isinstance(at.session, Session):
             return (at.session.head,)
+        if isinstance(at, (ResultInvalid, ChoiceInvalid)) and isinstance(at.session, Session):
+            last = store_at(at.session.store).event(at.session.head)
+            return (last.id,) if last.kind == k.ModelReplied.__name__ else ()  # a rule that chose wrongly asked nobody
         at = at.__cause__
     return ()
 

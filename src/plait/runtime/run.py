@@ -762,6 +762,16 @@ def direct_writer() -> DirectWriter:
     return cast("DirectWriter", writer_of(None))
 
 
+def is_tried_again(session: Session) -> bool:
+    """Whether an answer that ended the run is asked for again, because the run was taken up again: now, or on record."""
+    run = run_of(session)
+    if run is None or run.record is None:
+        return False
+    step = run.peek(session)
+    # On record it ended a call, or was followed by another ask. Where the record is over, the end of the run says what it died of.
+    return step.kind != k.CallFinished.__name__ if step is not None else session.head in run.record.reopened
+
+
 def record(
     session: Session, drafts: Sequence[Draft], blobs: Mapping[Digest, bytes] | None = None, *, held: Sequence[Event] = ()
 ) -> tuple[Session, list[Event]]:
