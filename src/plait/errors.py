@@ -313,12 +313,15 @@ class NoHost(SessionError):
 class RunOpen(SessionError):
     """A run of this session began and has not ended: it is going on somewhere, or its process died. Nothing was written."""
 
-    def __init__(self, session: str, run: str) -> None:
-        self.session, self.run = session, run
-        super().__init__(
-            f"session {session} has an open run, {run}. Nothing was written; take it up again with resume(session) or `plait resume "
-            f"{session}`, end it with session.cancel(), or go on without it in a fork: session.fork()."
+    def __init__(self, session: str, run: str, verb: str = "", step: str = "") -> None:
+        """`verb`: what it cannot do meanwhile, and `step` what to do instead; "": start another run."""
+        self.session, self.run, self.verb, self.step = session, run, verb, step
+        cannot = f": it cannot {verb} from outside the run" if verb else ""
+        step = step or (
+            f"take it up again with resume(session) or `plait resume {session}`, end it with session.cancel(), "
+            "or go on without it in a fork: session.fork()"
         )
+        super().__init__(f"session {session} has an open run, {run}{cannot}. Nothing was written; {step}.")
 
 
 class RunHeld(SessionError):
@@ -576,11 +579,14 @@ class StoreCorrupt(StoreError):
 class StaleHead(StoreError):
     """Somebody appended first. Reload the session, or fork it to keep both."""
 
-    def __init__(self, log: str, expected: str | None, found: str, seq: int) -> None:
-        self.log, self.expected, self.found, self.seq = log, expected, found, seq
+    def __init__(self, log: str, expected: str | None, found: str, seq: int, run: str | None = None) -> None:
+        """`run`: the run that is open there now, and took the log over."""
+        self.log, self.expected, self.found, self.seq, self.run = log, expected, found, seq, run
+        step = "reload it and try again, or fork it to keep both"
+        if run is not None:
+            step = f"a run is open in it, {run}: reload it and try again, which goes to its inbox, or fork it to keep both"
         super().__init__(
-            f"log {log} has moved on: its head is {found[:12]}… at {seq}, not {(expected or 'none')[:12]}…. "
-            "Nothing was written; reload it and try again, or fork it to keep both."
+            f"log {log} has moved on: its head is {found[:12]}… at {seq}, not {(expected or 'none')[:12]}…. Nothing was written; {step}."
         )
 
 

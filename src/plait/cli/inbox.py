@@ -8,6 +8,7 @@ said. Whatever is answered goes to the session's inbox, so that a run that holds
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -45,7 +46,7 @@ _BOUND = ("tool", "version", "arguments")
 @click.option("--full", is_flag=True, help="Fold nothing, however long it is.")
 @listing
 def inbox(given: Given, session: str | None, everything: bool, full: bool) -> None:
-    """Show what waits for people: approvals, questions, effects of unknown outcome.
+    """Show what waits for people: approvals, questions, verdicts, effects of unknown outcome.
 
     Without S, in all sessions; with S, in that one and the branches of its run. With S and --all, its inbox as it stands.
     """
@@ -130,6 +131,13 @@ def _about(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str, str
         yield "tool", visible(ask.tool), STRONG
         yield "arguments", _json(ask.arguments), ""
         yield "why", visible(ask.why or "its outcome is not known: it may have happened"), ""
+        if ask.returns is not None:
+            yield "returns", _json(ask.returns), ""
+    elif ask.kind == "verdict":
+        yield "verdict", visible(ask.name), STRONG
+        yield "of", short(ask.of or ask.log), ""
+        yield "by", visible(ask.by), ""
+        yield "why", visible(ask.why), ""
     else:
         yield "until", f"{when(ask.until)} UTC" if ask.until is not None else "as long as it takes", ""
         if ask.name:
@@ -175,7 +183,11 @@ def hints_of(ask: Waiting) -> list[str]:
         return [f"plait approve {id}", f'plait deny {id} --reason "…"']
     if ask.kind == "question":
         return [f"plait answer {id} …"]
-    return [f"plait resolve {id} happened|did-not-happen|compensated"] if ask.kind == "unknown" else []
+    if ask.kind == "verdict":
+        who = ["--as", ask.by] if ":" in ask.by else []
+        return [shlex.join(["plait", "validate", short(ask.of or ask.log), ask.name, "passed", *who])]
+    value = "" if ask.returns is None else " [--value JSON]"
+    return [f"plait resolve {id} happened|did-not-happen|compensated{value}"] if ask.kind == "unknown" else []
 
 
 def waiting_document(store: Store, ask: Waiting) -> Document:

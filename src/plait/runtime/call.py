@@ -65,6 +65,7 @@ from plait.runtime.stops import Cancelled, Halted, Parked
 from plait.session import Session
 from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, store_at
+from plait.session.rows import run_of_branch
 from plait.session.state import NOTHING
 from plait.session.typed import to_json
 
@@ -236,8 +237,8 @@ def _is_cancel(error: BaseException) -> bool:
 
 
 def _start(session: Session, calling: Calling, watch: Watch, waiter: Waiter | None) -> tuple[Run, Session]:
-    if session.open_run is not None:
-        raise RunOpen(session.short, session.open_run)
+    if (open_now := session.open_run or run_of_branch(store_at(session.store), session.id)) is not None:
+        raise RunOpen(session.short, open_now)
     direct = direct_writer()
     spot = session.spot
     id = str(direct.source(spot.store).fresh("run", spot.id, spot.place))

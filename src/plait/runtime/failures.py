@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from threading import current_thread, main_thread
 from typing import Any
 
 from plait.event.kinds import Failure
-from plait.runtime.stops import Stop
 
 TRACEBACK_MAX, MESSAGE_MAX = 8_000, 4_000
 
@@ -15,16 +13,6 @@ TRACEBACK_MAX, MESSAGE_MAX = 8_000, 4_000
 def failure_of(error: BaseException) -> Failure:
     """An error as a value, fit for the log whatever is in it."""
     return Failure(line(type(error).__name__, 200), text_of_error(error), traceback_of(error))
-
-
-def ends_more_than_a_tool(error: BaseException) -> bool:
-    """Whether an error that left a tool is about the whole run: a stop of it, or Ctrl-C.
-
-    Python raises Ctrl-C in the main thread only, and as itself: in another thread, or of a class of its own, it is the tool's.
-    """
-    if isinstance(error, Stop):
-        return True
-    return type(error) is KeyboardInterrupt and current_thread() is main_thread()
 
 
 def text_of_error(error: BaseException) -> str:

@@ -126,6 +126,24 @@ class Run:
         frames = self.frames(log or self.root)
         return f"service:{principal_of(frames[-1].path)}" if frames else self._direct.principal()
 
+    def judges(self, log: LogId) -> tuple[str, ...]:
+        """The names of the calls that have this log in hand, as gates may name them."""
+        frames = self.frames(log)
+        known = {kind.__qualname__ for frame in frames for kind in type(frame.node).__mro__[:-1]}
+        return (self.principal(log), *(frame.path for frame in frames[-1:]), *sorted(known))
+
+    def path_of(self, log: LogId, workflow: object) -> str | None:
+        """The path of a workflow that is called, or may be called, by who has this log in hand."""
+        for frame in reversed(self.frames(log)):
+            if frame.node is workflow:
+                return frame.path
+            parts: Any = getattr(frame.node, "named_parts", tuple)()
+            found = next((path for path, part in parts if part is workflow), None)
+            own = getattr(workflow, "name", None)
+            if found is not None:
+                return own if isinstance(own, str) and own else f"{frame.path}/{found}"
+        return None
+
     def begin(
         self,
         address: str,
@@ -233,11 +251,6 @@ class Run:
         """Where a log stands: for a run that is taken up again, where it stood then."""
         path = self._path(spot)
         return self._direct.latest(spot) if path is None else self._at_gap(path, spot)
-
-    def refuse(self, spot: Spot, gate: str, error: Exception, into: Spot) -> None:
-        """A gate holds a merge or an end of the session: the run waits for the verdict, unless that came by now."""
-        if not self.follows(Session.of(into)) and gate in Session.of(spot).reload().unmet:
-            raise Parked(Session.of(spot), str(error))
 
     def is_current(self, spot: Spot) -> bool:
         """Whether one can go on from this spot: it is the last step taken, whatever others wrote since, or the end of the log."""

@@ -17,7 +17,7 @@ from plait.ids import Digest
 from plait.model.base import OutputDelta
 from plait.runtime.bracket import Bracket
 from plait.runtime.effects import UseTools
-from plait.runtime.failures import ends_more_than_a_tool, failure_of, line, text_of_error
+from plait.runtime.failures import failure_of, line, text_of_error
 from plait.runtime.mail import safe_point
 from plait.runtime.override import overridden_tools
 from plait.runtime.people import (
@@ -37,7 +37,7 @@ from plait.runtime.people import (
 from plait.runtime.places import Site, Visit, Worked
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of, scoped
 from plait.runtime.spend import afford_tool
-from plait.runtime.stops import Cancelled
+from plait.runtime.stops import Cancelled, ends_more_than_a_tool
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.session import Session
 from plait.session.content import Loose, pack
