@@ -238,9 +238,20 @@ class Run:
         with self._lock:
             self._tips[spot.id] = after
             self._tail(spot.id).extend([*held, *events] if held else events)
+        for draft in drafts:
+            if isinstance(draft.body, k.BudgetSet):
+                self._grant(spot.id, draft.body.budget)
         self.told_of_write("after", drafts)
         self._tell([*held, *events] if held else events)
         return after, [*found, *events] if found else events
+
+    def _grant(self, log: LogId, budget: k.Budget) -> None:
+        """From here on this is what the log may spend, instead of what was left of its budget."""
+        own = self.pools.get(log)
+        if own is not None:
+            own.grant(budget)
+        else:
+            self.pools[log] = Pool(budget, above=self.pool(log), clock=lambda: self.io.clock() / 1e6)
 
     def told_of_write(self, when: str, drafts: Sequence[Draft]) -> None:
         """Whoever watches the writes may end the process here, or let it look as if it had ended."""
