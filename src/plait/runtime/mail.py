@@ -43,19 +43,17 @@ def arrivals(session: Session) -> tuple[Session, list[Event]]:
     if run.goes_on(session):
         return session, []
     session = run.joined(session)
-    recorded = run.take_delivery(session)
-    if recorded is not None:
-        before, (session, events) = session, recorded
-        while session != before and not events:  # all it brought was rewound, and the next one came at the same point
-            before, (session, events) = session, run.take_delivery(session) or (session, events)
-        session = run.joined(session)
+    heard: list[Event] = []
+    while (recorded := run.take_delivery(session)) is not None and recorded[0] != session:  # it may have come in several lives
+        session, events = run.joined(recorded[0]), recorded[1]
+        heard += events
         if run.ends_here(session):
             _heed(session, events)
-        if events or run.follows(session):
-            return session, events
+    if run.follows(session):
+        return session, heard
     session, events = _deliver(run, session)
     _heed(session, events)
-    return _past_own_gates(run, session) if run.gated else session, events
+    return _past_own_gates(run, session) if run.gated else session, [*heard, *events]
 
 
 # ── gates ────────────────────────────────────────────────────────────────────────────────────

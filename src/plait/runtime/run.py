@@ -277,7 +277,7 @@ class Run:
         if path is None or event is None:
             return None
         self._remember(path, [event])
-        return session.later(path.at, event.kind), event
+        return _moved(session, path.at, [event]), event
 
     def peek(self, session: Session) -> Event | None:
         """The next step on record."""
@@ -312,7 +312,7 @@ class Run:
             assert isinstance(body, k.Delivered)
             if body.inbox == inbox_of(session.id):  # what a run heard that this one was branched off, it heard in another inbox
                 self._delivered[session.id] = max(body.upto, self._delivered.get(session.id, 0))
-        return session.later(path.at, *[event.kind for event in events]) if events else session, events[1:]
+        return _moved(session, path.at, events) if events else session, events[1:]
 
     def _take_riding(self, path: Path, spot: Spot) -> None:
         """What waited for the next append was written with the delivery, if one is on record right after it."""
@@ -696,11 +696,18 @@ def _with(
     riding: Sequence[Rider], drafts: Sequence[Draft], blobs: Mapping[Digest, bytes] | None
 ) -> tuple[list[Draft], dict[Digest, bytes]]:
     """What is written together: what was waiting first, and what is due after it."""
-    every = [*(draft for draft, _ in riding), *(draft._replace(act=_moved(draft.act, len(riding))) for draft in drafts)]
+    every = [*(draft for draft, _ in riding), *(draft._replace(act=_shifted(draft.act, len(riding))) for draft in drafts)]
     return every, {**(blobs or {}), **{name: content for _, with_it in riding for name, content in with_it.items()}}
 
 
-def _moved(act: Act, by: int) -> Act:
+def _moved(session: Session, spot: Spot, events: Sequence[Event]) -> Session:
+    """The value after these events. What stands between it and them, and is no step of the run, may have changed its life."""
+    if events[0].seq != session.place + 1:
+        return session.beyond(spot)
+    return session.later(spot, *[event.kind for event in events])
+
+
+def _shifted(act: Act, by: int) -> Act:
     return act._replace(causes=tuple([cause + by if isinstance(cause, int) else cause for cause in act.causes])) if act.causes else act
 
 
