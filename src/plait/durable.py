@@ -33,10 +33,9 @@ from plait.runtime.record import Overrides, Record
 from plait.runtime.run import OnEvent, Run, direct_writer, is_going_on, open_run
 from plait.runtime.spend import pool_of, wall_of
 from plait.runtime.stops import Halted, Parked, Stop
-from plait.runtime.using import contents
 from plait.runtime.waits import Wait
 from plait.session import Session
-from plait.session.content import pack
+from plait.session.content import contents, pack
 from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, Spot, store_at
 from plait.session.revision import place_in

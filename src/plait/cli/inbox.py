@@ -30,6 +30,7 @@ from plait.session.asks import ask_of, is_late
 from plait.session.inbox import all_waiting, find_ask, root_of, with_request
 from plait.session.ports import store_at
 from plait.session.saying import saying
+from plait.session.typed import misfit
 from plait.session.views import WaitKind
 from plait.store import Store
 
@@ -280,15 +281,21 @@ def answer(given: Given, id: str, value: str) -> None:
 @click.command()
 @click.argument("id", metavar="ID")
 @click.argument("verdict", type=click.Choice(["happened", "did-not-happen", "compensated"]))
-@click.option("--value", help="What it returned: JSON, or a text.")
+@click.option("--value", metavar="JSON|TEXT", help="What it returned, of the type that its tool returns.")
 @click.option("--note", default="", help="How you know.")
 @writing
 def resolve(given: Given, id: str, verdict: Any, value: str | None, note: str) -> None:
     """Say what became of an effect whose outcome is not known. ID is the start of the ask's id, or of its request's."""
     session, ask = _find(given, id, "unknown")
-    result: Any = value_of(value) if value is not None else None
+    result: Any = _result_of(value, ask) if value is not None else None
     session.resolve(ask, verdict.replace("-", "_"), result, note, actor=given.who)
     _answered(given, session, ask, "resolved")
+
+
+def _result_of(text: str, ask: Waiting) -> Json:
+    """The value that was typed: JSON if it is that; a text, if the tool returns texts and it is no JSON text."""
+    value = value_of(text)
+    return text if misfit(value, ask.returns) is not None and misfit(text, ask.returns) is None else value
 
 
 # ── saying ───────────────────────────────────────────────────────────────────────────────────

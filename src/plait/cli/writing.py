@@ -21,7 +21,7 @@ from plait.cli.common import Given, Negative, address_of, budget_of, is_number, 
 from plait.cli.documents import print_json, session_document
 from plait.cli.exits import Told
 from plait.cli.inbox import print_posted
-from plait.cli.render import ACCENT, Cell, Out, as_json
+from plait.cli.render import ACCENT, BAD, Cell, Out, as_json
 from plait.cli.running import parse_budget
 from plait.cli.terminal import clean
 from plait.errors import InvalidValue, MergeConflict
@@ -394,9 +394,10 @@ def validate(given: Given, session: str, name: str, verdict: str, detail: str | 
     more = value_of(detail) if detail is not None else None
     before = given.open_last(session)
     after = before.validate(name, verdict == "passed", detail=more, actor=given.who)
+    wrote(given, before, after)
     gate, event = before.gates.get(name), after.inbox[-1] if after == before else after.events[-1]
-    hints = [f"it does not count: gate {name!r} asks for the verdict of {gate.by}"] if gate and not is_counted(gate.by, event) else []
-    wrote(given, before, after, *hints)
+    if gate is not None and not is_counted(gate.by, event) and given.form == "text":
+        Out().line(Cell(f"  it does not count: gate {clean(name)} asks for the verdict of {clean(gate.by)}", BAD))
 
 
 @click.command()

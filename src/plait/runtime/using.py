@@ -40,9 +40,9 @@ from plait.runtime.spend import afford_tool
 from plait.runtime.stops import Cancelled, ends_more_than_a_tool
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.session import Session
-from plait.session.content import Loose, pack
-from plait.session.ports import Act, Draft
-from plait.session.typed import to_json
+from plait.session.content import Loose, contents, pack, unpack, value_of
+from plait.session.ports import Act, Draft, store_at
+from plait.session.typed import to_json, to_type
 from plait.tool import KEY, SANDBOX, SESSION, Happened, Result, Tool, WrongArguments, difference
 from plait.workspace import EMPTY
 
@@ -139,6 +139,8 @@ def _settled(
     unsettled = [each for each in open_ if each.outcome is None]
     if run is not None and unsettled and (run.was_on_record(unsettled[0].since) or any(each.waits or each.tool.asks for each in unsettled)):
         session = hear(session, brackets)  # what has arrived may settle some of them
+        for bracket in unsettled:
+            session = _with_fitting_result(session, bracket)
     for bracket in open_:
         if _is_reopened(run, session, bracket):
             session = yield from _try_again(session, bracket, user)
@@ -226,7 +228,20 @@ def _by_class(session: Session, bracket: Bracket, user: User, why: str) -> Gener
 
 
 def _unknown(session: Session, bracket: Bracket, why: str) -> Session:
-    return took(session, bracket, [Draft(k.ToolUnknown(bracket.request.id, why), Act(SERVICE, "program", call=bracket.call))])
+    body = k.ToolUnknown(bracket.request.id, why, bracket.tool.result_schema)
+    return took(session, bracket, [Draft(body, Act(SERVICE, "program", call=bracket.call))])
+
+
+def _with_fitting_result(session: Session, bracket: Bracket) -> Session:
+    """A call that a person resolved just now. What does not have the type of its result is asked for once more."""
+    settled = bracket.outcome.body if bracket.outcome is not None else None
+    if not isinstance(settled, k.ToolResolved) or settled.verdict != "happened" or bracket.tool.result_schema is None:
+        return session
+    try:
+        to_type(value_of(unpack(settled.parts, store_at(session.store).get_blob)), bracket.tool.returns)
+    except ValueError as error:
+        return _unknown(session, bracket, f"what {bracket.outcome.actor if bracket.outcome else ''} says it returned does not fit: {error}")
+    return session
 
 
 LOST = "the process ended while it was being made"
@@ -421,20 +436,6 @@ def _failed(job: Bracket, done: Done, failure: Failure, actor: str) -> Draft:
     there = done.worked
     body = k.ToolFailed(failure, done.exit_code, there.trees, there.placement, done.delta, job.attempt, done.duration_us)
     return Draft(body, Act(actor, job.tool.taints, call=job.call))
-
-
-def contents(value: Any) -> list[Any]:
-    """What a tool returned, as parts of a message: texts, images and files as they are, everything else as data."""
-    if value is None:
-        return []
-    if isinstance(value, (str, Loose, k.Text, k.Image, k.File, k.Data)):
-        return [value] if value != "" else [k.Data("")]
-    if isinstance(value, (bytes, bytearray)):
-        return [Loose(bytes(value), "application/octet-stream", "result")]
-    items = cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
-    if any(isinstance(item, (Loose, k.Text, k.Image, k.File)) for item in items):
-        return [part for item in items for part in contents(item)]
-    return [k.Data(to_json(value))]
 
 
 def run_tool(job: Job, clock: Any) -> Done:

@@ -67,7 +67,7 @@ from plait.event.kinds import (
 from plait.event.strict import check_text
 from plait.ids import Digest, Micros, digest, parse_digest
 from plait.session import revision
-from plait.session.content import Content, file, image, pack
+from plait.session.content import Content, contents, file, image, pack
 from plait.session.events import along
 from plait.session.files import Files, merge_files, path_of, resolved_as
 from plait.session.fold import state_at
@@ -79,6 +79,7 @@ from plait.session.ports import Act, Draft, Spot, Value, host, is_bound, writer_
 from plait.session.reading import Reading, address_of
 from plait.session.rows import run_of_branch
 from plait.session.state import ABSENT, FactKind, Known, PendingKind, Ref, State, share_a_place, state_digest
+from plait.session.typed import misfit, to_json
 from plait.session.views import Message, Waiting
 from plait.store import Durability, Store, check_durability
 
@@ -456,15 +457,18 @@ class Session(Reading):
         self,
         call: Waiting | Event | str,
         verdict: Literal["happened", "did_not_happen", "compensated"],
-        value: Content | None = None,
+        value: Any = None,
         note: str = "",
         *,
         actor: str | None = None,
     ) -> Session:
-        """Say what became of an effect whose outcome is not known, named by the ask, its request or its call; `value` is its result."""
+        """Say what became of an effect whose outcome is not known, named by the ask, its request or its call.
+
+        `value` is what it returned, of the type that its tool returns: a number, a text, a dataclass, a model.
+        """
         _check_choice("verdict", verdict, ("happened", "did_not_happen", "compensated"))
         found = ask_now(self._spot, call, "unknown")
-        parts, blobs = pack([value] if value is not None else [], "value")
+        parts, blobs = pack(_result_parts(found, value) if verdict == "happened" or value is not None else [], "value")
         return self._reply(found, ToolResolved(cast("Digest", found.request), verdict, parts, note), actor, blobs)
 
     @property
@@ -682,6 +686,21 @@ class Session(Reading):
 
 
 # ── small helpers ────────────────────────────────────────────────────────────────────────────
+
+
+def _result_parts(ask: Waiting, value: Any) -> list[Any]:
+    """What a person says an effect returned, as the tool itself would have it recorded."""
+    if isinstance(value, Path):
+        return [value]
+    try:
+        parts = contents(value)
+        plain = to_json(value) if ask.returns is not None else None
+    except (TypeError, ValueError) as error:
+        raise InvalidValue("value", str(error), "pass plain data") from error
+    if (why := misfit(plain, ask.returns)) is not None:
+        shape = msgspec.json.encode(ask.returns).decode()
+        raise InvalidValue("value", f"that is not what the call returns: {why}", f"pass a value that has this JSON schema: {shape}")
+    return parts
 
 
 def _binding(ask: Waiting) -> Digest:
