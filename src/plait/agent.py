@@ -188,7 +188,7 @@ def turn(
         session, answer = yield ask._replace(session=session, choice="none" if last else ask.choice)
         step += 1
         if answer.calls:
-            session, _ = yield UseTools(session, answer.runnable, ask.tools, ask.actor, ask.path, answer.requests)
+            session, _ = yield UseTools(session, answer.runnable, ask.tools, ask.actor, ask.path, answer.requests, answer.spoken)
         elif last and not answer.text and answer.data is None:
             session, _ = yield Tell(session, f"(no answer: all {steps_max} steps were used, and the last reply said nothing)", "assistant")
         elif check is not None and (why := check(answer.data.value) if answer.data is not None else "it is not JSON") is not None:

@@ -354,10 +354,11 @@ class NothingToResume(SessionError):
 class NeedsWorkflow(SessionError):
     """A run says which program it is of, and that cannot be found or made from here."""
 
-    def __init__(self, session: str, workflow: str, why: str) -> None:
-        self.session, self.workflow, self.why = session, workflow, why
-        name = workflow.rpartition(":")[2] or "Workflow"
-        super().__init__(f"the run of session {session} is of {workflow}, and {why}. Pass it: resume(session, {name}(…)).")
+    def __init__(self, session: str, workflow: str, why: str, more: str = "") -> None:
+        """`more`: what has to be passed besides the workflow, as in `key=…`."""
+        self.session, self.workflow, self.why, self.more = session, workflow, why, more
+        call = f"{workflow.rpartition(':')[2] or 'Workflow'}(…){', ' + more if more else ''}"
+        super().__init__(f"the run of session {session} is of {workflow}, and {why}. Pass it: resume(session, {call}).")
 
 
 class ReplayDiverged(SessionError):

@@ -39,6 +39,7 @@ from plait.runtime.run import Run, call_id, check_running, record, record_at_tip
 from plait.runtime.spend import afford_tool
 from plait.runtime.stops import Cancelled, ends_more_than_a_tool
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
+from plait.secrets import is_whole
 from plait.session import Session
 from plait.session.content import Loose, contents, pack, unpack, value_of
 from plait.session.ports import Act, Draft, store_at
@@ -64,12 +65,15 @@ class User(NamedTuple):
 
 
 def use(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
-    tools = overridden_tools(run_of(effect.session), effect.session, effect.path, effect.tools)
-    brackets = {
-        number: Bracket(number, tool, action.call, effect.requests[action.call])
-        for number, action in enumerate(effect.calls)
-        if (tool := tools.get(action.tool)) is not None and action.call in effect.requests
-    }
+    run = run_of(effect.session)
+    tools = overridden_tools(run, effect.session, effect.path, effect.tools)
+    brackets: dict[int, Bracket] = {}
+    for number, action in enumerate(effect.calls):
+        tool, request = tools.get(action.tool), effect.requests.get(action.call)
+        if tool is not None and request is not None:
+            own = tool.arguments(effect.spoken[action.call]) if action.call in effect.spoken else None
+            recalled = run is not None and run.was_on_record(request)
+            brackets[number] = Bracket(number, tool, action.call, request, own, recalled=recalled)
     return (yield from _settled(effect.session, brackets, User(effect.actor, effect.path), spare=True))
 
 
@@ -79,6 +83,8 @@ def use_tool(session: Session, tool: Tool[..., Any], given: Mapping[str, Any], u
     check_running(session)
     session = safe_point(session)
     run = run_of(session)
+    if run is None or not run.follows(session):
+        _check_no_stand_ins(tool, plain)
     name, log = run.names(session) if run is not None else (None, session.id)
     call = call_id(name, log, session.place + 1, "use")
     body, refusal = requested(session, tool, plain, user)
@@ -116,6 +122,22 @@ def _program_arguments(tool: Tool[..., Any], given: Mapping[str, Any]) -> tuple[
         raise InvalidValue(tool.name, str(error), "pass plain data") from error
 
 
+def _check_no_stand_ins(tool: Tool[..., Any], arguments: Json) -> None:
+    """Refuse an argument that is nothing but what stands in a record for a secret: the tool would take it for the secret."""
+    for name, value in arguments.items() if isinstance(arguments, Mapping) else ():
+        if isinstance(value, str) and is_whole(value):
+            why = f"{name!r} is {value}, which stands on record for a secret and is not the secret"
+            raise InvalidValue(tool.name, why, "pass the value itself: Secret(name).value")
+
+
+def _fail_for_secrets(session: Session, bracket: Bracket, user: User) -> Session:
+    """A call that cannot be made from the record, because arguments of it were secrets."""
+    why = (
+        f"an argument was a secret, which is not on record: {', '.join(bracket.lacks)}. It was not run again; call it anew, with the value"
+    )
+    return took(session, bracket, [Draft(k.ToolFailed(Failure("SecretArgument", why)), Act(user.actor, "program", call=bracket.call))])
+
+
 # ── settling brackets ────────────────────────────────────────────────────────────────────────
 
 
@@ -149,6 +171,9 @@ def _settled(
         elif bracket.outcome is None and run is not None:
             session = yield from _in_doubt(run, session, bracket, user)
     session = ask_people(session, [each for each in open_ if each.outcome is None and each.unknown is None], user)
+    for bracket in open_:
+        if _is_ready(bracket) and bracket.lacks:
+            session = _fail_for_secrets(session, bracket, user)
     ready = {each.number: each for each in open_ if _is_ready(each)}
     session, unwritten = yield from _run(session, ready, user, spare=spare and len(ready) == len(open_))
     park(session, [each for each in open_ if each.outcome is None and each.number not in ready])
@@ -214,7 +239,9 @@ def _in_doubt(run: Run, session: Session, bracket: Bracket, user: User) -> Gener
 def _by_class(session: Session, bracket: Bracket, user: User, why: str) -> Generator[Wait, Any, Session]:
     """Find out, undo, or let a person look."""
     tool = bracket.tool
-    if tool.probe is not None:
+    if bracket.lacks:
+        why = f"{why}; and an argument was a secret, which is not on record: {', '.join(bracket.lacks)}"
+    elif tool.probe is not None:
         done = yield from _asked(session, bracket, tool.probe, "probe")
         if done.failure is None and (done.value is None or isinstance(done.value, Happened)):
             return _probed(session, bracket, user, done.value)
