@@ -140,6 +140,26 @@ def test_nobody_outside_passes_for_a_workflow() -> None:
     assert done.unmet == {}
 
 
+def test_a_gate_is_not_handed_on() -> None:
+    session = Session("go", store="memory:").require("tests", by=ANA)
+    with pytest.raises(InvalidValue, match="not handed on"):
+        session.require("tests", by="human:ben")
+    again = session.require("tests")  # it is asked for once more, of the same
+    assert again.gates["tests"].by == ANA
+    assert "does not count" in again.validate("tests", True, actor="human:ben").unmet["tests"]
+
+
+def test_a_verdict_in_a_branch_opens_no_gate_of_what_it_is_merged_into() -> None:
+    session = Session("go", store="memory:").require("tests").validate("tests", False)
+    side = session.fork("side").fact("x", 1).validate("tests", True)
+    with pytest.raises(GateUnmet):  # nor is a gate merged around
+        session.merge(side)
+    late = Session("go", store="memory:")
+    branch = late.fork("side").fact("x", 1).validate("tests", True)
+    judged = late.validate("tests", False).merge(branch).require("tests")
+    assert judged.unmet["tests"].endswith("is that it failed")
+
+
 def test_an_agent_without_a_name_is_not_named_by_its_class() -> None:
     session = Session("go", store="memory:")
     with pytest.raises(InvalidValue, match="name="):

@@ -535,8 +535,9 @@ def test_detach_and_successor(session: Session) -> None:
 
 
 def test_gates_hold_merge_and_close(session: Session) -> None:
-    gated = session.require("tests", by=test_gates_hold_merge_and_close)
-    assert gated.gates["tests"].by == "test_gates_hold_merge_and_close"
+    named = session.fork().require("tests", by=test_gates_hold_merge_and_close)
+    assert named.gates["tests"].by == "test_gates_hold_merge_and_close"
+    gated = session.require("tests")
     with pytest.raises(GateUnmet, match="nobody gave a verdict"):
         gated.close()
     with pytest.raises(GateUnmet):

@@ -568,9 +568,10 @@ class Reading:
         other: Event | None = None
         if name not in self._state.story.verdicts:
             return None, None
-        for _, event in along(self._store, self._state.story.path, {ValidationRecorded.__name__}, reverse=True):
-            if not isinstance(body := event.body, ValidationRecorded) or body.name != name:
-                continue
+        for stretch, event in along(self._store, self._state.story.path, {ValidationRecorded.__name__}, reverse=True):
+            body = event.body
+            if stretch.via or not isinstance(body, ValidationRecorded) or body.name != name:
+                continue  # what was judged in a branch was judged before it was merged
             if gate is None or is_counted(gate.by, event):
                 return event, other
             other = other or event

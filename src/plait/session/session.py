@@ -240,6 +240,11 @@ class Session(Reading):
         `by` is who is to give it: a principal (`"human:ana"`), or a workflow, itself or by its class, path or name. Nobody else's counts.
         """
         who = judge_name(by, writer_of(self.run).path_of(self.id, by) if not isinstance(by, str) else None)
+        before = self.gates.get(name)
+        if before is not None and before.by and who not in ("", before.by):
+            why = f"gate {name!r} asks for the verdict of {before.by}, and is not handed on to {who}"
+            raise InvalidValue("by", why, "require a verdict of another name")
+        who = who or (before.by if before is not None else "")
         return self._append(GateRequired(_check_key(name, "name"), who), "take gates", actor=actor)
 
     def link(
