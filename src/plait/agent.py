@@ -26,7 +26,7 @@ from plait.runtime.drive import AsyncWaiter, adrive, drive
 from plait.runtime.effects import AskModel, Retry, Tell, Turning, UseTools
 from plait.runtime.policy import Policy
 from plait.runtime.prompt import Prompt, Setup, View
-from plait.runtime.run import principal_of, run_of
+from plait.runtime.run import is_tried_again, principal_of, run_of
 from plait.session import Session
 from plait.session.typed import name_of, schema_of, to_type
 from plait.tool import Tool, ToolSource, as_tool
@@ -179,21 +179,24 @@ def turn(
     ask: AskModel, steps_max: int, check: Callable[[Any], str | None] | None = None, type_: Any = None, fit: Fit | None = None
 ) -> Turning[Session]:
     """Ask and act until there is an answer. `check` says why an answer will not do, `fit` makes the prompt fit before each ask."""
-    session, misses = ask.session, 0
-    for step in range(steps_max + 1):
+    session, misses, step = ask.session, 0, 0
+    while step <= steps_max:
         last = step == steps_max
         if last:
             session, _ = yield Tell(session, LIMIT)
         session = session if fit is None else (yield from fit(session))
         session, answer = yield ask._replace(session=session, choice="none" if last else ask.choice)
+        step += 1
         if answer.calls:
-            session, _ = yield UseTools(session, answer.runnable, ask.tools, ask.actor, ask.path, answer.requests)
+            session, _ = yield UseTools(session, answer.runnable, ask.tools, ask.actor, ask.path, answer.requests, answer.spoken)
         elif last and not answer.text and answer.data is None:
             session, _ = yield Tell(session, f"(no answer: all {steps_max} steps were used, and the last reply said nothing)", "assistant")
         elif check is not None and (why := check(answer.data.value) if answer.data is not None else "it is not JSON") is not None:
             misses += 1
             if misses > 2 or last:
-                raise ResultInvalid(ask.path, name_of(type_), why, session)
+                if not is_tried_again(session):
+                    raise ResultInvalid(ask.path, name_of(type_), why, session)
+                misses = step = 0
             session, _ = yield Tell(session, f"That answer does not have the shape that was asked for: {why}. Answer again, in that shape.")
         else:
             break

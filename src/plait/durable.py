@@ -33,10 +33,10 @@ from plait.runtime.record import Overrides, Record
 from plait.runtime.run import OnEvent, Run, direct_writer, is_going_on, open_run
 from plait.runtime.spend import pool_of, wall_of
 from plait.runtime.stops import Halted, Parked, Stop
-from plait.runtime.using import contents
 from plait.runtime.waits import Wait
+from plait.secrets import stand_ins
 from plait.session import Session
-from plait.session.content import pack
+from plait.session.content import contents, pack
 from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, Spot, store_at
 from plait.session.revision import place_in
@@ -299,7 +299,7 @@ def replay(
     if is_going_on(started.id):
         raise RunHeld(there.short, started.id, f"this process, {os.getpid()}")
     program = workflow or _found(there, _beginning(there, started))
-    given, named = _given(there, started, program, args, kwargs)
+    given, named = _given(there, started, program, args, kwargs, live=False)
     at = _start_of(there, started)
     run = new_run(started.id, at, Watch(), NoExecutor(), behalf=started.event.actor)
     ended = started.last.kind in (k.RunFinished.__name__, k.RunFailed.__name__, k.RunCancelled.__name__)
@@ -606,10 +606,12 @@ def _check_program(workflow: object) -> None:
 
 
 def _given(
-    session: Session, started: Started, program: Workflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    session: Session, started: Started, program: Workflow, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, live: bool = True
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What `forward` is called with besides the session: as passed, else as on record."""
+    """What `forward` is called with besides the session: as passed, else as on record. `live`: it may act on that."""
     given, named = (args, dict(kwargs)) if args or kwargs else _arguments(session, _beginning(session, started))
+    if live and not args and not kwargs:
+        _check_no_stand_ins(session, started, program, given, named)
     if args or kwargs:
         try:
             inspect.signature(original(type(program))).bind(program, session, *given, **named)
@@ -617,6 +619,17 @@ def _given(
             name = type(program).__qualname__
             raise InvalidValue(name, f"its forward does not take that: {error}", "pass what forward takes besides the session") from error
     return given, named
+
+
+def _check_no_stand_ins(session: Session, started: Started, program: Workflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """A secret is not on record, and what stands there for it is not to be taken for it: whoever resumes passes it again."""
+    names = [*inspect.signature(original(type(program))).parameters][2:]
+    passed = {**dict(zip(names, args, strict=False)), **kwargs}
+    hidden = {name: found for name, value in passed.items() if (found := stand_ins(value))}
+    if hidden:
+        told = ", ".join(f"{name} ({', '.join(found)})" for name, found in hidden.items())
+        why = f"of what its forward takes besides the session a secret was taken out, which is not on record: {told}"
+        raise NeedsWorkflow(session.short, started.workflow, why, ", ".join(f"{name}=…" for name in passed))
 
 
 def _check_names(program: Workflow, given: Any) -> None:

@@ -314,12 +314,15 @@ class NoHost(SessionError):
 class RunOpen(SessionError):
     """A run of this session began and has not ended: it is going on somewhere, or its process died. Nothing was written."""
 
-    def __init__(self, session: str, run: str) -> None:
-        self.session, self.run = session, run
-        super().__init__(
-            f"session {session} has an open run, {run}. Nothing was written; take it up again with resume(session) or `plait resume "
-            f"{session}`, end it with session.cancel(), or go on without it in a fork: session.fork()."
+    def __init__(self, session: str, run: str, verb: str = "", step: str = "") -> None:
+        """`verb`: what it cannot do meanwhile, and `step` what to do instead; "": start another run."""
+        self.session, self.run, self.verb, self.step = session, run, verb, step
+        cannot = f": it cannot {verb} from outside the run" if verb else ""
+        step = step or (
+            f"take it up again with resume(session) or `plait resume {session}`, end it with session.cancel(), "
+            "or go on without it in a fork: session.fork()"
         )
+        super().__init__(f"session {session} has an open run, {run}{cannot}. Nothing was written; {step}.")
 
 
 class RunHeld(SessionError):
@@ -352,10 +355,11 @@ class NothingToResume(SessionError):
 class NeedsWorkflow(SessionError):
     """A run says which program it is of, and that cannot be found or made from here."""
 
-    def __init__(self, session: str, workflow: str, why: str) -> None:
-        self.session, self.workflow, self.why = session, workflow, why
-        name = workflow.rpartition(":")[2] or "Workflow"
-        super().__init__(f"the run of session {session} is of {workflow}, and {why}. Pass it: resume(session, {name}(…)).")
+    def __init__(self, session: str, workflow: str, why: str, more: str = "") -> None:
+        """`more`: what has to be passed besides the workflow, as in `key=…`."""
+        self.session, self.workflow, self.why, self.more = session, workflow, why, more
+        call = f"{workflow.rpartition(':')[2] or 'Workflow'}(…){', ' + more if more else ''}"
+        super().__init__(f"the run of session {session} is of {workflow}, and {why}. Pass it: resume(session, {call}).")
 
 
 class ReplayDiverged(SessionError):
@@ -586,11 +590,14 @@ class StoreCorrupt(StoreError):
 class StaleHead(StoreError):
     """Somebody appended first. Reload the session, or fork it to keep both."""
 
-    def __init__(self, log: str, expected: str | None, found: str, seq: int) -> None:
-        self.log, self.expected, self.found, self.seq = log, expected, found, seq
+    def __init__(self, log: str, expected: str | None, found: str, seq: int, run: str | None = None) -> None:
+        """`run`: the run that is open there now, and took the log over."""
+        self.log, self.expected, self.found, self.seq, self.run = log, expected, found, seq, run
+        step = "reload it and try again, or fork it to keep both"
+        if run is not None:
+            step = f"a run is open in it, {run}: reload it and try again, which goes to its inbox, or fork it to keep both"
         super().__init__(
-            f"log {log} has moved on: its head is {found[:12]}… at {seq}, not {(expected or 'none')[:12]}…. "
-            "Nothing was written; reload it and try again, or fork it to keep both."
+            f"log {log} has moved on: its head is {found[:12]}… at {seq}, not {(expected or 'none')[:12]}…. Nothing was written; {step}."
         )
 
 

@@ -128,6 +128,19 @@ def is_whole(text: str) -> bool:
 
 
 _SHOWN = re.compile(r"\[secret [^\]]+\]\Z")
+_ANYWHERE = re.compile(r"\[secret [A-Za-z0-9_.:/-]{1,100}\]")
+
+
+def stand_ins(value: Any) -> list[str]:
+    """What stands in a JSON value where secrets were, each once."""
+    if isinstance(value, str):
+        return list(dict.fromkeys(_ANYWHERE.findall(value)))
+    items: list[Any] = []
+    if isinstance(value, Mapping):
+        items = [part for pair in cast("Mapping[str, Any]", value).items() for part in pair]
+    elif isinstance(value, (list, tuple)):
+        items = list(cast("Sequence[Any]", value))
+    return list(dict.fromkeys(found for item in items for found in stand_ins(item)))
 
 
 # ── finding and hiding ───────────────────────────────────────────────────────────────────────

@@ -22,7 +22,7 @@ from plait.runtime.call import Calling, enter, fail, leave
 from plait.runtime.drive import drive
 from plait.runtime.effects import Answer, AskModel, Retry, Tell, Turning
 from plait.runtime.prompt import Prompt, Setup, View
-from plait.runtime.run import principal_of, record, run_of
+from plait.runtime.run import is_tried_again, principal_of, record, run_of
 from plait.session import Session
 from plait.session.ports import Act, Draft, store_at
 from plait.workflow import Nested, Workflow, acall_as, call_as
@@ -182,9 +182,10 @@ class Selector(Nested):
 
 def choosing(ask: AskModel, names: tuple[str, ...], attempts: int) -> Turning[tuple[Session, str, str]]:
     """Ask for a name; say what is wrong with one that is not there, and ask again."""
-    session, name = ask.session, ""
-    for attempt in range(attempts):
-        if attempt:
+    session, name, left = ask.session, "", attempts
+    while left or is_tried_again(session):
+        left = (left or attempts) - 1
+        if session is not ask.session:
             session, _ = yield Tell(session, f"{name!r} is not one of {', '.join(names)}. Choose one of these names.", aside=ask.actor)
         session, answer = yield ask._replace(session=session)
         name, reason = _read(answer)

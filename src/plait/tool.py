@@ -35,6 +35,7 @@ _SECTION = re.compile(r"^\s*(Args|Arguments|Parameters):\s*$")
 _HEADING = re.compile(r"^\s*[A-Z][A-Za-z ]*:\s*$")
 _ITEM = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.+)$")
 _FIELD = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.+)$")
+_NO_JSON = re.compile(r"\bbytes\b|\bbytearray\b|\bplait\.")  # types of results that are kept as files, images and the like
 _REPEATABLE = ("pure", "workspace", "idempotent")
 SESSION = "session"  # the parameter that is filled with the session, to read, and that no model is told of
 SANDBOX = "sandbox"  # likewise, with the place where its tools run
@@ -99,6 +100,7 @@ class Tool(Generic[P, R]):
         self.takes_key, self.probe, self.compensate, self.timeout_s = takes_key, probe, compensate, timeout_s
         self.takes_sandbox, self._effect_of = takes_sandbox, effect_of
         self.asks = False  # whether a person answers instead of a function
+        self.returns: Any = Any  # the type that its signature promises. Any: none
         self._convert = convert
         self.__doc__ = function.__doc__
         self.__name__ = name
@@ -161,6 +163,16 @@ class Tool(Generic[P, R]):
             raise WrongArguments(str(error)) from error
         except Exception as error:  # a type of the program's own, which looks at what it is made of
             raise WrongArguments(f"{type(error).__name__}: {error}") from error
+
+    @property
+    def result_schema(self) -> Json:
+        """The JSON schema of what it returns. None: anything, or what JSON does not carry."""
+        if self.returns is Any or _NO_JSON.search(str(self.returns)):
+            return None
+        try:
+            return schema_of(self.returns) or None
+        except Exception:  # a type that has no schema: the call is none the worse
+            return None
 
     def observed(self, arguments: Mapping[str, Any]) -> Json:
         """What the observer sees: it is called with those of the arguments that it names."""
@@ -284,7 +296,7 @@ def _made(
         # What has a default and was not given is left to the function: its default may be anything.
         return {field: getattr(made, field) for field in shape.__struct_fields__ if field in given}
 
-    return Tool(
+    made = Tool(
         function,
         name=called,
         description=description if description is not None else _summary(doc),
@@ -297,6 +309,8 @@ def _made(
         unbound=next(iter(inspect.signature(function).parameters), "") == "self",
         **more,
     )
+    made.returns = typing.get_type_hints(function, localns=dict(around), include_extras=True).get("return", Any)
+    return made
 
 
 def _fields(name: str, function: Callable[..., Any], around: Mapping[str, Any], described: Mapping[str, str]) -> tuple[list[Any], bool]:

@@ -517,7 +517,10 @@ def test_a_reply_is_recorded_though_somebody_wrote_meanwhile() -> None:
         return Reply((k.Text("answer"),), usage=k.Usage(100_000, 1))
 
     session = Agent("x", model=ScriptedModel(script))(Session("go"))
-    assert session.text == "answer" and session.usage.input_tokens == 100_000 and list(session.findings.values()) == ["meanwhile"]
+    assert session.text == "answer" and session.usage.input_tokens == 100_000
+    assert [event.kind for event in session.inbox] == ["FactRecorded"]  # heard at the next safe point, in this run or the next
+    after = Agent("x", model=ScriptedModel(["and on"]))(session.say("go on"))
+    assert list(after.findings.values()) == ["meanwhile"]
 
 
 def test_what_no_event_can_hold_is_refused_before_anything_is_written() -> None:

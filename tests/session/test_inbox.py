@@ -20,6 +20,7 @@ from plait.errors import (
     InvalidValue,
     MayNotApprove,
     NoRun,
+    RunOpen,
     UnknownAsk,
     UnknownLog,
     WrongStatus,
@@ -286,6 +287,9 @@ def test_what_is_delivered_is_counted_and_settles_the_ask(session: Session, stor
     assert isinstance(body, ApprovalGranted) and (body.binding, body.edited, body.note) == (B, {"path": "b.txt"}, "not that one")
     assert after.waiting == [] and after.status == "active" and due(store, 0) == []
     assert list(verify(store, state=True)) == []
+    with pytest.raises(RunOpen, match="cannot be rewound"):  # somebody is at work on it
+        after.rewind(2)
+    release(after.store, "run-1")
     rewound = after.rewind(2)
     assert delivered(rewound) == 2  # the ledger never goes back
 

@@ -535,8 +535,9 @@ def test_detach_and_successor(session: Session) -> None:
 
 
 def test_gates_hold_merge_and_close(session: Session) -> None:
-    gated = session.require("tests", by=test_gates_hold_merge_and_close)
-    assert gated.gates["tests"].by == "test_gates_hold_merge_and_close"
+    named = session.fork().require("tests", by=test_gates_hold_merge_and_close)
+    assert named.gates["tests"].by == "test_gates_hold_merge_and_close"
+    gated = session.require("tests")
     with pytest.raises(GateUnmet, match="nobody gave a verdict"):
         gated.close()
     with pytest.raises(GateUnmet):
@@ -692,6 +693,12 @@ def test_tools_and_places_come_through_the_host(session: Session) -> None:
 
         def publish(self, session: Any, resolve: Any) -> Any:
             return session.fact("published", True).spot
+
+        def is_held(self, session: Any, run: str) -> bool:
+            return False
+
+        def past_gates(self, into: Any, gated: Any, verb: str) -> Any:
+            return gated
 
     bind_host(Host())
     try:

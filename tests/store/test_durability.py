@@ -31,6 +31,7 @@ from plait.event.kinds import (
     SessionPaused,
     TimerSet,
     ToolRequested,
+    VerdictAwaited,
 )
 from plait.ids import Digest, LogId
 from plait.session import verify
@@ -403,6 +404,7 @@ def test_every_kind_that_is_said_to_be_one_is_a_boundary(tmp_path: Path, kind: s
         "RunCancelled": RunCancelled("x"),
         "SessionPaused": SessionPaused(),
         "TimerSet": TimerSet(1),
+        "VerdictAwaited": VerdictAwaited("tests"),
         "SessionClosed": SessionClosed(),
         "SessionArchived": SessionArchived(),
         "CheckpointSigned": CheckpointSigned(1, digest, "k", "s"),

@@ -8,6 +8,7 @@ said. Whatever is answered goes to the session's inbox, so that a run that holds
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +30,7 @@ from plait.session.asks import ask_of, is_late
 from plait.session.inbox import all_waiting, find_ask, root_of, with_request
 from plait.session.ports import store_at
 from plait.session.saying import saying
+from plait.session.typed import misfit
 from plait.session.views import WaitKind
 from plait.store import Store
 
@@ -47,7 +49,7 @@ _BOUND = ("tool", "version", "arguments")
 @click.option("--full", is_flag=True, help="Fold nothing, however long it is.")
 @listing
 def inbox(given: Given, session: str | None, everything: bool, full: bool) -> None:
-    """Show what waits for people: approvals, questions, effects of unknown outcome.
+    """Show what waits for people: approvals, questions, verdicts, effects of unknown outcome.
 
     Without S, in all sessions; with S, in that one and the branches of its run. With S and --all, its inbox as it stands.
     """
@@ -150,6 +152,13 @@ def _about(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str, str
         yield "tool", visible(ask.tool), STRONG
         yield "arguments", _json(ask.arguments), ""
         yield "why", visible(ask.why or "its outcome is not known: it may have happened"), ""
+        if ask.returns is not None:
+            yield "returns", _json(ask.returns), ""
+    elif ask.kind == "verdict":
+        yield "verdict", visible(ask.name), STRONG
+        yield "of", short(ask.of or ask.log), ""
+        yield "by", visible(ask.by), ""
+        yield "why", visible(ask.why), ""
     else:
         yield "until", f"{when(ask.until)} UTC" if ask.until is not None else "as long as it takes", ""
         if ask.name:
@@ -217,7 +226,11 @@ def hints_of(ask: Waiting) -> list[str]:
         return [f"plait approve {id}", f'plait deny {id} --reason "…"']
     if ask.kind == "question":
         return [f"plait answer {id} …"]
-    return [f"plait resolve {id} happened|did-not-happen|compensated"] if ask.kind == "unknown" else []
+    if ask.kind == "verdict":
+        who = ["--as", ask.by] if ":" in ask.by else []
+        return [shlex.join(["plait", "validate", short(ask.of or ask.log), ask.name, "passed", *who])]
+    value = "" if ask.returns is None else " [--value JSON]"
+    return [f"plait resolve {id} happened|did-not-happen|compensated{value}"] if ask.kind == "unknown" else []
 
 
 def waiting_document(store: Store, ask: Waiting) -> Document:
@@ -309,15 +322,21 @@ def answer(given: Given, id: str, value: str) -> None:
 @click.command()
 @click.argument("id", metavar="ID")
 @click.argument("verdict", type=click.Choice(["happened", "did-not-happen", "compensated"]))
-@click.option("--value", help="What it returned: JSON, or a text.")
+@click.option("--value", metavar="JSON|TEXT", help="What it returned, of the type that its tool returns.")
 @click.option("--note", default="", help="How you know.")
 @writing
 def resolve(given: Given, id: str, verdict: Any, value: str | None, note: str) -> None:
     """Say what became of an effect whose outcome is not known. ID is the start of the ask's id, or of its request's."""
     session, ask = _find(given, id, "unknown")
-    result: Any = value_of(value) if value is not None else None
+    result: Any = _result_of(value, ask) if value is not None else None
     session.resolve(ask, verdict.replace("-", "_"), result, note, actor=given.who)
     _answered(given, session, ask, "resolved")
+
+
+def _result_of(text: str, ask: Waiting) -> Json:
+    """The value that was typed: JSON if it is that; a text, if the tool returns texts and it is no JSON text."""
+    value = value_of(text)
+    return text if misfit(value, ask.returns) is not None and misfit(text, ask.returns) is None else value
 
 
 # ── saying ───────────────────────────────────────────────────────────────────────────────────

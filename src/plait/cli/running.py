@@ -498,6 +498,8 @@ def _pieces(text: str, width: int) -> list[str]:
 def _told_needs(given: Given, error: NeedsWorkflow, verb: str = "resume") -> Told:
     name = error.workflow.rpartition(":")[2] or "NAME"
     step = f"Name it: {_command(given, verb, error.session)} --workflow FILE.py:{name}"
+    if error.more:
+        step = f"Pass it in Python: resume(session, {name}(…), {error.more})"
     return Told(error, [f"the run of session {error.session} is of {error.workflow}, and {error.why}.", step], FAILED)
 
 

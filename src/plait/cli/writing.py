@@ -21,7 +21,7 @@ from plait.cli.common import Given, Negative, address_of, budget_of, is_number, 
 from plait.cli.documents import print_json, session_document
 from plait.cli.exits import Told
 from plait.cli.inbox import print_posted
-from plait.cli.render import ACCENT, Cell, Out, as_json
+from plait.cli.render import ACCENT, BAD, Cell, Out, as_json
 from plait.cli.running import parse_budget
 from plait.cli.terminal import clean
 from plait.errors import InvalidValue, MergeConflict
@@ -29,6 +29,7 @@ from plait.event import Event, Json
 from plait.event.kinds import Rewound, ToolRequested
 from plait.ids import Digest, short
 from plait.session import ABSENT, Session
+from plait.session.gates import is_counted
 from plait.session.saying import saying
 from plait.store import FOLDER, check_folder, exists
 from plait.workspace.tree import TreeReader
@@ -42,6 +43,14 @@ def done(given: Given, session: Session, *hints: str) -> None:
     out = Out()
     out.brief(Cell(f"{session.short}@{session.place}", ACCENT), "  ", saying(session.events[-1]))
     out.hint(*(f"  {hint}" for hint in hints))
+
+
+def wrote(given: Given, before: Session, after: Session, *hints: str) -> None:
+    """Print what was appended; while a run is open, what was put into the inbox instead."""
+    if after == before:
+        print_posted(given, after, *hints)
+    else:
+        done(given, after, *hints)
 
 
 # ── beginning ────────────────────────────────────────────────────────────────────────────────
@@ -312,13 +321,10 @@ def say(given: Given, session: str, text: str | None, role: Any, name: str, file
     said = [_nonempty(text_of(text))] if text is not None else []
     if not said and not files:
         raise click.UsageError("Nothing to say: give TEXT, - or --file.")
-    value = given.open_last(session)
-    if value.open_run is None:
-        done(given, value.say(*said, *files, role=role, name=name, actor=given.who))
-        return
-    if role != "user" or name:
-        raise click.UsageError(f"{value.short} has an open run: only a user's message can be sent to it, without --role and --name.")
-    print_posted(given, value.send(*said, *files, actor=given.who))
+    before = given.open_last(session)
+    if before.open_run is not None and (role != "user" or name):
+        raise click.UsageError(f"{before.short} has an open run: only a user's message can be sent to it, without --role and --name.")
+    wrote(given, before, before.say(*said, *files, role=role, name=name, actor=given.who))
 
 
 @click.command()
@@ -327,7 +333,8 @@ def say(given: Given, session: str, text: str | None, role: Any, name: str, file
 @writing
 def note(given: Given, session: str, text: str) -> None:
     """Record a finding. As TEXT, - reads standard input."""
-    done(given, given.open_last(session).note(text_of(text), actor=given.who))
+    before = given.open_last(session)
+    wrote(given, before, before.note(text_of(text), actor=given.who))
 
 
 @click.command()
@@ -337,7 +344,8 @@ def note(given: Given, session: str, text: str) -> None:
 @writing
 def fact(given: Given, session: str, key: str, value: str) -> None:
     """Record a fact under a key. VALUE is JSON if it is that, else a text."""
-    done(given, given.open_last(session).fact(key, value_of(value), actor=given.who))
+    before = given.open_last(session)
+    wrote(given, before, before.fact(key, value_of(value), actor=given.who))
 
 
 @click.command()
@@ -348,8 +356,8 @@ def fact(given: Given, session: str, key: str, value: str) -> None:
 @writing
 def decide(given: Given, session: str, key: str, value: str, reason: str) -> None:
     """Record a decision under a key. VALUE is JSON if it is that, else a text."""
-    value_now = given.open_last(session)
-    done(given, value_now.decide(key, value_of(value), reason=reason, actor=given.who))
+    before = given.open_last(session)
+    wrote(given, before, before.decide(key, value_of(value), reason=reason, actor=given.who))
 
 
 @click.command()
@@ -359,18 +367,20 @@ def decide(given: Given, session: str, key: str, value: str, reason: str) -> Non
 @writing
 def retract(given: Given, session: str, key: str, reason: str) -> None:
     """Take a fact, a decision or a finding back."""
-    done(given, given.open_last(session).retract(key, reason=reason, actor=given.who))
+    before = given.open_last(session)
+    wrote(given, before, before.retract(key, reason=reason, actor=given.who))
 
 
 @click.command()
 @click.argument("session", metavar="S")
 @click.argument("name")
-@click.option("--by", default="", help="Who is to judge.")
+@click.option("--by", default="", help="Who is to judge: human:ana, service:ci, or a workflow. Nobody else's verdict counts.")
 @writing
 def require(given: Given, session: str, name: str, by: str) -> None:
     """Require a verdict of this name before the session is merged or closed."""
-    value = given.open_last(session).require(name, by=by, actor=given.who)
-    done(given, value, shlex.join(["plait", "validate", value.short, name, "passed"]))
+    before = given.open_last(session)
+    value = before.require(name, by=by, actor=given.who)
+    wrote(given, before, value, shlex.join(["plait", "validate", value.short, name, "passed"]))
 
 
 @click.command()
@@ -380,9 +390,17 @@ def require(given: Given, session: str, name: str, by: str) -> None:
 @click.option("--detail", help="More about it: JSON, or a text.")
 @writing
 def validate(given: Given, session: str, name: str, verdict: str, detail: str | None) -> None:
-    """Record a verdict on a session as it is now."""
+    """Record a verdict on a session as it is now.
+
+    While a run is open it goes to the session's inbox: a run that waits for it is due.
+    """
     more = value_of(detail) if detail is not None else None
-    done(given, given.open_last(session).validate(name, verdict == "passed", detail=more, actor=given.who))
+    before = given.open_last(session)
+    after = before.validate(name, verdict == "passed", detail=more, actor=given.who)
+    wrote(given, before, after)
+    gate, event = before.gates.get(name), after.inbox[-1] if after == before else after.events[-1]
+    if gate is not None and not is_counted(gate.by, event) and given.form == "text":
+        Out().line(Cell(f"  it does not count: gate {clean(name)} asks for the verdict of {clean(gate.by)}", BAD))
 
 
 @click.command()
@@ -392,8 +410,9 @@ def validate(given: Given, session: str, name: str, verdict: str, detail: str | 
 @writing
 def todo(given: Given, session: str, text: str, kind: Any) -> None:
     """Add pending work: a next step, an open question, a hypothesis."""
-    value = given.open_last(session).todo(text, kind=kind, actor=given.who)
-    done(given, value, shlex.join(["plait", "settle", value.short, text]))
+    before = given.open_last(session)
+    value = before.todo(text, kind=kind, actor=given.who)
+    wrote(given, before, value, shlex.join(["plait", "settle", value.short, text]))
 
 
 @click.command()
@@ -403,7 +422,8 @@ def todo(given: Given, session: str, text: str, kind: Any) -> None:
 @writing
 def settle(given: Given, session: str, key: str, outcome: str) -> None:
     """Settle pending work, named by its key or by what it says."""
-    done(given, given.open_last(session).settle(key, outcome, actor=given.who))
+    before = given.open_last(session)
+    wrote(given, before, before.settle(key, outcome, actor=given.who))
 
 
 # ── living ───────────────────────────────────────────────────────────────────────────────────
@@ -436,7 +456,8 @@ def grant(given: Given, session: str, limits: str) -> None:
     """
     budget = parse_budget(limits)
     assert budget is not None
-    done(given, given.open_last(session).grant(budget, actor=given.who))
+    before = given.open_last(session)
+    wrote(given, before, before.grant(budget, actor=given.who))
 
 
 pause = _life("pause", "Let a session rest.")

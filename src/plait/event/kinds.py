@@ -383,6 +383,7 @@ class ToolUnknown(Body, frozen=True):
 
     request: Digest
     why: str = ""
+    returns: Json = None  # the JSON schema of what it returns. None: anything
 
 
 class ToolResolved(Body, frozen=True):
@@ -471,11 +472,29 @@ class ValidationRecorded(Body, frozen=True):
     evidence: tuple[Digest, ...] = ()
     detail: Json = None
     tree: Digest | None = None
+    by: tuple[str, ...] = ()  # in a run: the names of the workflows whose verdict it is, as a gate may name them; (): its actor alone
+    at: int | None = None  # the place it is about, if that is not the one it stands at: it came through the inbox
 
 
 class GateRequired(Body, frozen=True):
     name: str
+    by: str = ""  # only this one's verdict counts: a principal, or a workflow by its path or class. "": anybody's
+
+
+class VerdictAwaited(Body, frozen=True):
+    """A run waits at a gate for a verdict that counts."""
+
+    name: str
     by: str = ""
+    why: str = ""  # what the gate says
+    session: LogId | None = None  # whose verdict it is, if not that of the session that waits
+    heard: int = 0  # up to where in that one's inbox the run had heard by then
+
+
+class VerdictHeard(Body, frozen=True):
+    """A run does not wait any more for the verdict that this event asked for."""
+
+    awaited: Digest
 
 
 class PlacementChanged(Body, frozen=True):
@@ -675,6 +694,7 @@ BOUNDARIES = frozenset[type[Body]](
         ApprovalGranted,
         ApprovalDenied,
         TimerSet,
+        VerdictAwaited,
         HandedOff,
         RunFinished,
         RunFailed,

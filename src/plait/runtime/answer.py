@@ -415,7 +415,8 @@ def _replied(effect: AskModel, session: Session, reply: Reply, latency_us: int, 
     failed = {event.header.call for event in events if event.kind == "ToolFailed"}
     runnable = tuple([each for each in written.calls if each.call not in failed])
     requests = {event.header.call or "": event for event in events if event.kind == "ToolRequested"}
-    return session, Answer(events[0].id, text_of(said), data, written.calls, runnable, written.stop, requests)
+    spoken = {mine.call: mine.arguments for mine, kept in zip(calls, written.calls, strict=True) if mine.arguments != kept.arguments}
+    return session, Answer(events[0].id, text_of(said), data, written.calls, runnable, written.stop, requests, spoken)
 
 
 def _joined(parts: k.Parts) -> k.Parts:

@@ -12,6 +12,7 @@ from typing import Any
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.ids import Digest
+from plait.secrets import stand_ins
 from plait.tool import Tool
 
 SERVICE = "service:plait"
@@ -20,10 +21,13 @@ SERVICE = "service:plait"
 class Bracket:
     """A call and how it stands."""
 
-    def __init__(self, number: int, tool: Tool[..., Any], call: str, request: Event, own: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, number: int, tool: Tool[..., Any], call: str, request: Event, own: dict[str, Any] | None = None, *, recalled: bool = False
+    ) -> None:
         self.number, self.call = number, call
         self._tool = tool
-        self._own = own  # what the program itself passes: what is recorded of it may have secrets taken out. None: as recorded
+        self._own = own  # what was passed: what is recorded of it may have secrets taken out. None: as recorded
+        self._recalled = recalled  # whether the arguments come off the record
         self.first = self.last = request
         self.asked: Event | None = None  # the last time a person was asked for it
         self.grant: Event | None = None  # and that person's consent
@@ -64,7 +68,8 @@ class Bracket:
         body, self.last = event.body, event
         if isinstance(body, k.ToolRequested):
             corrected = self.grant is not None and body.decision != "ask"
-            self._own = None if body.arguments != self.given else self._own
+            if body.arguments != self.given:  # as a person wrote them, and they were recorded
+                self._own, self._recalled = None, True
             if body.attempt == 1:  # asked for anew, in a branch: under a key of its own
                 self.first, self.asked, self.grant, self.denial, corrected = event, None, None, None, False
             self._begin(event)
@@ -105,6 +110,11 @@ class Bracket:
     def asks(self) -> int:
         body = self.asked.body if self.asked is not None else None
         return body.asked if isinstance(body, k.ApprovalRequested) else 0
+
+    @property
+    def lacks(self) -> list[str]:
+        """What stands in the arguments for secrets that were in them, and are nowhere on record: it cannot be called with that."""
+        return stand_ins(self.given) if self._own is None and self._recalled else []
 
     def arguments(self) -> dict[str, Any]:
         return dict(self._own) if self._own is not None else self.tool.arguments(self.given)

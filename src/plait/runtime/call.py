@@ -18,11 +18,13 @@ import msgspec
 
 from plait.errors import (
     BudgetExceeded,
+    ChoiceInvalid,
     EffectError,
     InvalidInput,
     ModelFailed,
     NotASession,
     PlaitError,
+    ResultInvalid,
     RunHeld,
     RunOpen,
     ToolFailed,
@@ -63,6 +65,7 @@ from plait.runtime.stops import Cancelled, Halted, Parked
 from plait.session import Session
 from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, store_at
+from plait.session.rows import run_of_branch
 from plait.session.state import NOTHING
 from plait.session.typed import to_json
 
@@ -223,6 +226,9 @@ def _causes(error: BaseException) -> tuple[Digest, ...]:
         seen.add(id(at))
         if isinstance(at, (ModelFailed, ToolFailed, BudgetExceeded)) and isinstance(at.session, Session):
             return (at.session.head,)
+        if isinstance(at, (ResultInvalid, ChoiceInvalid)) and isinstance(at.session, Session):
+            last = store_at(at.session.store).event(at.session.head)
+            return (last.id,) if last.kind == k.ModelReplied.__name__ else ()  # a rule that chose wrongly asked nobody
         at = at.__cause__
     return ()
 
@@ -232,8 +238,8 @@ def _is_cancel(error: BaseException) -> bool:
 
 
 def _start(session: Session, calling: Calling, watch: Watch, waiter: Waiter | None) -> tuple[Run, Session]:
-    if session.open_run is not None:
-        raise RunOpen(session.short, session.open_run)
+    if (open_now := session.open_run or run_of_branch(store_at(session.store), session.id)) is not None:
+        raise RunOpen(session.short, open_now)
     direct = direct_writer()
     spot = session.spot
     id = str(direct.source(spot.store).fresh("run", spot.id, spot.place))

@@ -231,13 +231,15 @@ async def _ran(job: Job, clock: Callable[[], int]) -> Done:
     visit = before if isinstance(before, Failure) else await asyncio.to_thread(entered, job) if job.site is not None else None
     if isinstance(visit, Failure):
         return Done(job.number, failure=visit, duration_us=clock() - started)
+    # In a task of its own: a tool that cancels the task it runs in cancels itself, and not who waits for it.
+    work = asyncio.ensure_future(_value_or_failure(job, lent(visit)))
     try:
-        value, failure = await asyncio.wait_for(job.tool.function(**job.arguments, **lent(visit)), job.tool.timeout_s), None
-    except TimeoutError as error:
-        value, failure = None, _timed_out(job).failure if job.tool.timeout_s is not None else failure_of(error)
-    except BaseException as error:  # what would end the loop ends the tool; what cancels us goes on
+        value, failure = await asyncio.wait_for(work, job.tool.timeout_s)
+    except TimeoutError:
+        value, failure = None, _timed_out(job).failure
+    except asyncio.CancelledError as error:
         task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        if task is not None and task.cancelling():
             if visit is not None:
                 visit.abandon()
             raise
@@ -245,6 +247,16 @@ async def _ran(job: Job, clock: Callable[[], int]) -> Done:
     if visit is None:
         return concluded(job, value, failure, before, started, clock)
     return await asyncio.to_thread(concluded, job, value, failure, before, started, clock, visit)
+
+
+async def _value_or_failure(job: Job, lent_to_it: dict[str, Any]) -> tuple[Any, Failure | None]:
+    """Await a coroutine function. What would end the loop ends the tool."""
+    try:
+        return await job.tool.function(**job.arguments, **lent_to_it), None
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        return None, failure_of(error)
 
 
 def _timed_out(job: Job) -> Done:

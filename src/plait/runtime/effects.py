@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from plait.event import Event
+from plait.event import Event, Json
 from plait.event.kinds import Action, Data
 from plait.ids import Digest
 from plait.model.base import Choice, Model
@@ -48,6 +48,7 @@ class Answer(NamedTuple):
     runnable: tuple[Action, ...]  # those of them that can be run; what the others lack is on record already
     stop: str
     requests: Mapping[str, Event] = {}  # by call: what is on record of each
+    spoken: Mapping[str, Json] = {}  # by call: the arguments as the model gave them, where secrets were taken out of the record
 
 
 class UseTools(NamedTuple):
@@ -59,6 +60,7 @@ class UseTools(NamedTuple):
     actor: str
     path: str
     requests: Mapping[str, Event]
+    spoken: Mapping[str, Json] = {}
 
 
 class Tell(NamedTuple):

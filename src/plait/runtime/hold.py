@@ -42,6 +42,16 @@ def hold(address: str, run: str, session: str) -> None:
         _held.add((address, run))
 
 
+def is_held(address: str, run: str) -> bool:
+    """Whether any process holds a run, this one included."""
+    try:
+        hold(address, run, "")
+    except RunHeld:
+        return True
+    release(address, run)
+    return False
+
+
 def release(address: str, run: str) -> None:
     with _lock:
         if (address, run) not in _held:

@@ -12,6 +12,8 @@ from plait.event import Event, Json
 from plait.model.base import Answered, Returned, Said, Turn
 from plait.runtime.call import end_unheld
 from plait.runtime.drive import AsyncWaiter, Blocking, Waiter, adrive, drive
+from plait.runtime.hold import is_held
+from plait.runtime.mail import past_gates
 from plait.runtime.placing import place, publish
 from plait.runtime.run import principal_of, run_of
 from plait.runtime.sent import sent
@@ -61,6 +63,12 @@ class LocalHost:
         check_may(value.short, value.status, "publish its files")
         run = run_of(value)
         return drive(publish(value, cast("Resolve | None", resolve), _user(value)), run.io if run else Blocking())
+
+    def is_held(self, session: Value, run: str) -> bool:
+        return is_held(session.spot.store, run)
+
+    def past_gates(self, into: Value, gated: Sequence[Value], verb: str) -> list[Session]:
+        return past_gates(cast("Session", into), cast("Sequence[Session]", gated), verb)
 
 
 def _prompt(session: Session, asked: Event) -> Json:

@@ -7,22 +7,27 @@ the inbox event as its cause. Taken up again, a run takes the same deliveries at
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from plait.errors import GateUnmet
 from plait.event import Event
 from plait.event import kinds as k
-from plait.ids import LogId, inbox_of
+from plait.ids import LogId, inbox_of, short
 from plait.runtime.run import Run, record_at_tip, run_of
 from plait.runtime.stops import Cancelled, Parked
 from plait.session import Session
 from plait.session.asks import ANSWERS, answers
+from plait.session.gates import is_judge
 from plait.session.inbox import arrived, asks_in
 from plait.session.ports import Act, Draft, store_at
+from plait.session.state import Gate
 from plait.session.views import Waiting
 from plait.store import Store
 
 _LATE = (k.ModelReplied, k.ModelFailed)  # asked again long since: it stays in the inbox
 _STOPS = frozenset({k.CancelRequested.__name__, k.SessionPaused.__name__})
+# What was said to the run and not to the session: it means nothing once the run is over.
+_FOR_A_RUN = ANSWERS | {kind.__name__ for kind in (k.Signalled, k.SessionPaused, k.SessionResumed, k.ToolReturned, k.ToolFailed)}
 
 
 def safe_point(session: Session) -> Session:
@@ -38,34 +43,111 @@ def arrivals(session: Session) -> tuple[Session, list[Event]]:
     if run.goes_on(session):
         return session, []
     session = run.joined(session)
-    recorded = run.take_delivery(session)
-    if recorded is not None:
-        before, (session, events) = session, recorded
-        while session != before and not events:  # all it brought was rewound, and the next one came at the same point
-            before, (session, events) = session, run.take_delivery(session) or (session, events)
-        session = run.joined(session)
+    heard: list[Event] = []
+    while (recorded := run.take_delivery(session)) is not None and recorded[0] != session:  # it may have come in several lives
+        session, events = run.joined(recorded[0]), recorded[1]
+        heard += events
         if run.ends_here(session):
             _heed(session, events)
-        if events or run.follows(session):
-            return session, events
+    if run.follows(session):
+        return session, heard
     session, events = _deliver(run, session)
     _heed(session, events)
-    if run.gated:
-        _check_gates(run, session)
-    return session, events
+    return _past_own_gates(run, session) if run.gated else session, [*heard, *events]
 
 
-def _check_gates(run: Run, session: Session) -> None:
-    """A verdict that is required holds the next effect until it was given once; whoever is to give it may act."""
-    frames = run.frames(session.id)
-    if any(frame.purpose == "validate" for frame in frames):
-        return
-    names = {name for frame in frames for name in (frame.path.rpartition("/")[2], type(frame.node).__qualname__)}
-    for name, gate in session.gates.items():
-        verdict = session.verdict(name)
-        if gate.by not in names and (verdict is None or not verdict[0] or (verdict[1] < gate.at.seq and gate.at.log == session.id)):
-            who = f" by {gate.by}" if gate.by else ""
-            raise Parked(session, f"the verdict {name!r}{who} is required first: plait validate {session.short} {name} passed")
+# ── gates ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _past_own_gates(run: Run, session: Session) -> Session:
+    """Hold the next effect until each required verdict was given once. The workflow that is to give it may act."""
+    if any(frame.purpose == "validate" for frame in run.frames(session.id)):
+        return session
+    names = run.judges(session.id)
+    held = {name: gate for name, gate in session.gates.items() if not (gate.by and is_judge(gate.by, "", names))}
+    held = {name: gate for name, gate in held.items() if not _was_given(session, gate)}
+    heard = run.delivered(session)
+    session = _await_verdicts(run, session, {(session.id, name): (gate.by, "", heard) for name, gate in held.items()})
+    if held and _came_meanwhile(session):
+        return safe_point(session)
+    for name, gate in held.items():
+        who = f" by {gate.by}" if gate.by else ""
+        raise Parked(session, f"the verdict {name!r}{who} is required first: plait validate {session.short} {name} passed")
+    return session
+
+
+def _was_given(session: Session, gate: Gate) -> bool:
+    """Whether a verdict that counts was given since it was required."""
+    verdict = session.verdict(gate.name)
+    return verdict is not None and verdict[0] and (verdict[1] > gate.at.seq or gate.at.log != session.id)
+
+
+def past_gates(into: Session, gated: Sequence[Session], verb: str) -> list[Session]:
+    """These sessions with the verdicts that have arrived, so that a run may merge or publish them; it waits for those that are missing."""
+    run = run_of(into)
+    assert run is not None
+    is_recorded = run.follows(into)
+    past = [_heard(run, session, live=not is_recorded) for session in gated]
+    if is_recorded:
+        return past
+    unmet: dict[tuple[LogId, str], tuple[str, str, int]] = {}
+    for each in past:
+        heard = run.delivered(each) if each.run == run.id else 0
+        unmet |= {(each.id, name): (each.gates[name].by, why, heard) for name, why in each.reload().unmet.items()}
+    at = next((each for each in past if each.id == into.id), into)
+    if unmet and into.run != run.id:  # a tool cannot be taken up again half-way
+        (log, name), (_, why, _) = next(iter(unmet.items()))
+        raise GateUnmet(short(log), name, why, verb)
+    waited = _await_verdicts(run, at, unmet)
+    past = [waited if each.id == into.id else each for each in past]
+    if unmet and _came_meanwhile(waited):
+        return past_gates(waited, past, verb)
+    for (log, name), (_, why, _) in unmet.items():
+        raise Parked(waited, str(GateUnmet(short(log), name, why, verb)))
+    return past
+
+
+def _heard(run: Run, session: Session, *, live: bool) -> Session:
+    """The session with what was delivered to it at this point; itself, if that was nothing."""
+    if session.run != run.id:
+        return session
+    recorded = run.take_delivery(session)
+    if recorded is not None and recorded[1]:
+        return recorded[0]
+    if not live:
+        return session
+    after, events = _deliver(run, run.joined(session))
+    _heed(after, events)
+    return after if events else session
+
+
+def _await_verdicts(run: Run, session: Session, wanted: Mapping[tuple[LogId, str], tuple[str, str, int]]) -> Session:
+    """Say for which verdicts the run waits in this session, and for which it does not wait any more.
+
+    `wanted` is by session and name: who is to give it, why the gate is not met, and up to where that session's inbox was heard.
+    """
+    if not wanted and session.status != "waiting":
+        return session
+    store = store_at(session.store)
+    asks = [ask for ask in _asks(session) if ask.kind == "verdict"]
+    over = [ask for ask in asks if (ask.of, ask.name) not in wanted or _is_answered(store, ask)]
+    known = {(ask.of, ask.name) for ask in asks if ask not in over}
+    drafts = [Draft(k.VerdictHeard(ask.event), Act("service:plait")) for ask in over]
+    for (log, name), (by, why, heard) in wanted.items():
+        if (log, name) not in known:
+            other = log if log != session.id else None
+            drafts.append(Draft(k.VerdictAwaited(name, by, why, other, heard), Act(run.principal(session.id))))
+    return record_at_tip(session, drafts)[0] if drafts else session
+
+
+def _came_meanwhile(session: Session) -> bool:
+    """Whether a verdict arrived between the last look into the inbox and the word that the run waits for it: no row is woken by it."""
+    store = store_at(session.store)
+    return any(_is_answered(store, ask) for ask in _asks(session) if ask.kind == "verdict")
+
+
+def _is_answered(store: Store, ask: Waiting) -> bool:
+    return any(answers(ask, event) for event in arrived(store, ask.of or ask.log, ask.heard))
 
 
 def has_mail(session: Session) -> bool:
@@ -90,7 +172,7 @@ def deliver_all(run: Run) -> None:
 def undelivered(session: Session) -> list[Draft]:
     """What stands in the inbox and has not reached the session, as it is delivered to a run that ends: it goes by no answer any more."""
     news = arrived(store_at(session.store), session.id, session.delivered)
-    told = [event for event in news if event.kind in (k.CancelRequested.__name__, k.MessageSaid.__name__)]
+    told = [event for event in news if event.kind not in _FOR_A_RUN]
     return _delivery(session, inbox_of(session.id), told, news[-1].seq) if news else []
 
 

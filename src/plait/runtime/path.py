@@ -19,7 +19,8 @@ from plait.event.hidden import without_secrets
 from plait.ids import LogId
 from plait.session.ports import Draft, Spot
 
-_ABOUT = frozenset({k.RunResumed.__name__, k.Bypassed.__name__})  # about the run, not steps of it
+# About the run, not steps of it.
+_ABOUT = frozenset(kind.__name__ for kind in (k.RunResumed, k.Bypassed, k.VerdictAwaited, k.VerdictHeard))
 _ENDED = frozenset({k.RunFailed.__name__, k.RunCancelled.__name__})
 _FINISHED = k.CallFinished.__name__
 _NO_ORDINARY = _ENDED | {_FINISHED, k.Delivered.__name__}
@@ -245,6 +246,10 @@ def _comparable(body: Body) -> Body:
         return msgspec.structs.replace(body, reserved=None)
     if isinstance(body, k.CallStarted):
         return msgspec.structs.replace(body, workflow=body.workflow.rpartition(":")[2])  # a script is __main__ when it is run
+    if isinstance(body, k.GateRequired):
+        return msgspec.structs.replace(body, by="")  # whom a gate names, and how, is on record
+    if isinstance(body, k.ValidationRecorded):
+        return msgspec.structs.replace(body, by=())
     failure = getattr(body, "failure", None)
     if isinstance(failure, k.Failure):
         said = "" if failure.kind == "Cancelled" else failure.message  # who stops a branch, and when, says it in other words each time

@@ -24,6 +24,7 @@ from plait.runtime.policy import Approval, Granted
 from plait.runtime.run import Run, record_at_tip, run_of
 from plait.runtime.spend import afford_tool, refusal_of
 from plait.runtime.stops import Parked
+from plait.secrets import stand_ins
 from plait.session import Session
 from plait.session.inbox import asks_in
 from plait.session.origins import origins_before
@@ -282,6 +283,8 @@ def _corrected(run: Run, session: Session, bracket: Bracket, user: Any) -> Sessi
     assert bracket.grant is not None
     edited, who = bracket.edited, bracket.grant.actor
     act = Act(who, "human", call=bracket.call, causes=(bracket.grant.id,))
+    if hidden := stand_ins(edited):  # what was edited is on record, and a secret is not
+        return _ask(run, session, bracket, user, f"what {who} put in place holds a secret, which is not kept: {', '.join(hidden)}")
     try:
         bracket.tool.arguments(edited)
     except WrongArguments as error:  # nobody's consent is used up by a slip: it is asked for once more

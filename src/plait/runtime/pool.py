@@ -143,6 +143,12 @@ class Pool:
         """Only for what certainly did not happen."""
         self._close(reservation, Amount())
 
+    def grant(self, limits: Budget) -> None:
+        """From now on these are the limits, and nothing of them is spent yet; what is set aside counts towards them."""
+        with self._lock:
+            self.limits, self._limits = limits, _limits_of(limits)
+            self._spent, self._wall_s, self._since = Amount(), 0.0, self._clock()
+
     def count(self, spent: Spent) -> None:
         """Add what is on record, on all levels: there is no question whether it may be spent."""
         amount = Amount.of(spent)

@@ -142,6 +142,24 @@ class Run:
     def let_act(self, scope: str, act: Act) -> None:
         self._acts[scope] = act
 
+    def judges(self, log: LogId) -> tuple[str, ...]:
+        """The names of the calls that have this log in hand, as gates may name them."""
+        frames = self.frames(log)
+        known = {kind.__qualname__ for frame in frames for kind in type(frame.node).__mro__[:-1]}
+        return (self.principal(log), *(frame.path for frame in frames[-1:]), *sorted(known))
+
+    def path_of(self, log: LogId, workflow: object) -> str | None:
+        """The path of a workflow that is called, or may be called, by who has this log in hand."""
+        for frame in reversed(self.frames(log)):
+            if frame.node is workflow:
+                return frame.path
+            parts: Any = getattr(frame.node, "named_parts", tuple)()
+            found = next((path for path, part in parts if part is workflow), None)
+            own = getattr(workflow, "name", None)
+            if found is not None:
+                return own if isinstance(own, str) and own else f"{frame.path}/{found}"
+        return None
+
     def begin(
         self,
         address: str,
@@ -236,9 +254,20 @@ class Run:
         with self._lock:
             self._tips[spot.id] = after
             self._tail(spot.id).extend([*held, *events] if held else events)
+        for draft in drafts:
+            if isinstance(draft.body, k.BudgetSet):
+                self._grant(spot.id, draft.body.budget)
         self.told_of_write("after", drafts)
         self._tell([*held, *events] if held else events)
         return after, [*found, *events] if found else events
+
+    def _grant(self, log: LogId, budget: k.Budget) -> None:
+        """From here on this is what the log may spend, instead of what was left of its budget."""
+        own = self.pools.get(log)
+        if own is not None:
+            own.grant(budget)
+        else:
+            self.pools[log] = Pool(budget, above=self.pool(log), clock=lambda: self.io.clock() / 1e6)
 
     def told_of_write(self, when: str, drafts: Sequence[Draft]) -> None:
         """Whoever watches the writes may end the process here, or let it look as if it had ended."""
@@ -249,11 +278,6 @@ class Run:
         """Where a log stands: for a run that is taken up again, where it stood then."""
         path = self._path(spot)
         return self._direct.latest(spot) if path is None else self._at_gap(path, spot)
-
-    def refuse(self, spot: Spot, gate: str, error: Exception, into: Spot) -> None:
-        """A gate holds a merge or an end of the session: the run waits for the verdict, unless that came by now."""
-        if not self.follows(Session.of(into)) and gate in Session.of(spot).reload().unmet:
-            raise Parked(Session.of(spot), str(error))
 
     def is_current(self, spot: Spot) -> bool:
         """Whether one can go on from this spot: it is the last step taken, whatever others wrote since, or the end of the log."""
@@ -269,7 +293,7 @@ class Run:
         if path is None or event is None:
             return None
         self._remember(path, [event])
-        return session.later(path.at, event.kind), event
+        return _moved(session, path.at, [event]), event
 
     def peek(self, session: Session) -> Event | None:
         """The next step on record."""
@@ -304,7 +328,7 @@ class Run:
             assert isinstance(body, k.Delivered)
             if body.inbox == inbox_of(session.id):  # what a run heard that this one was branched off, it heard in another inbox
                 self._delivered[session.id] = max(body.upto, self._delivered.get(session.id, 0))
-        return session.later(path.at, *[event.kind for event in events]) if events else session, events[1:]
+        return _moved(session, path.at, events) if events else session, events[1:]
 
     def _take_riding(self, path: Path, spot: Spot) -> None:
         """What waited for the next append was written with the delivery, if one is on record right after it."""
@@ -689,11 +713,18 @@ def _with(
     riding: Sequence[Rider], drafts: Sequence[Draft], blobs: Mapping[Digest, bytes] | None
 ) -> tuple[list[Draft], dict[Digest, bytes]]:
     """What is written together: what was waiting first, and what is due after it."""
-    every = [*(draft for draft, _ in riding), *(draft._replace(act=_moved(draft.act, len(riding))) for draft in drafts)]
+    every = [*(draft for draft, _ in riding), *(draft._replace(act=_shifted(draft.act, len(riding))) for draft in drafts)]
     return every, {**(blobs or {}), **{name: content for _, with_it in riding for name, content in with_it.items()}}
 
 
-def _moved(act: Act, by: int) -> Act:
+def _moved(session: Session, spot: Spot, events: Sequence[Event]) -> Session:
+    """The value after these events. What stands between it and them, and is no step of the run, may have changed its life."""
+    if events[0].seq != session.place + 1:
+        return session.beyond(spot)
+    return session.later(spot, *[event.kind for event in events])
+
+
+def _shifted(act: Act, by: int) -> Act:
     return act._replace(causes=tuple([cause + by if isinstance(cause, int) else cause for cause in act.causes])) if act.causes else act
 
 
@@ -799,6 +830,16 @@ def run_of(session: Session) -> Run | None:
 
 def direct_writer() -> DirectWriter:
     return cast("DirectWriter", writer_of(None))
+
+
+def is_tried_again(session: Session) -> bool:
+    """Whether an answer that ended the run is asked for again, because the run was taken up again: now, or on record."""
+    run = run_of(session)
+    if run is None or run.record is None:
+        return False
+    step = run.peek(session)
+    # On record it ended a call, or was followed by another ask. Where the record is over, the end of the run says what it died of.
+    return step.kind != k.CallFinished.__name__ if step is not None else session.head in run.record.reopened
 
 
 def record(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import current_thread, main_thread
+
 from plait.errors import PlaitError
 from plait.session import Session
 
@@ -32,3 +34,13 @@ class Halted(Stop):
     def __init__(self, error: PlaitError | None = None) -> None:
         super().__init__(str(error) if error else "the record ends here")
         self.error = error
+
+
+def ends_more_than_a_tool(error: BaseException) -> bool:
+    """Whether an error that left a tool is about the whole run: a stop of it, or Ctrl-C.
+
+    Python raises Ctrl-C in the main thread only, and as itself: in another thread, or of a class of its own, it is the tool's.
+    """
+    if isinstance(error, Stop):
+        return True
+    return type(error) is KeyboardInterrupt and current_thread() is main_thread()

@@ -38,13 +38,14 @@ from plait.runtime.places import Site, Visit, Worked
 from plait.runtime.reads import NOTHING_READ, doing, tool_act
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of, scoped
 from plait.runtime.spend import afford_tool
-from plait.runtime.stops import Cancelled
+from plait.runtime.stops import Cancelled, ends_more_than_a_tool
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
+from plait.secrets import is_whole
 from plait.session import Session
-from plait.session.content import Loose, pack
+from plait.session.content import Loose, contents, pack, unpack, value_of
 from plait.session.origins import ORDINARY
-from plait.session.ports import Act, Draft, writer_of
-from plait.session.typed import to_json
+from plait.session.ports import Act, Draft, store_at, writer_of
+from plait.session.typed import to_json, to_type
 from plait.tool import KEY, SANDBOX, SESSION, Happened, Result, Tool, WrongArguments, difference
 from plait.workspace import EMPTY
 
@@ -66,12 +67,15 @@ class User(NamedTuple):
 
 
 def use(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
-    tools = overridden_tools(run_of(effect.session), effect.session, effect.path, effect.tools)
-    brackets = {
-        number: Bracket(number, tool, action.call, effect.requests[action.call])
-        for number, action in enumerate(effect.calls)
-        if (tool := tools.get(action.tool)) is not None and action.call in effect.requests
-    }
+    run = run_of(effect.session)
+    tools = overridden_tools(run, effect.session, effect.path, effect.tools)
+    brackets: dict[int, Bracket] = {}
+    for number, action in enumerate(effect.calls):
+        tool, request = tools.get(action.tool), effect.requests.get(action.call)
+        if tool is not None and request is not None:
+            own = tool.arguments(effect.spoken[action.call]) if action.call in effect.spoken else None
+            recalled = run is not None and run.was_on_record(request)
+            brackets[number] = Bracket(number, tool, action.call, request, own, recalled=recalled)
     return (yield from _settled(effect.session, brackets, User(effect.actor, effect.path), spare=True))
 
 
@@ -83,6 +87,8 @@ def use_tool(
     check_running(session)
     session = safe_point(session)
     run = run_of(session)
+    if run is None or not run.follows(session):
+        _check_no_stand_ins(tool, plain)
     name, log = run.names(session) if run is not None else (None, session.id)
     call = call_id(name, log, session.place + 1, "use")
     known = writer_of(session.run).acting(session.store, session.spot)
@@ -122,6 +128,22 @@ def _program_arguments(tool: Tool[..., Any], given: Mapping[str, Any]) -> tuple[
         raise InvalidValue(tool.name, str(error), "pass plain data") from error
 
 
+def _check_no_stand_ins(tool: Tool[..., Any], arguments: Json) -> None:
+    """Refuse an argument that is nothing but what stands in a record for a secret: the tool would take it for the secret."""
+    for name, value in arguments.items() if isinstance(arguments, Mapping) else ():
+        if isinstance(value, str) and is_whole(value):
+            why = f"{name!r} is {value}, which stands on record for a secret and is not the secret"
+            raise InvalidValue(tool.name, why, "pass the value itself: Secret(name).value")
+
+
+def _fail_for_secrets(session: Session, bracket: Bracket, user: User) -> Session:
+    """A call that cannot be made from the record, because arguments of it were secrets."""
+    why = (
+        f"an argument was a secret, which is not on record: {', '.join(bracket.lacks)}. It was not run again; call it anew, with the value"
+    )
+    return took(session, bracket, [Draft(k.ToolFailed(Failure("SecretArgument", why)), Act(user.actor, "program", call=bracket.call))])
+
+
 # ── settling brackets ────────────────────────────────────────────────────────────────────────
 
 
@@ -145,6 +167,8 @@ def _settled(
     unsettled = [each for each in open_ if each.outcome is None]
     if run is not None and unsettled and (run.was_on_record(unsettled[0].since) or any(each.waits or each.tool.asks for each in unsettled)):
         session = hear(session, brackets)  # what has arrived may settle some of them
+        for bracket in unsettled:
+            session = _with_fitting_result(session, bracket)
     for bracket in open_:
         if _is_reopened(run, session, bracket):
             session = yield from _try_again(session, bracket, user)
@@ -153,6 +177,9 @@ def _settled(
         elif bracket.outcome is None and run is not None:
             session = yield from _in_doubt(run, session, bracket, user)
     session = ask_people(session, [each for each in open_ if each.outcome is None and each.unknown is None], user)
+    for bracket in open_:
+        if _is_ready(bracket) and bracket.lacks:
+            session = _fail_for_secrets(session, bracket, user)
     ready = {each.number: each for each in open_ if _is_ready(each)}
     session, unwritten = yield from _run(session, ready, user, spare=spare and len(ready) == len(open_))
     park(session, [each for each in open_ if each.outcome is None and each.number not in ready])
@@ -218,7 +245,9 @@ def _in_doubt(run: Run, session: Session, bracket: Bracket, user: User) -> Gener
 def _by_class(session: Session, bracket: Bracket, user: User, why: str) -> Generator[Wait, Any, Session]:
     """Find out, undo, or let a person look."""
     tool = bracket.tool
-    if tool.probe is not None:
+    if bracket.lacks:
+        why = f"{why}; and an argument was a secret, which is not on record: {', '.join(bracket.lacks)}"
+    elif tool.probe is not None:
         done = yield from _asked(session, bracket, tool.probe, "probe")
         if done.failure is None and (done.value is None or isinstance(done.value, Happened)):
             return _probed(session, bracket, user, done.value)
@@ -232,7 +261,20 @@ def _by_class(session: Session, bracket: Bracket, user: User, why: str) -> Gener
 
 
 def _unknown(session: Session, bracket: Bracket, why: str) -> Session:
-    return took(session, bracket, [Draft(k.ToolUnknown(bracket.request.id, why), Act(SERVICE, "program", call=bracket.call))])
+    body = k.ToolUnknown(bracket.request.id, why, bracket.tool.result_schema)
+    return took(session, bracket, [Draft(body, Act(SERVICE, "program", call=bracket.call))])
+
+
+def _with_fitting_result(session: Session, bracket: Bracket) -> Session:
+    """A call that a person resolved just now. What does not have the type of its result is asked for once more."""
+    settled = bracket.outcome.body if bracket.outcome is not None else None
+    if not isinstance(settled, k.ToolResolved) or settled.verdict != "happened" or bracket.tool.result_schema is None:
+        return session
+    try:
+        to_type(value_of(unpack(settled.parts, store_at(session.store).get_blob)), bracket.tool.returns)
+    except ValueError as error:
+        return _unknown(session, bracket, f"what {bracket.outcome.actor if bracket.outcome else ''} says it returned does not fit: {error}")
+    return session
 
 
 LOST = "the process ended while it was being made"
@@ -423,7 +465,9 @@ def _outcome(job: Bracket, done: Done, actor: str) -> tuple[list[Draft], dict[Di
         said, apart = _apart(done.value) if isinstance(done.value, Result) else (contents(done.value), [])
         parts, blobs = pack(said, "result")
         kept, more = pack(apart, "result")
-    except Exception as error:  # it may be anything, and do anything when it is looked at
+    except BaseException as error:  # it may be anything, and do anything when it is looked at
+        if ends_more_than_a_tool(error):
+            raise
         return _with_place(job, done, _unfit(job, done, actor, error), {})
     there, blobs = done.worked, {**blobs, **more}
     body = k.ToolReturned(
@@ -444,7 +488,7 @@ def _with_place(job: Bracket, done: Done, draft: Draft, blobs: dict[Digest, byte
     return [*about, draft], {**done.worked.blobs, **blobs}
 
 
-def _unfit(job: Bracket, done: Done, actor: str, error: Exception) -> Draft:
+def _unfit(job: Bracket, done: Done, actor: str, error: BaseException) -> Draft:
     """It ran, and no log can hold what it returned."""
     failure = Failure("BadResult", f"it ran, but what it returned cannot be recorded: {text_of_error(error)}")
     return _failed(job, done._replace(delta=None), failure, actor)
@@ -454,20 +498,6 @@ def _failed(job: Bracket, done: Done, failure: Failure, actor: str) -> Draft:
     there = done.worked
     body = k.ToolFailed(failure, done.exit_code, there.trees, there.placement, done.delta, job.attempt, done.duration_us)
     return Draft(body, Act(actor, job.tool.taints, call=job.call))
-
-
-def contents(value: Any) -> list[Any]:
-    """What a tool returned, as parts of a message: texts, images and files as they are, everything else as data."""
-    if value is None:
-        return []
-    if isinstance(value, (str, Loose, k.Text, k.Image, k.File, k.Data)):
-        return [value] if value != "" else [k.Data("")]
-    if isinstance(value, (bytes, bytearray)):
-        return [Loose(bytes(value), "application/octet-stream", "result")]
-    items = cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
-    if any(isinstance(item, (Loose, k.Text, k.Image, k.File)) for item in items):
-        return [part for item in items for part in contents(item)]
-    return [k.Data(to_json(value))]
 
 
 def run_tool(job: Job, clock: Any) -> Done:
@@ -487,7 +517,9 @@ def _ran(job: Job, clock: Any) -> Done:
         return Done(job.number, failure=visit, duration_us=clock() - started)
     try:
         value, failure = job.tool.function(**job.arguments, **lent(visit)), None
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # whatever class it has: the call failed, and nothing else did
+        if ends_more_than_a_tool(error):
+            raise
         value, failure = None, failure_of(error)
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
@@ -521,7 +553,9 @@ def observed_before(job: Job) -> Any:
         return _Nothing
     try:
         return job.tool.observed(job.arguments)
-    except Exception as error:
+    except BaseException as error:
+        if ends_more_than_a_tool(error):
+            raise
         failed = failure_of(error)
         return Failure(failed.kind, f"not run: what is to be observed cannot be: {failed.message}", failed.traceback)
 
@@ -535,7 +569,9 @@ def concluded(job: Job, value: Any, failure: Failure | None, before: Any, starte
         try:
             after = job.tool.observed(job.arguments)
             delta = _recordable({"before": before, "after": after, "changed": difference(before, after)})
-        except Exception as error:
+        except BaseException as error:
+            if ends_more_than_a_tool(error):
+                raise
             delta = {"unobserved": text_of_error(error)}
     return Done(job.number, value, failure, duration_us, delta, exit_code, worked)
 

@@ -30,8 +30,12 @@ from plait.event.kinds import (
     TimerSet,
     ToolResolved,
     ToolUnknown,
+    ValidationRecorded,
+    VerdictAwaited,
+    VerdictHeard,
 )
-from plait.ids import Digest, Micros
+from plait.ids import Digest, Micros, inbox_of
+from plait.session.gates import is_judge
 from plait.session.views import Waiting
 
 
@@ -39,9 +43,9 @@ def _names(*kinds: type[Body]) -> frozenset[str]:
     return frozenset(kind.__name__ for kind in kinds)
 
 
-ASKS = _names(ApprovalRequested, QuestionAsked, ToolUnknown, TimerSet)
+ASKS = _names(ApprovalRequested, QuestionAsked, ToolUnknown, TimerSet, VerdictAwaited)
 ANSWERS = _names(ApprovalGranted, ApprovalDenied, QuestionAnswered, ToolResolved)
-SETTLES = ANSWERS | _names(ApprovalExpired, TimerFired)  # in the session's own log
+SETTLES = ANSWERS | _names(ApprovalExpired, TimerFired, VerdictHeard)  # in the session's own log
 RUN_ENDS = _names(RunFinished, RunFailed, RunCancelled)
 ENDS = RUN_ENDS | _names(SessionClosed, SessionArchived)  # nothing waits after these
 LIFE_OF_ASKS = ASKS | SETTLES | ENDS
@@ -67,7 +71,10 @@ def ask_of(event: Event) -> Waiting | None:
     if isinstance(body, QuestionAsked):
         return Waiting("question", question=body.question, choices=body.choices, **known)
     if isinstance(body, ToolUnknown):
-        return Waiting("unknown", request=body.request, why=body.why, **known)
+        return Waiting("unknown", request=body.request, why=body.why, returns=body.returns, **known)
+    if isinstance(body, VerdictAwaited):
+        about = body.session or event.log
+        return Waiting("verdict", name=body.name, by=body.by, why=body.why, of=about, heard=body.heard, **known)
     assert isinstance(body, TimerSet)
     return Waiting("timer", until=body.until, name=body.event, **known)
 
@@ -88,12 +95,29 @@ def is_about(ask: Waiting, event: Event) -> bool:
         return ask.kind == "question" and body.question == ask.event
     if isinstance(body, ToolResolved):
         return ask.kind == "unknown" and body.request == ask.request and this
+    if isinstance(body, VerdictHeard):
+        return body.awaited == ask.event
     return ask.kind == "timer" and ask.call == (event.header.call or "")
 
 
 def answers(ask: Waiting, event: Event) -> bool:
     """Whether an event of the inbox is a valid answer to this ask."""
+    if ask.kind == "verdict":
+        return opens(ask, event)
     return event.kind in ANSWERS and is_about(ask, event) and not_allowed(ask, event.actor) is None and not is_late(ask, event.header.time)
+
+
+def opens(ask: Waiting, event: Event) -> bool:
+    """Whether an event is the verdict that a gate waits for: passed, and by whom the gate names."""
+    body = event.body if event.kind == ValidationRecorded.__name__ else None
+    if not isinstance(body, ValidationRecorded) or body.name != ask.name or not body.passed:
+        return False
+    about = ask.of or ask.log
+    if event.log == inbox_of(about):
+        is_new = event.seq > ask.heard
+    else:
+        is_new = event.log == about and (about != ask.log or event.seq > ask.seq)
+    return is_new and is_judge(ask.by, event.actor, body.by)
 
 
 def wakes(ask: Waiting, event: Event) -> bool:

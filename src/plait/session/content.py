@@ -21,6 +21,7 @@ from plait.event.hidden import without_secrets
 from plait.event.kinds import Data, File, Image, Part, Parts, Reasoning, ScratchSet, Text
 from plait.event.strict import check_text
 from plait.ids import Digest
+from plait.session.typed import to_json
 
 INLINE_MAX = 4096  # bytes of one part that stay in the event
 
@@ -53,6 +54,20 @@ def file(source: bytes | str | Path, name: str | None = None, media_type: str | 
     if not called:
         raise InvalidValue("name", "bytes have no name of their own", "pass name=")
     return Loose(content, media_type or _guess(called), called)
+
+
+def contents(value: Any) -> list[Any]:
+    """What a tool returned, as parts of a message: texts, images and files as they are, everything else as data."""
+    if value is None:
+        return []
+    if isinstance(value, (str, Loose, Text, Image, File, Data)):
+        return [value] if value != "" else [Data("")]
+    if isinstance(value, (bytes, bytearray)):
+        return [Loose(bytes(value), "application/octet-stream", "result")]
+    items = cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
+    if any(isinstance(item, (Loose, Text, Image, File)) for item in items):
+        return [part for item in items for part in contents(item)]
+    return [Data(to_json(value))]
 
 
 def pack(contents: Sequence[Content], where: str) -> tuple[Parts, dict[Digest, bytes]]:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from plait.errors import AlreadyAnswered, AmbiguousRevision, AskExpired, InvalidValue, MayNotApprove, UnknownAsk, UnknownLog, UnknownRows
+from plait.errors import AlreadyAnswered, AmbiguousRevision, AskExpired, InvalidValue, MayNotApprove, UnknownAsk, UnknownLog
 from plait.event import Body, Event
 from plait.event.kinds import ToolRequested
 from plait.ids import Digest, LogId, Micros, inbox_of, short
-from plait.session.asks import ANSWERS, ASKS, LIFE_OF_ASKS, answers, ask_of, is_late, not_allowed, open_asks
+from plait.session.asks import ASKS, LIFE_OF_ASKS, answers, ask_of, is_late, not_allowed, open_asks
 from plait.session.ports import Act, Draft, Spot, store_at, writer_of
-from plait.session.rows import InboxRows, waiting_of
+from plait.session.rows import InboxRows, is_run_over, waiting_of
 from plait.session.views import Waiting, WaitKind
 from plait.store import Store
 
@@ -60,19 +60,19 @@ def arrived(store: Store, log: LogId, after: int = 0) -> list[Event]:
 def waiting_in(store: Store, log: LogId, first: int, last: int) -> list[Waiting]:
     """What a log's own events from first to last leave open, and nobody has answered by now."""
     found = asks_in(store, log, first, last)
-    given = [event for event in arrived(store, log) if event.kind in ANSWERS] if found else []
-    return [with_request(store, ask) for ask in found if not any(answers(ask, event) for event in given)]
+    given = {about: arrived(store, about) for about in dict.fromkeys(ask.of or ask.log for ask in found)}
+    return [with_request(store, ask) for ask in found if not any(answers(ask, event) for event in given[ask.of or ask.log])]
 
 
 def asks_in(store: Store, log: LogId, first: int, last: int) -> list[Waiting]:
     """What a log's own events from first to last leave open, answered by now or not."""
     found = open_asks(store.read(log, first, last, kinds=LIFE_OF_ASKS)).values()
-    return [ask for ask in found if not _is_over(store, ask.run)]
+    return [ask for ask in found if ask.run is None or not is_run_over(store, ask.run)]
 
 
 def all_waiting(store: Store, *, answered: bool = False) -> list[Waiting]:
     """What waits in all sessions, in the order it was asked; if so asked for, also what is answered and not delivered yet."""
-    rows = store.rows(InboxRows.name, "ask", {} if answered else {"answered": 0}, order="number", limit=_ALL)
+    rows = store.rows(InboxRows.name, "ask", {"over": 0} if answered else {"answered": 0, "over": 0}, order="number", limit=_ALL)
     return [with_request(store, waiting_of(store, row)) for row in rows]
 
 
@@ -82,8 +82,8 @@ def due(store: Store, now: Micros) -> list[LogId]:
     These are the logs that wait; a branch goes on through the session its run began on: `root_of`.
     """
     woken = store.rows(InboxRows.name, "ask", {"woken": 1}, order="number", limit=_ALL)
-    over = store.rows(InboxRows.name, "ask", order="until", descending=True, before=now + 1, limit=_ALL)
-    return list(dict.fromkeys(LogId(str(row["log"])) for row in (*over[::-1], *woken)))
+    late = store.rows(InboxRows.name, "ask", order="until", descending=True, before=now + 1, limit=_ALL)
+    return list(dict.fromkeys(LogId(str(row["log"])) for row in (*late[::-1], *woken) if not row["over"]))
 
 
 def root_of(store: Store, run: str | None, log: LogId) -> LogId:
@@ -96,17 +96,6 @@ def with_request(store: Store, ask: Waiting) -> Waiting:
     """An unknown outcome with what was asked for."""
     body = store.event(ask.request).body if ask.kind == "unknown" and ask.request is not None else None
     return msgspec.structs.replace(ask, tool=body.tool, arguments=body.arguments) if isinstance(body, ToolRequested) else ask
-
-
-def _is_over(store: Store, run: str | None) -> bool:
-    """Whether a run has ended, perhaps on another log than this branch."""
-    if run is None:
-        return False
-    try:
-        found = store.rows(InboxRows.name, "run", {"run": run}, limit=1)
-    except UnknownRows:  # a store without these rows: then the log alone tells
-        return False
-    return bool(found and found[0]["ended"])
 
 
 # ── answering ────────────────────────────────────────────────────────────────────────────────
@@ -149,7 +138,7 @@ def ask_now(spot: Spot, name: Waiting | Event | str, *kinds: WaitKind) -> Waitin
 
 
 def _wanted(kind: WaitKind) -> str:
-    return {"approval": "an approval", "question": "an answer", "unknown": "a resolution", "timer": "a time"}[kind]
+    return {"approval": "an approval", "question": "an answer", "unknown": "a resolution", "timer": "a time", "verdict": "a verdict"}[kind]
 
 
 def reply(spot: Spot, ask: Waiting, body: Body, act: Act, *, blobs: Mapping[Digest, bytes] | None = None) -> Event:

@@ -35,6 +35,8 @@ from plait.event.kinds import (
     TimerSet,
     ToolResolved,
     ToolUnknown,
+    VerdictAwaited,
+    VerdictHeard,
 )
 
 Status = Literal["open", "active", "waiting", "paused", "closed", "archived"]
@@ -47,6 +49,7 @@ class Life(msgspec.Struct, frozen=True, omit_defaults=True):
     asks: int = 0  # approvals and questions that nobody answered yet
     unknown: int = 0  # effects that may have happened, and nobody knows
     timers: int = 0  # what it sleeps for
+    verdicts: int = 0  # gates that hold a run
     paused: bool = False
     over: Literal["", "closed", "archived"] = ""
 
@@ -56,7 +59,7 @@ class Life(msgspec.Struct, frozen=True, omit_defaults=True):
             return self.over
         if self.paused:
             return "paused"
-        if self.asks or self.unknown or self.timers:
+        if self.asks or self.unknown or self.timers or self.verdicts:
             return "waiting"
         return "active" if self.ran else "open"
 
@@ -77,6 +80,8 @@ _COUNTS = {  # each kind counts in a column of its own: an answer to nothing mus
     ToolResolved.__name__: ("unknown", -1),
     TimerSet.__name__: ("timers", 1),
     TimerFired.__name__: ("timers", -1),
+    VerdictAwaited.__name__: ("verdicts", 1),
+    VerdictHeard.__name__: ("verdicts", -1),
 }
 _PAUSES = _names(SessionPaused)
 _RESUMES = _names(SessionResumed)
@@ -95,7 +100,7 @@ def live_on(life: Life, kind: str) -> Life:
     if kind in _RUNS:
         return msgspec.structs.replace(life, ran=True)
     if kind in _ENDS:
-        return msgspec.structs.replace(life, asks=0, unknown=0, timers=0)
+        return msgspec.structs.replace(life, asks=0, unknown=0, timers=0, verdicts=0)
     if kind in _COUNTS:
         column, by = _COUNTS[kind]
         return msgspec.structs.replace(life, **{column: max(0, getattr(life, column) + by)})
@@ -108,6 +113,13 @@ def live_on(life: Life, kind: str) -> Life:
     if kind in _ARCHIVES:
         return msgspec.structs.replace(life, over="archived")
     return life
+
+
+def is_busy_after(busy: bool | None, kind: str) -> bool | None:
+    """Whether a run is open after one more event of this kind. None: as little known as before."""
+    if kind not in LIFE_KINDS:
+        return busy
+    return True if kind in _RUNS else False if kind in _ENDS else busy
 
 
 _FROM: dict[str, tuple[tuple[Status, ...], str]] = {

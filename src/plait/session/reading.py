@@ -56,12 +56,14 @@ from plait.session.diff import Diff, compare
 from plait.session.events import Events, along
 from plait.session.files import first_tree
 from plait.session.fold import SNAPSHOT_EVERY, advanced, keep_snapshot, state_at
+from plait.session.gates import is_counted
 from plait.session.graph import Graph, Trace, graph, influence, why
-from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, live_on
+from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, is_busy_after, live_on
 from plait.session.listing import list_rows
 from plait.session.origins import origins_of
 from plait.session.ports import Spot, host, note_read, store_at, writer_of
-from plait.session.state import Gate, Pending, Ref, Spent, State, Stretch, state_digest
+from plait.session.rows import run_of_branch
+from plait.session.state import Gate, Pending, Spent, State, Stretch, state_digest
 from plait.session.typed import name_of, to_type
 from plait.session.views import (
     EFFECT_KINDS,
@@ -101,13 +103,14 @@ _MATERIAL = frozenset(
 class Reading:
     """A place in a log, read only."""
 
-    __slots__ = ("_life", "_near", "_spot", "_user")
+    __slots__ = ("_busy", "_life", "_near", "_spot", "_user")
 
     _spot: Spot
     # Memos of what follows from the spot, handed on from value to value and shared:
     _near: State | None  # the state here, or at an earlier place of this lineage
     _life: Life | None
     _user: str | None  # who acts unless somebody else is named
+    _busy: bool | None  # whether a run is open at this place; None: not worked out yet
 
     # ── the value ────────────────────────────────────────────────────────────────────────────
 
@@ -184,11 +187,14 @@ class Reading:
         session._become(spot)
         return session
 
-    def _become(self, spot: Spot, near: State | None = None, life: Life | None = None, user: str | None = None) -> None:
+    def _become(
+        self, spot: Spot, near: State | None = None, life: Life | None = None, user: str | None = None, busy: bool | None = None
+    ) -> None:
         object.__setattr__(self, "_spot", spot)
         object.__setattr__(self, "_near", near)
         object.__setattr__(self, "_life", life)
         object.__setattr__(self, "_user", user)
+        object.__setattr__(self, "_busy", busy)
 
     # ── finding ──────────────────────────────────────────────────────────────────────────────
 
@@ -476,8 +482,13 @@ class Reading:
     def validation(self) -> builtins.list[Validation]:
         """Every verdict on its path and those of merged branches."""
         note_read(self._spot)
-        found = self._along(ValidationRecorded)
-        return [Validation(body.name, body.passed, body.evidence, body.detail, body.tree, event.log, event.seq) for event, body in found]
+        gates = self._state.gates
+        found = list[Validation]()
+        for event, body in self._along(ValidationRecorded):
+            counts = body.name not in gates or is_counted(gates[body.name].by, event)
+            known = (body.name, body.passed, body.evidence, body.detail, body.tree)
+            found.append(Validation(*known, event.log, event.seq, event.actor, counts))
+        return found
 
     @property
     def evidence(self) -> builtins.list[Attachment]:
@@ -573,34 +584,52 @@ class Reading:
         return graph(self._store, self.id)
 
     def verdict(self, name: str) -> tuple[bool, int] | None:
-        """The last verdict of a name: whether it passed, and where it was given. None: nobody gave one."""
-        found = self._state.story.verdicts.get(name)
-        return (found.passed, found.at.seq) if found is not None else None
+        """The last verdict of a name that counts: whether it passed, and where it was given. None: nobody gave one."""
+        found, _ = self._judged(name)
+        return (found.body.passed, found.seq) if found is not None and isinstance(found.body, ValidationRecorded) else None
+
+    def _judged(self, name: str) -> tuple[Event | None, Event | None]:
+        """The last verdict of a name that counts, and the last one of anybody else."""
+        gate = self._state.gates.get(name)
+        other: Event | None = None
+        if name not in self._state.story.verdicts:
+            return None, None
+        for stretch, event in along(self._store, self._state.story.path, {ValidationRecorded.__name__}, reverse=True):
+            body = event.body
+            if stretch.via or not isinstance(body, ValidationRecorded) or body.name != name:
+                continue  # what was judged in a branch was judged before it was merged
+            if gate is None or is_counted(gate.by, event):
+                return event, other
+            other = other or event
+        return None, other
 
     @property
     def unmet(self) -> dict[str, str]:
         """The gates that would hold a merge or a close right now, and why."""
-        state = self._state
+        tree = self._state.story.tree
         found: dict[str, str] = {}
-        for name in state.gates:
-            verdict = state.story.verdicts.get(name)
-            if verdict is None:
+        for name, gate in self._state.gates.items():
+            verdict, other = self._judged(name)
+            body = verdict.body if verdict is not None else None
+            if verdict is None or not isinstance(body, ValidationRecorded):
                 found[name] = "nobody gave a verdict"
-            elif not verdict.passed:
-                found[name] = f"the verdict at {verdict.at.seq} is that it failed"
-            elif verdict.tree != (state.story.tree.digest if state.story.tree else None):
-                found[name] = f"the files have changed since the verdict at {verdict.at.seq}"
-            elif (after := self._since(verdict.at)) is not None:
-                found[name] = f"event {after} came after the verdict at {verdict.at.seq}"
+                if other is not None:
+                    found[name] = f"the verdict at {other.seq} is by {other.actor} and does not count: only that of {gate.by} does"
+            elif not body.passed:
+                found[name] = f"the verdict at {verdict.seq} is that it failed"
+            elif body.tree != (tree.digest if tree else None):
+                found[name] = f"the files have changed since the verdict at {verdict.seq}"
+            elif (after := self._since(verdict.log, body.at or verdict.seq)) is not None:
+                found[name] = f"event {after} came after the verdict at {verdict.seq}"
         return found
 
-    def _since(self, at: Ref) -> int | None:
+    def _since(self, log: LogId, seq: int) -> int | None:
         """The first thing on the path after an event that a verdict there does not speak of."""
         after = False
         for stretch in self._state.story.path:
-            here = stretch.log == at.log and stretch.first <= at.seq <= stretch.last
+            here = stretch.log == log and stretch.first <= seq <= stretch.last
             if (here or after) and not (stretch.via and not stretch.apart):
-                first = at.seq + 1 if here else stretch.first
+                first = seq + 1 if here else stretch.first
                 for event in self._store.read(stretch.log, first, stretch.last, kinds=_MATERIAL):
                     return event.seq
             after = after or here
@@ -650,21 +679,31 @@ class Reading:
 
     def later(self, spot: Spot, *kinds: str) -> Self:
         """The value at a later spot of the same log, reached by events of these kinds: what is known of this one is handed on."""
-        life = self._life
+        life, busy = self._life, self._busy if spot.run == self.run else None
         for kind in kinds:
             life = live_on(life, kind) if life is not None else None
-        return self._next(spot, life)
+            busy = is_busy_after(busy, kind)
+        return self._next(spot, life, busy)
 
     def beyond(self, spot: Spot) -> Self:
         """The value at a later spot of the same log, reached by events that nobody looked at."""
         return self._next(spot, None)
 
-    def _next(self, spot: Spot, life: Life | None) -> Self:
+    def _next(self, spot: Spot, life: Life | None, busy: bool | None = None) -> Self:
         """A value of the same lineage: earlier, later, or a branch from here."""
         near = self._near
         session = object.__new__(type(self))
-        session._become(spot, near if near is not None and near.place <= spot.place else None, life, self._user)
+        session._become(spot, near if near is not None and near.place <= spot.place else None, life, self._user, busy)
         return session
+
+    def _is_busy(self) -> bool:
+        """Whether a run is open at this place: one that began on this log, or one that this log is a branch of."""
+        if self._busy is None:
+            path = self._state.story.path
+            is_root = bool(path) and path[0].log == self.id  # as most are, and a root is no branch of a run
+            busy = self._state.run is not None or (not is_root and run_of_branch(self._store, self.id) is not None)
+            object.__setattr__(self, "_busy", busy)
+        return bool(self._busy)
 
     def _own_events(self, kinds: frozenset[str]) -> Iterator[Event]:
         """Events of this branch alone; below the fork point, those of the ancestor that has this place."""

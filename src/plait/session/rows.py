@@ -6,8 +6,21 @@ from typing import Any
 
 import msgspec
 
+from plait.errors import UnknownRows
 from plait.event import Event
-from plait.event.kinds import CancelRequested, ForkedFrom, RunBranched, RunResumed, RunStarted, SessionOpened, Signalled
+from plait.event.kinds import (
+    CancelRequested,
+    ForkedFrom,
+    RunBranched,
+    RunCancelled,
+    RunFailed,
+    RunResumed,
+    RunStarted,
+    SessionOpened,
+    Signalled,
+    ValidationRecorded,
+    VerdictHeard,
+)
 from plait.ids import Digest, LogId, Micros, inbox_of
 from plait.session.asks import ASKS, ENDS, LIFE_OF_ASKS, RUN_ENDS, SETTLES, answers, ask_of, is_about, wakes
 from plait.session.life import LIFE_KINDS, Life, live_on
@@ -105,12 +118,13 @@ class InboxRows:
     """A `Projection`: one row per open ask, found by the log that waits, by its inbox and by its run.
 
     `answered` is set once a valid answer stands in the inbox, `woken` once the session could go on for that or another
-    reason; `until` is when it could go on by itself. Rows go away as their asks do: settled, or over with their run.
+    reason; `until` is when it could go on by itself. Rows go away as their asks do: settled, or over with their run. Those of
+    branches of a run that failed are `over` until the run is taken up again: the branch still waits for the same.
     """
 
     name = "inbox"
-    version = 1
-    kinds = LIFE_OF_ASKS | _STARTS | {Signalled.__name__, CancelRequested.__name__}
+    version = 2
+    kinds = LIFE_OF_ASKS | _STARTS | {Signalled.__name__, CancelRequested.__name__, ValidationRecorded.__name__}
     tables = (
         Table(
             "ask",
@@ -133,6 +147,7 @@ class InboxRows:
                 "since": "integer",
                 "answered": "integer",
                 "woken": "integer",
+                "over": "integer",
             },
             order="number",
             indexes=(("log", "number"), ("answered", "number"), ("woken", "number"), ("until",)),
@@ -150,6 +165,13 @@ class InboxRows:
             self._ended(rows, event)
         elif kind in ASKS:
             self._asked(rows, number, event)
+        elif kind == ValidationRecorded.__name__:
+            self._arrived(rows, rows.get("lane", event.log) or rows.get("lane", inbox_of(event.log)), event)
+        elif kind == VerdictHeard.__name__:
+            body = event.body
+            assert isinstance(body, VerdictHeard)
+            if (row := rows.get("ask", body.awaited)) is not None:
+                self._drop(rows, row)
         elif (lane := rows.get("lane", event.log)) is not None:
             self._arrived(rows, lane, event)
         elif kind in SETTLES:
@@ -166,26 +188,33 @@ class InboxRows:
             rows.put("run", {"run": run, "log": event.log, "asks": "[]", "ended": 0})
         elif before["ended"]:  # it failed, and is taken up again
             rows.put("run", {**before, "ended": 0})
+            for row in self._open(rows, before):
+                rows.put("ask", {**row, "over": 0})
 
     def _ended(self, rows: Rows, event: Event) -> None:
         run = rows.get("run", event.header.run) if event.kind in RUN_ENDS and event.header.run is not None else None
-        for row in (*self._open(rows, rows.get("lane", inbox_of(event.log))), *self._open(rows, run)):
-            self._drop(rows, row)
+        own = self._open(rows, rows.get("lane", inbox_of(event.log)))
+        elsewhere = [row for row in self._open(rows, run) if row not in own]
+        kept = elsewhere if _may_go_on(event) else []
+        for row in (*own, *elsewhere):
+            rows.put("ask", {**row, "over": 1}) if row in kept else self._drop(rows, row)
         if run is not None:
-            rows.put("run", {**run, "asks": "[]", "ended": 1})
+            rows.put("run", {**run, "asks": _encode([row["id"] for row in kept]).decode(), "ended": 1})
 
     def _asked(self, rows: Rows, number: int, event: Event) -> None:
-        ask, inbox = ask_of(event), inbox_of(event.log)
+        ask = ask_of(event)
         assert ask is not None
+        about = ask.of or ask.log
+        inbox = inbox_of(about)
         called = ask.kind == "timer" and ask.name and rows.get("signal", inbox, ask.name) is not None
         rows.put("ask", _ask_row(ask, number, woken=bool(called)))
-        lane = rows.get("lane", inbox) or {"inbox": inbox, "log": ask.log, "asks": "[]"}
+        lane = rows.get("lane", inbox) or {"inbox": inbox, "log": about, "asks": "[]"}
         rows.put("lane", {**lane, "asks": _encode([*_ids(str(lane["asks"])), ask.event]).decode()})
         run = rows.get("run", ask.run) if ask.run is not None else None
         if run is not None:
             rows.put("run", {**run, "asks": _encode([*_ids(str(run["asks"])), ask.event]).decode()})
 
-    def _arrived(self, rows: Rows, lane: Row, event: Event) -> None:
+    def _arrived(self, rows: Rows, lane: Row | None, event: Event) -> None:
         """Something stands in the inbox of a session that waits."""
         cancels = event.kind == CancelRequested.__name__
         for row in self._open(rows, lane):
@@ -209,7 +238,8 @@ class InboxRows:
 
     def _drop(self, rows: Rows, row: Row) -> None:
         rows.delete("ask", row["id"])
-        lane = rows.get("lane", inbox_of(LogId(str(row["log"]))))
+        ask = _known(row)
+        lane = rows.get("lane", inbox_of(ask.of or ask.log))
         if lane is not None:
             left = [id for id in _ids(str(lane["asks"])) if id != row["id"]]
             rows.put("lane", {**lane, "asks": _encode(left).decode()}) if left else rows.delete("lane", lane["inbox"])
@@ -218,12 +248,19 @@ class InboxRows:
             rows.put("run", {**run, "asks": _encode([id for id in _ids(str(run["asks"])) if id != row["id"]]).decode()})
 
 
+def _may_go_on(end: Event) -> bool:
+    """Whether a run that ended so can be taken up again."""
+    body = end.body
+    return isinstance(body, RunFailed) or (isinstance(body, RunCancelled) and not body.by)
+
+
 def _ask_row(ask: Waiting, number: int, *, woken: bool) -> Row:
     shown = {
         "approval": ask.shown,
         "question": {"question": ask.question, "choices": ask.choices},
-        "unknown": {"why": ask.why},
+        "unknown": {"why": ask.why, "returns": ask.returns},
         "timer": {"name": ask.name},
+        "verdict": {"name": ask.name, "by": ask.by, "why": ask.why, "of": ask.of, "heard": ask.heard},
     }
     text = _encode(shown[ask.kind]).decode()
     return {
@@ -238,13 +275,39 @@ def _ask_row(ask: Waiting, number: int, *, woken: bool) -> Row:
         "run": ask.run,
         "actor": ask.actor,
         "behalf": ask.behalf,
-        "shown": text if len(text) <= _SHOWN_MAX or ask.kind == "timer" else None,
+        "shown": text if len(text) <= _SHOWN_MAX or ask.kind in ("timer", "verdict") else None,
         "expires": _fitting(ask.expires),
         "until": _fitting(ask.until if ask.until is not None else ask.expires),  # it goes on by itself when nobody answers in time, too
         "since": ask.since,
         "answered": 0,
         "woken": int(woken),
+        "over": 0,
     }
+
+
+def run_of_branch(store: Store, log: LogId) -> str | None:
+    """The open run that a log was forked in. None: it was not forked in a run, or that run is over."""
+    info = store.log(log)
+    first = next(store.read(log, info.place + 1, info.place + 1), None) if info.parent is not None else None
+    if first is None or first.header.run is None:
+        return None
+    run = first.header.run.partition("/")[0]  # a tool forks in the name of its call
+    row = _run_row(store, run)
+    return run if row is not None and not row["ended"] else None
+
+
+def is_run_over(store: Store, run: str) -> bool:
+    """Whether a run has ended, perhaps on another log than the one that asks."""
+    row = _run_row(store, run)
+    return row is not None and bool(row["ended"])
+
+
+def _run_row(store: Store, run: str) -> Row | None:
+    """What is kept about a run; None in a store without these rows, where the log alone tells."""
+    try:
+        return next(iter(store.rows(InboxRows.name, "run", {"run": run}, limit=1)), None)
+    except UnknownRows:
+        return None
 
 
 def _fitting(time: Micros | None) -> Micros | None:

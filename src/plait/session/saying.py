@@ -146,6 +146,8 @@ _SAYINGS: dict[str, Callable[[Any], str]] = {
     "CancelRequested": lambda b: f"wants it cancelled{_because(b.reason)}",
     "TimerSet": lambda b: f"waits for {b.event}" if b.event else "waits for a time",
     "TimerFired": lambda b: "the time is over" if b.by == "time" else "what it waited for has happened",
+    "VerdictAwaited": lambda b: f"waits for the verdict {b.name}" + (f" of {b.by}" if b.by else ""),
+    "VerdictHeard": lambda b: "does not wait for the verdict any more",
     "Signalled": lambda b: f"signalled {b.name}" + (f" = {_json(b.value)}" if b.value is not None else ""),
     "ContextCompacted": lambda b: f"put events {b.left[0]} to {b.left[1]} in short: {_text(b.summary)}",
     "BudgetRefused": lambda b: f"the budget does not allow it: {b.limit}, {b.left:g} left",

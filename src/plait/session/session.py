@@ -12,7 +12,20 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import quote
 
-from plait.errors import GateUnmet, InvalidValue, MergeConflict, NoCommonBase, NoRun, NotSettled, PlaitError, StaleHead, UnknownKey
+import msgspec
+
+from plait.errors import (
+    GateUnmet,
+    InvalidValue,
+    MergeConflict,
+    NoCommonBase,
+    NoRun,
+    NotSettled,
+    PlaitError,
+    RunOpen,
+    StaleHead,
+    UnknownKey,
+)
 from plait.event import Body, Event, Json
 from plait.event.codec import check_origin
 from plait.event.kinds import (
@@ -55,16 +68,18 @@ from plait.event.kinds import (
 from plait.event.strict import check_text
 from plait.ids import Digest, Micros, digest, parse_digest
 from plait.session import revision
-from plait.session.content import Content, file, image, pack, text_of, unpack
+from plait.session.content import Content, contents, file, image, pack, text_of, unpack
 from plait.session.events import Events, along
 from plait.session.files import Files, merge_files, path_of, resolved_as
 from plait.session.fold import state_at
+from plait.session.gates import judge_name
 from plait.session.inbox import arrived, ask_now, post, reply, waiting_in
 from plait.session.life import Life, check_may, live_on
 from plait.session.merge import WORKSPACE, combine, is_about_files, names_of
 from plait.session.origins import ORDINARY
 from plait.session.ports import Act, Draft, Spot, Value, host, is_bound, writer_of
 from plait.session.reading import Reading, address_of
+from plait.session.rows import run_of_branch
 from plait.session.state import (
     ABSENT,
     Fact,
@@ -78,6 +93,7 @@ from plait.session.state import (
     share_a_place,
     state_digest,
 )
+from plait.session.typed import misfit, to_json
 from plait.session.views import Attachment, Effect, Facts, Link, Message, Validation, Waiting
 from plait.store import Durability, Store, check_durability
 
@@ -90,6 +106,8 @@ Resolve = Mapping[str, Json] | Callable[[str, Mapping[str, Any]], Json]
 
 NAME_MAX = 300
 QUOTE_MIN = 8  # characters that a text must share with another to count as taken from it
+_IN_RUN = "do it in the workflow, with the value that its forward has"
+_MERGE_INSTEAD = "let the run finish, or end it with session.cancel(); or merge in a fork: session.fork().merge(…)"
 _ORIGINS = {"human": "human", "agent": "model"}
 
 
@@ -130,7 +148,7 @@ class Session(Reading):
         if parts:
             causes = writer.acting(address).causes
             drafts.append(Draft(MessageSaid("user", parts), _act(who, causes)))
-        self._become(writer.begin(address, drafts, blobs=blobs), life=Life(), user=user or "")
+        self._become(writer.begin(address, drafts, blobs=blobs), life=Life(), user=user or "", busy=False)
 
     # ── saying and knowing ───────────────────────────────────────────────────────────────────
 
@@ -154,7 +172,10 @@ class Session(Reading):
         if actor is None and role != "user":
             actor = f"agent:{_word(name or 'assistant')}" if role == "assistant" else "service:program"
         body = MessageSaid(role, parts, name)
-        return self._append(body, "take messages", actor=actor, origin=origin, because=because, blobs=blobs)
+        # Words in a role of the workflow's own are for the workflow to say.
+        step = "" if role == "user" and not name else "say it as a user, without a name: session.send(…)"
+        verb = "take messages" if not step else f"take messages as {name or role}"
+        return self._append(body, verb, actor=actor, origin=origin, because=because, blobs=blobs, instead=step)
 
     def fact(self, key: str, value: Json, *, review_by: Micros | None = None, actor: str | None = None, because: Because = ()) -> Session:
         """Record a fact under a key: it survives compaction and merges three ways."""
@@ -229,17 +250,37 @@ class Session(Reading):
     def validate(
         self, name: str, passed: bool, *, evidence: Because = (), detail: Json = None, actor: str | None = None, because: Because = ()
     ) -> Session:
-        """Record a verdict on this place, with the events that show it."""
+        """Record a verdict on this place, with the events that show it.
+
+        Where a gate of that name asks for somebody else's, it is recorded and does not count: `unmet` says so.
+        """
         if not isinstance(passed, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
             raise InvalidValue("passed", f"{passed!r} is neither True nor False", "say which")
         tree = self._state.story.tree
         shown = self._causes(evidence)
-        body = ValidationRecorded(_check_key(name, "name"), passed, shown, detail, tree.digest if tree else None)
+        about = self.place if self._open_run_of_others() is not None else None  # it comes to the log later, and is about this place
+        body = ValidationRecorded(
+            _check_key(name, "name"),
+            passed,
+            shown,
+            detail,
+            tree.digest if tree else None,
+            by=writer_of(self.run).judges(self.id),
+            at=about,
+        )
         return self._append(body, "take verdicts", actor=actor, because=(*shown, *self._causes(because)))
 
     def require(self, name: str, *, by: object = "", actor: str | None = None) -> Session:
-        """Require a verdict of this name, on the place and tree there are then, before this is merged or closed."""
-        who = by if isinstance(by, str) else getattr(by, "__qualname__", None) or type(by).__qualname__
+        """Require a verdict of this name, on the place and tree there are then, before this is merged or closed.
+
+        `by` is who is to give it: a principal (`"human:ana"`), or a workflow, itself or by its class, path or name. Nobody else's counts.
+        """
+        who = judge_name(by, writer_of(self.run).path_of(self.id, by) if not isinstance(by, str) else None)
+        before = self.gates.get(name)
+        if before is not None and before.by and who not in ("", before.by):
+            why = f"gate {name!r} asks for the verdict of {before.by}, and is not handed on to {who}"
+            raise InvalidValue("by", why, "require a verdict of another name")
+        who = who or (before.by if before is not None else "")
         return self._append(GateRequired(_check_key(name, "name"), who), "take gates", actor=actor)
 
     def link(
@@ -268,7 +309,7 @@ class Session(Reading):
         body = ForkedFrom(spot.id, spot.place, label, budget)
         fork = Place(spot.id, spot.place, spot.head)
         made = writer_of(spot.run).begin(spot.store, [Draft(body, self._acting(actor))], fork=fork, run=spot.run)
-        return self._next(made, Life())
+        return self._next(made, Life(), False if spot.run is None else None)
 
     def detach(self, *, title: str | None = None, budget: Budget | None = None, actor: str | None = None) -> Session:
         """A new root with the same story and no lineage: its own life, its own bill."""
@@ -312,11 +353,13 @@ class Session(Reading):
         wanted = revision.place_in(self.id, place, self.place)
         if wanted == self.place:
             raise InvalidValue("to", f"the session is at {wanted} already", "rewind to an earlier place")
-        return self._append(Rewound(wanted, reason, self._not_undone(wanted)), "be rewound", actor=actor)
+        step = "let it finish, or end it with session.cancel(); or rewind a fork: session.fork().rewind(…)"
+        return self._append(Rewound(wanted, reason, self._not_undone(wanted)), "be rewound", actor=actor, instead=step, unheld=True)
 
     def merge(self, *others: Session, resolve: Resolve | None = None, base: Session | None = None, actor: str | None = None) -> Session:
         """Take the results of other branches in: one event with several parents. What is in here already adds nothing."""
         check_may(self.short, self.status, "be merged into")
+        self._refuse_if_busy("be merged into", _MERGE_INSTEAD)
         self._check_others(others, base)
         state, theirs, root = self._state, [other._state for other in others], base._state if base else None
         for other, their in zip(others, theirs, strict=True):
@@ -328,8 +371,9 @@ class Session(Reading):
         if not outcome.added and not outcome.covers:
             _resolutions({}, resolve)
             return self
-        for session in (self, *others):
-            session._check_gates("merged", self)
+        gated = (self, *others)
+        if (past := self._past_gates(gated, "merged")) != gated:  # a run has heard a verdict meanwhile: as it stands now
+            return past[0].merge(*past[1:], resolve=resolve, base=base, actor=actor)
         files = self._merged_files(outcome.conflicts, theirs, root, resolve)
         disputed = {key: sides for key, sides in outcome.conflicts.items() if key != WORKSPACE or files is None}
         resolved = _resolutions(disputed, resolve, files)
@@ -354,7 +398,9 @@ class Session(Reading):
             tree=chosen,
         )
         blobs = files.blobs if files is not None else None
-        after = self._append(body, "be merged into", actor=actor, merges=tuple([other.head for other in news]), blobs=blobs)
+        after = self._append(
+            body, "be merged into", actor=actor, instead=_MERGE_INSTEAD, merges=tuple([other.head for other in news]), blobs=blobs
+        )
         # The branches' states are at hand now; whoever asks later would have to fold them again.
         with suppress(PlaitError):
             object.__setattr__(after, "_near", state_at(self._store, after.id, after.place, near=state, known=theirs))
@@ -387,7 +433,7 @@ class Session(Reading):
         run = self.reload().open_run
         if run is None or (run == self.run and is_bound(run)):
             return self._append(body, verb, actor=actor)
-        return self._post(body, verb, actor)
+        return self._post(Draft(body, self._acting(actor)), verb)
 
     def close(self, *, reason: str = "", actor: str | None = None) -> Session:
         """End it: nothing is appended any more but `archive()`. Required verdicts must be there, and no run open."""
@@ -395,11 +441,12 @@ class Session(Reading):
         state = self._state
         if state.run or state.calls:
             raise NotSettled(self.short, "an open run" if state.run else f"{len(state.calls)} open calls", "closed")
-        self._check_gates("closed")
-        return self._append(SessionClosed(reason, state_digest(state)), "be closed", actor=actor)
+        self._past_gates((self,), "closed")
+        step = "let the run finish, or end it with session.cancel()"
+        return self._append(SessionClosed(reason, state_digest(state)), "be closed", actor=actor, instead=step)
 
     def archive(self, *, reason: str = "", actor: str | None = None) -> Session:
-        return self._append(SessionArchived(reason), "be archived", actor=actor)
+        return self._append(SessionArchived(reason), "be archived", actor=actor, instead="let the run finish, and close it first")
 
     def flush(self) -> Session:
         """Bring everything that was appended so far to the disk, in all sessions of the store. Appends nothing.
@@ -419,19 +466,19 @@ class Session(Reading):
         if not content:
             raise InvalidValue("content", "nothing is said", "pass a text")
         parts, blobs = pack(content, "content")
-        return self._post(MessageSaid("user", parts), "take messages", actor, blobs)
+        return self._post(Draft(MessageSaid("user", parts), self._acting(actor)), "take messages", blobs)
 
     def cancel(self, reason: str = "", *, actor: str | None = None) -> Session:
         """Ask the open run to end before its next effect."""
         if self.reload().open_run is None:
             raise NoRun(self.short, "be cancelled")
-        asked = self._post(CancelRequested(reason), "be cancelled", actor)
+        asked = self._post(Draft(CancelRequested(reason), self._acting(actor)), "be cancelled")
         host("be cancelled").cancel(self, reason)
         return asked
 
     def signal(self, name: str, value: Json = None, *, actor: str | None = None) -> Session:
         """Say that something has happened which a run may wait for."""
-        return self._post(Signalled(_check_key(name, "name"), value), "take signals", actor)
+        return self._post(Draft(Signalled(_check_key(name, "name"), value), self._acting(actor)), "take signals")
 
     def approve(self, ask: Waiting | Event | str, *, edited: Json = None, note: str = "", actor: str | None = None) -> Session:
         """Allow what is asked for, exactly as it was shown, or with other arguments. An ask is named by itself or the start of its id."""
@@ -456,15 +503,18 @@ class Session(Reading):
         self,
         call: Waiting | Event | str,
         verdict: Literal["happened", "did_not_happen", "compensated"],
-        value: Content | None = None,
+        value: Any = None,
         note: str = "",
         *,
         actor: str | None = None,
     ) -> Session:
-        """Say what became of an effect whose outcome is not known, named by the ask, its request or its call; `value` is its result."""
+        """Say what became of an effect whose outcome is not known, named by the ask, its request or its call.
+
+        `value` is what it returned, of the type that its tool returns: a number, a text, a dataclass, a model.
+        """
         _check_choice("verdict", verdict, ("happened", "did_not_happen", "compensated"))
         found = ask_now(self._spot, call, "unknown")
-        parts, blobs = pack([value] if value is not None else [], "value")
+        parts, blobs = pack(_result_parts(found, value) if verdict == "happened" or value is not None else [], "value")
         return self._reply(found, ToolResolved(cast("Digest", found.request), verdict, parts, note), actor, blobs)
 
     @property
@@ -478,13 +528,13 @@ class Session(Reading):
         own = self._store.log(self.id)
         return waiting_in(self._store, self.id, own.place + 1, self.place) if self.place > own.place else []
 
-    def _post(self, body: Body, verb: str, actor: str | None, blobs: dict[Digest, bytes] | None = None) -> Session:
+    def _post(self, draft: Draft, verb: str, blobs: dict[Digest, bytes] | None = None) -> Session:
         now = self.reload()
         life = now._living()
         for event in arrived(self._store, self.id, now._state.delivered):
             life = live_on(life, event.kind)
         check_may(self.short, life.status, verb)
-        post(self.store, self.id, [Draft(body, self._acting(actor))], blobs=blobs)
+        post(self.store, self.id, [draft], blobs=blobs)
         return self
 
     def _reply(self, ask: Waiting, body: Body, actor: str | None, blobs: dict[Digest, bytes] | None = None) -> Session:
@@ -499,10 +549,12 @@ class Session(Reading):
 
         `reason=` says why, in words, and is recorded with the call, unless the tool has a parameter of that name.
         """
+        self._refuse_if_busy("use a tool", "use it in a fork: session.fork().use(…)")
         return self._given(host("use a tool").use(self, tool, arguments))
 
     async def ause(self, tool: object, /, **arguments: Json) -> Session:
         """The same, for whoever has an event loop."""
+        self._refuse_if_busy("use a tool", "use it in a fork: session.fork()")
         return self._given(await host("use a tool").ause(self, tool, arguments))
 
     def ask(self, question: str, choices: Sequence[str] = ()) -> Session:
@@ -510,11 +562,13 @@ class Session(Reading):
         _check_text("question", question)
         if isinstance(choices, str) or not all(isinstance(each, str) for each in choices):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue("choices", f"{_told(choices)} is not a list of texts", 'pass ["eu", "us"]')
+        self._refuse_if_busy("ask a person", _IN_RUN)
         return self._next(host("ask a person").ask(self, question, choices), None)
 
     def sleep(self, seconds: float) -> Session:
         """Wait so long, in a workflow. A long sleep holds no process: the run is parked until its time."""
         _check_seconds("seconds", seconds)
+        self._refuse_if_busy("sleep", _IN_RUN)
         return self._next(host("sleep").sleep(self, seconds), None)
 
     def wait_for(self, name: str, timeout_s: float | None = None) -> Session:
@@ -525,6 +579,7 @@ class Session(Reading):
         _check_key(name, "name")
         if timeout_s is not None:
             _check_seconds("timeout_s", timeout_s)
+        self._refuse_if_busy("wait", _IN_RUN)
         return self._next(host("wait").wait_for(self, name, timeout_s), None)
 
     def to(self, backend: str, where: str | Path | None = None, **options: Any) -> Session:
@@ -535,12 +590,14 @@ class Session(Reading):
         back; `clean=True` is a fresh sandbox with the same files and nothing else.
         """
         check_may(self.short, self.status, "be placed")
+        self._refuse_if_busy("be placed", "place a fork: session.fork().to(…)")
         return self._next(host("place it").place(self, backend, str(where) if where is not None else None, options), None)
 
     def apply(self, *, resolve: Resolve | None = None) -> Session:
         """Publish its files to the folder they came from, merged with what that is now; files in dispute raise MergeConflict."""
-        self._check_gates("applied")
-        return self._given(host("publish its files").publish(self, resolve))
+        self._refuse_if_busy("publish its files", "publish those of a fork: session.fork().apply()")
+        (past,) = self._past_gates((self,), "applied")
+        return past._given(host("publish its files").publish(past, resolve))
 
     # ── helpers ─────────────────────────────────────────────────────────────────────────────
 
@@ -558,14 +615,37 @@ class Session(Reading):
         because: Because = (),
         blobs: dict[Digest, bytes] | None = None,
         merges: tuple[Digest, ...] = (),
+        instead: str = "",  # what to do while a run is open; "": it goes to the inbox
+        unheld: bool = False,  # whether it may be appended all the same while no process holds that run
     ) -> Session:
         life = self._living()
         check_may(self.short, life.status, verb)
         draft = Draft(body, self._acting(actor, because, origin))
-        spot = writer_of(self.run).append(self._spot, [draft], merges=merges, blobs=blobs)
-        after = self._next(spot, live_on(life, type(body).__name__))
+        if (run := self._open_run_of_others()) is not None and not (unheld and not host(verb).is_held(self, run)):
+            if instead:
+                raise RunOpen(self.short, run, verb, instead)
+            return self._post(draft, verb, blobs)
+        try:
+            spot = writer_of(self.run).append(self._spot, [draft], merges=merges, blobs=blobs)
+        except StaleHead as error:
+            now = self.reload()
+            if (run := now._open_run_of_others()) is not None:  # taken over by a run since: the error says so
+                raise StaleHead(error.log, error.expected, error.found, error.seq, run) from None
+            raise
+        after = self._next(spot, live_on(life, type(body).__name__), self._busy)
         after.keep_state(since=self.place)  # it is written: whatever goes wrong with a cache must not look as if it were not
         return after
+
+    def _open_run_of_others(self) -> str | None:
+        """The run that is open in this session as it is now, if this value is not one of its own. None: nobody is disturbed."""
+        if is_bound(self.run) or not self._is_busy():
+            return None
+        now = self.reload()
+        return now.open_run or run_of_branch(self._store, self.id)
+
+    def _refuse_if_busy(self, verb: str, instead: str) -> None:
+        if (run := self._open_run_of_others()) is not None:
+            raise RunOpen(self.short, run, verb, instead)
 
     def _record(
         self,
@@ -686,13 +766,32 @@ class Session(Reading):
             now = writer_of(self.run).latest(self._spot)
             raise StaleHead(self.id, self.head, now.head, now.place)
 
-    def _check_gates(self, verb: str, into: Session | None = None) -> None:
-        at = into or self
-        for name, why in self.unmet.items():
-            writer_of(at.run).refuse(self._spot, name, GateUnmet(self.short, name, why, verb), at._spot)
+    def _past_gates(self, gated: tuple[Session, ...], verb: str) -> tuple[Session, ...]:
+        """These sessions as they stand once every verdict is there that this one needs of them; in a run it waits for them."""
+        held = next(((each, name, why) for each in gated for name, why in each.unmet.items()), None)
+        if held is None:
+            return gated
+        if is_bound(self.run):
+            return tuple([cast("Session", each) for each in host("wait for a verdict").past_gates(self, gated, verb)])
+        raise GateUnmet(held[0].short, held[1], held[2], verb)
 
 
 # ── small helpers ────────────────────────────────────────────────────────────────────────────
+
+
+def _result_parts(ask: Waiting, value: Any) -> list[Any]:
+    """What a person says an effect returned, as the tool itself would have it recorded."""
+    if isinstance(value, Path):
+        return [value]
+    try:
+        parts = contents(value)
+        plain = to_json(value) if ask.returns is not None else None
+    except (TypeError, ValueError) as error:
+        raise InvalidValue("value", str(error), "pass plain data") from error
+    if (why := misfit(plain, ask.returns)) is not None:
+        shape = msgspec.json.encode(ask.returns).decode()
+        raise InvalidValue("value", f"that is not what the call returns: {why}", f"pass a value that has this JSON schema: {shape}")
+    return parts
 
 
 def _binding(ask: Waiting) -> Digest:

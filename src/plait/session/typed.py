@@ -6,7 +6,7 @@ asked by name of method, so that pydantic is never imported here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, cast
 
@@ -47,6 +47,78 @@ def _whole(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _whole(item) for key, item in cast("dict[str, Any]", value).items()}
     return value
+
+
+def misfit(value: Json, schema: Any, definitions: Any = None) -> str | None:
+    """Why a JSON value does not have the shape that a JSON schema says; None: it has, as far as types, fields and choices go.
+
+    It is for where the type itself is not at hand: in a shell, or in another program.
+    """
+    if not isinstance(schema, Mapping):
+        return None
+    rules = cast("Mapping[str, Any]", schema)
+    known: Any = definitions if definitions is not None else rules.get("$defs", {})
+    if isinstance(ref := rules.get("$ref"), str):
+        return misfit(value, known.get(ref.rpartition("/")[2]), known)
+    for rule in ("anyOf", "oneOf"):
+        if rule in rules and all(misfit(value, each, known) is not None for each in rules[rule]):
+            return misfit(value, rules[rule][0], known) if len(rules[rule]) == 1 else f"it is none of {len(rules[rule])} shapes"
+    for each in rules.get("allOf", ()):
+        if (why := misfit(value, each, known)) is not None:
+            return why
+    if "enum" in rules and value not in rules["enum"]:
+        return f"it is not one of {', '.join(map(repr, rules['enum']))}"
+    if "const" in rules and value != rules["const"]:
+        return f"it is not {rules['const']!r}"
+    types: Any = rules.get("type", ())
+    wanted: list[str] = [types] if isinstance(types, str) else list(types)
+    if wanted and not any(_TYPES.get(each, lambda _: True)(value) for each in wanted):
+        return f"it is a {type(value).__name__}, not {' or '.join(wanted)}"
+    if isinstance(value, dict):
+        return _misfit_of_fields(value, rules, known)
+    if isinstance(value, list):
+        return _misfit_of_items(value, rules, known)
+    return None
+
+
+def _misfit_of_fields(value: dict[str, Any], rules: Mapping[str, Any], known: Any) -> str | None:
+    fields: Any = rules.get("properties", {})
+    other: Any = rules.get("additionalProperties", True)
+    for name in rules.get("required", ()):
+        if name not in value:
+            return f"{name!r} is missing"
+    for name, item in value.items():
+        if name not in fields and other is False:
+            return f"{name!r} is not one of its fields"
+        if (why := misfit(item, fields.get(name, other), known)) is not None:
+            return f"at {name!r}: {why}"
+    return None
+
+
+def _misfit_of_items(value: list[Any], rules: Mapping[str, Any], known: Any) -> str | None:
+    first: Any = rules.get("prefixItems", ())
+    if not rules.get("minItems", 0) <= len(value) <= rules.get("maxItems", len(value)):
+        return f"it has {len(value)} items"
+    for place, item in enumerate(value):
+        rule = first[place] if place < len(first) else rules.get("items")
+        if (why := misfit(item, rule, known)) is not None:
+            return f"at {place}: {why}"
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
+    "number": _is_number,
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
 
 
 def to_json(value: Any) -> Json:

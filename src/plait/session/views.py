@@ -206,11 +206,11 @@ class Run(msgspec.Struct, frozen=True):
     last: int | None  # and ended at; None: it has not
 
 
-WaitKind = Literal["approval", "question", "unknown", "timer"]
+WaitKind = Literal["approval", "question", "unknown", "timer", "verdict"]
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Something a session waits for: an approval, an answer, somebody who knows what became of an effect, or a time."""
+    """Something a session waits for: an approval, an answer, the outcome of an effect, a time or signal, or the verdict of a gate."""
 
     kind: WaitKind
     event: Digest  # the one that asks
@@ -229,9 +229,13 @@ class Waiting(msgspec.Struct, frozen=True):
     tool: str = ""  # of an unknown outcome
     arguments: Json = None  # of an unknown outcome
     request: Digest | None = None  # of an unknown outcome: the event that asked for the effect
-    why: str = ""  # of an unknown outcome
+    why: str = ""  # of an unknown outcome, or of a verdict: what the gate says
     until: Micros | None = None  # of a timer; None: as long as it takes
-    name: str = ""  # of a timer: the signal that ends it
+    name: str = ""  # of a timer: the signal that ends it; of a verdict: its own
+    by: str = ""  # of a verdict: who is to give it; "": anybody
+    of: LogId | None = None  # of a verdict: the session it is about. None: the one that waits
+    heard: int = 0  # of a verdict: up to where that session's inbox was heard when it was asked for
+    returns: Json = None  # of an unknown outcome: the JSON schema of its result. None: anything
 
     @property
     def session(self) -> str:
@@ -247,6 +251,8 @@ class Validation(msgspec.Struct, frozen=True):
     tree: Digest | None
     log: LogId
     seq: int
+    actor: str = ""
+    counts: bool = True  # False: a gate of that name asks for somebody else's
 
 
 class Attachment(msgspec.Struct, frozen=True):

@@ -1,0 +1,167 @@
+"""A person says what a lost call returned: a value of the type that its tool returns, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import pytest
+
+from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, tool
+from plait.durable import replay, resume
+from plait.errors import InvalidValue
+from plait.runtime.stops import Parked
+from plait.session.typed import misfit, schema_of
+from plait.tool import Tool
+
+ANA = "human:ana"
+
+
+@dataclass
+class Receipt:
+    id: int
+    total: float
+    lines: list[str]
+    state: Literal["paid", "open"] = "paid"
+
+
+class Pair(NamedTuple):
+    left: int
+    right: str
+
+
+def lost(returns: Any) -> Tool[..., Any]:
+    """A tool whose process ends while it runs."""
+
+    def pay():  # type: ignore[no-untyped-def]
+        raise KeyboardInterrupt
+
+    pay.__annotations__["return"] = returns
+    return tool(pay)
+
+
+class Pays(Workflow):
+    def __init__(self, used: Tool[..., Any], type_: Any = None) -> None:
+        self._used, self._type = used, type_
+
+    def forward(self, session: Session) -> Session:
+        session = session.use(self._used)
+        known = session.result_as(self._type) if self._type is not None else session.result
+        return session.fact("seen", type(known).__name__)
+
+
+def waiting(used: Tool[..., Any], type_: Any = None) -> Session:
+    session = Session("go", store="memory:")
+    with pytest.raises(KeyboardInterrupt):
+        Pays(used, type_)(session)
+    with pytest.raises(Parked, match="plait resolve"):
+        resume(session, Pays(used, type_))
+    return session.reload()
+
+
+FITS: list[tuple[Any, Any, Any]] = [
+    (int, 7, 7),
+    (float, 7.5, 7.5),
+    (float, 7, 7),
+    (bool, False, False),
+    (str, "seven", "seven"),
+    (str, "", ""),
+    (list[int], [1, 2], [1, 2]),
+    (dict[str, int], {"a": 1}, {"a": 1}),
+    (int | None, None, None),
+    (None, None, None),
+    (Receipt, Receipt(1, 2.5, ["x"]), {"id": 1, "total": 2.5, "lines": ["x"], "state": "paid"}),
+    (Receipt, {"id": 1, "total": 2, "lines": []}, {"id": 1, "total": 2, "lines": []}),
+    (list[Receipt], [Receipt(1, 2.5, [])], [{"id": 1, "total": 2.5, "lines": [], "state": "paid"}]),
+    (Pair, [1, "x"], [1, "x"]),
+    (Any, {"anything": [1]}, {"anything": [1]}),
+]
+
+
+@pytest.mark.parametrize(("returns", "value", "result"), FITS)
+def test_a_value_of_the_type_is_what_the_program_sees(returns: Any, value: Any, result: Any) -> None:
+    used = lost(returns)
+    session = waiting(used)
+    (ask,) = session.waiting
+    session.resolve(ask, "happened", value, "the bank says so", actor=ANA)
+    done = resume(session, Pays(used))
+    assert done.at(-2).result == result
+    if returns not in (Any, None):
+        done.at(-2).result_as(returns)
+    assert done.runs[-1].status == "finished"
+    assert replay(done, Pays(used)).head == done.head
+
+
+MISFITS: list[tuple[Any, Any]] = [
+    (int, "seven"),
+    (int, 7.5),
+    (int, True),
+    (int, None),
+    (str, 7),
+    (bool, 1),
+    (None, 7),
+    (list[int], [1, "two"]),
+    (dict[str, int], {"a": "one"}),
+    (Receipt, {"id": 1}),
+    (Receipt, {"id": "1", "total": 2, "lines": []}),
+    (Receipt, {"id": 1, "total": 2, "lines": [], "state": "lost"}),
+    (list[Receipt], [{"id": 1}]),
+    (Pair, [1]),
+    (int | None, "x"),
+    (int, object()),
+]
+
+
+@pytest.mark.parametrize(("returns", "value"), MISFITS)
+def test_a_value_of_another_type_is_refused_before_anything_is_written(returns: Any, value: Any) -> None:
+    session = waiting(lost(returns))
+    with pytest.raises(InvalidValue, match=r"value: .* Nothing was written"):
+        session.resolve(session.waiting[0], "happened", value, actor=ANA)
+    assert session.inbox == [] and len(session.waiting) == 1
+
+
+def test_what_did_not_happen_needs_no_value() -> None:
+    session = waiting(lost(int))
+    session.resolve(session.waiting[0], "did_not_happen", actor=ANA)
+    assert session.waiting == []
+
+
+def test_a_call_of_a_model_is_resolved_likewise() -> None:
+    used = lost(Receipt)
+
+    def agent() -> Agent:
+        return Agent("Pay.", model=ScriptedModel([ToolCall("pay"), "paid"]), tools=[used])
+
+    session = Session("go", store="memory:")
+    with pytest.raises(KeyboardInterrupt):
+        agent()(session)
+    with pytest.raises(Parked):
+        resume(session, agent())
+    (ask,) = session.reload().waiting
+    assert ask.returns == schema_of(Receipt)
+    with pytest.raises(InvalidValue, match="'total' is missing"):
+        session.reload().resolve(ask, "happened", {"id": 1}, actor=ANA)
+    session.reload().resolve(ask, "happened", Receipt(1, 2.0, []), actor=ANA)
+    done = resume(session, agent())
+    assert done.text == "paid" and done.effects[0].result["id"] == 1
+
+
+def test_a_value_that_does_not_fit_the_tool_as_it_is_now_is_asked_for_again() -> None:
+    session = waiting(lost(Any))  # nobody knew then what it returns
+    session.resolve(session.waiting[0], "happened", "seven", actor=ANA)
+    used = lost(int)
+    with pytest.raises(Parked):
+        resume(session, Pays(used, int))
+    (ask,) = session.reload().waiting
+    assert "does not fit" in ask.why and ask.returns == {"type": "integer"}
+    session.reload().resolve(ask, "happened", 7, actor=ANA)
+    done = resume(session, Pays(used, int))
+    assert done.facts["seen"] == "int" and replay(done, Pays(used, int)).head == done.head
+
+
+def test_a_schema_is_read_as_its_type_is() -> None:
+    for returns, value, _ in FITS:
+        if returns is not Any and not isinstance(value, (Receipt, list)):
+            assert misfit(value, schema_of(returns)) is None, (returns, value)
+    nested = schema_of(dict[str, list[Receipt]])
+    assert misfit({"a": [{"id": 1, "total": 1, "lines": ["x", 1]}]}, nested) == "at 'a': at 0: at 'lines': at 1: it is a int, not string"
