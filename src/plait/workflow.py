@@ -26,7 +26,7 @@ from plait.runtime import loop
 from plait.runtime.call import NOBODY, Answerer, Calling, Entry, Watch, arguments_of, enter, fail, leave
 from plait.runtime.drive import Waiter, aside, settle, undisturbed
 from plait.runtime.policy import Approver, Policy
-from plait.runtime.run import OnEvent, Run, run_of, running
+from plait.runtime.run import OnEvent, Run, acting, run_of, running
 from plait.runtime.stops import Cancelled, Parked, Stop
 from plait.session import Session
 
@@ -220,7 +220,7 @@ class Workflow(Nested):
     ) -> Session:
         kwargs = kwargs or {}
         entry = enter(session, self._calling(session, forward, args, kwargs, called), watch=watch, waiter=waiter, again=again)
-        mine = running.set(entry.run)
+        mine, call = running.set(entry.run), acting.set(entry.frame)
         try:
             with _heard(entry, watch.on_event):
                 if on_start is not None:
@@ -233,6 +233,7 @@ class Workflow(Nested):
             raise
         finally:
             running.reset(mine)
+            acting.reset(call)
         return leave(entry, result)
 
     async def _acall(
@@ -240,7 +241,7 @@ class Workflow(Nested):
     ) -> Session:
         forward = original(type(self))
         entry, hit = await settle(lambda: enter(session, self._calling(session, forward, args, kwargs, called), watch=watch))
-        mine = running.set(entry.run)
+        mine, call = running.set(entry.run), acting.set(entry.frame)
         try:
             if hit is not None:
                 raise hit
@@ -254,6 +255,7 @@ class Workflow(Nested):
             raise
         finally:
             running.reset(mine)
+            acting.reset(call)
         return await aside(lambda: leave(entry, result))
 
 

@@ -127,7 +127,11 @@ class Price(Value, frozen=True):
 
 
 class Budget(Value, frozen=True):
-    """Limits on spending. None: unlimited."""
+    """Limits on spending. None: unlimited.
+
+    Tokens, dollars, steps (asks of a model) and tool calls are limits over all runs and branches of a session, merged or not, from the
+    grant on. `wall_s_max` is a limit on one run: seconds while a process holds it, its resumes added up, waits for people left out.
+    """
 
     tokens_max: int | None = None
     cost_usd_max: float | None = None

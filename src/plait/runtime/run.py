@@ -30,7 +30,7 @@ import msgspec
 from plait.errors import InvalidValue, PlaitError, RunLost, StaleHead
 from plait.event import Body, Event, Json
 from plait.event import kinds as k
-from plait.event.kinds import ForkedFrom, Place, Purpose, SessionOpened
+from plait.event.kinds import Budget, ForkedFrom, Place, Purpose, SessionOpened
 from plait.ids import Digest, LogId, Micros, derived, digest, inbox_of, short
 from plait.model.base import Delta
 from plait.runtime import bypass
@@ -41,6 +41,7 @@ from plait.runtime.record import Overrides, Record, after_found, diverged
 from plait.runtime.stops import Cancelled, Halted, Parked, Stop
 from plait.runtime.write import DirectWriter, bind_insider
 from plait.session import Session
+from plait.session.grants import Grant, spent_under
 from plait.session.ports import Act, Draft, Spot, bind_writer, unbind_writer, writer_of
 from plait.session.state import NOTHING
 from plait.store import Store
@@ -155,11 +156,18 @@ class Run:
                 self._frames[log] = self._bases[log] = self._frames.get(fork.log, ())
                 first = drafts[0].body
                 if isinstance(first, ForkedFrom) and first.budget is not None:
-                    own = self.record.spent(log) if self.record is not None else NOTHING
-                    self.pools[log] = Pool(first.budget, spent=own, above=self.pool(fork.log), clock=lambda: self.io.clock() / 1e6)
+                    self.pools[log] = self._share(store, recorded[1][0], first.budget, self.pool(fork.log))
                 if (agent := self._agents.get((fork.log, scope)) or self._agents.get((fork.log, self.id))) is not None:
                     self._agents[log, scope] = agent
         return spot
+
+    def _share(self, store: Store, forked: Event, budget: Budget, above: Pool | None) -> Pool:
+        """Make the pool of a branch with a budget of its own, less what it and its branches have on record."""
+        spent, wall_s = NOTHING, 0.0
+        if self.record is not None:
+            grant = Grant(forked.id, forked.log, forked.seq, budget)
+            spent, wall_s = spent_under(store, grant), self.record.wall_s(forked.log)
+        return Pool(budget, spent=spent, wall_s=wall_s, above=above, clock=lambda: self.io.clock() / 1e6)
 
     def append(
         self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
@@ -724,8 +732,33 @@ def scoped(session: Session, call: str, attempt: int) -> Session:
 
 
 running: ContextVar[Run | None] = ContextVar("plait_run", default=None)  # whose code this is; threads we start know it, too
+acting: ContextVar[Frame | None] = ContextVar("plait_call", default=None)  # which call of it
 bypass.bind(running.get)
 bind_insider(lambda: (run := running.get()) is not None and not run.closed)
+
+
+def executing() -> tuple[Run, Frame | None] | None:
+    """Return the run and the call whose code this is, also in threads that it started by itself. None: no open run's, or unknown."""
+    run, frame = running.get(), acting.get()
+    context = bypass.context_of(current_thread()) if run is None else None
+    if context is not None:
+        run, frame = context.get(running), context.get(acting)
+    return (run, frame) if run is not None and not run.closed else None
+
+
+def policies_here(run: Run | None, session: Session) -> tuple[Policy, ...]:
+    """Return the policies that bind an effect: those of the calls that have the session in hand, and of the call whose code this is."""
+    found = [*run.policies_for(session), *_policies_of(run.frames(session.id)[-1:])] if run is not None else []
+    here = executing()
+    if here is not None:
+        outer, frame = here
+        found += outer.policies if outer is not run else ()
+        found += _policies_of((frame,) if frame is not None else ())
+    return tuple({id(each): each for each in found}.values())
+
+
+def _policies_of(frames: Sequence[Frame]) -> tuple[Policy, ...]:
+    return frames[-1].policies if frames else ()
 
 
 def check_running(session: Session) -> None:

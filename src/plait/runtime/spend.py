@@ -7,20 +7,27 @@ kept back for that; if not even that is left, the run ends. Either way the refus
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from threading import Lock
 from typing import NamedTuple
+from weakref import WeakSet
+
+import msgspec
 
 from plait.errors import BudgetExceeded
 from plait.event import Event
 from plait.event import kinds as k
-from plait.event.kinds import Failure, Price, Usage
+from plait.event.kinds import Budget, Failure, Price, Usage
+from plait.ids import Digest
 from plait.model.base import Model
 from plait.model.scripted import ScriptedModel
 from plait.runtime.effects import AskModel
-from plait.runtime.pool import Pool, Refusal, Reservation, estimate, price_of
-from plait.runtime.run import Run, record, run_of
+from plait.runtime.pool import Pool, Refusal, Reservation, estimate, price_of, wall_in
+from plait.runtime.run import Run, executing, record, run_of
 from plait.session import Session
+from plait.session.grants import Grant, grants_at, spent_under
 from plait.session.ports import Act, Draft, store_at
-from plait.session.state import NOTHING, Spent
+from plait.session.state import Spent
 
 SERVICE = "service:plait"
 LAST_WORDS = "The budget is nearly used up ({limit}). Answer now with what you have, without calling tools."
@@ -36,12 +43,50 @@ class Afforded(NamedTuple):
     refusal: k.BudgetRefused | None = None  # why this is to be the last word
 
 
-def pool_of(session: Session, run: Run, elsewhere: Spent = NOTHING, wall_s: float = 0.0) -> Pool | None:
-    """What a run may draw on: the session's budget, less what was spent of it. None: it is unlimited."""
+_shared: dict[tuple[str, Digest], tuple[Pool, WeakSet[Run]]] = {}  # by store and grant: runs of one process draw on one pool
+_sharing = Lock()
+
+
+def pool_of(session: Session, run: Run, wall_s: float = 0.0) -> Pool | None:
+    """Return what a run draws on: the budgets of its session, less what all runs and branches spent of them. None: there is no limit.
+
+    `wall_s` is how long the run was held before.
+    """
     if session.budget is None:
         return None
-    spent = session.spent_of_budget + elsewhere
-    return Pool(session.budget, spent=spent, wall_s=wall_s, clock=lambda: run.io.clock() / 1e6)
+    grants = grants_at(store_at(session.store), session.id, session.place)
+    walls = [grant.budget.wall_s_max for grant in grants if grant.budget.wall_s_max is not None]
+    above = _granted(session, grants, run)
+    # The time is that of this run alone.
+    limits = Budget(wall_s_max=min(walls, default=None))
+    return Pool(limits, wall_s=wall_s, above=above, clock=lambda: run.io.clock() / 1e6)
+
+
+def _granted(session: Session, grants: Sequence[Grant], run: Run | None) -> Pool | None:
+    """Return the pool of the innermost of these grants, which draws on the others. A run shares it with the runs after it."""
+    store = store_at(session.store)
+    pool: Pool | None = None
+    with _sharing:
+        for key in [key for key, (_, runs) in _shared.items() if all(each.closed for each in runs)]:
+            del _shared[key]
+        for grant in reversed(grants):
+            found = _shared.get((store.address, grant.id))
+            if found is None:
+                spent = spent_under(store, grant)
+                spent = _most(spent, session.spent_of_budget) if grant is grants[0] else spent
+                limits = msgspec.structs.replace(grant.budget, wall_s_max=None)
+                found = Pool(limits, spent=spent, above=pool, clock=lambda: 0.0), WeakSet[Run]()
+            pool = found[0]
+            if run is not None:
+                found[1].add(run)
+                _shared[store.address, grant.id] = found
+    return pool
+
+
+def _most(one: Spent, other: Spent) -> Spent:
+    """Return the larger of two bills, figure by figure: one has the branches, the other what was merged from elsewhere."""
+    usage = one.usage if one.tokens >= other.tokens else other.usage
+    return Spent(usage, *(max(getattr(one, name), getattr(other, name)) for name in Spent.__struct_fields__[1:]))
 
 
 # ── models ───────────────────────────────────────────────────────────────────────────────────
@@ -127,12 +172,27 @@ def _priced(model: Model) -> str:
 def afford_tool(session: Session) -> Refusal | None:
     """Set a tool call aside; None: it may be made."""
     run = run_of(session)
-    pool = run.pool(session.id) if run is not None and not run.follows(session) else None
+    pool = _tool_pool(session, run) if run is None or not run.follows(session) else None
     found = pool.reserve(tool_calls=1) if pool is not None else None
     if pool is not None and isinstance(found, Reservation):
         pool.settle(found)
         return None
     return found if isinstance(found, Refusal) else None
+
+
+def _tool_pool(session: Session, run: Run | None) -> Pool | None:
+    """Return what a tool call draws on: the budget of its run, or session, and that of the run whose code makes it. None: no limit."""
+    own, here = run.pool(session.id) if run is not None else None, executing()
+    if run is None and session.budget is not None:
+        grants = grants_at(store_at(session.store), session.id, session.place)
+        if any(grant.budget.tool_calls_max is not None for grant in grants):  # nothing else is spent by a tool
+            own = _granted(session, grants, None)
+    outer = None
+    if here is not None and here[0] is not run:
+        outer = here[0].pool(here[1].log if here[1] is not None else here[0].root)
+    if own is None or outer is None:
+        return own or outer
+    return Pool(None, above=(own, outer), clock=lambda: 0.0)
 
 
 def refusal_of(refusal: Refusal) -> tuple[k.BudgetRefused, Failure]:
@@ -141,13 +201,5 @@ def refusal_of(refusal: Refusal) -> tuple[k.BudgetRefused, Failure]:
 
 
 def wall_of(session: Session, started: Event) -> float:
-    """How long a run was held so far, in seconds: from each start to the last thing it did before the next."""
-    store = store_at(session.store)
-    held, begun, last = 0, started.header.time, started.header.time
-    for event in store.read(session.id, started.seq + 1, session.place):
-        if event.header.run != started.header.run:
-            continue
-        if event.kind == k.RunResumed.__name__:
-            held, begun = held + max(0, last - begun), event.header.time
-        last = event.header.time
-    return (held + max(0, last - begun)) / 1e6
+    """Return how long a run was held so far, in seconds."""
+    return wall_in(started, store_at(session.store).read(session.id, started.seq + 1, session.place))

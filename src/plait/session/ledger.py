@@ -14,8 +14,9 @@ import msgspec
 
 from plait.errors import InvalidValue
 from plait.event import Event
-from plait.event.kinds import ModelAsked, ModelFailed, ModelReplied, ToolRequested, Usage
+from plait.event.kinds import ModelAsked, ToolRequested, Usage
 from plait.ids import LogId, Micros
+from plait.session.grants import SPENDING, spent_by
 from plait.session.listing import session_row
 from plait.session.reading import Reading
 from plait.session.state import NOTHING, Spent
@@ -23,7 +24,6 @@ from plait.session.times import When, parse_when
 from plait.store import Store
 
 NAMES = ("user", "project", "agent", "model", "session", "day")  # and tag:NAME
-KINDS = frozenset({kind.__name__ for kind in (ModelAsked, ModelReplied, ModelFailed, ToolRequested)})
 
 _tags = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -55,7 +55,7 @@ def costs(
         body: Any = event.body
         about.hear(event, body)
         if (first is None or event.time >= first) and (last is None or event.time <= last):
-            spent = _spent(body)
+            spent = spent_by(body)
             if spent is not NOTHING:
                 sums.setdefault(tuple([about.value(name, event, body) for name in names]), []).append(spent)
     rows = [(key, _sum(parts)) for key, parts in sums.items()]
@@ -85,21 +85,11 @@ def _moments(store: Store, since: When | None, until: When | None, session: Read
 def _events(store: Store, session: Reading | None) -> Iterator[Event]:
     """Each event that may have cost something, once."""
     if session is None:
-        for _, event in store.feed(kinds=KINDS):
+        for _, event in store.feed(kinds=SPENDING):
             yield event
         return
     for log, upto in session.covers.items():
-        yield from store.read(log, store.log(log).place + 1, upto, kinds=KINDS)
-
-
-def _spent(body: Any) -> Spent:
-    if isinstance(body, ModelAsked):
-        return Spent(model_calls=1)
-    if isinstance(body, ToolRequested):
-        return Spent(tool_calls=1)
-    if body.usage is None:  # it failed, and nobody knows at what expense
-        return NOTHING
-    return Spent(body.usage, body.price.cost_usd_nano if body.price else 0, 0 if body.price else 1)
+        yield from store.read(log, store.log(log).place + 1, upto, kinds=SPENDING)
 
 
 def _sum(parts: Sequence[Spent]) -> Spent:
