@@ -950,10 +950,10 @@ class ChoiceInvalid(EffectError):
 class BudgetExceeded(EffectError):
     """The budget does not allow it. Nothing was spent on it; the refusal is on record."""
 
-    def __init__(self, limit: str, asked: float, left: float, session: Any = None) -> None:
-        self.limit, self.asked, self.left, self.session = limit, asked, left, session
+    def __init__(self, limit: str, asked: float, left: float, session: Any = None, why: str = "") -> None:
+        self.limit, self.asked, self.left, self.session, self.why = limit, asked, left, session, why
         super().__init__(
-            f"the budget does not allow it: {limit}, {asked:g} asked for and {left:g} left. It is recorded; "
+            f"the budget does not allow it: {why or f'{limit}, {asked:g} asked for and {left:g} left'}. It is recorded; "
             "grant more, with session.grant(Budget(…)) or `plait grant`, and resume; or go on from error.session."
         )
 

@@ -34,12 +34,14 @@ def look(n: int = 0) -> str:
 class Answering:
     """A model that answers at once, and says what that took."""
 
-    def __init__(self, usage: Usage = Usage(60, 40), price: Price | None = None, name: str = "scripted:answering") -> None:
-        self.name, self.usage, self.price, self.asked = name, usage, price or Price(10_000_000, "test"), 0
+    name = "openai:gpt-4o"
+
+    def __init__(self) -> None:
+        self.asked = 0
 
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
         self.asked += 1
-        return Reply((Text("an answer"),), (), "end", self.usage, self.name, self.price)
+        return Reply((Text("an answer"),), (), "end", Usage(60, 40), self.name, Price(10_000_000, "test"))
 
 
 class Dropping(Workflow):
@@ -187,7 +189,7 @@ def test_code_of_a_run_cannot_grant_itself_more() -> None:
     [(Budget(steps_max=3), 3), (Budget(tokens_max=1000), 10), (Budget(cost_usd_max=0.05), 5)],
 )
 def test_tokens_steps_and_dollars_are_bounded_alike(budget: Budget, most: int) -> None:
-    model = Answering(name="openai:gpt-4o")
+    model = Answering()
 
     class Asking(Workflow):
         def __init__(self) -> None:
@@ -208,7 +210,8 @@ def test_runs_on_forks_at_the_same_time_share_one_pool(tmp_path: Path) -> None:
     session = Session("go", budget=Budget(tool_calls_max=5), store=tmp_path / "store")
     forks = [session.fork(f"f{n}") for n in range(6)]
     with ThreadPoolExecutor(6) as threads:
-        list(threads.map(lambda fork: attempt(lambda: Dropping(3)(fork)), forks))
+        for fork in forks:
+            threads.submit(attempt, lambda fork=fork: Dropping(3)(fork))
     assert len(RAN) == 5
 
 

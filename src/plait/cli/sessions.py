@@ -305,12 +305,9 @@ def _budget(budget: Budget | None, left: Budget | None) -> str | None:
 def _spent(spent: Spent) -> str | None:
     if spent == Spent():
         return None
-    parts = [
-        counted(spent.tokens, "token"),
-        "cost unknown" if spent.unpriced and not spent.cost_usd_nano else f"${spent.cost_usd_nano / 1e9:.4f}",
-        counted(spent.model_calls, "model call"),
-    ]
-    return ", ".join([*parts, counted(spent.tool_calls, "tool call"), *([f"{spent.unpriced} of unknown price"] if spent.unpriced else [])])
+    tokens = f"{'~' if spent.usage.estimated_tokens else ''}{counted(spent.tokens, 'token')}"
+    cost = "cost unknown" if spent.cost.dollars is None else str(spent.cost)
+    return ", ".join([tokens, cost, counted(spent.model_calls, "model call"), counted(spent.tool_calls, "tool call")])
 
 
 # ── verify ───────────────────────────────────────────────────────────────────────────────────

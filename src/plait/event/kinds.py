@@ -117,6 +117,7 @@ class Usage(Value, frozen=True):
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    estimated_tokens: int = 0  # of those above: the provider did not count them
 
 
 class Price(Value, frozen=True):
@@ -552,6 +553,7 @@ class BudgetRefused(Body, frozen=True):
     asked: float
     left: float
     final: bool = False  # whether there is nothing left for an answer either
+    why: str = ""  # if it is not for lack of it: the price is not known
 
 
 class Linked(Body, frozen=True):

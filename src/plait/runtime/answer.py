@@ -29,7 +29,7 @@ from plait.runtime.people import refused, requested
 from plait.runtime.pool import Reservation
 from plait.runtime.prompt import blobs_of, told_failure
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of
-from plait.runtime.spend import afford, afford_again, lose, settle
+from plait.runtime.spend import afford, afford_again, counted_fault, counted_reply, lose, settle
 from plait.runtime.using import Unwritten, User, use
 from plait.runtime.waits import Answering, CallModel, Pause, Wait
 from plait.session import Session
@@ -209,6 +209,7 @@ class _Asking:
 
     def replied(self, reply: Reply, latency_us: int, event: Event) -> tuple[Session, Answer] | Fault:
         """Record a reply; a fault, if it cannot be taken."""
+        reply = counted_reply(self.effect, reply)
         self._settle(reply.usage, reply.price)
         try:
             return _replied(self.effect, self.session, reply, latency_us, self.call, event.id)
@@ -219,9 +220,10 @@ class _Asking:
 
     def failed(self, fault: Fault, latency_us: int, event: Event) -> None:
         """Record that an attempt failed."""
-        self._settle(fault.usage or Usage(), fault.price)  # what a provider did not count is not counted
+        usage, price = counted_fault(self.effect, fault)
+        self._settle(usage or Usage(), price)
         act = Act(self.effect.actor, "model", call=self.call, causes=(event.id,))
-        self.session = _faulted(self.session, fault, self.attempt, latency_us, act)
+        self.session = _faulted(self.session, fault, self.attempt, latency_us, act, usage, price)
 
     def wait_s(self, fault: Fault, *, recorded: bool) -> float | None:
         """How long until the next attempt; None: there is none."""
@@ -233,7 +235,7 @@ class _Asking:
         """The answer; if it was to be the last word, within what the budget keeps back, and says nothing, the budget has ended it."""
         session, answer = given
         if self.refusal is not None and _says_nothing(answer):
-            raise BudgetExceeded(self.refusal.limit, self.refusal.asked, self.refusal.left, session)
+            raise BudgetExceeded(self.refusal.limit, self.refusal.asked, self.refusal.left, session, self.refusal.why)
         return given
 
     def was_given_more(self, given: tuple[Session, Answer]) -> bool:
@@ -497,10 +499,10 @@ def _refusal(tools: Mapping[str, Tool[..., Any]], tool: Tool[..., Any] | None, a
     return None
 
 
-def _faulted(session: Session, fault: Fault, attempt: int, latency_us: int, act: Act) -> Session:
+def _faulted(session: Session, fault: Fault, attempt: int, latency_us: int, act: Act, usage: Usage | None, price: Price | None) -> Session:
     partial = line(fault.partial, PARTIAL_MAX)
     failure = Failure(line(fault.kind, 200), line(fault.message), _told(fault), retryable=bool(fault.retryable))
-    body = k.ModelFailed(failure, attempt, fault.usage, partial, fault.price, latency_us)
+    body = k.ModelFailed(failure, attempt, usage, partial, price, latency_us)
     return record_at_tip(session, [Draft(body, act)])[0]
 
 

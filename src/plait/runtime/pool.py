@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from plait.errors import InvalidValue
 from plait.event import Event, Json
-from plait.event.kinds import Budget, RunResumed, Usage
+from plait.event.kinds import Budget, Price, RunResumed, Usage
 from plait.model import prices
 from plait.session.state import NOTHING, Spent
 
@@ -316,10 +316,9 @@ def estimate(turn_characters: int, parameters: Mapping[str, Json]) -> Usage:
     return Usage(input_tokens=-(-turn_characters // CHARACTERS_PER_TOKEN), output_tokens=answer)
 
 
-def price_of(model: str, usage: Usage) -> int | None:
-    """What that costs of a model named as in `openai:gpt-5`, in billionths of a dollar. None: no price is known."""
+def price_of(model: str, usage: Usage) -> Price | None:
+    """Return what that costs of a model named as in `openai:gpt-5`. None: no price is known."""
     provider, _, name = model.partition(":")
     if provider in _FREE:
-        return prices.FREE.cost_usd_nano
-    price = prices.price_of(provider, name, usage) if provider in _PRICED and name else None
-    return None if price is None else price.cost_usd_nano
+        return prices.FREE
+    return prices.price_of(provider, name, usage) if provider in _PRICED and name else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from weakref import WeakSet
 
 import msgspec
@@ -17,14 +17,16 @@ import msgspec
 from plait.errors import BudgetExceeded
 from plait.event import Event
 from plait.event import kinds as k
-from plait.event.kinds import Budget, Failure, Price, Usage
+from plait.event.kinds import Budget, Failure, Parts, Price, Reasoning, Usage
 from plait.ids import Digest
-from plait.model.base import Model
+from plait.model.base import Fault, Model, Reply
+from plait.model.prices import FREE
 from plait.model.scripted import ScriptedModel
 from plait.runtime.effects import AskModel
-from plait.runtime.pool import Pool, Refusal, Reservation, estimate, price_of, wall_in
+from plait.runtime.pool import CHARACTERS_PER_TOKEN, Pool, Refusal, Reservation, estimate, price_of, wall_in
 from plait.runtime.run import Run, executing, record, run_of
 from plait.session import Session
+from plait.session.content import text_of
 from plait.session.grants import Grant, grants_at, spent_under
 from plait.session.ports import Act, Draft, store_at
 from plait.session.state import Spent
@@ -105,13 +107,13 @@ def afford(session: Session, effect: AskModel) -> Afforded:
     if pool is None:
         return Afforded(session, effect)
     usage = estimate(effect.prompt.tokens * 4, effect.prompt.setup.parameters)
-    cost = price_of(_priced(effect.model), usage)
+    cost = _cost_of(effect.model, usage)
     tokens = usage.input_tokens + usage.output_tokens
     found = pool.reserve(tokens=tokens, cost_usd_nano=cost, steps=1)
     if isinstance(found, Reservation):
         return Afforded(session, effect, found, usage)
     last = pool.reserve(tokens=tokens, cost_usd_nano=cost, steps=1, reserve=True) if not effect.aside else found
-    body = k.BudgetRefused(found.limit, found.asked, found.left, isinstance(last, Refusal))
+    body = k.BudgetRefused(found.limit, found.asked, found.left, isinstance(last, Refusal), _why(found, effect.model, cost))
     told = _refused(session, effect, body)
     return told._replace(reservation=last if isinstance(last, Reservation) else None, reserved=usage)
 
@@ -121,7 +123,7 @@ def _refused(session: Session, effect: AskModel, body: k.BudgetRefused) -> Affor
     act = Act(SERVICE, "program")
     if body.final:
         session, _ = record(session, [Draft(body, act)])
-        raise BudgetExceeded(body.limit, body.asked, body.left, session)
+        raise BudgetExceeded(body.limit, body.asked, body.left, session, body.why)
     said = k.MessageSaid("user", (k.Text(LAST_WORDS.format(limit=body.limit)),), "plait")
     session, _ = record(session, [Draft(body, act), Draft(said, act._replace(causes=(0,)))])
     return Afforded(session, effect._replace(choice="none"), refusal=body)
@@ -134,10 +136,11 @@ def afford_again(session: Session, effect: AskModel) -> Afforded:
     if pool is None:
         return Afforded(session, effect)
     usage = estimate(effect.prompt.tokens * 4, effect.prompt.setup.parameters)
-    tokens, cost = usage.input_tokens + usage.output_tokens, price_of(_priced(effect.model), usage)
+    tokens, cost = usage.input_tokens + usage.output_tokens, _cost_of(effect.model, usage)
     found = pool.reserve(tokens=tokens, cost_usd_nano=cost, steps=1, reserve=True)
     if isinstance(found, Refusal):
-        return _refused(session, effect, k.BudgetRefused(found.limit, found.asked, found.left, True))
+        why = _why(found, effect.model, cost)
+        return _refused(session, effect, k.BudgetRefused(found.limit, found.asked, found.left, True, why))
     return Afforded(session, effect, found, usage)
 
 
@@ -146,7 +149,7 @@ def lose(session: Session, model: Model, usage: Usage | None) -> Price | None:
     if usage is None:
         return None
     run = run_of(session)
-    pool, cost = run.pool(session.id) if run is not None else None, price_of(_priced(model), usage)
+    pool, cost = run.pool(session.id) if run is not None else None, _cost_of(model, usage)
     if pool is not None:
         pool.count(Spent(usage, cost or 0))
     return Price(cost, "as it was set aside") if cost is not None else None
@@ -162,8 +165,63 @@ def settle(session: Session, reservation: Reservation | None, usage: Usage | Non
     pool.settle(reservation, tokens=tokens, cost_usd_nano=price.cost_usd_nano if price is not None else None)
 
 
-def _priced(model: Model) -> str:
-    return "scripted" if isinstance(model, ScriptedModel) else model.name
+def _cost_of(model: Model, usage: Usage) -> int | None:
+    price = _price_of(model, usage)
+    return None if price is None else price.cost_usd_nano
+
+
+def _price_of(model: Model, usage: Usage) -> Price | None:
+    """Return what this costs of a model: by its own `price_of`, if it has one, else by its name. None: no price is known."""
+    own = getattr(model, "price_of", None)
+    if callable(own):
+        return cast("Price | None", own(usage))
+    return price_of("scripted" if isinstance(model, ScriptedModel) else model.name, usage)
+
+
+def _why(refusal: Refusal, model: Model, cost: int | None) -> str:
+    """Say what to do where a limit in dollars cannot be kept; "": there is simply not enough left."""
+    if refusal.limit != "cost_usd" or cost is not None:
+        return ""
+    step = "give it one, ChatModel(…, price=(0.5, 1.5)) in dollars per million tokens, or set tokens_max or steps_max instead"
+    return f"no price is known for {model.name}, so cost_usd_max cannot be kept; {step}"
+
+
+# ── providers that do not count ──────────────────────────────────────────────────────────────
+
+
+def counted_reply(effect: AskModel, reply: Reply) -> Reply:
+    """Return a reply with an estimate of the tokens that the provider did not count, marked as one."""
+    calls = "".join(f"{call.tool}{call.arguments}" for call in reply.calls)
+    usage = _counted(effect, reply.usage, text_of(reply.parts) + "".join(_thoughts(reply.parts)) + calls)
+    if usage is reply.usage:
+        return reply
+    price = reply.price
+    if price is None or (price != FREE and price.cost_usd_nano == 0):  # the price of no tokens
+        price = _price_of(effect.model, usage)
+    return msgspec.structs.replace(reply, usage=usage, price=price)
+
+
+def counted_fault(effect: AskModel, fault: Fault) -> tuple[Usage | None, Price | None]:
+    """Return what an attempt that failed took: as counted, an estimate where an answer broke off, else nothing."""
+    if fault.usage is not None or not fault.partial:
+        return fault.usage, fault.price
+    usage = _counted(effect, Usage(), fault.partial)
+    return usage, _price_of(effect.model, usage)
+
+
+def _thoughts(parts: Parts) -> list[str]:
+    return [part.text for part in parts if isinstance(part, Reasoning)]
+
+
+def _counted(effect: AskModel, usage: Usage, said: str) -> Usage:
+    """Fill in what is missing: no prompt is empty, and what was said took tokens."""
+    asked, answered = usage.input_tokens, usage.output_tokens
+    asked = asked or max(1, effect.prompt.tokens)
+    answered = answered or -(-len(said) // CHARACTERS_PER_TOKEN)
+    guessed = (asked - usage.input_tokens) + (answered - usage.output_tokens)
+    if not guessed:
+        return usage
+    return msgspec.structs.replace(usage, input_tokens=asked, output_tokens=answered, estimated_tokens=guessed)
 
 
 # ── tools ────────────────────────────────────────────────────────────────────────────────────

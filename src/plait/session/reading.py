@@ -59,13 +59,12 @@ from plait.session.graph import Graph, Trace, graph, influence, why
 from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, live_on
 from plait.session.listing import list_rows
 from plait.session.ports import Spot, store_at, writer_of
-from plait.session.state import Gate, Pending, Ref, Spent, State, Stretch, state_digest
+from plait.session.state import Cost, Gate, Pending, Ref, Spent, State, Stretch, state_digest
 from plait.session.typed import name_of, to_type
 from plait.session.views import (
     EFFECT_KINDS,
     Attachment,
     Change,
-    Cost,
     Effect,
     Facts,
     Link,
@@ -424,8 +423,8 @@ class Reading:
 
     @property
     def cost(self) -> Cost:
-        """What was spent, in US dollars, as far as prices are known; not a number if none is."""
-        return Cost.of(self._state.spent)
+        """What asking models cost, in US dollars. `dollars` is None where no price is known; `unpriced` counts calls without one."""
+        return self._state.spent.cost
 
     @property
     def budget(self) -> Budget | None:
