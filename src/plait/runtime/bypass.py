@@ -14,9 +14,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
-from weakref import WeakKeyDictionary
 
 from plait.errors import BypassRefused, InvalidValue
 from plait.event.kinds import Bypassed
@@ -136,8 +135,6 @@ class owned:  # a class, and not a generator, because it is entered at every eff
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    if event in _THREADS and _watches:
-        _note_thread(arguments)
     if event not in _HEARD or not _watches or getattr(_thread, "busy", False):
         return
     refused = None
@@ -150,24 +147,6 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         _thread.busy = False
     if refused is not None:
         raise refused
-
-
-_THREADS = frozenset({"_thread.start_new_thread", "_thread.start_joinable_thread"})
-_contexts: WeakKeyDictionary[threading.Thread, Context] = WeakKeyDictionary()  # of threads that code of a run started by itself
-
-
-def _note_thread(arguments: tuple[Any, ...]) -> None:
-    """Keep the context in which a thread is started: the thread itself begins with an empty one."""
-    thread = getattr(arguments[0], "__self__", None) if arguments else None
-    if isinstance(thread, threading.Thread):
-        context = copy_context() if _running() is not None else context_of(threading.current_thread())
-        if context is not None:
-            _contexts[thread] = context
-
-
-def context_of(thread: threading.Thread) -> Context | None:
-    """Return the context of the code that started a thread. None: it was started outside of runs, or before them."""
-    return _contexts.get(thread)
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> BypassRefused | None:

@@ -39,6 +39,7 @@ from plait.runtime.policy import Approver, Policy
 from plait.runtime.pool import Pool
 from plait.runtime.record import Overrides, Record, after_found, diverged
 from plait.runtime.stops import Cancelled, Halted, Parked, Stop
+from plait.runtime.threads import context_of_starter, keep_contexts
 from plait.runtime.write import DirectWriter, bind_insider
 from plait.session import Session
 from plait.session.grants import Grant, spent_under
@@ -698,6 +699,7 @@ _scopes: dict[str, set[str]] = {}
 
 def open_run(run: Run) -> None:
     _runs[run.id] = run
+    keep_contexts(running)
     bind_writer(run, run.id)
 
 
@@ -740,7 +742,7 @@ bind_insider(lambda: (run := running.get()) is not None and not run.closed)
 def executing() -> tuple[Run, Frame | None] | None:
     """Return the run and the call whose code this is, also in threads that it started by itself. None: no open run's, or unknown."""
     run, frame = running.get(), acting.get()
-    context = bypass.context_of(current_thread()) if run is None else None
+    context = context_of_starter() if run is None else None
     if context is not None:
         run, frame = context.get(running), context.get(acting)
     return (run, frame) if run is not None and not run.closed else None
