@@ -18,7 +18,7 @@ from contextvars import ContextVar, copy_context
 from threading import Lock, Thread, current_thread
 from typing import Any, TypeVar
 
-from plait.runtime.threads import OwnThread
+from plait.runtime.threads import SharedThread
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ def _private(level: int) -> asyncio.AbstractEventLoop:
     with _lock:
         while len(_loops) <= level:
             loop = asyncio.new_event_loop()
-            thread = OwnThread(target=loop.run_forever, name="plait-loop", daemon=True)
+            thread = SharedThread(target=loop.run_forever, name="plait-loop", daemon=True)
             thread.start()
             _loops.append((loop, thread))
         return _loops[level][0]
@@ -88,7 +88,7 @@ def spawn(work: Callable[[], T], name: str = "plait-worker") -> Future[T]:
         except BaseException as error:
             future.set_exception(error)
 
-    OwnThread(target=target, name=name, daemon=True).start()
+    Thread(target=target, name=name, daemon=True).start()
     return future
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 
-class OwnThread(threading.Thread):
-    """A thread of the runtime itself: the work it is given brings its own context."""
+class SharedThread(threading.Thread):
+    """A thread that works for many, such as that of an event loop: each piece of work brings its own context."""
 
 
 _contexts: WeakKeyDictionary[threading.Thread, Context] = WeakKeyDictionary()
@@ -38,6 +38,6 @@ def context_of_starter() -> Context | None:
 
 def _started(self: threading.Thread) -> None:
     context = copy_context() if _about[0].get() is not None else context_of_starter()
-    if context is not None and not isinstance(self, OwnThread):
+    if context is not None and not isinstance(self, SharedThread):
         _contexts[self] = context
     _start(self)
