@@ -100,12 +100,29 @@ Each error carries the thing that failed as attributes, and its text ends with t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os.path import commonprefix
 from typing import Any
 
 
+def _as_it_is(text: str) -> str:
+    return text
+
+
+_hide: Callable[[str], str] = _as_it_is
+
+
+def hide_with(hide: Callable[[str], str]) -> None:
+    """Pass the texts of all errors from now on through this function: an error quotes, and what it quotes may hold a secret."""
+    global _hide
+    _hide = hide
+
+
 class PlaitError(Exception):
     """The root: `except PlaitError` catches whatever Plait raises on purpose."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*[_hide(arg) if isinstance(arg, str) else arg for arg in args])
 
 
 # ── input ────────────────────────────────────────────────────────────────────────────────────

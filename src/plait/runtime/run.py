@@ -30,6 +30,7 @@ import msgspec
 from plait.errors import InvalidValue, PlaitError, RunLost, StaleHead
 from plait.event import Body, Event, Json
 from plait.event import kinds as k
+from plait.event.hidden import without_secrets
 from plait.event.kinds import Budget, ForkedFrom, Place, Purpose, SessionOpened
 from plait.ids import Digest, LogId, Micros, derived, digest, inbox_of, short
 from plait.model.base import Delta
@@ -655,6 +656,7 @@ class Run:
             return len(self._listeners) < before
 
     def tell(self, item: Event | Delta) -> None:
+        item = item if isinstance(item, Event) else without_secrets(item)
         for listener in self._listeners:
             try:
                 listener(item)
