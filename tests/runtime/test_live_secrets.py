@@ -247,6 +247,22 @@ def unmade():
 """
 
 
+def test_a_fault_that_nobody_caught_is_told_without_secrets(tmp_path: Path) -> None:
+    program = f"""
+from plait import secrets
+from plait.cli import main
+from plait.session import Session
+secrets.known({CANARY!r}, "STRIPE_KEY")
+def fail(*_, **__):
+    raise ZeroDivisionError({CANARY!r})
+Session.__init__ = fail
+main(["new", "x"], prog_name="plait")
+"""
+    environment = {**os.environ, "PLAIT_STORE": str(tmp_path / "store")}
+    ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 1 and f"ZeroDivisionError: {SHOWN}" in ran.stderr and CANARY not in ran.stderr
+
+
 @pytest.mark.parametrize("target", ["Raises", "Asks", "unmade", "missing"])
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_the_shell_shows_no_secret_on_stderr(tmp_path: Path, target: str, more: list[str]) -> None:

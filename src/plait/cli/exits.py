@@ -23,6 +23,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
 from typing import Any, TextIO, cast
 
 import click
@@ -191,9 +192,13 @@ def _ended(run: Callable[[], Any], as_json: bool) -> int:
             FAILED,
             as_json,
         )
-    except Exception as error:  # a fault of ours, or of the program's modules: told as Python would
-        traceback.print_exception(error)
-        return FAILED
+    except Exception:  # a fault of ours: Python tells it when it ends
+        sys.excepthook = _print_hidden
+        raise
+
+
+def _print_hidden(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    sys.stderr.write(secrets.hide_told("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _tell(
