@@ -243,5 +243,13 @@ def test_tools_used_outside_of_runs_are_bounded_and_the_refusal_is_on_record() -
     assert RAN == [1] and [event.kind for event in caught.value.session.events][-2:] == ["BudgetRefused", "ToolFailed"]
 
 
+def test_a_successor_gets_what_all_branches_left() -> None:
+    session = Session("go", budget=Budget(tool_calls_max=3, steps_max=5))
+    Dropping(2)(session)
+    after = session.reload()
+    assert after.left == Budget(tool_calls_max=3, steps_max=5)  # of its own log alone: a value is a function of its place
+    assert after.successor().budget == after.detach().budget == Budget(tool_calls_max=1, steps_max=5)
+
+
 def test_the_time_is_that_of_one_run() -> None:
     assert "one run" in (Budget.__doc__ or "")

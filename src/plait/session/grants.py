@@ -8,7 +8,7 @@ the grant above as well. `session.grant(…)` outside of runs ends the grant bef
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from plait.event import Event
 from plait.event.kinds import Budget, BudgetSet, ForkedFrom, ModelAsked, ModelFailed, ModelReplied, SessionOpened, ToolRequested
@@ -57,6 +57,29 @@ def spent_under(store: Store, grant: Grant) -> Spent:
             if grant.seq <= forked_at <= last:  # a branch can be forked below the place its own parent was forked at
                 logs.append((LogId(str(row["log"])), forked_at))
     return spent
+
+
+def budget_left(store: Store, log: LogId, place: int, own: Budget | None) -> Budget | None:
+    """Return what remains of a budget as the store is now, branches that were never merged counted. `own` is what its own log leaves."""
+    for grant in grants_at(store, log, place) if own is not None else ():
+        spent, most = spent_under(store, grant), grant.budget
+        own = Budget(
+            tokens_max=_least(own and own.tokens_max, most.tokens_max, spent.tokens),
+            cost_usd_max=_least(own and own.cost_usd_max, most.cost_usd_max, spent.cost_usd_nano / 1e9),
+            wall_s_max=own and own.wall_s_max,
+            steps_max=_least(own and own.steps_max, most.steps_max, spent.model_calls),
+            tool_calls_max=_least(own and own.tool_calls_max, most.tool_calls_max, spent.tool_calls),
+        )
+    return own
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _least(own: Number | None, most: Number | None, spent: Number) -> Number | None:
+    """Return the tighter of two limits, the second less what was spent of it. None: there is no limit."""
+    left = [each for each in (own, None if most is None else most - spent) if each is not None]
+    return max(type(left[0])(0), min(left)) if left else None
 
 
 def spent_in(events: Iterable[Event]) -> Spent:
