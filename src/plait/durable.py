@@ -21,14 +21,14 @@ import msgspec
 from plait.errors import InvalidValue, NeedsWorkflow, NothingToResume, PlaitError, ReplayDiverged, RunHeld, StaleHead
 from plait.event import Body, Event
 from plait.event import kinds as k
+from plait.event.kinds import Budget
 from plait.ids import Digest, LogId, short
 from plait.model import find
-from plait.runtime.call import Answerer, Watch, let_go, new_run, outside
+from plait.runtime.call import Answerer, Watch, draw_under, let_go, new_run, outside
 from plait.runtime.drive import Waiter
 from plait.runtime.hold import hold, release
 from plait.runtime.path import Path, noted_in, steps_of
 from plait.runtime.policy import Approver, Ask, Policy
-from plait.runtime.pool import spent_in
 from plait.runtime.record import Overrides, Record
 from plait.runtime.run import OnEvent, Run, direct_writer, is_going_on, open_run
 from plait.runtime.spend import pool_of, wall_of
@@ -40,7 +40,6 @@ from plait.session.content import contents, pack
 from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, Spot, store_at
 from plait.session.revision import place_in
-from plait.session.state import NOTHING, Spent
 from plait.store import Store
 from plait.tool import Tool, as_tool
 from plait.workflow import Workflow, call_again, name_target, original, target_of
@@ -155,20 +154,13 @@ def _take_up(
     run.resumed_at = max((event.seq for event in arrived(store, session.id)), default=0)
     _apply_overrides(run, started)
     if session.budget is not None:  # what was spent of it is only added up if there is one
-        pool = pool_of(session, run, _elsewhere(store, session, id), wall_of(session, started.event))
+        pool = pool_of(session, run, wall_of(session, started.event))
         assert pool is not None
         run.pools[run.root] = pool
+    draw_under(run)
     run.start(at.spot)
     open_run(run)
     return run, at
-
-
-def _elsewhere(store: Store, session: Session, run: str) -> Spent:
-    """What branches of a run have spent that are not merged yet."""
-    spent = NOTHING
-    for log in _branches(store, session, run):
-        spent += spent_in(store.read(log, store.log(log).place + 1))
-    return spent
 
 
 def _record(session: Session, started: Started, at: Session, *, strict: bool = False, open: bool = True) -> Record:
@@ -341,6 +333,7 @@ def whatif(
     replace: Mapping[int | Event, Any] | None = None,
     effects: Literal["ask", "live"] = "ask",
     label: str | None = None,
+    budget: Budget | None = None,
     store: str | File | Store | None = None,
     on_event: OnEvent | None = None,
     approver: Approver | None = None,
@@ -350,7 +343,8 @@ def whatif(
     """The same program, as recorded up to a place and live after it, in a new branch, with something changed.
 
     `model=`, `instruction=` and `tools=` are for every agent, or by name: `{"coder": …}`. `replace={place: value}` puts other words into
-    a message, a reply, a tool's result or a fact. What reaches beyond the workspace needs consent, unless `effects="live"`.
+    a message, a reply, a tool's result or a fact. What reaches beyond the workspace needs consent, unless `effects="live"`. It draws on
+    the session's budget, unless it is granted one of its own.
     """
     watch = Watch(on_event, approver, answerer)
     _check_program(workflow)
@@ -381,6 +375,7 @@ def whatif(
     over = Overrides(_models(model), instruction, _tools(tools))
     restated = _restated(there, min(edits), last, edits) if edits else []
     branch = there.fork(label, at=min(edits, default=last + 1) - 1)
+    branch = branch.grant(budget) if budget is not None else branch
     body = k.RunBranched(
         k.Place(there.id, branch.parent.place, branch.parent.head) if branch.parent else k.Place(there.id, last, there.at(last).head),
         started.workflow,
@@ -404,6 +399,7 @@ def whatif(
             run.pools[run.root] = pool
         run.overrides = over
         run.policies = (Policy(Ask(effect=OUTWARD, name="what-if: it reaches beyond the workspace")),) if effects == "ask" else ()
+        draw_under(run)
         run.start(start.spot)
         open_run(run)
     except BaseException:

@@ -101,12 +101,29 @@ Each error carries the thing that failed as attributes, and its text ends with t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os.path import commonprefix
 from typing import Any
 
 
+def _as_it_is(text: str) -> str:
+    return text
+
+
+_hide: Callable[[str], str] = _as_it_is
+
+
+def hide_with(hide: Callable[[str], str]) -> None:
+    """Pass the texts of all errors from now on through this function: an error quotes, and what it quotes may hold a secret."""
+    global _hide
+    _hide = hide
+
+
 class PlaitError(Exception):
     """The root: `except PlaitError` catches whatever Plait raises on purpose."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*[_hide(arg) if isinstance(arg, str) else arg for arg in args])
 
 
 # ── input ────────────────────────────────────────────────────────────────────────────────────
@@ -967,10 +984,10 @@ class ChoiceInvalid(EffectError):
 class BudgetExceeded(EffectError):
     """The budget does not allow it. Nothing was spent on it; the refusal is on record."""
 
-    def __init__(self, limit: str, asked: float, left: float, session: Any = None) -> None:
-        self.limit, self.asked, self.left, self.session = limit, asked, left, session
+    def __init__(self, limit: str, asked: float, left: float, session: Any = None, why: str = "") -> None:
+        self.limit, self.asked, self.left, self.session, self.why = limit, asked, left, session, why
         super().__init__(
-            f"the budget does not allow it: {limit}, {asked:g} asked for and {left:g} left. It is recorded; "
+            f"the budget does not allow it: {why or f'{limit}, {asked:g} asked for and {left:g} left'}. It is recorded; "
             "grant more, with session.grant(Budget(…)) or `plait grant`, and resume; or go on from error.session."
         )
 

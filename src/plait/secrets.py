@@ -20,7 +20,7 @@ from urllib.parse import quote, quote_plus
 
 import msgspec
 
-from plait.errors import BadSecret, MissingKey
+from plait.errors import BadSecret, MissingKey, hide_with
 
 VARIABLE = "PLAIT_SECRETS"  # names, separated by commas, of variables whose values are known from the start
 SIZE_MIN = 6  # characters; anything shorter would eat ordinary text
@@ -143,6 +143,57 @@ def stand_ins(value: Any) -> list[str]:
     return list(dict.fromkeys(found for item in items for found in stand_ins(item)))
 
 
+# ── in texts that come in pieces ─────────────────────────────────────────────────────────────
+
+
+class HiddenPieces:
+    """A text that comes in pieces, without secrets, also where one lies across pieces.
+
+    The end of what has come is held back as long as it could be the beginning of a secret, in any of its spellings. All that `feed` and
+    `end` return, put together, is the text as it is recorded.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """Take the next piece, and return what can be shown now."""
+        text = self._held + piece
+        edge = _open_from(text) if _known else len(text)
+        self._held = text[edge:]
+        return hide_told(text[:edge])
+
+    def end(self) -> str:
+        """Return the rest: nothing more will come."""
+        text, self._held = self._held, ""
+        return hide_told(text)
+
+
+def _open_from(text: str) -> int:
+    """Return the place in a text from which on it depends on what follows; its length: nothing does."""
+    values = _sorted_values()
+    edge = len(text)
+    if edge and _OF_BASE64.match(text[-1]):  # it may be the half of a neighbour that goes with a secret in base64
+        edge -= 1
+    for value in values:
+        edge = min(edge, value.begins_in(text))
+    before = -1
+    while before != edge:  # what is there as a whole is shown as a whole, or held back as a whole
+        before = edge
+        for value in values:
+            edge = value.cut_before(text, edge)
+    return edge
+
+
+_OF_BASE64 = re.compile(r"[A-Za-z0-9+/_-]")
+_ESCAPED_END = re.compile(r"\\+\Z")
+
+
+def _squashed(text: str) -> str:
+    """Return a text without line breaks, whatever they look like: a spelling can be broken anywhere."""
+    return re.sub(_BREAK, "", _ESCAPED_END.sub("", text)).lower()
+
+
 # ── finding and hiding ───────────────────────────────────────────────────────────────────────
 
 
@@ -163,6 +214,13 @@ def spotted(data: bytes) -> bool:
 
 def hide_text(text: str) -> str:
     for value in _values() if _known or _refused else ():
+        text = value.hide_text(text)
+    return text
+
+
+def hide_told(text: str) -> str:
+    """Hide what is known in a text that only people see: a secret that was refused is no reason not to tell it."""
+    for value in _sorted_values() if _known else ():
         text = value.hide_text(text)
     return text
 
@@ -202,7 +260,7 @@ def hide_items(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 class _Value:
     """One value, in all its spellings. Needles are looked for first; where one is, the pattern says what exactly goes."""
 
-    __slots__ = ("_bytes", "_text", "name", "size")
+    __slots__ = ("_beginnings", "_bytes", "_text", "name", "size")
 
     def __init__(self, text: str, name: str) -> None:
         self.name, self.size = name, len(text)
@@ -217,15 +275,50 @@ class _Value:
             _encoded(pieces),
             re.compile(source.encode("utf-8", "surrogatepass")),
         )
+        self._beginnings: tuple[str, ...] | None = None
 
     def in_bytes(self, data: bytes) -> bool:
         return self._bytes.may_be_in(data)
+
+    def begins_in(self, text: str) -> int:
+        """Return where the end of a text could be the beginning of this value, the earliest place; its length: nowhere."""
+        if self._beginnings is None:
+            search = self._text
+            self._beginnings = tuple(dict.fromkeys([_squashed(form) for form in (*search.plain, *search.percent, *search.lines)]))
+        window = text[-2 * max(map(len, self._beginnings)) - _PIECE :]
+        squashed = _squashed(window)
+        most = 0
+        for form in self._beginnings if squashed else ():
+            last = squashed[-1]
+            size = min(len(form), len(squashed))
+            while size > most and (size := form.rfind(last, most, size) + 1) > most:
+                if squashed.endswith(form[:size]):
+                    most = size
+                    break
+                size -= 1
+        return len(text) - _unsquashed(window, most) if most else len(text)
+
+    def cut_before(self, text: str, edge: int) -> int:
+        """Return the edge, or the start of the value if it lies across the edge, or ends where the text ends."""
+        if self._text.may_be_in(text):
+            for found in self._text.pattern.finditer(text):
+                if found.start() < edge and (found.end() > edge or found.end() == len(text)):
+                    return found.start()
+        return edge
 
     def hide_text(self, text: str) -> str:
         return self._text.pattern.sub(shown(self.name), text) if self._text.may_be_in(text) else text
 
     def hide_bytes(self, data: bytes) -> bytes:
         return self._bytes.pattern.sub(shown(self.name).encode(), data) if self._bytes.may_be_in(data) else data
+
+
+def _unsquashed(window: str, size: int) -> int:
+    """Return how much of the end of a text is squashed to so many characters, with one more that may be half of it."""
+    taken = size
+    while taken < len(window) and len(_squashed(window[-taken:])) < size:
+        taken += 1
+    return min(len(window), taken + 1)
 
 
 class _Search(NamedTuple):
@@ -261,6 +354,10 @@ def _values() -> list[_Value]:
     """Those that are known, the longest first: one may be a part of another."""
     if _refused:
         raise _refused[0]
+    return _sorted_values()
+
+
+def _sorted_values() -> list[_Value]:
     values = list(_known.values())
     return sorted(values, key=lambda value: -value.size) if len(values) > 1 else values
 
@@ -346,3 +443,4 @@ def _base64(raw: bytes) -> list[tuple[bool, str, bool]]:
 _URLSAFE = str.maketrans("+/", "-_")
 
 from_environment(os.environ)
+hide_with(hide_told)

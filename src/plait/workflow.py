@@ -27,7 +27,7 @@ from plait.runtime.call import NOBODY, Answerer, Calling, Entry, Watch, argument
 from plait.runtime.drive import Waiter, aside, settle, undisturbed
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.reads import Calls, doing
-from plait.runtime.run import OnEvent, Run, run_of, running
+from plait.runtime.run import OnEvent, Run, acting, run_of, running
 from plait.runtime.stops import Cancelled, Parked, Stop
 from plait.session import Session
 
@@ -221,7 +221,7 @@ class Workflow(Nested):
     ) -> Session:
         kwargs = kwargs or {}
         entry = enter(session, self._calling(session, forward, args, kwargs, called), watch=watch, waiter=waiter, again=again)
-        mine, before = running.set(entry.run), doing.set(_calls(entry))
+        mine, call, before = running.set(entry.run), acting.set(entry.frame), doing.set(_calls(entry))
         try:
             with _heard(entry, watch.on_event):
                 if on_start is not None:
@@ -235,6 +235,7 @@ class Workflow(Nested):
         finally:
             running.reset(mine)
             doing.reset(before)
+            acting.reset(call)
         return leave(entry, result)
 
     async def _acall(
@@ -242,7 +243,7 @@ class Workflow(Nested):
     ) -> Session:
         forward = original(type(self))
         entry, hit = await settle(lambda: enter(session, self._calling(session, forward, args, kwargs, called), watch=watch))
-        mine, before = running.set(entry.run), doing.set(_calls(entry))
+        mine, call, before = running.set(entry.run), acting.set(entry.frame), doing.set(_calls(entry))
         try:
             if hit is not None:
                 raise hit
@@ -257,6 +258,7 @@ class Workflow(Nested):
         finally:
             running.reset(mine)
             doing.reset(before)
+            acting.reset(call)
         return await aside(lambda: leave(entry, result))
 
 

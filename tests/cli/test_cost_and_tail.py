@@ -46,12 +46,12 @@ def spent(shell: Shell) -> Session:
 
 
 def test_cost_of_everything(shell: Shell, spent: Session) -> None:
-    assert shell("cost") == "total  4,500  3,000 + 1,500  3  3  ≥ 1.0123  1 of unknown price\n"
+    assert shell("cost") == "total  4,500  3,000 + 1,500  3  3  ≥ 1.0123  1 call unpriced\n"
     assert shell("cost", "--by", "model").splitlines() == [
         "openai:gpt-5  3,000  2,000 + 1,000  2  0    1.0123",
         "local         1,500    1,000 + 500  1  0   unknown",
         "(none)            0                 0  3",
-        "total         4,500  3,000 + 1,500  3  3  ≥ 1.0123  1 of unknown price",
+        "total         4,500  3,000 + 1,500  3  3  ≥ 1.0123  1 call unpriced",
     ]
 
 

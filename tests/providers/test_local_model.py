@@ -628,7 +628,7 @@ def test_whole_turns_of_the_real_model(tmp_path: Path, monkeypatch: pytest.Monke
     *deltas, streamed = Agent("Be brief.", model="local", parameters={"tokens_max": 20}).stream(Session("Say hello."))
     assert isinstance(streamed, Session) and "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == streamed.text
     for session in (answered, acted, streamed):
-        assert session.open_run is None and session.usage.output_tokens > 0 and session.cost == 0.0 and session.cost.unpriced == 0
+        assert session.open_run is None and session.usage.output_tokens > 0 and session.cost.dollars == 0.0 and session.cost.unpriced == 0
         assert all(event.body.model.startswith("local") for event in session.events.where("ModelAsked"))  # type: ignore[union-attr]
     assert all(effect.failure is not None or effect.result == effect.arguments["a"] + effect.arguments["b"] for effect in acted.effects)  # type: ignore[index,call-overload,operator]
     store = open_store(str(tmp_path / ".plait"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plait import open_store
+from plait import open_store, secrets
 
 
 @pytest.fixture(autouse=True)
@@ -18,3 +18,4 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.delenv("PLAIT_MODEL", raising=False)
     yield address
     open_store(address).close()
+    secrets.forget()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Literal
 
 import pytest
 
 from plait import Agent, Budget, Parallel, ScriptedModel, Session, Workflow, tool
 from plait.durable import replay, resume
-from plait.errors import PlaitError, RunOpen, StaleHead
+from plait.errors import BudgetExceeded, MayNotApprove, PlaitError, RunOpen, StaleHead
 from plait.runtime.stops import Parked
 
 Way = Literal["inbox", "refused", "apart"]  # apart: it writes nothing to this session
@@ -63,6 +63,7 @@ VERBS: dict[str, tuple[Way, Callable[[Session], Any]]] = {
     "flush": ("apart", lambda s: s.flush()),
 }
 STOPS = ("pause", "cancel", "require")  # what stops the run, or holds it, is meant to
+DECISIONS = ("grant",)  # a person's, which code of a run may not make for itself
 
 
 def test_every_verb_of_a_session_is_named_here() -> None:
@@ -110,7 +111,7 @@ def test_a_verb_from_outside_never_makes_the_run_fail(verb: str) -> None:
         return
     done = runs(session)
     assert done.runs[-1].status == "finished" and done.text == "went on"
-    assert bool(failures) == (VERBS[verb][0] == "refused")
+    assert bool(failures) == (VERBS[verb][0] == "refused" or verb in DECISIONS)
     assert all("Nothing was written" in str(error) for error in failures)
     assert replay(done, Steps()).head == done.head
 
@@ -217,7 +218,7 @@ def test_a_branch_of_an_open_run_is_not_disturbed_either(verb: str) -> None:
     deed = deed_of(verb, failures, lambda at: Session.open(at.id, store=at.store))
     done = Parallel(side=Side(deed), other=Side(lambda session: None))(Session("go", store="memory:"))
     assert done.facts["two"] == 2 and done.runs[-1].status == "finished"
-    assert bool(failures) == (VERBS[verb][0] == "refused")
+    assert bool(failures) == (VERBS[verb][0] == "refused" or verb in DECISIONS)
     (side,) = [each for each in Session.list(store=done.store, label="side") if each.parent and each.parent.id == done.id]
     assert side.fact("after", 1).facts["after"] == 1  # its run is over
 
@@ -256,16 +257,44 @@ def test_outside_of_runs_an_append_asks_nothing_more() -> None:
 # ── a budget that is granted meanwhile ───────────────────────────────────────────────────────
 
 
+class GrantedMeanwhile(Workflow):
+    """Asks three times, and lets a person grant more after the first."""
+
+    def __init__(self, grant: Callable[[Session], object]) -> None:
+        self.agent = Agent("Go on.", model=ScriptedModel(["one", "two", "three"]))
+        self._grant = grant
+
+    def forward(self, session: Session) -> Session:
+        session = self.agent(session)
+        self._grant(session)
+        return self.agent(self.agent(session))
+
+
 def test_a_budget_that_is_granted_meanwhile_holds_from_there_on() -> None:
-    class Asks(Workflow):
-        def __init__(self) -> None:
-            self.agent = Agent("Go on.", model=ScriptedModel(["one", "two", "three"]))
+    ready, granted = Event(), Event()
+    asked: list[Session] = []
 
-        def forward(self, session: Session) -> Session:
-            session = self.agent(session)
-            if len(session.inbox) == 0:
-                Session.open(session.id, store=session.store).grant(Budget(steps_max=10))
-            return self.agent(self.agent(session))
+    def person() -> None:
+        ready.wait()
+        Session.open(asked[0].id, store=asked[0].store).grant(Budget(steps_max=2))
+        granted.set()
 
+    def wait(session: Session) -> None:
+        asked.append(session)
+        ready.set()
+        granted.wait()
+
+    Thread(target=person, daemon=True).start()
     session = Session("go", store="memory:", budget=Budget(steps_max=1))
-    assert Asks()(session).text == "three"
+    done = GrantedMeanwhile(wait)(session)
+    assert done.text == "three"
+    with pytest.raises(BudgetExceeded):  # two were granted, and two were made
+        Agent("More.", model=ScriptedModel(["four"]))(done)
+
+
+def test_code_of_a_run_grants_itself_nothing() -> None:
+    def grant(session: Session) -> None:
+        Session.open(session.id, store=session.store).grant(Budget(steps_max=10))
+
+    with pytest.raises(MayNotApprove):
+        GrantedMeanwhile(grant)(Session("go", store="memory:", budget=Budget(steps_max=1)))

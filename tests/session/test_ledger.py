@@ -98,7 +98,7 @@ def _moment(micros: int) -> Any:
 
 @pytest.mark.parametrize("name", ["users", "tag:", "tag", "user,weather"])
 def test_unknown_names_are_refused(store: Store, name: str) -> None:
-    with pytest.raises(InvalidValue, match="use user, project, agent, model, session, day or tag:NAME"):
+    with pytest.raises(InvalidValue, match="use user, project, agent, model, session, run, day or tag:NAME"):
         costs(store, name)
 
 

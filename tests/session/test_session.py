@@ -413,7 +413,7 @@ def test_rewind_keeps_the_past_and_the_bill(session: Session) -> None:
     ).fact("k", 1)
     back = later.rewind(2, reason="wrong track")
     assert back.id == session.id and back.place == 5 and back.text == "Why?" and "k" not in back.facts
-    assert back.usage == Usage(9, 1) and back.cost == 2.0 and back.left == Budget(tokens_max=90)
+    assert back.usage == Usage(9, 1) and back.cost.dollars == 2.0 and back.left == Budget(tokens_max=90)
     assert [event.seq for event in back.path] == [1, 2, 5]
     assert back.rewind(4).facts["k"] == 1
     event = back.events[1]

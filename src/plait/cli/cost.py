@@ -10,21 +10,31 @@ import click
 
 from plait.cli.common import Given, listing, names_of
 from plait.cli.documents import print_json, print_jsonl, session_document, spent_document
-from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out
+from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, counted
 from plait.cli.terminal import clean
 from plait.ids import LogId, short
-from plait.session.ledger import Costs, costs
+from plait.session.ledger import BRANCH, Costs, costs
 from plait.session.ports import store_at
-from plait.session.state import Spent
+from plait.session.state import Spent, dollars_text
 from plait.store import Store
 
-FIGURES = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "model_calls", "tool_calls", "cost_usd", "unpriced")
+FIGURES = (
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "reasoning_tokens",
+    "estimated_tokens",
+    "model_calls",
+    "tool_calls",
+    "cost_usd",
+    "unpriced",
+)
 
 
 @click.command("cost")
 @click.argument("session", metavar="[S]", required=False)
 @click.option(
-    "--by", "names", metavar="WHAT", multiple=True, help="user, project, tag:NAME, agent, model, session or day; several with commas."
+    "--by", "names", metavar="WHAT", multiple=True, help="user, project, tag:NAME, agent, model, session, run or day; several with commas."
 )
 @click.option("--since", metavar="WHEN", help="From then on: 2h, 7d back from the last event, or 2026-11-15 (UTC).")
 @click.option("--until", metavar="WHEN", help="Up to then.")
@@ -34,6 +44,7 @@ def cost(given: Given, session: str | None, names: Sequence[str], since: str | N
     """Sum up what models and tools were used, and what that cost.
 
     Of all sessions, or of S and everything it covers: what it was forked from and what was merged into it. Each call counts once.
+    By run, branches of S that were never merged count too, in rows of their own.
     """
     if as_csv and given.form != "text":
         raise click.UsageError("--csv excludes --json and --jsonl.")
@@ -103,19 +114,21 @@ def _print_table(store: Store, found: Costs) -> None:
 
 def _name(what: str, value: str, sessions: dict[LogId, str]) -> Cell:
     if not value:
-        return Cell("(none)", DIM)
+        return Cell("" if what == BRANCH else "(none)", DIM)
+    if what == "run":
+        return Cell(short(LogId(value)), ACCENT)
     return Cell(sessions.get(LogId(value), short(LogId(value))), ACCENT) if what == "session" else Cell(value)
 
 
 def _figures(spent: Spent) -> list[Cell]:
     usage = spent.usage
     return [
-        Cell(f"{spent.tokens:,}"),
+        Cell(f"{'~' if usage.estimated_tokens else ''}{spent.tokens:,}"),
         Cell(f"{usage.input_tokens:,} + {usage.output_tokens:,}" if spent.tokens else "", DIM),
         Cell(f"{spent.model_calls:,}"),
         Cell(f"{spent.tool_calls:,}"),
         Cell(_dollars(spent)),
-        Cell(f"{spent.unpriced:,} of unknown price" if spent.unpriced and spent.cost_usd_nano else "", DIM),
+        Cell(f"{counted(spent.unpriced, 'call')} unpriced" if spent.unpriced and spent.cost.dollars is not None else "", DIM),
     ]
 
 
@@ -123,6 +136,7 @@ def _dollars(spent: Spent) -> str:
     """Nothing where no model was asked; with prices that nobody knows, what it was at least."""
     if not spent.model_calls and not spent.tokens:
         return ""
-    if spent.unpriced and not spent.cost_usd_nano:
+    cost = spent.cost
+    if cost.dollars is None:
         return "unknown"
-    return f"{'≥ ' if spent.unpriced else ''}{spent.cost_usd_nano / 1e9:,.4f}"
+    return f"{'≥ ' if cost.unpriced else ''}{'~' if cost.estimated else ''}{dollars_text(cost.dollars).removeprefix('$')}"

@@ -21,12 +21,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TextIO, cast
 
 import click
 
-from plait import errors
+from plait import errors, secrets
 from plait.cli.terminal import clean
 from plait.errors import PlaitError
 from plait.session import ABSENT
@@ -142,6 +144,31 @@ def _end(run: Callable[[], Any], as_json: bool) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller, as with >&-
             setattr(sys, name, open(os.devnull, "w"))
+    told, sys.stderr = sys.stderr, cast("TextIO", HidingStream(sys.stderr))
+    try:
+        return _ended(run, as_json)
+    finally:
+        sys.stderr = told
+
+
+class HidingStream:
+    """A stream on which no secret is written that the process knows, by whichever code: a traceback, a warning, a print."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(secrets.hide_told(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _ended(run: Callable[[], Any], as_json: bool) -> int:
     try:
         code = run()
         sys.stdout.flush()  # here, where a full disk can still be told
@@ -166,6 +193,13 @@ def _end(run: Callable[[], Any], as_json: bool) -> int:
             FAILED,
             as_json,
         )
+    except Exception:  # a fault of ours: Python tells it when it ends
+        sys.excepthook = _print_hidden
+        raise
+
+
+def _print_hidden(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    sys.stderr.write(secrets.hide_told("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _tell(
@@ -180,7 +214,7 @@ def _tell(
     else:
         said = before + "plait: " + "\n".join(map(clean, lines))
     try:
-        click.echo(said, err=True)
+        click.echo(secrets.hide_told(said), err=True)
     except OSError:  # nobody to tell it to; the code still says it
         pass
     return code

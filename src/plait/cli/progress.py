@@ -21,6 +21,7 @@ from plait.event import kinds as k
 from plait.ids import LogId
 from plait.runtime.live import Live
 from plait.session.saying import saying
+from plait.session.state import NOTHING, Spent, dollars_text
 
 if TYPE_CHECKING:
     from plait.model.base import Delta
@@ -41,7 +42,8 @@ class Progress:
         self._began = _now()
         self._running: dict[str, str] = {}  # tools at work, by call
         self._path = self._doing = ""
-        self.steps = self.tool_calls = self.input_tokens = self.output_tokens = self.cost_usd_nano = self.unpriced = 0
+        self.steps = self.tool_calls = 0
+        self.spent = NOTHING
 
     # ── hearing ──────────────────────────────────────────────────────────────────────────────
 
@@ -64,7 +66,8 @@ class Progress:
             self.steps += 1
             self._doing = ""
             self._spend(body.usage, body.price)
-            self._step(event, f"step {self.steps}", f"  ({body.usage.input_tokens:,} in, {body.usage.output_tokens:,} out)")
+            counts = f"  ({_about(body.usage)}{body.usage.input_tokens:,} in, {body.usage.output_tokens:,} out)"
+            self._step(event, f"step {self.steps}", counts)
         elif isinstance(body, k.ModelFailed):
             self._doing = ""
             if body.usage is not None:
@@ -77,10 +80,7 @@ class Progress:
             self._step(event, "", before=f"{self._running.pop(call, None) or _tool_of(event)} ")
 
     def _spend(self, usage: k.Usage, price: k.Price | None) -> None:
-        self.input_tokens += usage.input_tokens
-        self.output_tokens += usage.output_tokens
-        self.cost_usd_nano += price.cost_usd_nano if price is not None else 0
-        self.unpriced += price is None
+        self.spent += Spent(usage, price.cost_usd_nano if price is not None else 0, unpriced=price is None)
 
     # ── telling ──────────────────────────────────────────────────────────────────────────────
 
@@ -101,24 +101,23 @@ class Progress:
 
     @property
     def cost(self) -> str:
-        known = f"${self.cost_usd_nano / 1e9:.4f}"
-        return (
-            known if not self.unpriced else f"{known} and {counted(self.unpriced, 'reply')} of unknown price".replace("replys", "replies")
-        )
+        return "cost unknown" if self.spent.cost.dollars is None else str(self.spent.cost)
 
     @property
     def summary(self) -> str:
-        tokens = f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out"
+        usage = self.spent.usage
+        tokens = f"{_about(usage)}{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
         return ", ".join([counted(self.steps, "step"), counted(self.tool_calls, "tool call"), tokens, self.cost, self.elapsed])
 
     def document(self) -> Document:
         return {
             "steps": self.steps,
             "tool_calls": self.tool_calls,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cost_usd": self.cost_usd_nano / 1e9,
-            "unpriced": self.unpriced,
+            "input_tokens": self.spent.usage.input_tokens,
+            "output_tokens": self.spent.usage.output_tokens,
+            "estimated_tokens": self.spent.usage.estimated_tokens,
+            "cost_usd": self.spent.cost.dollars,
+            "unpriced": self.spent.unpriced,
             "wall_s": round(self.seconds, 3),
         }
 
@@ -127,8 +126,10 @@ class Progress:
         with self._lock:
             doing = ", ".join(dict.fromkeys(self._running.values())) or self._doing
             where = clean(DOT.join(filter(None, (self._path, doing))))
-            money = f"${self.cost_usd_nano / 1e9:.4f}{'+?' if self.unpriced else ''}"
-            tokens = f"{self.input_tokens:,} in {self.output_tokens:,} out"
+            usage, cost = self.spent.usage, self.spent.cost
+            known = f"{_about(usage)}{dollars_text(cost.dollars or 0)}{'+?' if cost.unpriced else ''}"
+            money = known if cost.dollars is not None else "unknown"
+            tokens = f"{_about(usage)}{usage.input_tokens:,} in {usage.output_tokens:,} out"
             told = DOT.join([counted(self.steps, "step"), tokens, money, self.elapsed])
             if cell_width(told) + len(DOT) + min(cell_width(where), 20) > width:
                 told = DOT.join([str(self.steps), money, self.elapsed])
@@ -174,6 +175,11 @@ class Progress:
             yield self.out
         finally:
             self._start()
+
+
+def _about(usage: k.Usage) -> str:
+    """Return the mark of a figure that is an estimate."""
+    return "~" if usage.estimated_tokens else ""
 
 
 def _now() -> int:

@@ -626,6 +626,7 @@ def replay_command(given: Given, name: str, target: str | None) -> None:
 @click.option("--instruction", metavar="TEXT|@FILE", help="Give the agents this instruction from there on.")
 @click.option("--replace", "replaced", metavar="PLACE=TEXT|@FILE", multiple=True, help="Let the event at this place say something else.")
 @click.option("--effects", type=click.Choice(["ask", "live"]), default="ask", help="Whether tools that act ask first (as a rule), or run.")
+@click.option("--budget", metavar="LIMITS", help="Grant it a budget of its own, as in steps=40; without, it draws on that of S.")
 @_workflow
 @_approve
 @_quiet
@@ -637,6 +638,7 @@ def whatif_command(
     instruction: str | None,
     replaced: Sequence[str],
     effects: Literal["ask", "live"],
+    budget: str | None,
     target: str | None,
     approve: Mode | None,
     quiet: bool,
@@ -659,6 +661,7 @@ def whatif_command(
         "instruction": _text_or_file("--instruction", instruction) if instruction is not None else None,
         "replace": _meant(session, _replaced(replaced)) or None,
         "effects": effects,
+        "budget": parse_budget(budget),
     }
     whatif: Callable[..., Session] = durable.whatif
     running, before = _Running(given, mode, quiet), _branch_of(session)

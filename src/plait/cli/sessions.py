@@ -18,6 +18,7 @@ from plait.event.kinds import Budget, MessageSaid, Placement
 from plait.ids import LogId, short
 from plait.session import Facts, Message, Session, verify
 from plait.session.audit import logs_behind
+from plait.session.grants import budget_left
 from plait.session.life import STATUSES
 from plait.session.listing import session_row
 from plait.session.ports import store_at
@@ -172,7 +173,7 @@ class _Shown:
             ("durability", session.durability if session.durability != "full" else None, ""),
             ("placement", placement_told(session.placement), ""),
             ("files", f"tree {session.tree[:12]}" if session.tree else None, DIM),
-            ("budget", _budget(session.budget, session.left), ""),
+            ("budget", _budget(session.budget, _left(session)), ""),
             ("used", _spent(session.spent), ""),
         ]
         columns = [Column(), Column(flex=True)]
@@ -288,6 +289,10 @@ def _lineage(session: Session) -> str | None:
     return " › ".join(f"{each.label or each.short}@{each.place}" for each in line) if len(line) > 1 else None
 
 
+def _left(session: Session) -> Budget | None:
+    return budget_left(store_at(session.store), session.id, session.place, session.left)
+
+
 def _budget(budget: Budget | None, left: Budget | None) -> str | None:
     if budget is None or left is None:
         return None
@@ -305,12 +310,9 @@ def _budget(budget: Budget | None, left: Budget | None) -> str | None:
 def _spent(spent: Spent) -> str | None:
     if spent == Spent():
         return None
-    parts = [
-        counted(spent.tokens, "token"),
-        "cost unknown" if spent.unpriced and not spent.cost_usd_nano else f"${spent.cost_usd_nano / 1e9:.4f}",
-        counted(spent.model_calls, "model call"),
-    ]
-    return ", ".join([*parts, counted(spent.tool_calls, "tool call"), *([f"{spent.unpriced} of unknown price"] if spent.unpriced else [])])
+    tokens = f"{'~' if spent.usage.estimated_tokens else ''}{counted(spent.tokens, 'token')}"
+    cost = "cost unknown" if spent.cost.dollars is None else str(spent.cost)
+    return ", ".join([tokens, cost, counted(spent.model_calls, "model call"), counted(spent.tool_calls, "tool call")])
 
 
 # ── verify ───────────────────────────────────────────────────────────────────────────────────

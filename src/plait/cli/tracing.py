@@ -30,6 +30,7 @@ from plait.ids import short
 from plait.session import Diff, Graph, Message, Session, Trace
 from plait.session.diff import Sides, lines
 from plait.session.graph import Node, prompt_lines
+from plait.session.state import tokens_text
 
 # ── why and influence ────────────────────────────────────────────────────────────────────────
 
@@ -263,7 +264,7 @@ class _Beside:
             self._title("Files", counted(len(diff.files), "path"))
             print_changes(self._out, diff.files)
         self._title("Cost")
-        costs = [f"{spent.tokens:,} tokens, ${spent.cost_usd_nano / 1e9:.4f}" for spent in diff.cost]
+        costs = [f"{tokens_text(spent)}, {spent.cost}" for spent in diff.cost]
         self._pair(costs[:1], costs[1:])
 
     def _title(self, text: str, aside: str = "") -> None:

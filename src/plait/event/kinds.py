@@ -117,6 +117,7 @@ class Usage(Value, frozen=True):
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    estimated_tokens: int = 0  # of those above: the provider did not count them
 
 
 class Price(Value, frozen=True):
@@ -127,7 +128,11 @@ class Price(Value, frozen=True):
 
 
 class Budget(Value, frozen=True):
-    """Limits on spending. None: unlimited."""
+    """Limits on spending. None: unlimited.
+
+    Tokens, dollars, steps (asks of a model) and tool calls are limits over all runs and branches of a session, merged or not, from the
+    grant on. `wall_s_max` is a limit on one run: seconds while a process holds it, its resumes added up, waits for people left out.
+    """
 
     tokens_max: int | None = None
     cost_usd_max: float | None = None
@@ -568,6 +573,7 @@ class BudgetRefused(Body, frozen=True):
     asked: float
     left: float
     final: bool = False  # whether there is nothing left for an answer either
+    why: str = ""  # if it is not for lack of it: the price is not known
 
 
 class Linked(Body, frozen=True):

@@ -112,7 +112,7 @@ class Reply(msgspec.Struct, frozen=True):
     parts: Parts  # reasoning and text, in order
     calls: tuple[ToolCall, ...] = ()
     stop: Stop = "end"
-    usage: Usage = Usage()
+    usage: Usage = Usage()  # without tokens: the provider did not count them, and the runtime estimates
     model: str = ""  # as the provider says; "": as asked
     price: Price | None = None  # None: not known
 
@@ -207,6 +207,8 @@ class Model(Protocol):
     def name(self) -> str:
         """As recorded: openai:gpt-5."""
         ...
+
+    # A model whose price its name does not tell can have `price_of(usage: Usage) -> Price | None`: budgets in dollars need it.
 
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply | Awaitable[Reply]:
         """Answer, or raise Fault. With `on_delta`, stream, and tell each piece as it comes."""

@@ -49,7 +49,7 @@ from plait.model.openai_client import (
     text_in,
     to_json,
 )
-from plait.model.prices import price_of
+from plait.model.prices import TokenPrice, price_of, token_price
 
 Part = Text | Reasoning | Image | File | Data
 
@@ -183,11 +183,22 @@ class OpenAIModel:
 
 
 class ChatModel:
-    """Any server that speaks Chat Completions. `model` None: the first one it has; `timeout_s` is how long it may be silent."""
+    """Any server that speaks Chat Completions. `model` None: the first one it has; `timeout_s` is how long it may be silent.
+
+    `price` is in US dollars per million tokens, as in `(0.5, 1.5)` for input and output, or a `TokenPrice`. None: not known.
+    """
 
     def __init__(
-        self, model: str | None, *, base_url: str, api_key: str | None = None, timeout_s: float = 600.0, name: str | None = None
+        self,
+        model: str | None,
+        *,
+        base_url: str,
+        api_key: str | None = None,
+        timeout_s: float = 600.0,
+        name: str | None = None,
+        price: TokenPrice | tuple[float, float] | Mapping[str, float] | None = None,
     ) -> None:
+        self._token_price = token_price(price) if price is not None else None
         self.name = name or _address(base_url) + (f"#{model}" if model else "")
         self._model = model
         self._server = Endpoint(self.name, base_url, api_key, timeout_s, foreign=True)
@@ -251,8 +262,16 @@ class ChatModel:
         calls = tuple([_call(sub(call, "function"), call.get("id")) for call in objects(message, "tool_calls")])
         usage = _chat_usage(found)
         stop = _stop(str(choice.get("finish_reason") or "stop"), bool(calls), bool(refusal))
-        price = price_of("openai", named(found) or str(self._model), usage) if self._server.official else None
-        return Reply(parts, calls, stop, usage, named(found), price)
+        return Reply(parts, calls, stop, usage, named(found), self._price(usage, named(found)))
+
+    def price_of(self, usage: Usage) -> Price | None:
+        """Return what this costs: by the price given, else by the list of OpenAI's prices for its own server. None: not known."""
+        return self._price(usage, "")
+
+    def _price(self, usage: Usage, model: str) -> Price | None:
+        if self._token_price is not None:
+            return self._token_price.price_of(usage)
+        return price_of("openai", model or str(self._model), usage) if self._server.official else None
 
     def _without_choices(self, found: Item) -> Fault:
         # Some gateways answer 200 with an error inside.

@@ -2,9 +2,49 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import cast
 
+import msgspec
+
+from plait.errors import InvalidValue
 from plait.event.kinds import Price, Usage
+
+
+class TokenPrice(msgspec.Struct, frozen=True):
+    """What a model costs, in US dollars per million tokens."""
+
+    input: float
+    output: float
+    cached: float | None = None  # of input tokens that were read from a cache; None: as other input
+
+    def price_of(self, usage: Usage) -> Price:
+        cached = min(usage.cached_tokens, usage.input_tokens)
+        read = self.input if self.cached is None else self.cached
+        micros = (usage.input_tokens - cached) * self.input + cached * read + usage.output_tokens * self.output
+        return Price(round(micros * 1000), f"as given: ${self.input:g} in, ${self.output:g} out per million")
+
+
+def token_price(given: object) -> TokenPrice:
+    """Read a price as a program writes it: a `TokenPrice`, (input, output), or a mapping with those names."""
+    step = "pass price=(0.5, 1.5), dollars per million input and output tokens, or TokenPrice(input=0.5, output=1.5, cached=0.1)"
+    values: object = given
+    if isinstance(given, TokenPrice):
+        values = msgspec.structs.asdict(given)
+    elif isinstance(given, (tuple, list)):
+        values = dict(zip(("input", "output", "cached"), cast("Sequence[object]", given), strict=False)) if len(given) <= 3 else None  # pyright: ignore[reportUnknownArgumentType]
+    try:
+        found = msgspec.convert(values, TokenPrice)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InvalidValue("price", f"{given!r} is not a price: {error}", step) from None
+    if not isinstance(values, Mapping) or not all(0 <= each < math.inf for each in msgspec.structs.astuple(found) if each is not None):
+        raise InvalidValue("price", f"{given!r} is not a price", step)
+    if set(cast("Mapping[str, object]", values)) - set(TokenPrice.__struct_fields__):
+        raise InvalidValue("price", f"{given!r} is not a price", step)
+    return found
+
 
 FREE = Price(0, "free")  # a script, a model on this machine: it is known that nobody is paid
 

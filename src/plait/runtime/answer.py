@@ -20,7 +20,7 @@ from plait.event.codec import VOCABULARY
 from plait.event.kinds import Action, Failure, Price, Usage
 from plait.event.strict import parse
 from plait.ids import Digest, digest
-from plait.model.base import Delta, Fault, Model, OnDelta, Reply, Request, Restarted, ToolCall, Turn
+from plait.model.base import Delta, Fault, Model, ReasoningDelta, Reply, Request, Restarted, TextDelta, ToolCall, ToolDelta, Turn
 from plait.runtime.effects import Answer, AskModel, Effect, Record, Retry, Turning, UseTools
 from plait.runtime.failures import line, traceback_of
 from plait.runtime.mail import has_mail, safe_point
@@ -29,9 +29,10 @@ from plait.runtime.people import refused, requested
 from plait.runtime.pool import Reservation
 from plait.runtime.prompt import blobs_of, told_failure
 from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of
-from plait.runtime.spend import afford, afford_again, lose, settle
+from plait.runtime.spend import afford, afford_again, counted_fault, counted_reply, lose, settle
 from plait.runtime.using import Unwritten, User, use
 from plait.runtime.waits import Answering, CallModel, Pause, Wait
+from plait.secrets import HiddenPieces
 from plait.session import Session
 from plait.session.content import pack, text_of, unpack
 from plait.session.ports import Act, Draft, Spot, store_at
@@ -152,6 +153,7 @@ class _Asking:
         self.chain, self.turns = Digest(""), cast("Sequence[Turn]", ())
         self.call, self.attempt, self.lost = "", 1, 0  # lost: attempts that ended with the process, and do not count
         self.outcomes: Sequence[str] = ()
+        self.telling: _Telling | None = None  # None: nobody listens
 
     def prepare(self, sealed: Sealed | None) -> None:
         """What is asked with, and that there is enough left for it."""
@@ -205,10 +207,12 @@ class _Asking:
             effect.choice,
             self.outcomes,
         )
-        return CallModel(effect.model, request, _deltas(self.run, effect.path), self.call, self.attempt)
+        self.telling = _Telling(self.run, effect.path) if self.run is not None and self.run.heard else None
+        return CallModel(effect.model, request, self.telling, self.call, self.attempt)
 
     def replied(self, reply: Reply, latency_us: int, event: Event) -> tuple[Session, Answer] | Fault:
         """Record a reply; a fault, if it cannot be taken."""
+        reply = counted_reply(self.effect, reply)
         self._settle(reply.usage, reply.price)
         try:
             return _replied(self.effect, self.session, reply, latency_us, self.call, event.id)
@@ -219,9 +223,10 @@ class _Asking:
 
     def failed(self, fault: Fault, latency_us: int, event: Event) -> None:
         """Record that an attempt failed."""
-        self._settle(fault.usage or Usage(), fault.price)  # what a provider did not count is not counted
+        usage, price = counted_fault(self.effect, fault)
+        self._settle(usage or Usage(), price)
         act = Act(self.effect.actor, "model", call=self.call, causes=(event.id,))
-        self.session = _faulted(self.session, fault, self.attempt, latency_us, act)
+        self.session = _faulted(self.session, fault, self.attempt, latency_us, act, usage, price)
 
     def wait_s(self, fault: Fault, *, recorded: bool) -> float | None:
         """How long until the next attempt; None: there is none."""
@@ -233,7 +238,7 @@ class _Asking:
         """The answer; if it was to be the last word, within what the budget keeps back, and says nothing, the budget has ended it."""
         session, answer = given
         if self.refusal is not None and _says_nothing(answer):
-            raise BudgetExceeded(self.refusal.limit, self.refusal.asked, self.refusal.left, session)
+            raise BudgetExceeded(self.refusal.limit, self.refusal.asked, self.refusal.left, session, self.refusal.why)
         return given
 
     def was_given_more(self, given: tuple[Session, Answer]) -> bool:
@@ -287,6 +292,10 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
             fault = _lost(asking.session, asking.effect.model, event)
         else:
             outcome, latency_us = yield asking.request()
+            if asking.telling is not None:
+                asking.telling.end()
+            if isinstance(outcome, Fault):
+                outcome = _hidden_fault(outcome)
             answer = asking.replied(outcome, latency_us, event) if isinstance(outcome, Reply) else outcome
             if not isinstance(answer, Fault):
                 return asking.said(answer)
@@ -329,6 +338,16 @@ def _lost(session: Session, model: Model, asked: Event) -> Fault:
     price = lose(session, model, usage)
     why = "the process ended before the answer was recorded"
     return Fault(PROCESS_ENDED, why, retryable=True, retry_after_s=0.0, usage=usage, price=price)
+
+
+def _hidden_fault(fault: Fault) -> Fault:
+    """Return a fault as it is recorded: the program sees the same, live and replayed."""
+    if not secrets.armed():
+        return fault
+    kind, message, partial = [secrets.hide_told(line(text, PARTIAL_MAX)) for text in (fault.kind, fault.message, fault.partial)]
+    hidden = Fault(kind, message, partial=partial, usage=fault.usage, price=fault.price)
+    hidden.retryable, hidden.retry_after_s, hidden.__cause__ = fault.retryable, fault.retry_after_s, fault.__cause__
+    return hidden
 
 
 def _recorded_wait(run: Run, session: Session, call: str, wait_s: float | None) -> float | None:
@@ -376,14 +395,41 @@ def _recalled_request(
     return record_at_tip(session, [Draft(k.ToolFailed(why), act)])[0], request, True
 
 
-def _deltas(run: Run | None, path: str) -> OnDelta | None:
-    if run is None or not run.heard:
-        return None
+class _Telling:
+    """Tells the listeners of a run what a model says, as it says it, and without secrets.
 
-    def tell(delta: Delta) -> None:
-        run.tell(msgspec.structs.replace(delta, agent=path))
+    A secret can lie across deltas, so of each text that grows (the answer, its reasoning, the arguments of each call) the end is held
+    back while it could be the beginning of one.
+    """
 
-    return tell
+    def __init__(self, run: Run, path: str) -> None:
+        self._run, self._path = run, path
+        self._pieces: dict[tuple[type[Delta], int], tuple[HiddenPieces, Delta]] = {}
+
+    def __call__(self, delta: Delta) -> None:
+        delta = msgspec.structs.replace(delta, agent=self._path)
+        field = _GROWING.get(type(delta))
+        text = getattr(delta, field) if field else ""
+        if not field or not text or not secrets.armed():
+            self._run.tell(delta)
+            return
+        key = type(delta), getattr(delta, "index", 0)
+        pieces = self._pieces[key][0] if key in self._pieces else HiddenPieces()
+        self._pieces[key] = pieces, delta
+        self._show(delta, field, pieces.feed(text))
+
+    def end(self) -> None:
+        """Tell what was held back: nothing more will come."""
+        for (kind, _), (pieces, delta) in self._pieces.items():
+            self._show(delta, _GROWING[kind], pieces.end())
+        self._pieces.clear()
+
+    def _show(self, delta: Delta, field: str, text: str) -> None:
+        if text:
+            self._run.tell(msgspec.structs.replace(delta, **{field: text}))
+
+
+_GROWING: Mapping[type[Delta], str] = {TextDelta: "text", ReasoningDelta: "thought", ToolDelta: "arguments"}
 
 
 def _replied(effect: AskModel, session: Session, reply: Reply, latency_us: int, call: str, asked: Digest) -> tuple[Session, Answer]:
@@ -501,10 +547,10 @@ def _refusal(tools: Mapping[str, Tool[..., Any]], tool: Tool[..., Any] | None, a
     return None
 
 
-def _faulted(session: Session, fault: Fault, attempt: int, latency_us: int, act: Act) -> Session:
+def _faulted(session: Session, fault: Fault, attempt: int, latency_us: int, act: Act, usage: Usage | None, price: Price | None) -> Session:
     partial = line(fault.partial, PARTIAL_MAX)
     failure = Failure(line(fault.kind, 200), line(fault.message), _told(fault), retryable=bool(fault.retryable))
-    body = k.ModelFailed(failure, attempt, fault.usage, partial, fault.price, latency_us)
+    body = k.ModelFailed(failure, attempt, usage, partial, price, latency_us)
     return record_at_tip(session, [Draft(body, act)])[0]
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
+from plait import secrets
 from plait.errors import BypassRefused, InvalidValue
 from plait.event.kinds import Bypassed
 
@@ -175,7 +176,7 @@ def _judged(watch: _Watch, act: Act) -> BypassRefused | None:
 
 def _warn(text: str) -> None:
     try:
-        warnings.warn(text, RuntimeWarning, stacklevel=5)
+        warnings.warn(secrets.hide_told(text), RuntimeWarning, stacklevel=5)
     except Warning:  # where warnings are errors: it is no reason to stop the act, which `refuse` is for
         pass
 

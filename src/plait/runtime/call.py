@@ -51,13 +51,13 @@ from plait.runtime.run import (
     check_running,
     close_run,
     direct_writer,
+    executing,
     is_going_on,
     open_run,
     principal_of,
     record,
     record_at_tip,
     run_of,
-    running,
     watch_run,
 )
 from plait.runtime.spend import pool_of
@@ -66,7 +66,6 @@ from plait.session import Session
 from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, store_at
 from plait.session.rows import run_of_branch
-from plait.session.state import NOTHING
 from plait.session.typed import to_json
 
 
@@ -244,34 +243,38 @@ def _start(session: Session, calling: Calling, watch: Watch, waiter: Waiter | No
     spot = session.spot
     id = str(direct.source(spot.store).fresh("run", spot.id, spot.place))
     hold(spot.store, id, session.short)
+    run = None
     try:
         run = new_run(id, session, watch, waiter)
         if (pool := pool_of(session, run)) is not None:
             run.pools[run.root] = pool
         run.started_at = run.resumed_at = max((event.seq for event in arrived(store_at(spot.store), spot.id)), default=0)
-        _under(run, running.get())
+        draw_under(run)
         inside = session.later(msgspec.structs.replace(spot, run=id))
         body = k.RunStarted(calling.workflow, calling.arguments, calling.revision(), {**dict(_environment()), **calling.environment})
         after, _ = run.write(inside.spot, [Draft(body, Act(run.behalf, "program"))])
     except BaseException:
+        if run is not None:
+            run.closed = True
         release(spot.store, id)
         raise
     open_run(run)
     return run, inside.later(after, k.RunStarted.__name__)
 
 
-def _under(run: Run, outer: Run | None) -> None:
-    """A run that code of another run starts, on a session of its own, may no more than that one, and draws on its budget as well."""
-    if outer is None or outer.closed:
+def draw_under(run: Run) -> None:
+    """Bind a run that code of another run starts, on whatever session: it may no more than that code, and draws on its budget as well."""
+    here = executing()
+    if here is None or here[0] is run:
         return
-    frames = outer.frames(outer.root)
+    outer, frame = here
     run.reads = outer.reads
-    run.policies = (*outer.policies, *(frames[-1].policies if frames else ()))
-    above = outer.pool(outer.root)
+    run.policies = (*run.policies, *outer.policies, *(frame.policies if frame is not None else ()))
+    above = outer.pool(frame.log if frame is not None else outer.root)
     if above is not None:
+        run.outer_pool = above
         own = run.pools.get(run.root)
-        limits = own.limits if own is not None else None
-        run.pools[run.root] = Pool(limits, spent=NOTHING, above=above, clock=lambda: run.io.clock() / 1e6)
+        run.pools[run.root] = Pool(None, above=(own, above) if own is not None else above, clock=lambda: run.io.clock() / 1e6)
 
 
 def new_run(id: str, session: Session, watch: Watch, waiter: Waiter | None, behalf: str | None = None) -> Run:

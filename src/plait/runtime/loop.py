@@ -18,6 +18,8 @@ from contextvars import ContextVar, copy_context
 from threading import Lock, Thread, current_thread
 from typing import Any, TypeVar
 
+from plait.runtime.threads import SharedThread
+
 T = TypeVar("T")
 
 _SLICE_S = 0.2  # how long a wait goes without looking whether it was stopped
@@ -46,7 +48,7 @@ def _private(level: int) -> asyncio.AbstractEventLoop:
     with _lock:
         while len(_loops) <= level:
             loop = asyncio.new_event_loop()
-            thread = Thread(target=loop.run_forever, name="plait-loop", daemon=True)
+            thread = SharedThread(target=loop.run_forever, name="plait-loop", daemon=True)
             thread.start()
             _loops.append((loop, thread))
         return _loops[level][0]

@@ -21,7 +21,7 @@ from plait.runtime import policy
 from plait.runtime.bracket import Bracket
 from plait.runtime.mail import arrivals
 from plait.runtime.policy import Approval, Granted
-from plait.runtime.run import Run, record_at_tip, run_of
+from plait.runtime.run import Run, policies_here, record_at_tip, run_of
 from plait.runtime.spend import afford_tool, refusal_of
 from plait.runtime.stops import Parked
 from plait.secrets import stand_ins
@@ -47,8 +47,8 @@ def requested(
     run = run_of(session)
     tool = tool.classed(tool.effect_in(session.placement, arguments)) if tool.varies else tool
     body = k.ToolRequested(tool.name, arguments, tool.effect, tool.version, reason, path=user.path, source=tool.origin)
-    policies = _policies(run, session)
-    if run is None or not policies or run.follows(session):  # a decision that is on record is not made again
+    policies = policies_here(run, session)
+    if not policies or (run is not None and run.follows(session)):  # a decision that is on record is not made again
         return body, None
     decided = policy.decide(policies, _call(run, session, tool, arguments, user, reason, because))
     body = k.ToolRequested(
@@ -75,24 +75,16 @@ def refused(session: Session, why: Failure | None, act: Act) -> list[Draft]:
     return [Draft(k.ToolFailed(why), act._replace(origin="program"))] if why is not None else []
 
 
-def _policies(run: Run | None, session: Session) -> tuple[policy.Policy, ...]:
-    if run is None:
-        return ()
-    frames = run.frames(session.id)
-    return (*run.policies_for(session), *(frames[-1].policies if frames else ()))
-
-
 def _call(
-    run: Run, session: Session, tool: Tool[..., Any], arguments: Json, user: Any, reason: str, because: Act | None = None
+    run: Run | None, session: Session, tool: Tool[..., Any], arguments: Json, user: Any, reason: str, because: Act | None = None
 ) -> policy.Call:
     seen = session.origins
     if because is not None:
         causes = [cause for cause in because.causes if isinstance(cause, str)]
         store = store_at(session.store)
         seen = seen.union([because.origin], *(origins_before(store, cause) for cause in causes))
-    return policy.Call(
-        tool.name, arguments, tool.effect, tool.version, tool.origin, reason, user.path, user.actor, run.behalf, seen, session
-    )
+    behalf = run.behalf if run is not None else None
+    return policy.Call(tool.name, arguments, tool.effect, tool.version, tool.origin, reason, user.path, user.actor, behalf, seen, session)
 
 
 # ── a bracket and its events ─────────────────────────────────────────────────────────────────
@@ -151,10 +143,14 @@ def _take(calls: Mapping[str, Bracket], events: Sequence[Event]) -> None:
 def ask_people(session: Session, brackets: Sequence[Bracket], user: Any) -> Session:
     """See to it that everything that needs consent is asked for, and do what was answered."""
     run = run_of(session)
-    if run is None or not any(each.needs_consent for each in brackets):
+    if not any(each.needs_consent for each in brackets):
         return session
+    if run is None:
+        why = "it needs consent, which cannot be waited for on a session outside of the run; use the run's own session"
+        return _not_asked(session, brackets, user, why)
     if session.run != run.id and run.approver is None:
-        return _not_in_tools(session, brackets, user)
+        why = "it needs consent, which cannot be waited for inside a tool; call it from a workflow, or pass approver="
+        return _not_asked(session, brackets, user, why)
     for bracket in brackets:
         session = _still_meant(run, session, bracket, user)
     for bracket in brackets:
@@ -176,7 +172,7 @@ def _ask(run: Run, session: Session, bracket: Bracket, user: Any, again: str = "
         return session
     times = bracket.asks + 1
     call = _call(run, session, bracket.tool, bracket.given, user, _reason(bracket))
-    decided = policy.decide(_policies(run, session), call)
+    decided = policy.decide(policies_here(run, session), call)
     shown = {**cast("dict[str, Any]", policy.shown(call, decided)), **bracket.tool.consent_details(bracket.given)}
     if again:
         shown["again"] = again
@@ -203,12 +199,12 @@ def is_open(session: Session, ask: Event | None) -> bool:
     return ask is not None and any(each.event == ask.id for each in asks_in(store_at(session.store), own.id, own.place + 1, own.tip))
 
 
-def _not_in_tools(session: Session, brackets: Sequence[Bracket], user: Any) -> Session:
-    """What a tool does cannot be taken up again half-way, so nobody can be waited for in it."""
-    why = Failure("Refused", "it needs consent, which cannot be waited for inside a tool; call it from a workflow, or pass approver=")
+def _not_asked(session: Session, brackets: Sequence[Bracket], user: Any, why: str) -> Session:
+    """Refuse calls that need consent where nobody can be waited for: what a tool does cannot be taken up again half-way."""
     for bracket in brackets:
         if bracket.waits:
-            session = took(session, bracket, [Draft(k.ToolFailed(why), Act(user.actor, "program", call=bracket.call))])
+            refusal = k.ToolFailed(Failure("Refused", why))
+            session = took(session, bracket, [Draft(refusal, Act(user.actor, "program", call=bracket.call))])
     return session
 
 
@@ -223,7 +219,7 @@ def _still_meant(run: Run, session: Session, bracket: Bracket, user: Any) -> Ses
 
 def is_same_policy(run: Run, session: Session, bracket: Bracket) -> bool:
     """Whether a call was judged under the policies there are now."""
-    return policy.digest_of(_policies(run, session)) == bracket.policy
+    return policy.digest_of(policies_here(run, session)) == bracket.policy
 
 
 def judged_again(session: Session, bracket: Bracket, user: Any) -> Session:
@@ -290,7 +286,7 @@ def _corrected(run: Run, session: Session, bracket: Bracket, user: Any) -> Sessi
     except WrongArguments as error:  # nobody's consent is used up by a slip: it is asked for once more
         return _ask(run, session, bracket, user, f"what {who} put in place does not fit: {error}")
     tool = bracket.tool
-    decided = policy.decide(_policies(run, session), _call(run, session, tool, edited, user, _reason(bracket)))
+    decided = policy.decide(policies_here(run, session), _call(run, session, tool, edited, user, _reason(bracket)))
     if decided.verdict == "refuse":
         no = Failure("Refused", f"what {who} put in place is not allowed: {decided.reason or decided.rule}. It was not run")
         return took(session, bracket, [Draft(k.ToolFailed(no), act)])

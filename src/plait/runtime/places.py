@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from plait import secrets
 from plait.errors import InvalidValue, NotPlaced, NotSupported, PlaitError, SandboxBusy, SandboxFailed, SandboxGone
 from plait.event import Json
 from plait.event.kinds import Bypassed, Placement, PlacementChanged, Trees
@@ -27,6 +26,7 @@ from plait.event.kinds import File as FilePart
 from plait.ids import Digest, LogId, digest
 from plait.sandbox import Backend, Limits, OnOutput, Output, Ran, Sandbox, Wanted, backend
 from plait.sandbox.resident import Hosts, Resident
+from plait.secrets import HiddenPieces
 from plait.session import Session
 from plait.session.ports import store_at
 from plait.store import Store
@@ -253,11 +253,14 @@ class Lent:
     ) -> Ran:
         if isinstance(command, (str, bytes)):
             raise InvalidValue("command", "it is one text, not a list of words", "pass ['sh', '-c', 'ls -R']")
-        heard = on_output if self._hear is None else _told(self._hear, on_output)
+        heard = _Heard(self._hear, on_output) if self._hear is not None or on_output is not None else None
         self.running += 1
         try:
             with self.noticing():
-                return self.touch().exec(command, stdin=stdin, cwd=cwd, env=env, limits=limits, on_output=heard)
+                ran = self.touch().exec(command, stdin=stdin, cwd=cwd, env=env, limits=limits, on_output=heard)
+            if heard is not None:
+                heard.end()
+            return ran
         finally:
             self.running -= 1
 
@@ -302,16 +305,32 @@ class Lent:
         """Whoever lent it lets go of it."""
 
 
-def _told(hear: Callable[[str], object], on_output: OnOutput | None) -> OnOutput:
-    """Tell whoever listens what a command writes, as text and without secrets; pieces of a character wait for the rest."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+class _Heard:
+    """Tells listeners what a command writes, as it comes and without secrets, also where one lies across two pieces.
 
-    def written(piece: bytes) -> None:
-        hear(secrets.hide_text(decoder.decode(piece)))
-        if on_output is not None:
-            on_output(piece)
+    The listener of a run gets text, and the caller of `exec` bytes; pieces of a character wait for the rest.
+    """
 
-    return written
+    def __init__(self, hear: Callable[[str], object] | None, on_output: OnOutput | None) -> None:
+        self._hear, self._on_output = hear, on_output
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")  # bytes that are no text come back as they are
+        self._pieces = HiddenPieces()
+
+    def __call__(self, piece: bytes) -> None:
+        self._show(self._pieces.feed(self._decoder.decode(piece)))
+
+    def end(self) -> None:
+        """Tell what was held back: nothing more will come."""
+        self._show(self._pieces.feed(self._decoder.decode(b"", final=True)) + self._pieces.end())
+
+    def _show(self, text: str) -> None:
+        if not text:
+            return
+        data = text.encode("utf-8", "surrogateescape")
+        if self._hear is not None:
+            self._hear(data.decode("utf-8", "replace"))
+        if self._on_output is not None:
+            self._on_output(data)
 
 
 class _LentFiles:

@@ -4,21 +4,22 @@ Whoever is about to spend reserves; what was really spent replaces the reservati
 nobody can say that it was not spent. All branches of a run draw on one pool; a fork with a grant of its own has a pool that draws on
 the run's as well, in one step. A share of each limit is kept back for a final answer, so that an agent can end well.
 
-The pool is kept by the run's holder and rebuilt from the logs on resume: `count` adds what is on record. Nothing but `release`, of
+A pool is made from the logs when a run starts or is resumed, and runs that go on at the same time in one process share it: `count` adds
+what is on record. Nothing but `release`, of
 what certainly did not happen, gives anything back; going back in a session does not.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Lock
 from typing import NamedTuple
 
 from plait.errors import InvalidValue
 from plait.event import Event, Json
-from plait.event import kinds as k
-from plait.event.kinds import Budget, Usage
+from plait.event.kinds import Budget, Price, RunResumed, Usage
 from plait.model import prices
 from plait.session.state import NOTHING, Spent
 
@@ -79,6 +80,18 @@ class _Limit(NamedTuple):
     unit: int = 1  # how much of it is one of the unit the limit is given in
 
 
+_lock = Lock()  # one for all pools: a reservation is made on all levels or on none, and pools of several trees can meet
+
+
+def _renew_lock() -> None:
+    """Replace the lock in a forked child, where the thread that held it is gone."""
+    global _lock
+    _lock = Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 class Pool:
     """One budget that many draw on."""
 
@@ -88,17 +101,16 @@ class Pool:
         *,
         spent: Spent = NOTHING,  # of these limits, before
         wall_s: float = 0.0,  # time used before
-        above: Pool | None = None,  # what this one draws on as well
+        above: Pool | tuple[Pool, ...] | None = None,  # what this one draws on as well
         clock: Callable[[], float],  # seconds, from any start
     ) -> None:
         self.limits = limits or Budget()
         self._limits = _limits_of(self.limits)
-        self._above, self._clock = above, clock
+        self._above = above if isinstance(above, tuple) else (above,) if above else ()
+        self._clock = clock
         self._spent, self._reserved = Amount.of(spent), Amount()
         self._open: set[Reservation] = set()
         self._wall_s, self._since = wall_s, clock()
-        # One lock for a whole tree of pools: a reservation is made on all levels or on none.
-        self._lock: Lock = above._lock if above else Lock()
 
     # ── drawing on it ────────────────────────────────────────────────────────────────────────
 
@@ -114,7 +126,7 @@ class Pool:
         """Set aside before the spend, or say which limit does not allow it."""
         asked = Amount(tokens, cost_usd_nano or 0, steps, tool_calls)
         _check(asked)
-        with self._lock:
+        with _lock:
             for pool in self._levels():
                 if refusal := pool._refuses(asked, reserve, priced=cost_usd_nano is not None):
                     return refusal
@@ -143,21 +155,15 @@ class Pool:
         """Only for what certainly did not happen."""
         self._close(reservation, Amount())
 
-    def grant(self, limits: Budget) -> None:
-        """From now on these are the limits, and nothing of them is spent yet; what is set aside counts towards them."""
-        with self._lock:
-            self.limits, self._limits = limits, _limits_of(limits)
-            self._spent, self._wall_s, self._since = Amount(), 0.0, self._clock()
-
     def count(self, spent: Spent) -> None:
         """Add what is on record, on all levels: there is no question whether it may be spent."""
         amount = Amount.of(spent)
-        with self._lock:
+        with _lock:
             for pool in self._levels():
                 pool._spent = pool._spent.plus(amount)
 
     def _close(self, reservation: Reservation, real: Amount) -> None:
-        with self._lock:
+        with _lock:
             if reservation not in self._open:
                 step = "settle or release each reservation once, with the pool that made it"
                 raise InvalidValue("reservation", "it is not open in this pool", step)
@@ -185,7 +191,7 @@ class Pool:
 
     def left(self) -> Budget:
         """What remains on the tightest level, with what is kept for a final answer. None: unlimited."""
-        with self._lock:
+        with _lock:
             least: dict[str, int] = {}
             for pool in self._levels():
                 for limit in pool._limits:
@@ -203,7 +209,7 @@ class Pool:
 
     def nearly_used(self) -> str | None:
         """The first limit of which nothing is left but what is kept for a final answer. None: there is some of each."""
-        with self._lock:
+        with _lock:
             return next((name for pool in self._levels() for name in pool._nearly_used()), None)
 
     def __repr__(self) -> str:
@@ -212,10 +218,11 @@ class Pool:
     # ── one level, with the lock held ────────────────────────────────────────────────────────
 
     def _levels(self) -> Iterator[Pool]:
-        pool: Pool | None = self
-        while pool is not None:
+        """Yield this pool and all it draws on, each once, whatever the number of ways to it."""
+        found = [self]
+        for pool in found:
             yield pool
-            pool = pool._above
+            found += [above for above in pool._above if above not in found]
 
     def _drawn(self, limit: _Limit) -> int:
         field = "cost_usd_nano" if limit.name == "cost_usd" else limit.name
@@ -286,23 +293,16 @@ def _check(amount: Amount) -> None:
 # ── what something will take ─────────────────────────────────────────────────────────────────
 
 
-_SPENDING = frozenset(kind.__name__ for kind in (k.ModelAsked, k.ModelReplied, k.ModelFailed, k.ToolRequested))
-
-
-def spent_in(events: Iterable[Event]) -> Spent:
-    """What these events add to a bill."""
-    spent = NOTHING
+def wall_in(started: Event, events: Iterable[Event]) -> float:
+    """Add up how long a run was held, in seconds: from each start to the last thing it did before the next."""
+    held, begun, last = 0, started.header.time, started.header.time
     for event in events:
-        if event.kind not in _SPENDING:
+        if event.header.run != started.header.run:
             continue
-        body = event.body
-        if isinstance(body, k.ModelAsked):
-            spent += Spent(model_calls=1)
-        elif isinstance(body, k.ToolRequested):
-            spent += Spent(tool_calls=1)
-        elif isinstance(body, (k.ModelReplied, k.ModelFailed)) and body.usage is not None:
-            spent += Spent(body.usage, body.price.cost_usd_nano if body.price else 0)
-    return spent
+        if event.kind == RunResumed.__name__:
+            held, begun = held + max(0, last - begun), event.header.time
+        last = event.header.time
+    return (held + max(0, last - begun)) / 1e6
 
 
 def estimate(turn_characters: int, parameters: Mapping[str, Json]) -> Usage:
@@ -316,10 +316,9 @@ def estimate(turn_characters: int, parameters: Mapping[str, Json]) -> Usage:
     return Usage(input_tokens=-(-turn_characters // CHARACTERS_PER_TOKEN), output_tokens=answer)
 
 
-def price_of(model: str, usage: Usage) -> int | None:
-    """What that costs of a model named as in `openai:gpt-5`, in billionths of a dollar. None: no price is known."""
+def price_of(model: str, usage: Usage) -> Price | None:
+    """Return what that costs of a model named as in `openai:gpt-5`. None: no price is known."""
     provider, _, name = model.partition(":")
     if provider in _FREE:
-        return prices.FREE.cost_usd_nano
-    price = prices.price_of(provider, name, usage) if provider in _PRICED and name else None
-    return None if price is None else price.cost_usd_nano
+        return prices.FREE
+    return prices.price_of(provider, name, usage) if provider in _PRICED and name else None

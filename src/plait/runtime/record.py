@@ -13,10 +13,9 @@ from plait.event import Event
 from plait.event.kinds import ForkedFrom
 from plait.ids import Digest, LogId, short
 from plait.runtime.path import Differs, Path, ends_stopped, noted_in, steps_of, told
-from plait.runtime.pool import spent_in
+from plait.runtime.pool import wall_in
 from plait.runtime.stops import Halted
 from plait.session.ports import Draft, Spot
-from plait.session.state import NOTHING, Spent
 from plait.store import Store
 
 
@@ -80,11 +79,11 @@ class Record:
         self.before: tuple[str, ...] = ()  # the runs it was branched off
         self.restated = 0  # up to where a branch repeats the past, with other words in it
         self.reopened: frozenset[Digest] = frozenset()  # failures that ended the run: tried again
-        self._spent: dict[LogId, Spent] = {}
+        self._walls: dict[LogId, float] = {}
 
-    def spent(self, log: LogId) -> Spent:
-        """What a branch had spent by then."""
-        return self._spent.get(log, NOTHING)
+    def wall_s(self, log: LogId) -> float:
+        """Return how long a branch was held before."""
+        return self._walls.get(log, 0.0)
 
     def keep(self, path: Path, *logs: tuple[LogId, int]) -> None:
         self.paths[path.log] = path
@@ -111,7 +110,7 @@ class Record:
         at = Spot(store.address, log, first[-1].seq, first[-1].id, self.run)
         tip = Spot(store.address, log, last, events[-1].id, self.run)
         steps = steps_of(first[0].header.run or "", rest)
-        self._spent[log] = spent_in(rest)
+        self._walls[log] = wall_in(first[0], rest)
         stopped = ends_stopped(first[0].header.run or "", rest)
         noted = noted_in(first[0].header.run or "", rest)
         self.keep(Path(log, steps, at, tip, loose=len(steps) if loose else 0, closed=loose, stopped=stopped, noted=noted))

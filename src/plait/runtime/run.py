@@ -30,7 +30,8 @@ import msgspec
 from plait.errors import InvalidValue, PlaitError, RunLost, StaleHead
 from plait.event import Body, Event, Json
 from plait.event import kinds as k
-from plait.event.kinds import ForkedFrom, Place, Purpose, SessionOpened
+from plait.event.hidden import without_secrets
+from plait.event.kinds import Budget, ForkedFrom, Place, Purpose, SessionOpened
 from plait.ids import Digest, LogId, Micros, derived, digest, inbox_of, short
 from plait.model.base import Delta
 from plait.runtime import bypass
@@ -40,8 +41,10 @@ from plait.runtime.pool import Pool
 from plait.runtime.reads import Calls, Reads, doing, tool_act
 from plait.runtime.record import Overrides, Record, after_found, diverged
 from plait.runtime.stops import Cancelled, Halted, Parked, Stop
+from plait.runtime.threads import context_of_starter, keep_contexts
 from plait.runtime.write import DirectWriter, bind_acting, bind_insider
 from plait.session import Session
+from plait.session.grants import Grant, is_share, spent_under
 from plait.session.ports import Act, Draft, Spot, bind_reader, bind_writer, unbind_writer, writer_of
 from plait.session.state import NOTHING
 from plait.store import Store
@@ -100,6 +103,7 @@ class Run:
         self._delivered: dict[LogId, int] = {}
         self._met: set[tuple[str, ...]] = set()
         self.pools: dict[LogId, Pool] = {}  # by the log that has a budget
+        self.outer_pool: Pool | None = None  # that of the run whose code started this one
         self.started_at = 0  # up to where in its inbox a wish to cancel was for a run before it
         self.resumed_at = 0  # up to where in its inbox a wish to pause is over, because somebody resumed it since
         self.gated = False  # whether a verdict was ever required in it
@@ -189,11 +193,18 @@ class Run:
                 self._frames[log] = self._bases[log] = self._frames.get(fork.log, ())
                 first = drafts[0].body
                 if isinstance(first, ForkedFrom) and first.budget is not None:
-                    own = self.record.spent(log) if self.record is not None else NOTHING
-                    self.pools[log] = Pool(first.budget, spent=own, above=self.pool(fork.log), clock=lambda: self.io.clock() / 1e6)
+                    self.pools[log] = self._share(store, recorded[1][0], first.budget, self.pool(fork.log))
                 if (agent := self._agents.get((fork.log, scope)) or self._agents.get((fork.log, self.id))) is not None:
                     self._agents[log, scope] = agent
         return spot
+
+    def _share(self, store: Store, forked: Event, budget: Budget, above: Pool | None) -> Pool:
+        """Make the pool of a branch with a budget of its own, less what it and its branches have on record."""
+        spent, wall_s = NOTHING, 0.0
+        if self.record is not None:
+            grant = Grant(forked.id, forked.log, forked.seq, budget)
+            spent, wall_s = spent_under(store, grant), self.record.wall_s(forked.log)
+        return Pool(budget, spent=spent, wall_s=wall_s, above=above, clock=lambda: self.io.clock() / 1e6)
 
     def append(
         self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
@@ -254,20 +265,19 @@ class Run:
         with self._lock:
             self._tips[spot.id] = after
             self._tail(spot.id).extend([*held, *events] if held else events)
-        for draft in drafts:
-            if isinstance(draft.body, k.BudgetSet):
-                self._grant(spot.id, draft.body.budget)
+        for event in events:
+            if event.kind == k.BudgetSet.__name__:
+                self._grant(event)
         self.told_of_write("after", drafts)
         self._tell([*held, *events] if held else events)
         return after, [*found, *events] if found else events
 
-    def _grant(self, log: LogId, budget: k.Budget) -> None:
-        """From here on this is what the log may spend, instead of what was left of its budget."""
-        own = self.pools.get(log)
-        if own is not None:
-            own.grant(budget)
-        else:
-            self.pools[log] = Pool(budget, above=self.pool(log), clock=lambda: self.io.clock() / 1e6)
+    def _grant(self, event: Event) -> None:
+        """Bound a log by a budget from here on: one from outside replaces what was left, one of the run's own code draws on it as well."""
+        body = event.body
+        assert isinstance(body, k.BudgetSet)
+        above = self.pool(event.log) if is_share(self._direct.store(self._tips[event.log].store), event) else self.outer_pool
+        self.pools[event.log] = Pool(body.budget, above=above, clock=lambda: self.io.clock() / 1e6)
 
     def told_of_write(self, when: str, drafts: Sequence[Draft]) -> None:
         """Whoever watches the writes may end the process here, or let it look as if it had ended."""
@@ -686,6 +696,7 @@ class Run:
             return len(self._listeners) < before
 
     def tell(self, item: Event | Delta) -> None:
+        item = item if isinstance(item, Event) else without_secrets(item)
         for listener in self._listeners:
             try:
                 listener(item)
@@ -738,6 +749,7 @@ _scopes: dict[str, set[str]] = {}
 
 def open_run(run: Run) -> None:
     _runs[run.id] = run
+    keep_contexts(running)
     bind_writer(run, run.id)
 
 
@@ -773,6 +785,7 @@ def scoped(session: Session, call: str, attempt: int, act: Act) -> Session:
 
 
 running: ContextVar[Run | None] = ContextVar("plait_run", default=None)  # whose code this is; threads we start know it, too
+acting: ContextVar[Frame | None] = ContextVar("plait_call", default=None)  # which call of it
 bypass.bind(running.get)
 bind_insider(lambda: (run := running.get()) is not None and not run.closed)
 
@@ -796,6 +809,30 @@ def _acting_inside(store: str, spot: Spot | None) -> Act:
 
 bind_reader(_RunReader())
 bind_acting(_acting_inside)
+
+
+def executing() -> tuple[Run, Frame | None] | None:
+    """Return the run and the call whose code this is, also in threads that it started by itself. None: no open run's, or unknown."""
+    run, frame = running.get(), acting.get()
+    context = context_of_starter() if run is None else None
+    if context is not None:
+        run, frame = context.get(running), context.get(acting)
+    return (run, frame) if run is not None and not run.closed else None
+
+
+def policies_here(run: Run | None, session: Session) -> tuple[Policy, ...]:
+    """Return the policies that bind an effect: those of the calls that have the session in hand, and of the call whose code this is."""
+    found = [*run.policies_for(session), *_policies_of(run.frames(session.id)[-1:])] if run is not None else []
+    here = executing()
+    if here is not None:
+        outer, frame = here
+        found += outer.policies if outer is not run else ()
+        found += _policies_of((frame,) if frame is not None else ())
+    return tuple({id(each): each for each in found}.values())
+
+
+def _policies_of(frames: Sequence[Frame]) -> tuple[Policy, ...]:
+    return frames[-1].policies if frames else ()
 
 
 def check_running(session: Session) -> None:

@@ -7,20 +7,29 @@ kept back for that; if not even that is left, the run ends. Either way the refus
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from threading import Lock
+from typing import NamedTuple, cast
+from weakref import WeakSet
+
+import msgspec
 
 from plait.errors import BudgetExceeded
 from plait.event import Event
 from plait.event import kinds as k
-from plait.event.kinds import Failure, Price, Usage
-from plait.model.base import Model
+from plait.event.kinds import Budget, Failure, Parts, Price, Reasoning, Usage
+from plait.ids import Digest
+from plait.model.base import Fault, Model, Reply
+from plait.model.prices import FREE
 from plait.model.scripted import ScriptedModel
 from plait.runtime.effects import AskModel
-from plait.runtime.pool import Pool, Refusal, Reservation, estimate, price_of
-from plait.runtime.run import Run, record, run_of
+from plait.runtime.pool import CHARACTERS_PER_TOKEN, Pool, Refusal, Reservation, estimate, price_of, wall_in
+from plait.runtime.run import Run, executing, record, run_of
 from plait.session import Session
+from plait.session.content import text_of
+from plait.session.grants import Grant, grants_at, spent_under
 from plait.session.ports import Act, Draft, store_at
-from plait.session.state import NOTHING, Spent
+from plait.session.state import Spent
 
 SERVICE = "service:plait"
 LAST_WORDS = "The budget is nearly used up ({limit}). Answer now with what you have, without calling tools."
@@ -36,12 +45,50 @@ class Afforded(NamedTuple):
     refusal: k.BudgetRefused | None = None  # why this is to be the last word
 
 
-def pool_of(session: Session, run: Run, elsewhere: Spent = NOTHING, wall_s: float = 0.0) -> Pool | None:
-    """What a run may draw on: the session's budget, less what was spent of it. None: it is unlimited."""
+_shared: dict[tuple[str, Digest], tuple[Pool, WeakSet[Run]]] = {}  # by store and grant: runs of one process draw on one pool
+_sharing = Lock()
+
+
+def pool_of(session: Session, run: Run, wall_s: float = 0.0) -> Pool | None:
+    """Return what a run draws on: the budgets of its session, less what all runs and branches spent of them. None: there is no limit.
+
+    `wall_s` is how long the run was held before.
+    """
     if session.budget is None:
         return None
-    spent = session.spent_of_budget + elsewhere
-    return Pool(session.budget, spent=spent, wall_s=wall_s, clock=lambda: run.io.clock() / 1e6)
+    grants = grants_at(store_at(session.store), session.id, session.place)
+    walls = [grant.budget.wall_s_max for grant in grants if grant.budget.wall_s_max is not None]
+    above = _granted(session, grants, run)
+    # The time is that of this run alone.
+    limits = Budget(wall_s_max=min(walls, default=None))
+    return Pool(limits, wall_s=wall_s, above=above, clock=lambda: run.io.clock() / 1e6)
+
+
+def _granted(session: Session, grants: Sequence[Grant], run: Run | None) -> Pool | None:
+    """Return the pool of the innermost of these grants, which draws on the others. A run shares it with the runs after it."""
+    store = store_at(session.store)
+    pool: Pool | None = None
+    with _sharing:
+        for key in [key for key, (_, runs) in _shared.items() if all(each.closed for each in runs)]:
+            del _shared[key]
+        for grant in reversed(grants):
+            found = _shared.get((store.address, grant.id))
+            if found is None:
+                spent = spent_under(store, grant)
+                spent = _most(spent, session.spent_of_budget) if grant is grants[0] else spent
+                limits = msgspec.structs.replace(grant.budget, wall_s_max=None)
+                found = Pool(limits, spent=spent, above=pool, clock=lambda: 0.0), WeakSet[Run]()
+            pool = found[0]
+            if run is not None:
+                found[1].add(run)
+                _shared[store.address, grant.id] = found
+    return pool
+
+
+def _most(one: Spent, other: Spent) -> Spent:
+    """Return the larger of two bills, figure by figure: one has the branches, the other what was merged from elsewhere."""
+    usage = one.usage if one.tokens >= other.tokens else other.usage
+    return Spent(usage, *(max(getattr(one, name), getattr(other, name)) for name in Spent.__struct_fields__[1:]))
 
 
 # ── models ───────────────────────────────────────────────────────────────────────────────────
@@ -60,13 +107,13 @@ def afford(session: Session, effect: AskModel) -> Afforded:
     if pool is None:
         return Afforded(session, effect)
     usage = estimate(effect.prompt.tokens * 4, effect.prompt.setup.parameters)
-    cost = price_of(_priced(effect.model), usage)
+    cost = _cost_of(effect.model, usage)
     tokens = usage.input_tokens + usage.output_tokens
     found = pool.reserve(tokens=tokens, cost_usd_nano=cost, steps=1)
     if isinstance(found, Reservation):
         return Afforded(session, effect, found, usage)
     last = pool.reserve(tokens=tokens, cost_usd_nano=cost, steps=1, reserve=True) if not effect.aside else found
-    body = k.BudgetRefused(found.limit, found.asked, found.left, isinstance(last, Refusal))
+    body = k.BudgetRefused(found.limit, found.asked, found.left, isinstance(last, Refusal), _why(found, effect.model, cost))
     told = _refused(session, effect, body)
     return told._replace(reservation=last if isinstance(last, Reservation) else None, reserved=usage)
 
@@ -76,7 +123,7 @@ def _refused(session: Session, effect: AskModel, body: k.BudgetRefused) -> Affor
     act = Act(SERVICE, "program")
     if body.final:
         session, _ = record(session, [Draft(body, act)])
-        raise BudgetExceeded(body.limit, body.asked, body.left, session)
+        raise BudgetExceeded(body.limit, body.asked, body.left, session, body.why)
     said = k.MessageSaid("user", (k.Text(LAST_WORDS.format(limit=body.limit)),), "plait")
     session, _ = record(session, [Draft(body, act), Draft(said, act._replace(causes=(0,)))])
     return Afforded(session, effect._replace(choice="none"), refusal=body)
@@ -89,10 +136,11 @@ def afford_again(session: Session, effect: AskModel) -> Afforded:
     if pool is None:
         return Afforded(session, effect)
     usage = estimate(effect.prompt.tokens * 4, effect.prompt.setup.parameters)
-    tokens, cost = usage.input_tokens + usage.output_tokens, price_of(_priced(effect.model), usage)
+    tokens, cost = usage.input_tokens + usage.output_tokens, _cost_of(effect.model, usage)
     found = pool.reserve(tokens=tokens, cost_usd_nano=cost, steps=1, reserve=True)
     if isinstance(found, Refusal):
-        return _refused(session, effect, k.BudgetRefused(found.limit, found.asked, found.left, True))
+        why = _why(found, effect.model, cost)
+        return _refused(session, effect, k.BudgetRefused(found.limit, found.asked, found.left, True, why))
     return Afforded(session, effect, found, usage)
 
 
@@ -101,7 +149,7 @@ def lose(session: Session, model: Model, usage: Usage | None) -> Price | None:
     if usage is None:
         return None
     run = run_of(session)
-    pool, cost = run.pool(session.id) if run is not None else None, price_of(_priced(model), usage)
+    pool, cost = run.pool(session.id) if run is not None else None, _cost_of(model, usage)
     if pool is not None:
         pool.count(Spent(usage, cost or 0))
     return Price(cost, "as it was set aside") if cost is not None else None
@@ -117,8 +165,63 @@ def settle(session: Session, reservation: Reservation | None, usage: Usage | Non
     pool.settle(reservation, tokens=tokens, cost_usd_nano=price.cost_usd_nano if price is not None else None)
 
 
-def _priced(model: Model) -> str:
-    return "scripted" if isinstance(model, ScriptedModel) else model.name
+def _cost_of(model: Model, usage: Usage) -> int | None:
+    price = _price_of(model, usage)
+    return None if price is None else price.cost_usd_nano
+
+
+def _price_of(model: Model, usage: Usage) -> Price | None:
+    """Return what this costs of a model: by its own `price_of`, if it has one, else by its name. None: no price is known."""
+    own = getattr(model, "price_of", None)
+    if callable(own):
+        return cast("Price | None", own(usage))
+    return price_of("scripted" if isinstance(model, ScriptedModel) else model.name, usage)
+
+
+def _why(refusal: Refusal, model: Model, cost: int | None) -> str:
+    """Say what to do where a limit in dollars cannot be kept; "": there is simply not enough left."""
+    if refusal.limit != "cost_usd" or cost is not None:
+        return ""
+    step = "give it one, ChatModel(…, price=(0.5, 1.5)) in dollars per million tokens, or set tokens_max or steps_max instead"
+    return f"no price is known for {model.name}, so cost_usd_max cannot be kept; {step}"
+
+
+# ── providers that do not count ──────────────────────────────────────────────────────────────
+
+
+def counted_reply(effect: AskModel, reply: Reply) -> Reply:
+    """Return a reply with an estimate of the tokens that the provider did not count, marked as one."""
+    calls = "".join(f"{call.tool}{call.arguments}" for call in reply.calls)
+    usage = _counted(effect, reply.usage, text_of(reply.parts) + "".join(_thoughts(reply.parts)) + calls)
+    if usage is reply.usage:
+        return reply
+    price = reply.price
+    if price is None or (price != FREE and price.cost_usd_nano == 0):  # the price of no tokens
+        price = _price_of(effect.model, usage)
+    return msgspec.structs.replace(reply, usage=usage, price=price)
+
+
+def counted_fault(effect: AskModel, fault: Fault) -> tuple[Usage | None, Price | None]:
+    """Return what an attempt that failed took: as counted, an estimate where an answer broke off, else nothing."""
+    if fault.usage is not None or not fault.partial:
+        return fault.usage, fault.price
+    usage = _counted(effect, Usage(), fault.partial)
+    return usage, _price_of(effect.model, usage)
+
+
+def _thoughts(parts: Parts) -> list[str]:
+    return [part.text for part in parts if isinstance(part, Reasoning)]
+
+
+def _counted(effect: AskModel, usage: Usage, said: str) -> Usage:
+    """Fill in what is missing: no prompt is empty, and what was said took tokens."""
+    asked, answered = usage.input_tokens, usage.output_tokens
+    asked = asked or max(1, effect.prompt.tokens)
+    answered = answered or -(-len(said) // CHARACTERS_PER_TOKEN)
+    guessed = (asked - usage.input_tokens) + (answered - usage.output_tokens)
+    if not guessed:
+        return usage
+    return msgspec.structs.replace(usage, input_tokens=asked, output_tokens=answered, estimated_tokens=guessed)
 
 
 # ── tools ────────────────────────────────────────────────────────────────────────────────────
@@ -127,12 +230,27 @@ def _priced(model: Model) -> str:
 def afford_tool(session: Session) -> Refusal | None:
     """Set a tool call aside; None: it may be made."""
     run = run_of(session)
-    pool = run.pool(session.id) if run is not None and not run.follows(session) else None
+    pool = _tool_pool(session, run) if run is None or not run.follows(session) else None
     found = pool.reserve(tool_calls=1) if pool is not None else None
     if pool is not None and isinstance(found, Reservation):
         pool.settle(found)
         return None
     return found if isinstance(found, Refusal) else None
+
+
+def _tool_pool(session: Session, run: Run | None) -> Pool | None:
+    """Return what a tool call draws on: the budget of its run, or session, and that of the run whose code makes it. None: no limit."""
+    own, here = run.pool(session.id) if run is not None else None, executing()
+    if run is None and session.budget is not None:
+        grants = grants_at(store_at(session.store), session.id, session.place)
+        if any(grant.budget.tool_calls_max is not None for grant in grants):  # nothing else is spent by a tool
+            own = _granted(session, grants, None)
+    outer = None
+    if here is not None and here[0] is not run:
+        outer = here[0].pool(here[1].log if here[1] is not None else here[0].root)
+    if own is None or outer is None:
+        return own or outer
+    return Pool(None, above=(own, outer), clock=lambda: 0.0)
 
 
 def refusal_of(refusal: Refusal) -> tuple[k.BudgetRefused, Failure]:
@@ -141,13 +259,5 @@ def refusal_of(refusal: Refusal) -> tuple[k.BudgetRefused, Failure]:
 
 
 def wall_of(session: Session, started: Event) -> float:
-    """How long a run was held so far, in seconds: from each start to the last thing it did before the next."""
-    store = store_at(session.store)
-    held, begun, last = 0, started.header.time, started.header.time
-    for event in store.read(session.id, started.seq + 1, session.place):
-        if event.header.run != started.header.run:
-            continue
-        if event.kind == k.RunResumed.__name__:
-            held, begun = held + max(0, last - begun), event.header.time
-        last = event.header.time
-    return (held + max(0, last - begun)) / 1e6
+    """Return how long a run was held so far, in seconds."""
+    return wall_in(started, store_at(session.store).read(session.id, started.seq + 1, session.place))

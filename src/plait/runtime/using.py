@@ -108,7 +108,7 @@ def use_tool(
         raise
     settled = bracket.outcome.body if bracket.outcome is not None else None
     if isinstance(settled, k.ToolFailed) and bracket.refusal is not None:
-        raise BudgetExceeded(bracket.refusal.limit, bracket.refusal.asked, bracket.refusal.left, session)
+        raise BudgetExceeded(bracket.refusal.limit, bracket.refusal.asked, bracket.refusal.left, session, bracket.refusal.why)
     if isinstance(settled, k.ToolFailed):
         raise ToolFailed(tool.name, settled.failure.kind, settled.failure.message, session)
     if isinstance(settled, k.ToolResolved) and settled.verdict != "happened":

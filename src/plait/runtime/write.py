@@ -12,7 +12,7 @@ from plait import secrets
 from plait.errors import InvalidValue, LogExists, MayNotApprove, OutcomeUnknown, StaleHead, UnknownLog
 from plait.event import Event, seal
 from plait.event.hidden import without_secrets
-from plait.event.kinds import BOUNDARIES, ApprovalDenied, ApprovalGranted, Place, QuestionAnswered, ToolResolved
+from plait.event.kinds import BOUNDARIES, ApprovalDenied, ApprovalGranted, BudgetSet, Place, QuestionAnswered, ToolResolved
 from plait.ids import Digest, LogId, Source, inbox_of, short
 from plait.session.ports import Act, Draft, Spot
 from plait.store import Store
@@ -20,7 +20,7 @@ from plait.store import Store
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 
 
-_DECISIONS = (ApprovalGranted, ApprovalDenied, QuestionAnswered, ToolResolved)
+_DECISIONS = (ApprovalGranted, ApprovalDenied, BudgetSet, QuestionAnswered, ToolResolved)
 RUN_CODE = "service:run"  # code of a run that does not go by the values of its run: it speaks for no person, and for no workflow
 _insiders: list[Callable[[], bool]] = []
 _acting: list[Callable[[str, Spot | None], Act]] = []

@@ -9,7 +9,7 @@ from plait.event.kinds import MessageSaid, ModelReplied, ValidationRecorded
 from plait.ids import Digest
 from plait.session.events import along
 from plait.session.files import tree_of
-from plait.session.state import Known, Ref, Spent, State
+from plait.session.state import Known, Ref, Spent, State, tokens_text
 from plait.session.views import Message, message_of
 from plait.store import Store
 from plait.workspace.diff import Changes
@@ -81,9 +81,7 @@ def lines(diff: Diff) -> list[str]:
     if diff.files.left != diff.files.right:
         found += ["files:", *diff.files.lines()]
     left, right = diff.cost
-    found.append(
-        f"cost: {left.tokens:,} tokens, ${left.cost_usd_nano / 1e9:.4f} against {right.tokens:,} tokens, ${right.cost_usd_nano / 1e9:.4f}"
-    )
+    found.append(f"cost: {tokens_text(left)}, {left.cost} against {tokens_text(right)}, {right.cost}")
     return found
 
 

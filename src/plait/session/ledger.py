@@ -6,7 +6,7 @@ is what a session's own `spent` counts: over all that a session covers, the tota
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -14,16 +14,17 @@ import msgspec
 
 from plait.errors import InvalidValue
 from plait.event import Event
-from plait.event.kinds import ModelAsked, ModelFailed, ModelReplied, ToolRequested, Usage
+from plait.event.kinds import ModelAsked, ToolRequested, Usage
 from plait.ids import LogId, Micros
+from plait.session.grants import SPENDING, spent_by
 from plait.session.listing import session_row
 from plait.session.reading import Reading
 from plait.session.state import NOTHING, Spent
 from plait.session.times import When, parse_when
 from plait.store import Store
 
-NAMES = ("user", "project", "agent", "model", "session", "day")  # and tag:NAME
-KINDS = frozenset({kind.__name__ for kind in (ModelAsked, ModelReplied, ModelFailed, ToolRequested)})
+NAMES = ("user", "project", "agent", "model", "session", "run", "day")  # and tag:NAME
+BRANCH, LOSING = "branch", "not merged"  # beside a run: whether a branch of it was ever merged; "": it was, or it is the session's own log
 
 _tags = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -49,13 +50,13 @@ def costs(
     """What the sessions of a store spent, or one session and all that it covers. A span such as "7d" counts back from the last event."""
     names = _check_names([name for text in ([by] if isinstance(by, str) else by) for name in text.split(",")])
     first, last = _moments(store, since, until, session)
-    about = _About(store)
+    about = _About(store, session)
     sums: dict[tuple[str, ...], list[Spent]] = {}
-    for event in _events(store, session):
+    for event in _events(store, session, losing="run" in names):
         body: Any = event.body
         about.hear(event, body)
         if (first is None or event.time >= first) and (last is None or event.time <= last):
-            spent = _spent(body)
+            spent = spent_by(body)
             if spent is not NOTHING:
                 sums.setdefault(tuple([about.value(name, event, body) for name in names]), []).append(spent)
     rows = [(key, _sum(parts)) for key, parts in sums.items()]
@@ -64,9 +65,11 @@ def costs(
 
 
 def _check_names(names: Sequence[str]) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys([name.strip() for name in names if name.strip()]))
+    given = [name.strip() for name in names if name.strip()]
+    # A run also tells what was spent in branches that were never merged.
+    found = tuple(dict.fromkeys([part for name in given for part in ((name, BRANCH) if name == "run" else (name,))]))
     for name in found:
-        if name not in NAMES and not (name.startswith("tag:") and len(name) > 4):
+        if name not in (*NAMES, BRANCH) and not (name.startswith("tag:") and len(name) > 4):
             raise InvalidValue("by", f"nothing is summed by {name!r}", f"use {', '.join(NAMES)} or tag:NAME")
     return found
 
@@ -82,24 +85,39 @@ def _moments(store: Store, since: When | None, until: When | None, session: Read
     )
 
 
-def _events(store: Store, session: Reading | None) -> Iterator[Event]:
-    """Each event that may have cost something, once."""
+def _events(store: Store, session: Reading | None, *, losing: bool) -> Iterator[Event]:
+    """Yield each event that may have cost something, once. `losing`: also of branches of its runs that the session does not cover."""
     if session is None:
-        for _, event in store.feed(kinds=KINDS):
+        for _, event in store.feed(kinds=SPENDING):
             yield event
         return
-    for log, upto in session.covers.items():
-        yield from store.read(log, store.log(log).place + 1, upto, kinds=KINDS)
+    covers = session.covers
+    for log, upto in covers.items():
+        yield from store.read(log, store.log(log).place + 1, upto, kinds=SPENDING)
+    for log in _branches_of_runs(store, covers) if losing else ():
+        yield from store.read(log, max(store.log(log).place, covers.get(log, 0)) + 1, kinds=SPENDING)
 
 
-def _spent(body: Any) -> Spent:
-    if isinstance(body, ModelAsked):
-        return Spent(model_calls=1)
-    if isinstance(body, ToolRequested):
-        return Spent(tool_calls=1)
-    if body.usage is None:  # it failed, and nobody knows at what expense
-        return NOTHING
-    return Spent(body.usage, body.price.cost_usd_nano if body.price else 0, 0 if body.price else 1)
+def _branches_of_runs(store: Store, covers: Mapping[LogId, int]) -> Iterator[LogId]:
+    """Yield the logs that runs forked from these logs, and their forks, where they go beyond what is covered."""
+    logs, seen = list(covers), set[LogId]()
+    while logs:
+        parent = logs.pop()
+        last = covers.get(parent) if not _is_of_run(store, parent) else None
+        for row in store.rows("session", "session", {"parent": parent}, limit=2**31):
+            log = LogId(str(row["log"]))
+            if log in seen or (last is not None and int(row["place"] or 0) > last) or not _is_of_run(store, log):
+                continue
+            seen.add(log)
+            logs.append(log)
+            if covers.get(log, 0) < store.log(log).tip:
+                yield log
+
+
+def _is_of_run(store: Store, log: LogId) -> bool:
+    """Say whether a run made this log, as a branch of its own."""
+    first = store.log(log).place + 1
+    return next(store.read(log, first, first)).header.run is not None
 
 
 def _sum(parts: Sequence[Spent]) -> Spent:
@@ -110,8 +128,10 @@ def _sum(parts: Sequence[Spent]) -> Spent:
 class _About:
     """What an event is filed under."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, session: Reading | None) -> None:
         self._store = store
+        self._counted: dict[LogId, int] = dict(session.covers) if session is not None else {}
+        self._of_one = session is not None
         self._rows: dict[LogId, dict[str, Any]] = {}
         self._asked: dict[tuple[LogId, str | None], str] = {}  # which model a call asked: a failure does not say it
 
@@ -129,6 +149,27 @@ class _About:
         if isinstance(body, ToolRequested):
             return ""
         return self._asked.get((event.log, event.header.call)) or getattr(body, "model", "")
+
+    def branch(self, event: Event) -> str:
+        """Say whether what was spent here counts in the session, or stands in a branch of a run that was never merged."""
+        upto = self._counted.get(event.log, 0) if self._of_one else self._counted_upto(event.log)
+        return "" if event.seq <= upto else LOSING
+
+    def _counted_upto(self, log: LogId) -> int:
+        """Return the last place of a log that counts: its tip, or for a branch of a run what was merged into a log that counts."""
+        waiting = [log] if log not in self._counted else []
+        while waiting:
+            at = waiting[-1]
+            merges = self._store.rows("graph", "merge", {"log": at}, limit=2**31) if _is_of_run(self._store, at) else None
+            known = [(LogId(str(row["into"])), int(row["seq"] or 0), int(row["place"] or 0)) for row in merges or ()]
+            further = [into for into, _, _ in known if into not in self._counted and into not in waiting]
+            if further:
+                waiting += further
+                continue
+            places = [place for into, seq, place in known if seq <= self._counted.get(into, 0)]
+            self._counted[at] = self._store.log(at).tip if merges is None else max(places, default=0)
+            waiting.pop()
+        return self._counted[log]
 
     def named(self, name: str, event: Event) -> str:
         return str(self._row(event.log)[name] or "")
@@ -159,5 +200,7 @@ _VALUES: dict[str, Callable[[_About, Event, Any], str]] = {
     "agent": _agent,
     "model": lambda about, event, body: about.model(event, body),
     "session": lambda about, event, body: event.log,
+    "run": lambda about, event, body: (event.header.run or "").partition("/")[0],
+    BRANCH: lambda about, event, body: about.branch(event),
     "day": _day,
 }

@@ -63,13 +63,12 @@ from plait.session.listing import list_rows
 from plait.session.origins import origins_of
 from plait.session.ports import Spot, host, note_read, store_at, writer_of
 from plait.session.rows import run_of_branch
-from plait.session.state import Gate, Pending, Spent, State, Stretch, state_digest
+from plait.session.state import Cost, Gate, Pending, Spent, State, Stretch, state_digest
 from plait.session.typed import name_of, to_type
 from plait.session.views import (
     EFFECT_KINDS,
     Attachment,
     Change,
-    Cost,
     Effect,
     Facts,
     Link,
@@ -441,8 +440,8 @@ class Reading:
 
     @property
     def cost(self) -> Cost:
-        """What was spent, in US dollars, as far as prices are known; not a number if none is."""
-        return Cost.of(self._state.spent)
+        """What asking models cost, in US dollars. `dollars` is None where no price is known; `unpriced` counts calls without one."""
+        return self._state.spent.cost
 
     @property
     def budget(self) -> Budget | None:

@@ -150,7 +150,7 @@ _SAYINGS: dict[str, Callable[[Any], str]] = {
     "VerdictHeard": lambda b: "does not wait for the verdict any more",
     "Signalled": lambda b: f"signalled {b.name}" + (f" = {_json(b.value)}" if b.value is not None else ""),
     "ContextCompacted": lambda b: f"put events {b.left[0]} to {b.left[1]} in short: {_text(b.summary)}",
-    "BudgetRefused": lambda b: f"the budget does not allow it: {b.limit}, {b.left:g} left",
+    "BudgetRefused": lambda b: f"the budget does not allow it: {b.why or f'{b.limit}, {b.left:g} left'}",
     "Bypassed": lambda b: f"around the session: {b.what} {_json(b.detail)}",
     "BudgetSet": lambda b: f"budget {_json(msgspec.to_builtins(b.budget))}",
 }

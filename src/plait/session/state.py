@@ -106,6 +106,31 @@ class Story(msgspec.Struct, frozen=True):
     path: tuple[Stretch, ...] = ()
 
 
+class Cost(msgspec.Struct, frozen=True):
+    """What asking models cost, in US dollars."""
+
+    dollars: float | None  # of the calls whose price is known; None: no price is known
+    unpriced: int = 0  # calls whose price is not known
+    estimated: bool = False  # whether some tokens are an estimate, since the provider did not count them
+
+    def __str__(self) -> str:
+        if self.dollars is None:
+            return "unknown"
+        known = f"{'~' if self.estimated else ''}{dollars_text(self.dollars)}"
+        return f"{known} and {self.unpriced} call{'s' if self.unpriced > 1 else ''} unpriced" if self.unpriced else known
+
+
+def dollars_text(dollars: float) -> str:
+    """Write an amount with four decimals, and with more where four would show nothing of it."""
+    text = f"{dollars:,.4f}"
+    return f"${text}" if dollars == 0 or float(text.replace(",", "")) else f"${dollars:.9f}".rstrip("0")
+
+
+def tokens_text(spent: Spent) -> str:
+    """Write how many tokens were used, with a mark where some are an estimate."""
+    return f"{'~' if spent.usage.estimated_tokens else ''}{spent.tokens:,} tokens"
+
+
 class Spent(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     cost_usd_nano: int = 0
@@ -130,6 +155,11 @@ class Spent(msgspec.Struct, frozen=True):
     @property
     def tokens(self) -> int:
         return self.usage.input_tokens + self.usage.output_tokens
+
+    @property
+    def cost(self) -> Cost:
+        dollars = None if self.unpriced and not self.cost_usd_nano else self.cost_usd_nano / 1e9
+        return Cost(dollars, self.unpriced, self.usage.estimated_tokens > 0)
 
 
 NOTHING = Spent()
@@ -191,6 +221,7 @@ def add_usage(one: Usage, other: Usage) -> Usage:
         one.output_tokens + other.output_tokens,
         one.cached_tokens + other.cached_tokens,
         one.reasoning_tokens + other.reasoning_tokens,
+        one.estimated_tokens + other.estimated_tokens,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from math import isnan, nan
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -27,7 +26,7 @@ from plait.event.kinds import (
 from plait.ids import Digest, LogId, Micros, short
 from plait.session.content import text_of, unpack, value_of
 from plait.session.life import Status
-from plait.session.state import Fact, FactKind, Spent, Stretch
+from plait.session.state import Fact, FactKind, Stretch
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -173,26 +172,6 @@ def _settled(before: Effect, event: Event, body: Any, get_blob: Callable[[Digest
         placement=getattr(body, "placement", None),
         kept=getattr(body, "kept", ()),
     )
-
-
-class Cost(float):
-    """US dollars. Where some replies have no known price it says so; where none has one, it is not a number."""
-
-    unpriced: int  # replies whose price nobody knows
-
-    @classmethod
-    def of(cls, spent: Spent) -> Cost:
-        cost = cls(nan if spent.unpriced and not spent.cost_usd_nano else spent.cost_usd_nano / 1e9)
-        cost.unpriced = spent.unpriced
-        return cost
-
-    def __str__(self) -> str:
-        if not self.unpriced:
-            return float.__repr__(self)
-        replies = "1 reply" if self.unpriced == 1 else f"{self.unpriced} replies"
-        return f"unknown ({replies} without a known price)" if isnan(self) else f"{float(self)!r} and {replies} without a known price"
-
-    __repr__ = __str__
 
 
 class Run(msgspec.Struct, frozen=True):
