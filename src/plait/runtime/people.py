@@ -41,7 +41,8 @@ def requested(
     """The request as it is recorded, with what the policies say of it; and why it is not run, if it is not."""
     run = run_of(session)
     tool = tool.classed(tool.effect_in(session.placement, arguments)) if tool.varies else tool
-    body = k.ToolRequested(tool.name, arguments, tool.effect, tool.version, reason, path=user.path, source=tool.origin)
+    version = tool.version
+    body = k.ToolRequested(tool.name, arguments, tool.effect, version, reason, path=user.path, source=tool.origin)
     policies = _policies(run, session)
     if run is None or not policies or run.follows(session):  # a decision that is on record is not made again
         return body, None
@@ -50,7 +51,7 @@ def requested(
         tool.name,
         arguments,
         tool.effect,
-        tool.version,
+        version,
         reason,
         policy.digest_of(policies),
         path=user.path,
@@ -146,11 +147,13 @@ def ask_people(session: Session, brackets: Sequence[Bracket], user: Any) -> Sess
         return session
     if session.run != run.id and run.approver is None:
         return _not_in_tools(session, brackets, user)
+    changes = {bracket.call: _change_since(run, session, bracket) for bracket in brackets}
     for bracket in brackets:
-        session = _still_meant(run, session, bracket, user)
+        if changes[bracket.call]:
+            session = judged_again(session, bracket, user)
     for bracket in brackets:
         if bracket.waits and bracket.denial is None:
-            session = _ask(run, session, bracket, user)
+            session = _ask(run, session, bracket, user, changes[bracket.call])
     for bracket in brackets:
         if bracket.waits and bracket.denial is None and run.approver is not None:
             session = _consult(run, session, bracket)
@@ -162,17 +165,19 @@ def ask_people(session: Session, brackets: Sequence[Bracket], user: Any) -> Sess
 def _ask(run: Run, session: Session, bracket: Bracket, user: Any, again: str = "") -> Session:
     """Ask for exactly this call, unless that was asked already and nothing has changed since."""
     body = bracket.asked.body if bracket.asked is not None else None
-    bound = _binding(session, bracket, max(1, bracket.asks))
+    bound = _binding(run, session, bracket, bracket.request, max(1, bracket.asks))
     if isinstance(body, k.ApprovalRequested) and body.binding == bound and not again and is_open(session, bracket.asked):
         return session
     times = bracket.asks + 1
     call = _call(run, session, bracket.tool, bracket.given, user, _reason(bracket), None)
     decided = policy.decide(_policies(run, session), call)
     shown = policy.shown(call, decided)
+    if unknown := _unknown(run, session, bracket):
+        shown = {**cast("dict[str, Any]", shown), "unsure": [ONLY_HERE, *unknown]}
     if again:
         shown = {**cast("dict[str, Any]", shown), "again": again}
     expires = run.now(session) + int(decided.expires_s * 1e6) if decided.expires_s is not None else None
-    ask = k.ApprovalRequested(_binding(session, bracket, times), shown, expires, times)
+    ask = k.ApprovalRequested(_binding(run, session, bracket, bracket.request, times), shown, expires, times)
     return took(session, bracket, [Draft(ask, Act(user.actor, "program", call=bracket.call, causes=(bracket.request.id,)))])
 
 
@@ -203,18 +208,40 @@ def _not_in_tools(session: Session, brackets: Sequence[Bracket], user: Any) -> S
     return session
 
 
-def _still_meant(run: Run, session: Session, bracket: Bracket, user: Any) -> Session:
-    """Consent is for one tool, version and policy: if any of them is another by now, it is judged, and asked for, anew."""
+ONLY_HERE = (
+    "consent counts only in the process that asks, since what would run cannot be read whole. "
+    "Resume with an approver at hand, or give the tool a version: @tool(version=…)"
+)
+
+
+def _change_since(run: Run, session: Session, bracket: Bracket) -> str:
+    """What is another by now than when consent was asked for: then the call is judged, and asked for, anew. "": nothing."""
     asked = bracket.asked.body if bracket.asked is not None else None
-    if bracket.outcome is not None or not bracket.needs_consent or not isinstance(asked, k.ApprovalRequested):
-        return session
-    same = is_same_policy(run, session, bracket) and _binding(session, bracket, bracket.asks) == asked.binding
-    return session if same else judged_again(session, bracket, user)
+    if bracket.outcome is not None or not isinstance(asked, k.ApprovalRequested) or bracket.asked_for is None:
+        return ""
+    if bracket.grant is None and bracket.asked_for is not bracket.request:
+        return ""  # it was judged anew already, and is about to be asked for
+    request = bracket.asked_for.body
+    assert isinstance(request, k.ToolRequested)
+    if policy.digest_of(_policies(run, session)) != request.policy:
+        return "it is judged by another policy than when it was asked for"
+    if bracket.tool.version != request.version:
+        return f"{bracket.tool.name} has changed since it was asked for"
+    if _binding(run, session, bracket, bracket.asked_for, asked.asked) == asked.binding:
+        return ""
+    unknown = _unknown(run, session, bracket)
+    return f"it was asked for in another process, and counts only there: {'; '.join(unknown)}" if unknown else "it has changed"
 
 
-def is_same_policy(run: Run, session: Session, bracket: Bracket) -> bool:
-    """Whether a call was judged under the policies there are now."""
-    return policy.digest_of(_policies(run, session)) == bracket.policy
+def is_as_consented(run: Run, session: Session, bracket: Bracket) -> bool:
+    """Whether a call was judged under the policies there are now, and what was consented to is what would run now."""
+    same = policy.digest_of(_policies(run, session)) == bracket.policy
+    return same and (bracket.grant is None or not _change_since(run, session, bracket))
+
+
+def _unknown(run: Run, session: Session, bracket: Bracket) -> tuple[str, ...]:
+    """What the versions of a tool and its policies do not cover."""
+    return (*bracket.tool.fingerprint.unknown, *policy.unknown_of(_policies(run, session)))
 
 
 def judged_again(session: Session, bracket: Bracket, user: Any) -> Session:
@@ -233,9 +260,11 @@ def _reason(bracket: Bracket) -> str:
     return body.reason if isinstance(body, k.ToolRequested) else ""
 
 
-def _binding(session: Session, bracket: Bracket, times: int) -> Digest:
-    tool = bracket.tool
-    return policy.binding(session.id, bracket.request.seq, tool.name, tool.version, bracket.given, bracket.policy, times)
+def _binding(run: Run, session: Session, bracket: Bracket, request: Event, times: int) -> Digest:
+    tool, body = bracket.tool, request.body
+    assert isinstance(body, k.ToolRequested)
+    process = run.process(session) if _unknown(run, session, bracket) else ""
+    return policy.binding(session.id, request.seq, tool.name, tool.version, body.arguments, body.policy, times, process)
 
 
 def _consult(run: Run, session: Session, bracket: Bracket) -> Session:

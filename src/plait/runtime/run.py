@@ -122,6 +122,10 @@ class Run:
     def now(self, session: Session) -> Micros:
         return self._direct.source(session.store).now(session.id, session.place + 1)
 
+    def process(self, session: Session) -> str:
+        """A name that no other process has: consent may count in this one only."""
+        return self._direct.process(session.store)
+
     def principal(self, log: LogId | None = None) -> str:
         frames = self.frames(log or self.root)
         return f"service:{principal_of(frames[-1].path)}" if frames else self._direct.principal()

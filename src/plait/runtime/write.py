@@ -40,6 +40,7 @@ class DirectWriter:
         self._source = source
         self._open = store
         self._sources: dict[str, Source] = {}
+        self._processes: dict[tuple[int, str], str] = {}
         self.address = address
 
     def store(self, address: str) -> Store:
@@ -52,6 +53,13 @@ class DirectWriter:
     def bind_source(self, address: str, source: Source) -> None:
         """From now on this source is asked for what goes to this store: a simulation's own clock and chance."""
         self._sources[address] = source
+
+    def process(self, address: str) -> str:
+        """A name of this process; in a simulation it follows from the seed."""
+        key = os.getpid(), address  # a forked child is another process
+        if key not in self._processes:
+            self._processes[key] = str(self.source(address).fresh("process"))
+        return self._processes[key]
 
     def principal(self, log: LogId | None = None) -> str:
         """PLAIT_ACTOR, else the person who is logged in."""
