@@ -77,7 +77,7 @@ class _Reader:
         self._nodes = 0
 
     def read(self, value: Any, where: str = "") -> Any:
-        kind: type[Any] = type(value)
+        kind = cast("type[Any]", type(value))
         if kind in _PLAIN:
             return [kind.__name__, ascii(value)]
         self._nodes += 1
@@ -100,7 +100,7 @@ class _Reader:
             self._where.pop()
 
     def _read_new(self, value: Any) -> Any:
-        kind: type[Any] = type(value)
+        kind = cast("type[Any]", type(value))
         read = _READERS.get(kind)
         if read is not None:
             return read(self, value)
@@ -267,7 +267,7 @@ class _Reader:
         return ["held", self.read(type(value))]
 
     def _object(self, value: Any) -> Any:
-        cls: type[Any] = type(value)
+        cls = cast("type[Any]", type(value))
         if isinstance(value, enum.Enum):
             return ["member", self.read(cls), value.name]
         if isinstance(value, _STATELESS):
@@ -283,7 +283,7 @@ class _Reader:
 
     def _reduced(self, value: Any) -> Any:
         """What an object is made of, by its own account: that which copying and pickling use."""
-        kind: type[Any] = type(value)
+        kind = cast("type[Any]", type(value))
         reduce = copyreg.dispatch_table.get(kind)
         try:
             made = reduce(value) if reduce is not None else value.__reduce_ex__(4)

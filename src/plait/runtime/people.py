@@ -17,6 +17,7 @@ from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.kinds import Failure
 from plait.ids import Digest
+from plait.inside import deciding
 from plait.runtime import policy
 from plait.runtime.bracket import Bracket
 from plait.runtime.mail import arrivals
@@ -272,7 +273,9 @@ def _consult(run: Run, session: Session, bracket: Bracket) -> Session:
     assert run.approver is not None and bracket.asked is not None
     body = bracket.asked.body
     assert isinstance(body, k.ApprovalRequested)
-    answer = policy.settle_answer(run.approver(Approval(session, bracket.request, body.shown, body.binding, body.expires)))
+    with deciding():
+        said = run.approver(Approval(session, bracket.request, body.shown, body.binding, body.expires))
+    answer = policy.settle_answer(said)
     if body.expires is not None and run.now(session) > body.expires:
         return session  # it came too late: it has expired
     act = Act(run.behalf, "human", call=bracket.call, causes=(bracket.asked.id,))
@@ -331,14 +334,16 @@ def ask_question(session: Session, bracket: Bracket, user: Any) -> Session:
     assert bracket.asked is not None
     if bracket.answer is None and run.answerer is not None:
         act = Act(run.behalf, "human", call=bracket.call, causes=(bracket.asked.id,))
-        answer = checked_answer(run.answerer(question, choices), choices)
+        with deciding():
+            said = run.answerer(question, choices)
+        answer = checked_answer(said, choices)
         session = took(session, bracket, [Draft(k.QuestionAnswered(bracket.asked.id, answer), act)])
     body = bracket.answer.body if bracket.answer is not None else None
     if not isinstance(body, k.QuestionAnswered) or bracket.answer is None:
         return session
-    said = k.Text(body.answer) if isinstance(body.answer, str) and body.answer else k.Data(body.answer)
+    part = k.Text(body.answer) if isinstance(body.answer, str) and body.answer else k.Data(body.answer)
     return took(
-        session, bracket, [Draft(k.ToolReturned((said,)), Act(user.actor, "human", call=bracket.call, causes=(bracket.answer.id,)))]
+        session, bracket, [Draft(k.ToolReturned((part,)), Act(user.actor, "human", call=bracket.call, causes=(bracket.answer.id,)))]
     )
 
 

@@ -27,6 +27,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from plait import inside
 from plait.errors import InvalidValue, PlaitError, RunLost, StaleHead
 from plait.event import Body, Event, Json
 from plait.event import kinds as k
@@ -39,7 +40,7 @@ from plait.runtime.policy import Approver, Policy
 from plait.runtime.pool import Pool
 from plait.runtime.record import Overrides, Record, after_found, diverged
 from plait.runtime.stops import Cancelled, Halted, Parked, Stop
-from plait.runtime.write import DirectWriter, bind_insider
+from plait.runtime.write import DirectWriter, check_decisions
 from plait.session import Session
 from plait.session.ports import Act, Draft, Spot, bind_writer, unbind_writer, writer_of
 from plait.session.state import NOTHING
@@ -140,6 +141,7 @@ class Run:
         run: str | None = None,
     ) -> Spot:
         """A log of this run. Its id follows from where it was made, so that the same run made again finds it."""
+        check_decisions(address, self.root, drafts)
         self._check_going()
         scope = run or self.id
         log, store = self._name(drafts[0].body, fork, scope), self.store(address)
@@ -168,6 +170,7 @@ class Run:
     def append(
         self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
     ) -> Spot:
+        check_decisions(spot.store, spot.id, drafts)
         return self.write(spot, drafts, merges=merges, blobs=blobs)[0]
 
     def write(
@@ -729,7 +732,7 @@ def scoped(session: Session, call: str, attempt: int) -> Session:
 
 running: ContextVar[Run | None] = ContextVar("plait_run", default=None)  # whose code this is; threads we start know it, too
 bypass.bind(running.get)
-bind_insider(lambda: (run := running.get()) is not None and not run.closed)
+inside.bind(running.get)
 
 
 def check_running(session: Session) -> None:
