@@ -799,6 +799,11 @@ def call_id(run: str | None, log: LogId, seq: int, *more: str | int) -> str:
     return f"c{digest(b'plait/call/1', text.encode())[:23]}"
 
 
+def import_path(cls: type) -> str:
+    """Where a class is found: module:Class. A file that was loaded by itself goes by its name."""
+    return f"{cls.__module__.partition('@')[0]}:{cls.__qualname__}"
+
+
 @lru_cache(1024)  # the same few paths, at every call
 def principal_of(path: str) -> str:
     """A call path as part of a principal: without spaces, not too long."""
