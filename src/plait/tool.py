@@ -94,6 +94,7 @@ class Tool(Generic[P, R]):
         self.effect: EffectClass = effect
         self.takes_session, self.observe, self.attempts, self.origin = takes_session, observe, attempts, origin
         self._version = version  # None: a fingerprint
+        self._noted: str | None = None  # the fingerprint when it was first read
         self.taints = taints
         self.unbound = unbound  # a method without its object
         self.takes_key, self.probe, self.compensate, self.timeout_s = takes_key, probe, compensate, timeout_s
@@ -113,7 +114,7 @@ class Tool(Generic[P, R]):
         if instance is None or not self.unbound:
             return self
         bound = copy(self)
-        bound.function, bound.unbound = MethodType(self.function, instance), False
+        bound.function, bound.unbound, bound._noted = MethodType(self.function, instance), False, None
         return bound
 
     @property
@@ -124,6 +125,13 @@ class Tool(Generic[P, R]):
     @version.setter
     def version(self, version: str) -> None:
         self._version = version
+
+    @property
+    def noted_version(self) -> str:
+        """The version as it was first read: what is recorded of a call that needs no consent, and costs nothing."""
+        if self._noted is None:
+            self._noted = self.version
+        return self._version or self._noted
 
     @property
     def fingerprint(self) -> Fingerprint:

@@ -42,8 +42,7 @@ def requested(
     """The request as it is recorded, with what the policies say of it; and why it is not run, if it is not."""
     run = run_of(session)
     tool = tool.classed(tool.effect_in(session.placement, arguments)) if tool.varies else tool
-    version = tool.version
-    body = k.ToolRequested(tool.name, arguments, tool.effect, version, reason, path=user.path, source=tool.origin)
+    body = k.ToolRequested(tool.name, arguments, tool.effect, tool.noted_version, reason, path=user.path, source=tool.origin)
     policies = _policies(run, session)
     if run is None or not policies or run.follows(session):  # a decision that is on record is not made again
         return body, None
@@ -52,7 +51,7 @@ def requested(
         tool.name,
         arguments,
         tool.effect,
-        version,
+        tool.version if decided.verdict == "ask" else tool.noted_version,
         reason,
         policy.digest_of(policies),
         path=user.path,
@@ -84,7 +83,7 @@ def _call(
 ) -> policy.Call:
     seen = origins if origins is not None else session.origins
     return policy.Call(
-        tool.name, arguments, tool.effect, tool.version, tool.origin, reason, user.path, user.actor, run.behalf, seen, session
+        tool.name, arguments, tool.effect, tool.noted_version, tool.origin, reason, user.path, user.actor, run.behalf, seen, session
     )
 
 
@@ -171,6 +170,7 @@ def _ask(run: Run, session: Session, bracket: Bracket, user: Any, again: str = "
         return session
     times = bracket.asks + 1
     call = _call(run, session, bracket.tool, bracket.given, user, _reason(bracket), None)
+    call = msgspec.structs.replace(call, version=bracket.tool.version)
     decided = policy.decide(_policies(run, session), call)
     shown = policy.shown(call, decided)
     if unknown := _unknown(run, session, bracket):
