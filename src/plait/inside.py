@@ -43,6 +43,8 @@ _started_with = os.environ.get(VARIABLE, "")
 _lock = threading.RLock()
 _installed = False
 
+start_thread = threading.Thread.start  # for Plait's own threads, which take the context along
+
 
 def bind(current: Callable[[], Code | None]) -> None:
     """From now on this says which run's code executes in the current context. None: no run's."""

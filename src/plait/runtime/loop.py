@@ -18,6 +18,8 @@ from contextvars import ContextVar, copy_context
 from threading import Lock, Thread, current_thread
 from typing import Any, TypeVar
 
+from plait.inside import start_thread
+
 T = TypeVar("T")
 
 _SLICE_S = 0.2  # how long a wait goes without looking whether it was stopped
@@ -47,7 +49,7 @@ def _private(level: int) -> asyncio.AbstractEventLoop:
         while len(_loops) <= level:
             loop = asyncio.new_event_loop()
             thread = Thread(target=loop.run_forever, name="plait-loop", daemon=True)
-            thread.start()
+            start_thread(thread)
             _loops.append((loop, thread))
         return _loops[level][0]
 
@@ -86,7 +88,7 @@ def spawn(work: Callable[[], T], name: str = "plait-worker") -> Future[T]:
         except BaseException as error:
             future.set_exception(error)
 
-    Thread(target=target, name=name, daemon=True).start()
+    start_thread(Thread(target=target, name=name, daemon=True))
     return future
 
 

@@ -56,6 +56,8 @@ def to_json(value: Any) -> Json:
 
 def _sorted_sets(value: Any) -> Any:
     """With the items of sets in one order, which they have not: it differs from process to process."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, (set, frozenset)):
         items = [_sorted_sets(item) for item in cast("set[Any]", value)]
         return sorted(items, key=lambda item: msgspec.json.encode(item, enc_hook=_enc_hook, order="deterministic"))
@@ -70,6 +72,7 @@ def _sorted_sets(value: Any) -> Any:
     return value
 
 
+_PLAIN = (str, int, float, bool, type(None))
 _HOLDERS = (set, frozenset, list, tuple, dict)
 
 
