@@ -6,12 +6,9 @@ lies beyond: `resume` goes on live, `replay` has nothing beyond, `whatif` goes o
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 import os
 import socket
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path as File
 from typing import Any, Literal, NamedTuple, cast
@@ -24,6 +21,8 @@ from plait.event import kinds as k
 from plait.event.kinds import Budget
 from plait.ids import Digest, LogId, short
 from plait.model import find
+from plait.program import load as load  # where programs are named, here is where they are looked for
+from plait.program import recorded_program
 from plait.runtime.call import Answerer, Watch, draw_under, let_go, new_run, outside
 from plait.runtime.drive import Waiter
 from plait.runtime.hold import hold, release
@@ -41,8 +40,8 @@ from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, Spot, store_at
 from plait.session.revision import place_in
 from plait.store import Store
-from plait.tool import Tool, as_tool
-from plait.workflow import Workflow, call_again, name_target, original, target_of
+from plait.tool import as_tool
+from plait.workflow import Workflow, call_again, original
 
 _RUNS = frozenset(kind.__name__ for kind in (k.RunStarted, k.RunBranched, k.RunResumed, k.RunFinished, k.RunFailed, k.RunCancelled))
 
@@ -516,83 +515,8 @@ def _edited(event: Event, value: Any) -> tuple[Body, dict[Digest, bytes]]:
 
 def _found(session: Session, started: Started) -> Workflow:
     """The workflow that a run is of: the object it names, else one of its class."""
-    body = started.event.body
-    environment: Any = getattr(body, "environment", None) or {}
-    name = started.workflow
-    try:
-        if environment.get("file"):
-            made: Any = load(f"{environment['file']}:{environment.get('name', '')}")
-        else:
-            made = _class_of(name)()
-    except InvalidValue as error:
-        raise NeedsWorkflow(session.short, name, error.why) from error
-    except PlaitError:
-        raise
-    except Exception as error:
-        raise NeedsWorkflow(session.short, name, f"it cannot be made from here: {type(error).__name__}: {error}") from error
-    if not isinstance(made, Workflow):
-        raise NeedsWorkflow(session.short, name, "that is not a workflow")
-    if environment.get("model"):  # it was rebound from outside before it ran: `plait run --model`
-        name_target(made.to(model=environment["model"]), {**target_of(made), "model": environment["model"]})
-    return made
-
-
-def _class_of(path: str) -> Callable[[], object]:
-    module, _, names = path.partition(":")
-    found: Any = sys.modules["__main__"] if module == "__main__" else importlib.import_module(module)
-    for name in names.split("."):
-        found = getattr(found, name)
-    return found
-
-
-def load(target: str) -> Workflow:
-    """The workflow at FILE:NAME or MODULE:NAME: a class, an object, or a function that makes one."""
-    where, _, name = target.rpartition(":")
-    if not where or not name:
-        raise InvalidValue("workflow", f"{target!r} does not name one", "write FILE.py:Workflow or module:Workflow")
-    file = File(where)
-    module = _from_file(file) if where.endswith(".py") or file.is_file() else importlib.import_module(where)
-    found: Any = module
-    for part in name.split("."):
-        if not hasattr(found, part):
-            there = [each for each, value in vars(module).items() if _is_workflow(value, module.__name__)]
-            raise InvalidValue("workflow", f"{where} has no {name!r}", f"it has: {', '.join(there) or 'no workflows'}")
-        found = getattr(found, part)
-    if isinstance(found, Tool):  # calling it would run it
-        raise InvalidValue("workflow", f"{target} is a tool, not a workflow", "name a Workflow, or a function that makes one")
-    made = found if isinstance(found, Workflow) else found()
-    if not isinstance(made, Workflow):
-        step = "name a Workflow, or a function that makes one"
-        raise InvalidValue("workflow", f"{target} is a {type(made).__name__}, not a workflow", step)
-    name_target(made, {"file": str(file.resolve()) if file.is_file() else where, "name": name})
-    return made
-
-
-def _is_workflow(value: Any, module: str) -> bool:
-    """Whether it is one, or a class of them, that was written in this module."""
-    return isinstance(value, Workflow) or (isinstance(value, type) and issubclass(value, Workflow) and value.__module__ == module)
-
-
-def _from_file(file: File) -> Any:
-    """A module from a file, as if its folder were where Python starts."""
-    if not file.is_file():
-        raise InvalidValue("workflow", f"there is no file {file}", "check the path")
-    path = str(file.resolve())
-    for module in list(sys.modules.values()):
-        if getattr(module, "__file__", None) == path and module.__name__ != "__main__":
-            return module
-    if str(file.resolve().parent) not in sys.path:
-        sys.path.insert(0, str(file.resolve().parent))
-    spec = importlib.util.spec_from_file_location(file.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        sys.modules.pop(file.stem, None)
-        raise
-    return module
+    environment: Any = getattr(started.event.body, "environment", None) or {}
+    return recorded_program(session.short, started.workflow, environment)
 
 
 def _check_program(workflow: object) -> None:

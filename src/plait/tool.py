@@ -22,6 +22,7 @@ from plait.errors import BadTool, InvalidInput, InvalidValue
 from plait.event import Json
 from plait.event.codec import check_origin
 from plait.event.kinds import EffectClass, Placement
+from plait.fingerprint import Fingerprint, fingerprint
 from plait.ids import digest
 from plait.sandbox import Sandbox
 from plait.session import Session
@@ -93,8 +94,8 @@ class Tool(Generic[P, R]):
         self.name, self.description, self.schema = name, description, schema
         self.effect: EffectClass = effect
         self.takes_session, self.observe, self.attempts, self.origin = takes_session, observe, attempts, origin
-        known = msgspec.json.encode([name, description, schema], order="deterministic")
-        self.version = version or digest(b"plait/tool/1", known, _body(getattr(function, "__code__", None)))[:16]
+        self._version = version  # None: a fingerprint
+        self._noted: str | None = None  # the fingerprint when it was first read
         self.taints = taints
         self.unbound = unbound  # a method without its object
         self.takes_key, self.probe, self.compensate, self.timeout_s = takes_key, probe, compensate, timeout_s
@@ -115,8 +116,36 @@ class Tool(Generic[P, R]):
         if instance is None or not self.unbound:
             return self
         bound = copy(self)
-        bound.function, bound.unbound = MethodType(self.function, instance), False
+        bound.function, bound.unbound, bound._noted = MethodType(self.function, instance), False, None
         return bound
+
+    @property
+    def version(self) -> str:
+        """What a call would run now: the version it was given, else its fingerprint. Consent is for one version."""
+        return self._version or self.fingerprint.digest[:16]
+
+    @version.setter
+    def version(self, version: str) -> None:
+        self._version = version
+
+    @property
+    def noted_version(self) -> str:
+        """The version as it was first read: what is recorded of a call that needs no consent, and costs nothing."""
+        if self._noted is None:
+            self._noted = self.version
+        return self._version or self._noted
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What it is made of. `unknown` names what its version does not cover; empty, if it was given one."""
+        if self._version is not None:
+            return Fingerprint(digest(b"plait/tool/1", self._version.encode()), ())
+        return fingerprint(*self.fingerprint_parts())
+
+    def fingerprint_parts(self) -> tuple[object, ...]:
+        """All that a call may run, and how it is told to a model."""
+        told = (self.name, self.description, self.schema, self._version)
+        return (*told, self.function, self.observe, self.probe, self.compensate, self._effect_of)
 
     def about(self, function: Callable[..., Any]) -> Tool[..., Any]:
         """The same tool with another function: the one that probes or compensates a call of it."""
@@ -211,6 +240,7 @@ def tool(
     timeout_s: float | None = None,
     taints: str = "tool",
     effect_of: EffectOf | None = None,
+    version: str | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -226,6 +256,7 @@ def tool(
     timeout_s: float | None = None,
     taints: str = "tool",
     effect_of: EffectOf | None = None,
+    version: str | None = None,
 ) -> Any:
     """Make a function a tool. `attempts` above 1, for what may be repeated, runs it again when it raises.
 
@@ -235,10 +266,12 @@ def tool(
     `taints` is the origin of what it returns, as policies see it: "web" for what reads pages of strangers.
 
     `effect_of=` says the class of a single call, by where the session is placed and the arguments; `effect=` is what it is otherwise.
+
+    `version=` says what consent is for, where that cannot be read off the function: change it whenever the tool does something else.
     """
     around = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]  types may be defined beside the function
     more: dict[str, Any] = {"observe": observe, "attempts": attempts, "probe": probe, "compensate": compensate}
-    more |= {"timeout_s": timeout_s, "taints": taints, "effect_of": effect_of}
+    more |= {"timeout_s": timeout_s, "taints": taints, "effect_of": effect_of, "version": version}
     if function is not None:
         return _made(function, around, name, description, effect, **more)
 
@@ -398,14 +431,6 @@ def _described(doc: str) -> dict[str, str]:
     return found
 
 
-def _body(code: Any) -> bytes:
-    """What a function does, as bytes that are the same in every process: consent is for this very tool."""
-    if code is None:
-        return b""
-    inner = [_body(const) if hasattr(const, "co_code") else repr(const).encode("utf-8", "backslashreplace") for const in code.co_consts]
-    return b"".join([code.co_code, " ".join(code.co_names).encode("utf-8", "backslashreplace"), *inner])
-
-
 def _called(source: object) -> str:
     return getattr(source, "__name__", None) or type(source).__name__
 
@@ -413,6 +438,8 @@ def _called(source: object) -> str:
 def _check(tool: Tool[..., Any]) -> None:
     if not _NAME.match(tool.name):
         raise BadTool(tool.name, "providers take names of 1 to 64 letters, digits, _ and - only", "pass name=")
+    if tool._version is not None and not (isinstance(tool._version, str) and tool._version):  # pyright: ignore
+        raise BadTool(tool.name, f"{tool._version!r} is no version", "pass a text, as in version='2'")  # pyright: ignore
     if tool.effect not in get_args(EffectClass):
         raise BadTool(tool.name, f"{tool.effect!r} is not an effect class", f"use one of {', '.join(get_args(EffectClass))}")
     for given, name, effect in ((tool.probe, "probe", "probeable"), (tool.compensate, "compensate", "compensatable")):

@@ -20,6 +20,7 @@ from typing import Any, Literal, Self, cast
 from plait.errors import BranchFailed, EffectError, InvalidValue, NotASession
 from plait.event import Event
 from plait.event.kinds import Purpose
+from plait.fingerprint import TARGET
 from plait.ids import digest
 from plait.model.base import Delta, Model
 from plait.runtime import loop
@@ -27,7 +28,7 @@ from plait.runtime.call import NOBODY, Answerer, Calling, Entry, Watch, argument
 from plait.runtime.drive import Waiter, aside, settle, undisturbed
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.reads import Calls, doing
-from plait.runtime.run import OnEvent, Run, acting, run_of, running
+from plait.runtime.run import OnEvent, Run, acting, import_path, run_of, running
 from plait.runtime.stops import Cancelled, Parked, Stop
 from plait.session import Session
 
@@ -173,7 +174,7 @@ class Workflow(Nested):
 
     def _calling(self, session: object, forward: object, args: tuple[Any, ...], kwargs: Mapping[str, Any], called: str | None) -> Calling:
         cls = type(self)
-        path = f"{cls.__module__}:{cls.__qualname__}"
+        path = import_path(cls)
         return Calling(
             self,
             forward,
@@ -303,16 +304,15 @@ def call_again(workflow: Workflow, run: Run, session: Session, args: tuple[Any, 
     return workflow._run(original(type(workflow)), session, args, kwargs, watch=watch, again=run)  # pyright: ignore[reportPrivateUsage]
 
 
-_targets: dict[int, tuple[Workflow, dict[str, str]]] = {}  # kept by the object itself: it lives as long as the program names it
-
-
 def name_target(workflow: Workflow, where: Mapping[str, str]) -> None:
     """Say where this very object can be found again: a file and the name it has there."""
-    _targets[id(workflow)] = workflow, dict(where)
+    vars(workflow)[TARGET] = id(workflow), dict(where)
 
 
 def target_of(workflow: Workflow) -> dict[str, str]:
-    return _targets.get(id(workflow), (workflow, {}))[1]
+    """Where an object can be found again. Empty: nowhere, as for a copy of one that can."""
+    owner, where = vars(workflow).get(TARGET, (None, {}))
+    return where if owner == id(workflow) else {}
 
 
 _MARK = "__plait_forward__"

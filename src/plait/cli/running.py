@@ -218,9 +218,10 @@ def _not_imported(where: str, error: ImportError) -> InvalidValue:
 
 
 def _import_from_here() -> None:
-    """As `python -m` does: modules in the current folder are found."""
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    """Let modules in the current folder be found, though none in place of one of the standard library."""
+    from plait.program import add_to_path
+
+    add_to_path(os.getcwd())
 
 
 def _act_as(given: Given) -> None:

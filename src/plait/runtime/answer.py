@@ -521,7 +521,7 @@ def _request(effect: AskModel, session: Session, action: Action, at: int, *, tru
     act = Act(effect.actor, "model", call=action.call, causes=(0,))
     why = _refusal(effect.tools, tool, action, truncated)
     if tool is None or why is not None:
-        known = (tool.effect, tool.version) if tool else ("pure", "")
+        known = (tool.effect, tool.noted_version) if tool else ("pure", "")
         body = k.ToolRequested(action.tool, action.arguments, *known, action.reason, path=effect.path, source=tool.origin if tool else "")
     else:
         body, why = requested(session, tool, action.arguments, User(effect.actor, effect.path), action.reason)

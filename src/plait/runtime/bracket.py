@@ -30,6 +30,7 @@ class Bracket:
         self._recalled = recalled  # whether the arguments come off the record
         self.first = self.last = request
         self.asked: Event | None = None  # the last time a person was asked for it
+        self.asked_for: Event | None = None  # the request that person was asked about
         self.grant: Event | None = None  # and that person's consent
         self.denial: Event | None = None  # or refusal
         self.answer: Event | None = None  # of a tool that asks a person: what was answered
@@ -84,7 +85,7 @@ class Bracket:
             self.outcome = None if self.again else event
             self.unknown = None if self.again else self.unknown
         elif isinstance(body, k.ApprovalRequested):
-            self.asked, self.grant, self.denial = event, None, None
+            self.asked, self.asked_for, self.grant, self.denial = event, self.request, None, None
         elif isinstance(body, k.ApprovalGranted) and self._answers(body.binding):
             self.grant = event
         elif isinstance(body, k.ApprovalDenied) and self._answers(body.binding):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
-from plait import secrets
+from plait import inside, secrets
 from plait.errors import BypassRefused, InvalidValue
 from plait.event.kinds import Bypassed
 
@@ -202,8 +202,9 @@ def _only_watch() -> _Watch | None:
 def _is_ours(frame: Any) -> bool:
     """Whether Plait itself does it: the nearest code that is not the standard library's."""
     while frame is not None:
-        package = str(frame.f_globals.get("__name__") or "").partition(".")[0]
-        if package not in sys.stdlib_module_names:
+        module = str(frame.f_globals.get("__name__") or "")
+        package = module.partition(".")[0]
+        if package not in sys.stdlib_module_names and module != inside.__name__:  # it stands between a caller and the library
             return package == __name__.partition(".")[0]
         frame = frame.f_back
     return False

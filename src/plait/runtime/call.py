@@ -21,6 +21,7 @@ from plait.errors import (
     ChoiceInvalid,
     EffectError,
     InvalidInput,
+    MayNotApprove,
     ModelFailed,
     NotASession,
     PlaitError,
@@ -35,6 +36,7 @@ from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.kinds import Body, Purpose
 from plait.ids import Digest
+from plait.inside import is_inside, open_store
 from plait.runtime.answer import SERVICE
 from plait.runtime.bypass import policy_of
 from plait.runtime.drive import Blocking, Waiter
@@ -58,6 +60,7 @@ from plait.runtime.run import (
     record,
     record_at_tip,
     run_of,
+    running,
     watch_run,
 )
 from plait.runtime.spend import pool_of
@@ -100,6 +103,17 @@ class Watch(NamedTuple):
 NOBODY = Watch()
 
 
+def check_attendants(session: Session, watch: Watch) -> None:
+    """Raises if code of a run brings along who is to be asked: only the caller of the outermost run hands that in."""
+    outer = running.get()
+    given = (outer.approver, outer.answerer) if outer is not None else (None, None)
+    pairs = zip((watch.approver, watch.answerer), given, strict=True)
+    brought = any(each is not None and each is not known for each, known in pairs)
+    if brought and (why := is_inside(session.store)):
+        step = "pass approver= and answerer= where the outermost workflow is called"
+        raise MayNotApprove(session.short, direct_writer().principal(), f"{why}, nor hands in who does; {step}")
+
+
 class Entry(NamedTuple):
     """A call that was entered and has to be left."""
 
@@ -118,6 +132,7 @@ def enter(session: object, calling: Calling, *, watch: Watch = NOBODY, waiter: W
     VOCABULARY.encode(k.CallStarted(calling.workflow, calling.name, calling.purpose, calling.agent))
     policy_of(calling.bypass, os.environ)
     check_running(session)
+    check_attendants(session, watch if again is None else NOBODY)
     if session.status in ("paused", "closed", "archived"):
         step = "unpause() it first" if session.status == "paused" else "go on in a fork of it"
         raise WrongStatus(session.short, session.status, "run a workflow", step)
@@ -125,6 +140,8 @@ def enter(session: object, calling: Calling, *, watch: Watch = NOBODY, waiter: W
     outermost = run is None or run is again
     if run is None:
         run, session = _start(session, calling, watch, waiter)
+    if outermost:
+        open_store(session.store)
     if outermost and (run.record is None or not run.record.strict):
         watch_run(run, session.store, calling.bypass)
     scope = session.run or run.id
@@ -279,6 +296,7 @@ def draw_under(run: Run) -> None:
 
 def new_run(id: str, session: Session, watch: Watch, waiter: Waiter | None, behalf: str | None = None) -> Run:
     """A run on a session that stands where it starts."""
+    check_attendants(session, watch)
     direct = direct_writer()
     behalf = behalf or (f"human:{principal_of(session.user)}" if session.user else direct.principal())
     run = Run(id, session.id, direct, waiter or Blocking(), behalf=behalf, on_event=watch.on_event)

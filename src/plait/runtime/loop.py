@@ -18,7 +18,7 @@ from contextvars import ContextVar, copy_context
 from threading import Lock, Thread, current_thread
 from typing import Any, TypeVar
 
-from plait.runtime.threads import SharedThread
+from plait.inside import marked_work, start_thread
 
 T = TypeVar("T")
 
@@ -48,8 +48,8 @@ def _private(level: int) -> asyncio.AbstractEventLoop:
     with _lock:
         while len(_loops) <= level:
             loop = asyncio.new_event_loop()
-            thread = SharedThread(target=loop.run_forever, name="plait-loop", daemon=True)
-            thread.start()
+            thread = Thread(target=loop.run_forever, name="plait-loop", daemon=True)
+            start_thread(thread)
             _loops.append((loop, thread))
         return _loops[level][0]
 
@@ -88,7 +88,7 @@ def spawn(work: Callable[[], T], name: str = "plait-worker") -> Future[T]:
         except BaseException as error:
             future.set_exception(error)
 
-    Thread(target=target, name=name, daemon=True).start()
+    start_thread(Thread(target=marked_work(target), name=name, daemon=True))
     return future
 
 

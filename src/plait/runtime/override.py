@@ -11,7 +11,7 @@ from plait.ids import Digest
 from plait.model.base import Spec
 from plait.runtime.effects import AskModel
 from plait.runtime.prompt import Prompt, Setup
-from plait.runtime.run import Run
+from plait.runtime.run import Run, import_path
 from plait.session import Session
 from plait.session.ports import Act, Draft
 from plait.tool import Tool
@@ -34,7 +34,7 @@ def overridden(effect: AskModel, session: Session, run: Run) -> tuple[AskModel, 
     frame = run.frames(session.id)[-1]
     if not run.first_time(("setup", frame.call)):
         return changed, []
-    body = k.CallStarted(_path_of(frame.node), frame.path, frame.purpose, frame.path.rpartition("/")[2], _digest(setup))
+    body = k.CallStarted(import_path(type(frame.node)), frame.path, frame.purpose, frame.path.rpartition("/")[2], _digest(setup))
     return changed, [Draft(body, Act(frame.actor, "program", call=frame.call))]
 
 
@@ -55,7 +55,3 @@ def _digest(setup: Setup) -> Digest:
 
 def _spec(tool: Tool[..., Any]) -> Spec:
     return Spec(tool.name, tool.description, tool.schema)
-
-
-def _path_of(node: object) -> str:
-    return f"{type(node).__module__}:{type(node).__qualname__}"

@@ -17,6 +17,7 @@ from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.kinds import Failure
 from plait.ids import Digest
+from plait.inside import deciding
 from plait.runtime import policy
 from plait.runtime.bracket import Bracket
 from plait.runtime.mail import arrivals
@@ -46,7 +47,7 @@ def requested(
     """
     run = run_of(session)
     tool = tool.classed(tool.effect_in(session.placement, arguments)) if tool.varies else tool
-    body = k.ToolRequested(tool.name, arguments, tool.effect, tool.version, reason, path=user.path, source=tool.origin)
+    body = k.ToolRequested(tool.name, arguments, tool.effect, tool.noted_version, reason, path=user.path, source=tool.origin)
     policies = policies_here(run, session)
     if not policies or (run is not None and run.follows(session)):  # a decision that is on record is not made again
         return body, None
@@ -55,7 +56,7 @@ def requested(
         tool.name,
         arguments,
         tool.effect,
-        tool.version,
+        tool.version if decided.verdict == "ask" else tool.noted_version,
         reason,
         policy.digest_of(policies),
         path=user.path,
@@ -83,8 +84,8 @@ def _call(
         causes = [cause for cause in because.causes if isinstance(cause, str)]
         store = store_at(session.store)
         seen = seen.union([because.origin], *(origins_before(store, cause) for cause in causes))
-    behalf = run.behalf if run is not None else None
-    return policy.Call(tool.name, arguments, tool.effect, tool.version, tool.origin, reason, user.path, user.actor, behalf, seen, session)
+    behalf, version = run.behalf if run is not None else None, tool.noted_version
+    return policy.Call(tool.name, arguments, tool.effect, version, tool.origin, reason, user.path, user.actor, behalf, seen, session)
 
 
 # ── a bracket and its events ─────────────────────────────────────────────────────────────────
@@ -151,11 +152,13 @@ def ask_people(session: Session, brackets: Sequence[Bracket], user: Any) -> Sess
     if session.run != run.id and run.approver is None:
         why = "it needs consent, which cannot be waited for inside a tool; call it from a workflow, or pass approver="
         return _not_asked(session, brackets, user, why)
+    changes = {bracket.call: _change_since(run, session, bracket) for bracket in brackets}
     for bracket in brackets:
-        session = _still_meant(run, session, bracket, user)
+        if changes[bracket.call]:
+            session = judged_again(session, bracket, user)
     for bracket in brackets:
         if bracket.waits and bracket.denial is None:
-            session = _ask(run, session, bracket, user)
+            session = _ask(run, session, bracket, user, changes[bracket.call])
     for bracket in brackets:
         if bracket.waits and bracket.denial is None and run.approver is not None:
             session = _consult(run, session, bracket)
@@ -167,17 +170,20 @@ def ask_people(session: Session, brackets: Sequence[Bracket], user: Any) -> Sess
 def _ask(run: Run, session: Session, bracket: Bracket, user: Any, again: str = "") -> Session:
     """Ask for exactly this call, unless that was asked already and nothing has changed since."""
     body = bracket.asked.body if bracket.asked is not None else None
-    bound = _binding(session, bracket, max(1, bracket.asks))
+    bound = _binding(run, session, bracket, bracket.request, max(1, bracket.asks))
     if isinstance(body, k.ApprovalRequested) and body.binding == bound and not again and is_open(session, bracket.asked):
         return session
     times = bracket.asks + 1
     call = _call(run, session, bracket.tool, bracket.given, user, _reason(bracket))
+    call = msgspec.structs.replace(call, version=bracket.tool.version)
     decided = policy.decide(policies_here(run, session), call)
     shown = {**cast("dict[str, Any]", policy.shown(call, decided)), **bracket.tool.consent_details(bracket.given)}
+    if unknown := _unknown(run, session, bracket):
+        shown["unsure"] = [ONLY_HERE, *unknown]
     if again:
         shown["again"] = again
     expires = run.now(session) + int(decided.expires_s * 1e6) if decided.expires_s is not None else None
-    ask = k.ApprovalRequested(_binding(session, bracket, times), shown, expires, times)
+    ask = k.ApprovalRequested(_binding(run, session, bracket, bracket.request, times), shown, expires, times)
     return took(session, bracket, [Draft(ask, Act(user.actor, "program", call=bracket.call, causes=(bracket.request.id,)))])
 
 
@@ -208,18 +214,40 @@ def _not_asked(session: Session, brackets: Sequence[Bracket], user: Any, why: st
     return session
 
 
-def _still_meant(run: Run, session: Session, bracket: Bracket, user: Any) -> Session:
-    """Consent is for one tool, version and policy: if any of them is another by now, it is judged, and asked for, anew."""
+ONLY_HERE = (
+    "consent counts only in the process that asks, since what would run cannot be read whole. "
+    "Resume with an approver at hand, or give the tool a version: @tool(version=…)"
+)
+
+
+def _change_since(run: Run, session: Session, bracket: Bracket) -> str:
+    """What is another by now than when consent was asked for: then the call is judged, and asked for, anew. "": nothing."""
     asked = bracket.asked.body if bracket.asked is not None else None
-    if bracket.outcome is not None or not bracket.needs_consent or not isinstance(asked, k.ApprovalRequested):
-        return session
-    same = is_same_policy(run, session, bracket) and _binding(session, bracket, bracket.asks) == asked.binding
-    return session if same else judged_again(session, bracket, user)
+    if bracket.outcome is not None or not isinstance(asked, k.ApprovalRequested) or bracket.asked_for is None:
+        return ""
+    if bracket.grant is None and bracket.asked_for is not bracket.request:
+        return ""  # it was judged anew already, and is about to be asked for
+    request = bracket.asked_for.body
+    assert isinstance(request, k.ToolRequested)
+    if policy.digest_of(policies_here(run, session)) != request.policy:
+        return "it is judged by another policy than when it was asked for"
+    if bracket.tool.version != request.version:
+        return f"{bracket.tool.name} has changed since it was asked for"
+    if _binding(run, session, bracket, bracket.asked_for, asked.asked) == asked.binding:
+        return ""
+    unknown = _unknown(run, session, bracket)
+    return f"it was asked for in another process, and counts only there: {'; '.join(unknown)}" if unknown else "it has changed"
 
 
-def is_same_policy(run: Run, session: Session, bracket: Bracket) -> bool:
-    """Whether a call was judged under the policies there are now."""
-    return policy.digest_of(policies_here(run, session)) == bracket.policy
+def is_as_consented(run: Run, session: Session, bracket: Bracket) -> bool:
+    """Whether a call was judged under the policies there are now, and what was consented to is what would run now."""
+    same = policy.digest_of(policies_here(run, session)) == bracket.policy
+    return same and (bracket.grant is None or not _change_since(run, session, bracket))
+
+
+def _unknown(run: Run, session: Session, bracket: Bracket) -> tuple[str, ...]:
+    """What the versions of a tool and its policies do not cover."""
+    return (*bracket.tool.fingerprint.unknown, *policy.unknown_of(policies_here(run, session)))
 
 
 def judged_again(session: Session, bracket: Bracket, user: Any) -> Session:
@@ -238,9 +266,11 @@ def _reason(bracket: Bracket) -> str:
     return body.reason if isinstance(body, k.ToolRequested) else ""
 
 
-def _binding(session: Session, bracket: Bracket, times: int) -> Digest:
-    tool = bracket.tool
-    return policy.binding(session.id, bracket.request.seq, tool.name, tool.version, bracket.given, bracket.policy, times)
+def _binding(run: Run, session: Session, bracket: Bracket, request: Event, times: int) -> Digest:
+    tool, body = bracket.tool, request.body
+    assert isinstance(body, k.ToolRequested)
+    process = run.process(session) if _unknown(run, session, bracket) else ""
+    return policy.binding(session.id, request.seq, tool.name, tool.version, body.arguments, body.policy, times, process)
 
 
 def _consult(run: Run, session: Session, bracket: Bracket) -> Session:
@@ -248,7 +278,9 @@ def _consult(run: Run, session: Session, bracket: Bracket) -> Session:
     assert run.approver is not None and bracket.asked is not None
     body = bracket.asked.body
     assert isinstance(body, k.ApprovalRequested)
-    answer = policy.settle_answer(run.approver(Approval(session, bracket.request, body.shown, body.binding, body.expires)))
+    with deciding():
+        said = run.approver(Approval(session, bracket.request, body.shown, body.binding, body.expires))
+    answer = policy.settle_answer(said)
     if body.expires is not None and run.now(session) > body.expires:
         return session  # it came too late: it has expired
     act = Act(run.behalf, "human", call=bracket.call, causes=(bracket.asked.id,))
@@ -309,14 +341,16 @@ def ask_question(session: Session, bracket: Bracket, user: Any) -> Session:
     assert bracket.asked is not None
     if bracket.answer is None and run.answerer is not None:
         act = Act(run.behalf, "human", call=bracket.call, causes=(bracket.asked.id,))
-        answer = checked_answer(run.answerer(question, choices), choices)
+        with deciding():
+            said = run.answerer(question, choices)
+        answer = checked_answer(said, choices)
         session = took(session, bracket, [Draft(k.QuestionAnswered(bracket.asked.id, answer), act)])
     body = bracket.answer.body if bracket.answer is not None else None
     if not isinstance(body, k.QuestionAnswered) or bracket.answer is None:
         return session
-    said = k.Text(body.answer) if isinstance(body.answer, str) and body.answer else k.Data(body.answer)
+    part = k.Text(body.answer) if isinstance(body.answer, str) and body.answer else k.Data(body.answer)
     return took(
-        session, bracket, [Draft(k.ToolReturned((said,)), Act(user.actor, "human", call=bracket.call, causes=(bracket.answer.id,)))]
+        session, bracket, [Draft(k.ToolReturned((part,)), Act(user.actor, "human", call=bracket.call, causes=(bracket.answer.id,)))]
     )
 
 

@@ -18,13 +18,11 @@ What a human decides on is bound by digest (`binding`) to this one request: any 
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from types import CodeType, FunctionType
 from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 import msgspec
@@ -33,6 +31,7 @@ from plait.errors import InvalidValue
 from plait.event import Event, Json
 from plait.event.kinds import EffectClass
 from plait.event.strict import check_text, difference, explain
+from plait.fingerprint import Fingerprint, fingerprint
 from plait.ids import Digest, LogId, Micros, digest
 from plait.runtime.failures import text_of_error
 
@@ -150,18 +149,10 @@ class Rule:
         if self.when is not None:
             yield f"when {_called(self.when)}"
 
-    def describe(self) -> Json:
-        """The same in every process that reads the same source: what the policy's digest is over."""
-        return {
-            "verdict": self.verdict,
-            "tools": sorted(self.tools),
-            "effect": sorted(self.effect),
-            "origin": sorted(self.origin),
-            "when": None if self.when is None else _Told().function(self.when),
-            "name": self.name,
-            "reason": self.reason,
-            "expires_s": self.expires_s,
-        }
+    def fingerprint_parts(self) -> tuple[object, ...]:
+        """All that it says; alternatives have no order."""
+        words = (sorted(self.tools), sorted(self.effect), sorted(self.origin))
+        return (self.verdict, *words, self.when, self.name, self.reason, self.expires_s)
 
     def __repr__(self) -> str:
         shown = [repr(tool) for tool in self.tools]
@@ -225,14 +216,14 @@ def _holds(when: When, call: Call) -> bool:
 class Policy:
     """Rules that hold together. Without rules, everything is allowed."""
 
-    __slots__ = ("_digest", "_rules")
+    __slots__ = ("_fixed", "_rules")
 
     def __init__(self, *rules: Rule) -> None:
         for rule in rules:
             if not isinstance(rule, (Allow, Ask, Refuse)):
                 raise InvalidValue("Policy", f"a {type(rule).__name__} is not a rule", "pass Allow(…), Ask(…) and Refuse(…)")
         self._rules = rules
-        self._digest = digest(POLICY_TAG, _ENCODE([rule.describe() for rule in rules]))
+        self._fixed = None if any(rule.when is not None for rule in rules) else self._read()
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -240,10 +231,37 @@ class Policy:
 
     @property
     def digest(self) -> Digest:
-        """What its rules say, functions by their code: the same in every process, another when a rule changes."""
-        return self._digest
+        """The digest of what its rules would do now: the same in every process that has the same source.
+
+        It covers the functions of its conditions with all they call and read, as `plait.fingerprint` says.
+        """
+        return self.fingerprint.digest
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Its digest, and in `unknown` what that does not cover."""
+        return self._fixed or self._read()
+
+    def fingerprint_parts(self) -> tuple[object, ...]:
+        return self._rules
+
+    def _read(self) -> Fingerprint:
+        found = fingerprint(*self._rules, state=True)
+        return found._replace(digest=digest(POLICY_TAG, found.digest.encode()))
 
     def decide(self, call: Call) -> Decision:
+        """What the strictest of its rules says of a call."""
+        if self._fixed is not None:
+            return self._decided(call)
+        before = self._read()
+        decision = self._decided(call)
+        if self._read().digest != before.digest:
+            # The next decision would void the consent that this one asks for, and so on without end.
+            moving = "a condition changes what it relies on while it decides"
+            self._fixed = before._replace(unknown=(*before.unknown, moving))
+        return decision
+
+    def _decided(self, call: Call) -> Decision:
         found = [decision for rule in self._rules if (decision := rule.decide(call)) is not None]
         grants = any(isinstance(rule, Allow) for rule in self._rules)
         if grants and not any(decision.verdict == "allow" for decision in found):
@@ -265,6 +283,11 @@ def digest_of(policies: Sequence[Policy]) -> Digest | None:
     return digest(POLICY_TAG, _ENCODE(digests)) if digests else None
 
 
+def unknown_of(policies: Sequence[Policy]) -> tuple[str, ...]:
+    """What the digest of these policies does not cover."""
+    return tuple(dict.fromkeys(why for policy in policies for why in policy.fingerprint.unknown))
+
+
 def _strictest(decisions: Sequence[Decision]) -> Decision:
     """All that say the strictest thing, as one: each is named, and the shortest wait counts."""
     if not decisions:
@@ -278,84 +301,6 @@ def _strictest(decisions: Sequence[Decision]) -> Decision:
     )
 
 
-# ── functions by what they do ────────────────────────────────────────────────────────────────
-
-
-class _Told:
-    """A function by its name, its code and what it relies on: plain values around it and functions of its own module.
-
-    Not by its module, which has another name when the file is run than when it is imported, and by no address. Another version of
-    Python compiles to other code: then what was approved under the old one is asked for again.
-    """
-
-    def __init__(self) -> None:
-        self._seen: set[int] = set()  # what is told already, by identity: values may hold themselves
-
-    def function(self, function: object) -> Json:
-        if isinstance(function, functools.partial):
-            made = cast("functools.partial[Any]", function)
-            return ["partial", self.function(made.func), self.value(made.args), self.value(made.keywords)]
-        if inspect.ismethod(function):
-            return ["method", self.function(function.__func__), self._attributes(function.__self__)]
-        if inspect.isfunction(function):
-            return ["function", function.__qualname__, *self._body(function)]
-        call = getattr(type(function), "__call__", None)  # noqa: B004  its code, not whether it has one
-        if inspect.isfunction(call):
-            return ["object", self.function(call), self._attributes(function)]
-        return ["name", getattr(function, "__qualname__", type(function).__qualname__)]
-
-    def _body(self, function: FunctionType) -> Sequence[Json]:
-        if id(function) in self._seen:
-            return []
-        self._seen.add(id(function))
-        code = function.__code__
-        defaults = [self.value(function.__defaults__), self.value(function.__kwdefaults__)]
-        return [self._code(code), defaults, {name: self._around(function, value) for name, value in sorted(_around(function).items())}]
-
-    def _around(self, function: FunctionType, value: object) -> Json:
-        own = inspect.isfunction(value) and value.__module__ == function.__module__
-        return self.function(value) if own else self.value(value)
-
-    def _code(self, code: CodeType) -> Json:
-        constants = [self.value(constant) for constant in code.co_consts]
-        return [code.co_code.hex(), constants, list(code.co_names), list(code.co_freevars), code.co_exceptiontable.hex()]
-
-    def _attributes(self, value: object) -> Json:
-        return [type(value).__qualname__, self.value(getattr(value, "__dict__", None))]
-
-    def value(self, value: object) -> Json:
-        """By type and content; what has no plain content by its type and name alone, since its repr may hold an address."""
-        kind = type(value).__name__
-        if value is None or value is ... or type(value) in (bool, int, float, complex, str, bytes):
-            return [kind, ascii(value)]
-        if isinstance(value, CodeType):
-            return [kind, self._code(value)]
-        if type(value) in (tuple, list, set, frozenset, dict):
-            return [kind, *self._items(value)]
-        return [kind, getattr(value, "__qualname__", "")]
-
-    def _items(self, value: Any) -> Sequence[Json]:
-        if not isinstance(value, (tuple, frozenset)):
-            if id(value) in self._seen:
-                return []
-            self._seen.add(id(value))
-        if isinstance(value, dict):
-            return sorted(([self.value(key), self.value(item)] for key, item in cast("dict[object, object]", value).items()), key=_ENCODE)
-        items = [self.value(item) for item in cast("Iterable[object]", value)]
-        return items if isinstance(value, (tuple, list)) else sorted(items, key=_ENCODE)  # a set has another order in each process
-
-
-def _around(function: FunctionType) -> dict[str, object]:
-    """What the names in its code stand for, where that is known by now."""
-    known = {name: function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            known[name] = cell.cell_contents
-        except ValueError:  # not yet assigned
-            continue
-    return known
-
-
 def _called(function: object) -> str:
     return getattr(function, "__name__", None) or type(function).__name__
 
@@ -363,9 +308,19 @@ def _called(function: object) -> str:
 # ── what is asked of a human ─────────────────────────────────────────────────────────────────
 
 
-def binding(session: LogId, seq: int, tool: str, version: str, arguments: Json, policy: Digest | None, asked: int) -> Digest:
+def binding(
+    session: LogId,
+    seq: int,
+    tool: str,
+    version: str,
+    arguments: Json,
+    policy: Digest | None,
+    asked: int,
+    process: str = "",  # the one in which the consent counts; "": in every one
+) -> Digest:
     """What an approval is for: this request, with exactly these arguments, under this policy, asked for the n-th time."""
     bound = [session, seq, tool, version, plain(arguments, "arguments"), policy, asked]
+    bound += [process] if process else []
     plain(bound, "binding")
     return digest(APPROVAL_TAG, _ENCODE(bound))
 

@@ -27,6 +27,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from plait import inside
 from plait.errors import InvalidValue, PlaitError, RunLost, StaleHead
 from plait.event import Body, Event, Json
 from plait.event import kinds as k
@@ -41,8 +42,7 @@ from plait.runtime.pool import Pool
 from plait.runtime.reads import Calls, Reads, doing, tool_act
 from plait.runtime.record import Overrides, Record, after_found, diverged
 from plait.runtime.stops import Cancelled, Halted, Parked, Stop
-from plait.runtime.threads import context_of_starter, keep_contexts
-from plait.runtime.write import DirectWriter, bind_acting, bind_insider
+from plait.runtime.write import DirectWriter, bind_acting, check_decisions
 from plait.session import Session
 from plait.session.grants import Grant, is_share, spent_under
 from plait.session.ports import Act, Draft, Spot, bind_reader, bind_writer, unbind_writer, writer_of
@@ -129,6 +129,10 @@ class Run:
     def now(self, session: Session) -> Micros:
         return self._direct.source(session.store).now(session.id, session.place + 1)
 
+    def process(self, session: Session) -> str:
+        """A name that no other process has: consent may count in this one only."""
+        return self._direct.process(session.store)
+
     def principal(self, log: LogId | None = None) -> str:
         frames = self.frames(log or self.root)
         return f"service:{principal_of(frames[-1].path)}" if frames else self._direct.principal()
@@ -174,6 +178,7 @@ class Run:
         run: str | None = None,
     ) -> Spot:
         """A log of this run. Its id follows from where it was made, so that the same run made again finds it."""
+        check_decisions(address, self.root, drafts)
         self._check_going()
         scope = run or self.id
         log, store = self._name(drafts[0].body, fork, scope), self.store(address)
@@ -209,6 +214,7 @@ class Run:
     def append(
         self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
     ) -> Spot:
+        check_decisions(spot.store, spot.id, drafts)
         return self.write(spot, drafts, merges=merges, blobs=blobs)[0]
 
     def write(
@@ -749,7 +755,6 @@ _scopes: dict[str, set[str]] = {}
 
 def open_run(run: Run) -> None:
     _runs[run.id] = run
-    keep_contexts(running)
     bind_writer(run, run.id)
 
 
@@ -787,7 +792,7 @@ def scoped(session: Session, call: str, attempt: int, act: Act) -> Session:
 running: ContextVar[Run | None] = ContextVar("plait_run", default=None)  # whose code this is; threads we start know it, too
 acting: ContextVar[Frame | None] = ContextVar("plait_call", default=None)  # which call of it
 bypass.bind(running.get)
-bind_insider(lambda: (run := running.get()) is not None and not run.closed)
+inside.bind(running.get)
 
 
 class _RunReader:
@@ -814,7 +819,7 @@ bind_acting(_acting_inside)
 def executing() -> tuple[Run, Frame | None] | None:
     """Return the run and the call whose code this is, also in threads that it started by itself. None: no open run's, or unknown."""
     run, frame = running.get(), acting.get()
-    context = context_of_starter() if run is None else None
+    context = inside.starter_context() if run is None else None
     if context is not None:
         run, frame = context.get(running), context.get(acting)
     return (run, frame) if run is not None and not run.closed else None
@@ -907,6 +912,11 @@ def call_id(run: str | None, log: LogId, seq: int, *more: str | int) -> str:
     """The name of a bracket: it follows from where it begins, and suits every provider as the id of a call."""
     text = "/".join(map(str, (run or "", log, seq, *more)))
     return f"c{digest(b'plait/call/1', text.encode())[:23]}"
+
+
+def import_path(cls: type) -> str:
+    """Where a class is found: module:Class. A file that was loaded by itself goes by its name."""
+    return f"{cls.__module__.partition('@')[0]}:{cls.__qualname__}"
 
 
 @lru_cache(1024)  # the same few paths, at every call

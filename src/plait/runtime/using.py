@@ -24,8 +24,8 @@ from plait.runtime.people import (
     ask_people,
     ask_question,
     hear,
+    is_as_consented,
     is_open,
-    is_same_policy,
     judged_again,
     park,
     recalled,
@@ -238,7 +238,7 @@ def _in_doubt(run: Run, session: Session, bracket: Bracket, user: User) -> Gener
     if run.is_inherited(bracket.since):  # branched off here: what was asked for there is asked for anew, under a key of its own
         return _request_again(session, bracket, user)
     if bracket.tool.effect in ("pure", "workspace", "idempotent"):  # it is run again, with the same key
-        return session if is_same_policy(run, session, bracket) else judged_again(session, bracket, user)
+        return session if is_as_consented(run, session, bracket) else judged_again(session, bracket, user)
     return (yield from _by_class(session, bracket, user, LOST))
 
 
@@ -323,7 +323,7 @@ def _again(bracket: Bracket, user: User) -> k.ToolRequested:
 def _request_again(session: Session, bracket: Bracket, user: User) -> Session:
     """Ask for a call once more. It is judged once more, too; only what did not happen needs no second consent."""
     run = run_of(session)
-    if run is None or not (bracket.again and bracket.grant is not None and is_same_policy(run, session, bracket)):
+    if run is None or not (bracket.again and bracket.grant is not None and is_as_consented(run, session, bracket)):
         return judged_again(session, bracket, user)
     cause = bracket.outcome or bracket.request
     return took(session, bracket, [Draft(_again(bracket, user), Act(user.actor, "program", call=bracket.call, causes=(cause.id,)))])

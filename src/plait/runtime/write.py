@@ -10,34 +10,33 @@ from functools import cache, partial
 
 from plait import secrets
 from plait.errors import InvalidValue, LogExists, MayNotApprove, OutcomeUnknown, StaleHead, UnknownLog
-from plait.event import Event, seal
+from plait.event import Body, Event, seal
 from plait.event.hidden import without_secrets
 from plait.event.kinds import BOUNDARIES, ApprovalDenied, ApprovalGranted, BudgetSet, Place, QuestionAnswered, ToolResolved
 from plait.ids import Digest, LogId, Source, inbox_of, short
+from plait.inside import is_code_of_run, is_inside
 from plait.session.ports import Act, Draft, Spot
 from plait.store import Store
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 
 
-_DECISIONS = (ApprovalGranted, ApprovalDenied, BudgetSet, QuestionAnswered, ToolResolved)
+_DECISIONS = frozenset({ApprovalGranted, ApprovalDenied, QuestionAnswered, ToolResolved})
+_POSTED_DECISIONS = _DECISIONS | {BudgetSet}  # in its own log a run may bound itself; what comes by the inbox raises its limit
 RUN_CODE = "service:run"  # code of a run that does not go by the values of its run: it speaks for no person, and for no workflow
-_insiders: list[Callable[[], bool]] = []
 _acting: list[Callable[[str, Spot | None], Act]] = []
 
 
-def bind_insider(asked: Callable[[], bool]) -> None:
-    """From now on this says whether code of a run is executing: a workflow, or a tool of it."""
-    _insiders[:] = [asked]
+def check_decisions(address: str, log: LogId, drafts: Sequence[Draft], decisions: frozenset[type[Body]] = _DECISIONS) -> None:
+    """Raises if code of a run is about to decide for people. What the runtime records for them does not come by here."""
+    for draft in drafts:
+        if type(draft.body) in decisions and (why := is_inside(address)):
+            raise MayNotApprove(short(log), draft.act.actor, why)
 
 
 def bind_acting(acting: Callable[[str, Spot | None], Act]) -> None:
     """From now on this says how code of a run acts on values that are not the run's."""
     _acting[:] = [acting]
-
-
-def _insider() -> bool:
-    return any(asked() for asked in _insiders)
 
 
 class DirectWriter:
@@ -47,6 +46,7 @@ class DirectWriter:
         self._source = source
         self._open = store
         self._sources: dict[str, Source] = {}
+        self._processes: dict[tuple[int, str], str] = {}
         self.address = address
 
     def store(self, address: str) -> Store:
@@ -59,6 +59,13 @@ class DirectWriter:
     def bind_source(self, address: str, source: Source) -> None:
         """From now on this source is asked for what goes to this store: a simulation's own clock and chance."""
         self._sources[address] = source
+
+    def process(self, address: str) -> str:
+        """A name of this process; in a simulation it follows from the seed."""
+        key = os.getpid(), address  # a forked child is another process
+        if key not in self._processes:
+            self._processes[key] = str(self.source(address).fresh("process"))
+        return self._processes[key]
 
     def principal(self, log: LogId | None = None) -> str:
         """PLAIT_ACTOR, else the person who is logged in."""
@@ -73,7 +80,7 @@ class DirectWriter:
         return _acting[0](store, spot) if _acting else Act("", "")
 
     def judges(self, log: LogId) -> tuple[str, ...]:
-        return (RUN_CODE,) if _insider() else ()
+        return (RUN_CODE,) if is_code_of_run() else ()
 
     def path_of(self, log: LogId, workflow: object) -> str | None:
         return None
@@ -95,6 +102,7 @@ class DirectWriter:
         run: str | None = None,
     ) -> Spot:
         about = ("fork", fork.log, fork.seq) if fork else ("session",)
+        check_decisions(address, fork.log if fork else LogId(""), drafts)
         store = self._open(address)
         log = self.source(store.address).fresh(*about)
         return self.start(store, log, drafts, fork=fork, blobs=blobs)[0]
@@ -102,6 +110,7 @@ class DirectWriter:
     def append(
         self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
     ) -> Spot:
+        check_decisions(spot.store, spot.id, drafts)
         return self.write(spot, drafts, merges=merges, blobs=blobs)[0]
 
     def post(
@@ -114,8 +123,7 @@ class DirectWriter:
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
     ) -> list[Event]:
-        if _insider() and any([isinstance(draft.body, _DECISIONS) for draft in drafts]):
-            raise MayNotApprove(short(log), drafts[0].act.actor, "code of a run does not decide for people")
+        check_decisions(address, log, drafts, _POSTED_DECISIONS)
         store, inbox = self._open(address), inbox_of(log)
         store.log(log)  # nobody reads the inbox of a log that is not there
         flush = any([type(draft.body) in BOUNDARIES for draft in drafts])

@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from plait import inside
 from plait.errors import NoSuchFile, OutsideWorkspace, SandboxFailed, SandboxGone
 from plait.event import Json
 from plait.event.kinds import File, Placement
@@ -283,7 +284,9 @@ class LocalSandbox:
         home = SCRATCH if self._in_namespaces else room.scratch
         path = bubblewrap.search_path(room) if self._in_namespaces else launcher.search_path(room)
         own = {"PATH": path, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TERM": "dumb", "USER": "user"}
-        return own | {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | dict(self._wanted.env) | dict(more)
+        given = own | {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | dict(self._wanted.env) | dict(more)
+        # Where the store is not out of reach, a command must not decide in it for people.
+        return given if self._in_namespaces else given | inside.mark()
 
     def keep(self, output: Output, name: str, media_type: str = "text/plain") -> File:
         return _keep(self._wanted.store, output, name, media_type)

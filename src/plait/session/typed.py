@@ -123,7 +123,29 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 def to_json(value: Any) -> Json:
     """A value as plain JSON data; raises TypeError for what has none."""
-    return _lists(msgspec.to_builtins(value, enc_hook=_enc_hook, str_keys=True))
+    return _lists(msgspec.to_builtins(_sorted_sets(value), enc_hook=_enc_hook, str_keys=True))
+
+
+def _sorted_sets(value: Any) -> Any:
+    """With the items of sets in one order, which they have not: it differs from process to process."""
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, (set, frozenset)):
+        items = [_sorted_sets(item) for item in cast("set[Any]", value)]
+        return sorted(items, key=lambda item: msgspec.json.encode(item, enc_hook=_enc_hook, order="deterministic"))
+    if type(value) in (list, tuple):
+        return [_sorted_sets(item) for item in cast("Sequence[Any]", value)]
+    if type(value) is dict:
+        return {key: _sorted_sets(item) for key, item in cast("dict[Any, Any]", value).items()}
+    kind = cast("object", type(value))
+    fields: Any = getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", None)
+    if fields is not None and any(isinstance(getattr(value, name, None), _HOLDERS) for name in fields):
+        return msgspec.to_builtins(value, enc_hook=_enc_hook, str_keys=True, order="deterministic")
+    return value
+
+
+_PLAIN = (str, int, float, bool, type(None))
+_HOLDERS = (set, frozenset, list, tuple, dict)
 
 
 def _lists(value: Any) -> Any:

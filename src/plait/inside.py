@@ -1,0 +1,298 @@
+"""Whether code belongs to a run: code of a run decides nothing for people, wherever it has itself executed.
+
+The context says so where Plait calls the code. A thread that such code starts is remembered, work that it hands to a pool of
+threads is marked, and a process that it starts carries a mark in its environment, with the stores that the runs are in. The mark
+is inherited, so it outlives the run.
+
+This is a notice, and no wall. Code in this process can undo all of it, a process can drop its environment, and whoever can reach
+a server that takes decisions can make one there. For a wall, run tools in a sandbox and keep the store out of it.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import thread as pools
+from contextlib import contextmanager
+from contextvars import Context, ContextVar, copy_context
+from functools import wraps
+from hashlib import sha256
+from typing import Any
+from weakref import WeakKeyDictionary
+
+VARIABLE = "PLAIT_INSIDE_RUN"  # tokens of stores: of the runs from whose code a process was started
+
+Code = object  # a run, or whatever else stands for it
+
+
+def _nothing() -> Code | None:
+    return None
+
+
+_current: Callable[[], Code | None] = _nothing
+_work = threading.local()  # `handed`: the context of the code of a run that gave this thread what it does just now
+_deciding: ContextVar[Code | None] = ContextVar("plait_deciding", default=None)  # the run whose approver is being asked
+_threads: WeakKeyDictionary[threading.Thread, Context] = WeakKeyDictionary()  # by thread: the context of the code that started it
+_stores: dict[str, None] = {}  # tokens of the stores in which runs were opened here
+_started_with = os.environ.get(VARIABLE, "")
+_lock = threading.RLock()
+_installed = False
+
+start_thread = threading.Thread.start  # for Plait's own threads, which take the context along
+
+
+def bind(current: Callable[[], Code | None]) -> None:
+    """From now on this says which run's code executes in the current context. None: no run's."""
+    global _current
+    _current = current
+
+
+# ── asking ───────────────────────────────────────────────────────────────────────────────────
+
+
+def is_inside(address: str) -> str:
+    """Why the calling code may not decide in the store at this address. "": it may."""
+    if is_code_of_run():
+        return "code of a run does not decide for people"
+    marks = {*os.environ.get(VARIABLE, "").split(), *_told_at_start().split()}
+    if marks and marks & set(tokens(address)):
+        return "this process was started by code of a run, which does not decide for people"
+    return ""
+
+
+def is_code_of_run() -> bool:
+    """Say whether this is code of a run, other than the approver that the caller of the run handed in."""
+    run = _current()
+    if run is not None:
+        return _deciding.get() is not run
+    return starter_context() is not None
+
+
+def starter_context() -> Context | None:
+    """Return the context of the code of a run that started this thread, or handed it its work. None: no run's code did."""
+    handed: Context | None = getattr(_work, "handed", None)
+    return handed or _threads.get(threading.current_thread())
+
+
+def _context_here() -> Context | None:
+    """Return the context to be kept for what is started here. None: this is no code of a run."""
+    if not is_code_of_run():
+        return None
+    return copy_context() if _current() is not None else starter_context()
+
+
+@contextmanager
+def deciding() -> Generator[None]:
+    """What is called within was handed in by the caller of the run, to be asked: it may decide."""
+    before = _deciding.set(_current())
+    try:
+        yield
+    finally:
+        _deciding.reset(before)
+
+
+def tokens(address: str) -> list[str]:
+    """Names of a store that do not depend on how its address is spelled. Empty: no other process can reach it."""
+    scheme, _, path = address.partition(":")
+    if scheme == "memory" or not path:
+        return []
+    real = os.path.realpath(path)
+    found = [_token(scheme, real)]
+    try:
+        there = os.stat(real)
+        found.append(_token("inode", there.st_dev, there.st_ino))
+    except OSError:
+        pass
+    return found
+
+
+def _token(*words: object) -> str:
+    return sha256("/".join(map(str, words)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+# ── marking ──────────────────────────────────────────────────────────────────────────────────
+
+
+def open_store(address: str) -> None:
+    """A run is opened in this store: from now on what its code starts is marked."""
+    for token in tokens(address):
+        _stores[token] = None
+    _install()
+
+
+def mark() -> dict[str, str]:
+    """What the environment of a process has to hold that is started here; empty, outside of runs."""
+    if not is_code_of_run():
+        return {}
+    inherited = f"{os.environ.get(VARIABLE, '')} {_told_at_start()}".split()
+    return {VARIABLE: " ".join(dict.fromkeys([*inherited, *_stores]))}
+
+
+def _install() -> None:
+    global _installed
+    with _lock:
+        if _installed:
+            return
+        _installed = True
+    sys.addaudithook(_hook)
+    os.register_at_fork(after_in_child=_mark_child)
+    _replace(threading.Thread, "start", _remembering)
+    _replace(_thread, "start_new_thread", _handing_bare)
+    _replace(ThreadPoolExecutor, "submit", _handing)
+    _replace(subprocess.Popen, "__init__", _marking_popen)
+    for name in ("system", "posix_spawn", "posix_spawnp", "execv", "execve"):
+        _replace(os, name, _with_mark)
+    if "multiprocessing.process" in sys.modules:
+        _mark_processes()
+
+
+def _replace(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+    if (found := getattr(owner, name, None)) is not None:  # not every system has them all
+        setattr(owner, name, wrapper(found))
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    # By then `multiprocessing.process` is there, and no process was started yet.
+    if event == "import" and arguments[0] == "multiprocessing.reduction":
+        _mark_processes()
+
+
+def _remembering(start: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Start a thread, and remember it if code of a run does. Plait hands the context on to its threads."""
+
+    @wraps(start)
+    def remembering(self: threading.Thread) -> None:
+        # What a worker of a pool does is marked piece by piece: the next piece may be another's.
+        works = getattr(self, "_target", None) is pools._worker  # pyright: ignore
+        context = None if works else _context_here()
+        if context is not None and not _starts_for_plait():
+            _threads[self] = context
+        start(self)
+
+    return remembering
+
+
+def _starts_for_plait() -> bool:
+    """Whether Plait itself starts a thread: it hands the context on."""
+    frame: Any = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__") or "")
+        if name.partition(".")[0] not in sys.stdlib_module_names:
+            return name.startswith("plait.") and name != __name__
+        frame = frame.f_back
+    return False
+
+
+def _mark_child() -> None:
+    """In a forked child: what it executes next may replace it by another program."""
+    os.environ.update(mark())
+
+
+def _handing(submit: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(submit)
+    def handing(self: ThreadPoolExecutor, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return submit(self, marked_work(function), *args, **kwargs)
+
+    return handing
+
+
+def _handing_bare(start: Callable[..., int]) -> Callable[..., int]:
+    @wraps(start)
+    def handing(function: Callable[..., Any], *more: Any) -> int:
+        return start(marked_work(function), *more)
+
+    return handing
+
+
+def marked_work(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that another thread is to call, so that it is known there whose it is."""
+    context = _context_here()
+    if context is None:
+        return function
+
+    @wraps(function)
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        before, _work.handed = getattr(_work, "handed", None), context
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _work.handed = before
+
+    return marked
+
+
+def _marking_popen(begin: Callable[..., None]) -> Callable[..., None]:
+    @wraps(begin)
+    def marking(self: Any, *args: Any, **kwargs: Any) -> None:
+        marked = {} if _starts_for_plait() else mark()  # Plait says itself what its own processes are told
+        if marked and len(args) > _ENV:
+            args = (*args[:_ENV], {**(os.environ if args[_ENV] is None else args[_ENV]), **marked}, *args[_ENV + 1 :])
+        elif marked:
+            given = kwargs.get("env")
+            kwargs["env"] = {**(os.environ if given is None else given), **marked}
+        begin(self, *args, **kwargs)
+
+    return marking
+
+
+_ENV = 10  # the place of env= among the arguments of Popen
+
+
+def _with_mark(start: Callable[..., Any]) -> Callable[..., Any]:
+    """Start a process that takes the environment of this one, with the mark in it as long as that takes."""
+
+    @wraps(start)
+    def marking(*args: Any, **kwargs: Any) -> Any:
+        marked = mark()
+        if not marked:
+            return start(*args, **kwargs)
+        if start.__name__ != "system" and len(args) > 2 and args[2] is not os.environ:
+            return start(*args[:2], {**args[2], **marked}, *args[3:], **kwargs)
+        before = os.environ.get(VARIABLE)
+        os.environ.update(marked)
+        try:
+            return start(*args, **kwargs)
+        finally:
+            if before is None:
+                os.environ.pop(VARIABLE, None)
+            else:
+                os.environ[VARIABLE] = before
+
+    return marking
+
+
+def _mark_processes() -> None:
+    """Let processes of `multiprocessing` know what they were started by, however they are started."""
+    base: Any = sys.modules["multiprocessing.process"].BaseProcess
+    if not hasattr(base.start, "__wrapped__"):
+        base.start = _telling(base.start)
+
+
+def _telling(start: Callable[[Any], None]) -> Callable[[Any], None]:
+    spawning = _with_mark(start)
+
+    @wraps(start)
+    def telling(self: Any) -> None:
+        marked = mark()
+        self._config = {**self._config, **marked}  # it goes with the process, and on to those that it starts
+        # The one that starts others is shared: its environment is not for this process alone.
+        served = bool(marked) and "forkserver" in (self._start_method or _default_method())
+        (start if served else spawning)(self)
+
+    return telling
+
+
+def _default_method() -> str:
+    return str(sys.modules["multiprocessing.context"]._default_context.get_start_method())
+
+
+def _told_at_start() -> str:
+    """The marks that this process was started with, in its environment or by `multiprocessing`."""
+    processes: Any = sys.modules.get("multiprocessing.process")
+    told: Any = processes.current_process()._config.get(VARIABLE, "") if processes is not None else ""
+    return f"{_started_with} {told}"

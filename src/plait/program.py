@@ -1,0 +1,365 @@
+"""Programs: the workflow that a person names, or that the log of a run names.
+
+A person may name a class, an object, or a function that makes one: `load`. A log is not a person, and may come from elsewhere:
+`recorded_program` calls nothing but a Workflow, and imports a module only after its source was read and has that name as one.
+What it does import, it runs as far as its first line to its last: a file that one would not run, one should not resume.
+
+A file is a module under a private name, so that it replaces no other module, and is executed anew only when it has changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import linecache
+import os
+import stat
+import sys
+import sysconfig
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from threading import RLock
+from types import ModuleType
+from typing import Any, NamedTuple, cast
+
+from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
+from plait.fingerprint import source_file
+from plait.ids import digest
+from plait.tool import Tool
+from plait.workflow import Workflow, name_target, target_of
+
+PRIVATE = "@"  # between the name of a file and what makes it a module's own
+
+
+def load(target: str) -> Workflow:
+    """The workflow at FILE:NAME or MODULE:NAME: a class, an object, or a function that makes one."""
+    where, _, name = target.rpartition(":")
+    if not where or not name:
+        raise InvalidValue("workflow", f"{target!r} does not name one", "write FILE.py:Workflow or module:Workflow")
+    file = Path(where)
+    module = _module_of(file) if where.endswith(".py") or file.is_file() else importlib.import_module(where)
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            there = [each for each, value in vars(module).items() if _is_from(value, module.__name__)]
+            raise InvalidValue("workflow", f"{where} has no {name!r}", f"it has: {', '.join(there) or 'no workflows'}")
+        found = getattr(found, part)
+    if isinstance(found, Tool):  # calling it would run it
+        raise InvalidValue("workflow", f"{target} is a tool, not a workflow", "name a Workflow, or a function that makes one")
+    made = found if isinstance(found, Workflow) else found()
+    if not isinstance(made, Workflow):
+        step = "name a Workflow, or a function that makes one"
+        raise InvalidValue("workflow", f"{target} is a {type(made).__name__}, not a workflow", step)
+    name_target(made, {"file": str(file.resolve()) if file.is_file() else where, "name": name})
+    return made
+
+
+def recorded_program(session: str, workflow: str, environment: Mapping[str, str]) -> Workflow:
+    """The workflow that the log of a run names. Raises NeedsWorkflow, before anything is imported, if that is none."""
+    where, name = environment.get("file") or "", environment.get("name") or ""
+    if not where:
+        where, _, name = workflow.partition(":")
+    try:
+        if why := _objection(where, name):
+            raise NeedsWorkflow(session, workflow, why)
+        found = _named(_module_of(Path(where)) if Path(where).is_file() else importlib.import_module(where), name)
+        if why := _no_workflow(found):  # its source said otherwise
+            raise NeedsWorkflow(session, workflow, why)
+        made: Any = found if isinstance(found, Workflow) else cast("type[Workflow]", found)()
+    except InvalidValue as error:
+        raise NeedsWorkflow(session, workflow, error.why) from error
+    except PlaitError:
+        raise
+    except Exception as error:
+        why = f"it cannot be made from here: {type(error).__name__}: {error}"
+        raise NeedsWorkflow(session, workflow, why) from error
+    if not isinstance(made, Workflow):
+        raise NeedsWorkflow(session, workflow, "that is not a workflow")
+    if environment.get("file"):
+        name_target(made, {"file": where, "name": name})
+    if model := environment.get("model"):  # it was rebound from outside before it ran: `plait run --model`
+        name_target(made.to(model=model), {**target_of(made), "model": model})
+    return made
+
+
+def _is_from(value: Any, module: str) -> bool:
+    """Whether it is a workflow, or a class of them, that was written in this module."""
+    return isinstance(value, Workflow) or (isinstance(value, type) and issubclass(value, Workflow) and value.__module__ == module)
+
+
+# ── what a log names ─────────────────────────────────────────────────────────────────────────
+
+
+def _objection(where: str, name: str) -> str:
+    """Why what a log names is not imported. "": it is a Workflow, as far as one can see without importing it."""
+    if not where or not all(part.isidentifier() for part in name.split(".")):
+        return f"{where}:{name} is no name of a class"
+    file = Path(where)
+    loaded = _loaded(file) if file.is_file() else sys.modules.get(where)
+    if loaded is not None:
+        found = _named(loaded, name)
+        return f"{where} has no {name!r}" if found is None else _no_workflow(found)
+    if file.is_file():
+        source = _Source(file, "", (str(file.resolve().parent), *sys.path)) if _is_ours(file) else None
+        return _read(source, name) if source is not None else f"{where} belongs to another user, or everybody may write it"
+    if not all(part.isidentifier() for part in where.split(".")):
+        return f"there is no file {where}"
+    path = source_file(where)
+    if path is None:
+        return f"there is no module {where!r} here whose source could be read first"
+    return _read(_Source(path, where, tuple(sys.path)), name)
+
+
+def _read(source: _Source, name: str) -> str:
+    try:
+        return source.objection(name.split("."))
+    except (OSError, SyntaxError, ValueError, RecursionError) as error:
+        return f"its source cannot be read: {type(error).__name__}: {error}"
+
+
+def _named(module: ModuleType, name: str) -> Any:
+    """What has this name in a module, through classes. Nothing is called to find it. None: nothing has."""
+    found: Any = module
+    for part in name.split("."):
+        found = vars(found).get(part) if isinstance(found, (ModuleType, type)) else None
+    return found
+
+
+def _no_workflow(found: Any) -> str:
+    if isinstance(found, Workflow) or (isinstance(found, type) and issubclass(found, Workflow)):
+        return ""
+    kind = type(cast("object", found)).__name__
+    return f"that is a {kind} and no Workflow, which is all that a log can have called"
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether only this user, or the system's, can have written a file."""
+    there, folder = file.stat(), file.resolve().parent.stat()
+    shared = folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX
+    return there.st_uid in (os.getuid(), 0) and not there.st_mode & stat.S_IWOTH and not shared
+
+
+_Seen = tuple[tuple[str, str], ...]  # the names that are being looked up: file and name
+
+
+class _Source(NamedTuple):
+    """The source of a module that is not imported."""
+
+    file: Path
+    module: str  # "": a file by itself
+    folders: tuple[str, ...]  # where its imports are found
+
+    def objection(self, names: list[str], seen: _Seen = ()) -> str:
+        """Why what is called so in it is no Workflow. "": it is one."""
+        key = str(self.file), ".".join(names)
+        bound = list(_bindings(ast.parse(self.file.read_bytes(), str(self.file)).body))
+        found = [node for bound_name, node in bound if bound_name == names[0]]
+        # A name that is bound again by what it was before: class Flow(Flow).
+        found = found[: max(0, len(found) - seen.count(key))]
+        stars = [node for bound_name, node in bound if bound_name == "*" and key not in seen]
+        why = f"{self.file.name} has no {'.'.join(names)!r}"
+        for node in found[-1:] or stars:
+            why = self._objection_to(node, names, (*seen, key))
+            if not why:
+                return ""
+        return why
+
+    def _objection_to(self, node: ast.AST, names: list[str], seen: _Seen) -> str:
+        shown = ".".join(names)
+        if isinstance(node, ast.ClassDef):
+            return self._objection_to_class(node, names[1:], seen)
+        if isinstance(node, ast.Import):
+            alias = next(each for each in node.names if _bound_by(each) == names[0])
+            path = alias.name.split(".") if alias.asname else [names[0]]
+            return self._elsewhere([*path, *names[1:]], seen)
+        if isinstance(node, ast.ImportFrom):
+            alias = next((each for each in node.names if (each.asname or each.name) == names[0]), None)
+            return self._elsewhere([*self._package(node), alias.name if alias else names[0], *names[1:]], seen)
+        if isinstance(node, ast.Call) and len(names) == 1:
+            called = _dotted(node.func)
+            why = self.objection(called, seen) if called else ""
+            return "" if why.startswith(_FUNCTION) else why  # what a function returns is seen when it is there
+        dotted = _dotted(node)
+        if dotted:
+            return self.objection([*dotted, *names[1:]], seen)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return f"{_FUNCTION} {shown} is no Workflow, which is all that a log can have called"
+        return f"{shown} is no Workflow, as far as its source says"
+
+    def _objection_to_class(self, node: ast.ClassDef, names: list[str], seen: _Seen) -> str:
+        if names:
+            inner = [each for each in node.body if isinstance(each, ast.ClassDef) and each.name == names[0]]
+            return self._objection_to_class(inner[-1], names[1:], seen) if inner else f"{node.name} has no {names[0]!r}"
+        for base in node.bases:
+            dotted = _dotted(base)
+            if dotted and not self.objection(dotted, seen):
+                return ""
+        return f"the class {node.name} is no Workflow, as far as its source says"
+
+    def _package(self, node: ast.ImportFrom) -> list[str]:
+        """The module that `from … import` names."""
+        wanted = node.module.split(".") if node.module else []
+        if not node.level:
+            return wanted
+        parts = self.module.split(".")
+        up = node.level - (self.file.name == "__init__.py")
+        return [*parts[: len(parts) - up], *wanted]
+
+    def _elsewhere(self, path: list[str], seen: _Seen) -> str:
+        """Look for a name in other modules: in those that are imported as it is, in others in their source."""
+        for cut in range(len(path) - 1, 0, -1):
+            module, names = ".".join(path[:cut]), path[cut:]
+            if path[0] == _PLAIT:  # it is running already
+                try:
+                    found = _attribute(importlib.import_module(module), names)
+                except ImportError:
+                    continue
+                return _no_workflow(found)
+            if module in sys.modules:
+                return _no_workflow(_named(sys.modules[module], ".".join(names)))
+            if path[0] not in sys.stdlib_module_names and (file := source_file(module, self.folders)) is not None:
+                return _Source(file, module, self.folders).objection(names, seen)
+        return f"{'.'.join(path)} is no Workflow, as far as one can see without importing it"
+
+
+_FUNCTION = "the function"
+_PLAIT = __name__.partition(".")[0]
+
+
+def _attribute(module: ModuleType, names: list[str]) -> Any:
+    found: Any = module
+    for name in names:
+        found = getattr(found, name, None)
+    return found
+
+
+def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
+    """The names that a module binds as it is executed, and to what."""
+    for node in body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.name, node
+        elif isinstance(node, ast.Import):
+            yield from ((_bound_by(alias), node) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((alias.asname or alias.name, node) for alias in node.names)
+        elif isinstance(node, ast.Assign):
+            yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            yield node.target.id, node.value
+        else:
+            for field in ("body", "handlers", "orelse", "finalbody"):
+                for inner in getattr(node, field, ()):
+                    yield from _bindings(inner.body if isinstance(inner, ast.ExceptHandler) else [inner])
+
+
+def _bound_by(alias: ast.alias) -> str:
+    return alias.asname or alias.name.partition(".")[0]
+
+
+def _dotted(node: ast.AST) -> list[str]:
+    """The names in `a.b.C`, or in `a.b.C[T]`. Empty: it is something else."""
+    if isinstance(node, ast.Subscript):
+        return _dotted(node.value)
+    if isinstance(node, ast.Attribute):
+        before = _dotted(node.value)
+        return [*before, node.attr] if before else []
+    return [node.id] if isinstance(node, ast.Name) else []
+
+
+# ── files as modules ─────────────────────────────────────────────────────────────────────────
+
+_files: dict[str, tuple[str, ModuleType]] = {}  # by path: a digest of the source, and the module it is
+_loading = RLock()
+
+
+def _module_of(file: Path) -> ModuleType:
+    """A file as a module, executed as if its folder were where Python starts, though never before the standard library."""
+    if not file.is_file():
+        raise InvalidValue("workflow", f"there is no file {file}", "check the path")
+    path = str(file.resolve())
+    with _loading:
+        if (known := _loaded(file)) is not None:
+            return known
+        source = Path(path).read_bytes()
+        name = f"{file.stem.replace('.', '_')}{PRIVATE}{digest(b'plait/file/1', os.fsencode(path))[:12]}"
+        spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, path))
+        assert spec is not None
+        module, before = module_from_spec(spec), sys.modules.get(name)
+        sys.modules[name] = module
+        linecache.cache.pop(path, None)
+        try:
+            # Not by its loader: that may take what it compiled before, by the second the file was written in.
+            with _on_path(str(Path(path).parent)):
+                exec(compile(source, path, "exec", dont_inherit=True), vars(module))
+        except BaseException:
+            if before is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = before
+            raise
+        _files[path] = _digest_of(source), module
+        return module
+
+
+def _loaded(file: Path) -> ModuleType | None:
+    """The module that a file is already, as it is now. None: it is none yet, or has changed."""
+    path = str(file.resolve())
+    known = _files.get(path)
+    if known is not None:
+        return known[1] if known[0] == _digest_of(Path(path).read_bytes()) else None
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) == path and module.__name__ != "__main__":
+            return module
+    return None
+
+
+def _digest_of(source: bytes) -> str:
+    return digest(b"plait/source/1", source)
+
+
+def add_to_path(folder: str) -> bool:
+    """Let modules in a folder be found, after those of the standard library. Whether they were not before."""
+    if folder in sys.path:
+        return False
+    library = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+    places = [at for at, path in enumerate(sys.path) if path and _is_library(path, library)]
+    sys.path.insert(max(places, default=-1) + 1, folder)
+    return True
+
+
+def _is_library(path: str, library: set[str]) -> bool:
+    real = os.path.realpath(path)
+    return real in library or os.path.dirname(real) in library and os.path.basename(real) == "lib-dynload"
+
+
+@contextmanager
+def _on_path(folder: str) -> Generator[None]:
+    added = add_to_path(folder)
+    try:
+        yield
+    finally:
+        if added and folder in sys.path:
+            sys.path.remove(folder)
+        _beside.keep(folder)
+
+
+class _Beside:
+    """Finds modules beside files that were loaded, for imports that come when a workflow runs; all others come first."""
+
+    def __init__(self) -> None:
+        self._folders: list[str] = []
+
+    def keep(self, folder: str) -> None:
+        if folder not in self._folders:
+            self._folders.append(folder)
+        if self not in sys.meta_path:
+            sys.meta_path.append(self)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, self._folders) if path is None else None
+
+
+_beside = _Beside()
