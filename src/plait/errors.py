@@ -89,6 +89,7 @@
         │   └── OutcomeUnknown   it refused at the commit itself: the append may or may not stand
         ├── StoreCorrupt         the records contradict each other
         ├── StaleHead            somebody appended first
+        ├── StaleEpoch           the run this belongs to was taken by another process, or ended
         ├── LogExists            the id is taken
         ├── UnknownLog           no such log
         ├── UnknownEvent         no such event
@@ -581,6 +582,17 @@ class StaleHead(StoreError):
         super().__init__(
             f"log {log} has moved on: its head is {found[:12]}… at {seq}, not {(expected or 'none')[:12]}…. "
             "Nothing was written; reload it and try again, or fork it to keep both."
+        )
+
+
+class StaleEpoch(StoreError):
+    """The run that this write belongs to was taken by another process, or ended, since the writer last knew."""
+
+    def __init__(self, log: str, expected: int, found: int) -> None:
+        self.log, self.expected, self.found = log, expected, found
+        super().__init__(
+            f"log {log} is at epoch {found}, not {expected}: the run that began there was taken by another process, or ended. "
+            "Nothing was written; look at the session as it is now, and resume it if its run is open."
         )
 
 

@@ -90,6 +90,9 @@ def test_a_store_of_an_old_schema_is_brought_up_to_date(tmp_path: Path, schema: 
     assert [store.get_blob(part.blob)[:8] for part in said_there if isinstance(part, File)] == [b"a figure"]
     assert texts(store, child.id)[2:] == ["on the branch"]
     assert {child.durability, root.durability} == {"full"}
+    turns = [each.kind for each in store.read(root.id) if each.kind in ("RunResumed", "RunFinished")]
+    assert (root.epoch, child.epoch) == (len(turns), bool(turns)), "the epochs of runs that were there before there were epochs"
+    assert bool(turns) == (schema > 2)
     extend(store, root.id, said("and on"), said("prose, and more of it. " * 20))
     store.keep(root.id, 4, b"state")
     assert store.kept(root.id, 5) == (root.id, 4, b"state")
