@@ -217,6 +217,8 @@ class Blocking:
 
 async def run_async_tool(job: Job, clock: Callable[[], int]) -> Done:
     """Run a coroutine function, whatever it does."""
+    if job.check is not None:
+        job.check()
     started, before = clock(), observed_before(job)
     visit = before if isinstance(before, Failure) else await asyncio.to_thread(entered, job) if job.site is not None else None
     if isinstance(visit, Failure):

@@ -27,7 +27,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from plait.errors import InvalidValue, PlaitError, RunLost, StaleHead
+from plait.errors import InvalidValue, PlaitError, RunLost, StaleEpoch, StaleHead
 from plait.event import Body, Event, Json
 from plait.event import kinds as k
 from plait.event.kinds import ForkedFrom, Place, Purpose, SessionOpened
@@ -39,11 +39,12 @@ from plait.runtime.policy import Approver, Policy
 from plait.runtime.pool import Pool
 from plait.runtime.record import Overrides, Record, after_found, diverged
 from plait.runtime.stops import Cancelled, Halted, Parked, Stop
-from plait.runtime.write import DirectWriter, bind_insider
+from plait.runtime.write import DirectWriter, bind_fences, bind_insider
 from plait.session import Session
 from plait.session.ports import Act, Draft, Spot, bind_writer, unbind_writer, writer_of
 from plait.session.state import NOTHING
-from plait.store import Store
+from plait.store import Fence, Log, Store
+from plait.store.base import TURNS, turns_in
 
 OnEvent = Callable[[Event | Delta], object]
 Rider = tuple[Draft, Mapping[Digest, bytes]]  # what waits for the next append to its log
@@ -76,8 +77,11 @@ class Run:
         self.approver: Approver | None = None  # who is asked at once; None: whoever looks into the inbox
         self.answerer: Callable[[str, tuple[str, ...]], Json] | None = None  # likewise, for questions
         self.holder = ""  # how its RunResumed names whoever took it up; "": nobody had to
-        self.epoch = 0  # how often it was taken up again, this time included
         self.taker = direct.principal()  # and as whom
+        self.home = ""  # the address of the store where it began
+        self.epoch: int | None = None  # of its root, as long as this process holds the run; None: it holds nothing yet
+        self.fences: tuple[Fence, ...] = ()  # what its writes rest on: that epoch, and those of the runs whose code started it
+        self._outer: Run | None = None  # the run whose code started this one
         self._direct, self.behalf = direct, behalf
         self._listeners: list[OnEvent] = [on_event] if on_event else []
         self._lock = Lock()
@@ -103,7 +107,7 @@ class Run:
         self.resumed_at = 0  # up to where in its inbox a wish to pause is over, because somebody resumed it since
         self.gated = False  # whether a verdict was ever required in it
         self.record: Record | None = None  # what is on record; None: it was begun here, and all of it is being written
-        self.address, self.post = direct.address, direct.post
+        self.address = direct.address
 
     # ── the Writer ───────────────────────────────────────────────────────────────────────────
 
@@ -143,7 +147,11 @@ class Run:
         recorded = self.record.began(self, store, log, drafts, scope, was) if self.record is not None else None
         if recorded is None:
             self.told_of_write("before", drafts)
-            recorded = self._direct.start(store, log, drafts, fork=fork, blobs=blobs, run=scope, behalf=self.behalf)
+            resting = self.fences_in(address)
+            try:
+                recorded = self._direct.start(store, log, drafts, fork=fork, blobs=blobs, run=scope, behalf=self.behalf, fences=resting)
+            except StaleEpoch as error:
+                raise self.lost(error) from None
             self.told_of_write("after", drafts)
             self._tell(recorded[1])
         spot = recorded[0]
@@ -211,12 +219,16 @@ class Run:
             merging -= len(found)
         spot = self._beyond(spot)
         self.told_of_write("before", drafts)
+        resting = self.fences_in(spot.store)
         try:
             # What a run does, it does on behalf of whoever started it.
-            after, events = self._direct.write(spot, drafts, merges=merges, merging=merging, blobs=blobs, behalf=self.behalf, held=held)
-        except StaleHead:
-            self._check_fenced(spot, [*map(_redrafted, held), *drafts])
-            raise
+            after, events = self._direct.write(
+                spot, drafts, merges=merges, merging=merging, blobs=blobs, behalf=self.behalf, held=held, fences=resting
+            )
+        except StaleEpoch as error:
+            raise self.lost(error, spot, [*map(_redrafted, held), *drafts]) from None
+        if spot.id == self.root and self.epoch is not None:
+            self.hold_at(self.epoch + turns_in(events))
         with self._lock:
             self._tips[spot.id] = after
             self._tail(spot.id).extend([*held, *events] if held else events)
@@ -228,6 +240,22 @@ class Run:
         """Whoever watches the writes may end the process here, or let it look as if it had ended."""
         if self.on_write is not None:
             self.on_write(when, drafts)
+
+    def post(
+        self,
+        address: str,
+        log: LogId,
+        drafts: Sequence[Draft],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        check: Callable[[Sequence[Event]], object] | None = None,
+        run: str | None = None,
+    ) -> list[Event]:
+        self._check_going()
+        try:
+            return self._direct.post(address, log, drafts, blobs=blobs, check=check, run=run, fences=self.fences_in(address))
+        except StaleEpoch as error:
+            raise self.lost(error) from None
 
     def latest(self, spot: Spot) -> Spot:
         """Where a log stands: for a run that is taken up again, where it stood then."""
@@ -390,10 +418,6 @@ class Run:
         at = self._tips.get(session.id)
         return at is not None and (at.place, at.head) == (session.place, session.head)
 
-    def check_mine(self, spot: Spot) -> None:
-        """Raises if somebody else took the run over."""
-        self._check_fenced(spot, ())
-
     def check_all_taken(self) -> None:
         """The program has come to its end: no branch may have a step on record that it never came to."""
         for log, path in (self.record.paths if self.record is not None else {}).items():
@@ -474,19 +498,68 @@ class Run:
     def is_halted(self) -> bool:
         return self._halted is not None
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether another process took the run, or ended it."""
+        return self._halted is not None and isinstance(self._halted.error, RunLost)
+
     def _check_going(self) -> None:
         if self._halted is not None:
-            raise self._halted
+            raise (self._halted.error or self._halted) if self.closed else self._halted
 
-    def _check_fenced(self, spot: Spot, drafts: Sequence[Draft]) -> None:
-        """Whoever takes a run over says so in its logs: then this process has lost it, and what it brings is left in the inbox."""
-        for event in self.store(spot.store).read(spot.id, spot.place + 1, kinds=_RESUMED):
-            body = event.body
-            if event.header.run == self.id and isinstance(body, k.RunResumed) and body.epoch > self.epoch:
-                late = [draft._replace(act=draft.act._replace(causes=())) for draft in drafts if isinstance(draft.body, _OUTCOMES)]
-                if late:
-                    self._direct.post(spot.store, spot.id, late)
-                raise self.halt(RunLost(short(self.root), self.id, body.holder))
+    # ── the fence ────────────────────────────────────────────────────────────────────────────
+
+    def hold_at(self, epoch: int) -> None:
+        """From now on its writes rest on its root being at this epoch: another process that takes the run raises it."""
+        if epoch != self.epoch:
+            others = self.fences if self.epoch is None else self.fences[1:]
+            self.epoch, self.fences = epoch, (Fence(self.root, epoch), *others)
+
+    def rest_on(self, outer: Run | None) -> None:
+        """What this run writes also rests on the run whose code started it."""
+        if outer is not None and not outer.closed:
+            self._outer = outer
+            self.fences = (*self.fences, *(outer.fences if outer.home == self.home else ()))
+
+    def fences_in(self, address: str) -> tuple[Fence, ...]:
+        """What a write to this store rests on. Runs that began in another store are asked now: no transaction spans two stores."""
+        if address != self.home:
+            self.check_mine()
+            return ()
+        if self._outer is not None and self._outer.home != self.home:
+            self._outer.check_mine()
+        return self.fences
+
+    def check_mine(self, heads: Mapping[LogId, Log] | None = None) -> None:
+        """Raises if another process took the run, or one whose code started it. `heads` are logs as they were just read."""
+        if self.is_lost:
+            self._check_going()
+        if self._outer is not None and self._outer.home != self.home:
+            self._outer.check_mine()
+        if not self.fences:
+            return
+        known = heads if heads is not None else self.store(self.home).heads([fence.log for fence in self.fences])
+        for fence in self.fences:
+            if fence.log in known and known[fence.log].epoch != fence.epoch:
+                raise self.lost(StaleEpoch(fence.log, fence.epoch, known[fence.log].epoch))
+
+    def lost(self, error: StaleEpoch, spot: Spot | None = None, drafts: Sequence[Draft] = ()) -> Halted:
+        """This process has lost the run: from now on nothing of it is written here. Outcomes that came too late go to the inbox."""
+        late = [draft._replace(act=draft.act._replace(causes=())) for draft in drafts if isinstance(draft.body, _OUTCOMES)]
+        if spot is not None and late:
+            self._direct.post(spot.store, spot.id, late, fences=())
+        if error.log != self.root and self._outer is not None:
+            return self.halt(self._outer.lost(error).error)
+        return self.halt(RunLost(short(self.root), self.id, self._taken_by()))
+
+    def _taken_by(self) -> str:
+        """Who has the run now, or ended it."""
+        turns = self.store(self.home).read(self.root, kinds=TURNS, reverse=True)
+        last = next((event for event in turns if event.header.run == self.id), None)
+        body = last.body if last is not None else None
+        if isinstance(body, k.RunResumed):
+            return body.holder
+        return f"{last.actor}, who ended it" if last is not None else "another process"
 
     def seal(self, spot: Spot, drafts: Sequence[Draft]) -> tuple[Spot, list[Event]] | None:
         """The events as they would be written here; None: somebody else wrote, or something waits that has to come first."""
@@ -660,7 +733,6 @@ class Run:
                 self.tell(event)
 
 
-_RESUMED = frozenset({k.RunResumed.__name__})
 _OUTCOMES = (k.ToolReturned, k.ToolFailed)
 
 
@@ -704,6 +776,8 @@ def watch_run(run: Run, address: str, policy: str | None) -> None:
 def close_run(run: Run) -> None:
     run.closed = True
     bypass.unwatch(run)
+    if run.is_lost:
+        return  # its values may be in hands that do not know yet, a thread of the program's: they write nothing, ever
     for scope in (run.id, *_scopes.pop(run.id, ())):
         _runs.pop(scope, None)
         unbind_writer(scope)
@@ -728,6 +802,32 @@ bypass.bind(running.get)
 bind_insider(lambda: (run := running.get()) is not None and not run.closed)
 
 
+class _Inside:
+    """What the code of a run writes outside of the run, to sessions of its own, rests on the run as well."""
+
+    def fences(self, address: str) -> tuple[Fence, ...]:
+        run = running.get()
+        if run is None or (run.closed and not run.is_lost):
+            return ()
+        if run.is_lost:
+            run.check_mine()
+        return run.fences_in(address)
+
+    def lost(self, error: StaleEpoch) -> BaseException:
+        run = running.get()
+        return error if run is None else run.lost(error)
+
+
+bind_fences(_Inside())
+
+
+def check_held(session: Session) -> None:
+    """Right before an effect starts that no append of its own precedes: raises if the run it belongs to was taken."""
+    run = run_of(session) or running.get()
+    if run is not None and (run.is_lost or not run.closed):
+        run.check_mine()
+
+
 def check_running(session: Session) -> None:
     """Before anything happens: raises if this branch was stopped, or if this is code of a run that is over."""
     run = run_of(session)
@@ -749,7 +849,8 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 def is_going_on(id: str) -> bool:
     """Whether a run goes on, or is replayed, in this process."""
-    return id in _runs
+    run = _runs.get(id)
+    return run is not None and not run.closed
 
 
 def run_of(session: Session) -> Run | None:
@@ -772,6 +873,17 @@ def record(
     if not isinstance(writer, Run) or writer.record is None:
         after.keep_state(since=session.place - len(held))
     return after, events
+
+
+def append_at_tip(spot: Spot, drafts: Sequence[Draft], fences: Sequence[Fence] = ()) -> None:
+    """Append where a log ends by now, around any run that has it in hand here: for what decides who has it."""
+    direct = direct_writer()
+    while True:  # each time around somebody else got something written
+        try:
+            direct.write(spot, drafts, fences=fences)
+            return
+        except StaleHead:
+            spot = direct.latest(spot)
 
 
 def record_at_tip(

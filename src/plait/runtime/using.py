@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
@@ -35,7 +36,7 @@ from plait.runtime.people import (
     was_tried,
 )
 from plait.runtime.places import Site, Visit, Worked
-from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of, scoped
+from plait.runtime.run import Run, call_id, check_held, check_running, record, record_at_tip, run_of, scoped
 from plait.runtime.spend import afford_tool
 from plait.runtime.stops import Cancelled
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
@@ -238,7 +239,8 @@ def _asked(session: Session, bracket: Bracket, function: Callable[..., Any], wha
     wanted = inspect.signature(function).parameters
     given = {**bracket.arguments(), KEY: bracket.key, SESSION: session}
     arguments = {name: given[name] for name in wanted if name in given}
-    job = Job(bracket.number, bracket.tool.about(function), arguments, f"{bracket.call}/{what}")
+    check = partial(check_held, session)
+    job = Job(bracket.number, bracket.tool.about(function), arguments, f"{bracket.call}/{what}", check=check)
     batch = yield Launch([[job]])
     return (yield Next(batch))
 
@@ -289,7 +291,9 @@ def _job(session: Session, bracket: Bracket, site: Site) -> Job:
         arguments[SESSION] = scoped(session, bracket.call, bracket.attempt)
     if tool.takes_key:
         arguments[KEY] = bracket.key
-    return Job(bracket.number, tool, arguments, bracket.call, bracket.given, bracket.attempt, site if tool.takes_sandbox else None)
+    # Requests are on record, under the fence, before any of them runs; how long ago that was is another matter.
+    check, where = partial(check_held, session), site if tool.takes_sandbox else None
+    return Job(bracket.number, tool, arguments, bracket.call, bracket.given, bracket.attempt, where, check)
 
 
 def _check_stopped(run: Run, session: Session, brackets: Mapping[int, Bracket], user: User) -> None:
@@ -437,6 +441,8 @@ def contents(value: Any) -> list[Any]:
 
 def run_tool(job: Job, clock: Any) -> Done:
     """Run a plain function, whatever it does."""
+    if job.check is not None:
+        job.check()
     started, before = clock(), observed_before(job)
     visit = before if isinstance(before, Failure) else entered(job)
     if isinstance(visit, Failure):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from plait.event import Json
@@ -33,6 +33,7 @@ class Job(NamedTuple):
     given: Json = None  # the arguments as recorded
     attempt: int = 1
     site: Site | None = None  # where it runs, if the tool takes a sandbox
+    check: Callable[[], object] | None = None  # asked right before it begins: raises if it may not any more
 
 
 class Done(NamedTuple):

@@ -7,15 +7,16 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from typing import Protocol
 
 from plait import secrets
-from plait.errors import InvalidValue, LogExists, MayNotApprove, OutcomeUnknown, StaleHead, UnknownLog
+from plait.errors import InvalidValue, LogExists, MayNotApprove, OutcomeUnknown, StaleEpoch, StaleHead, UnknownLog
 from plait.event import Event, seal
 from plait.event.hidden import without_secrets
 from plait.event.kinds import BOUNDARIES, ApprovalDenied, ApprovalGranted, Place, QuestionAnswered, ToolResolved
 from plait.ids import Digest, LogId, Source, inbox_of, short
 from plait.session.ports import Act, Draft, Spot
-from plait.store import Store
+from plait.store import Fence, Store
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 
@@ -31,6 +32,26 @@ def bind_insider(asked: Callable[[], bool]) -> None:
 
 def _insider() -> bool:
     return any(asked() for asked in _insiders)
+
+
+class Insider(Protocol):
+    """Who knows which run the code that executes belongs to: what that code writes, anywhere, rests on the run being held."""
+
+    def fences(self, address: str) -> Sequence[Fence]:
+        """What a write to this store rests on; none: this is no code of a run."""
+        ...
+
+    def lost(self, error: StaleEpoch) -> BaseException:
+        """What to raise if such a write is refused."""
+        ...
+
+
+_fencers: list[Insider] = []
+
+
+def bind_fences(insider: Insider) -> None:
+    """From now on this says what writes rest on that belong to no run themselves."""
+    _fencers[:] = [insider]
 
 
 class DirectWriter:
@@ -100,6 +121,7 @@ class DirectWriter:
         blobs: Mapping[Digest, bytes] | None = None,
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
+        fences: Sequence[Fence] | None = None,
     ) -> list[Event]:
         if _insider() and any([isinstance(draft.body, _DECISIONS) for draft in drafts]):
             raise MayNotApprove(short(log), drafts[0].act.actor, "code of a run does not decide for people")
@@ -112,8 +134,9 @@ class DirectWriter:
             if check is not None:
                 check(events)
             begin = partial(store.begin, inbox, events, blobs=blobs)
+            write = begin if head is None else partial(store.append, inbox, events, after=head, blobs=blobs, flush=flush)
             try:
-                _settled(begin if head is None else partial(store.append, inbox, events, after=head, blobs=blobs, flush=flush))
+                _settled(write, store.address, fences)
             except (StaleHead, LogExists):
                 continue
             return events
@@ -128,11 +151,12 @@ class DirectWriter:
         blobs: Mapping[Digest, bytes] | None = None,
         run: str | None = None,
         behalf: str | None = None,
+        fences: Sequence[Fence] | None = None,
     ) -> tuple[Spot, list[Event]]:
-        """Begin a log under this id."""
+        """Begin a log under this id. `fences` are what that rests on; None: on the run whose code this is, if any."""
         source = self.source(store.address)
         events = _seal(source, drafts, log, fork.seq + 1 if fork else 1, (fork.head,) if fork else (), run, behalf)
-        _settled(lambda: store.begin(log, events, parent=fork.log if fork else None, blobs=blobs))
+        _settled(partial(store.begin, log, events, parent=fork.log if fork else None, blobs=blobs), store.address, fences)
         return Spot(store.address, log, events[-1].seq, events[-1].id, run), events
 
     def write(
@@ -145,16 +169,18 @@ class DirectWriter:
         blobs: Mapping[Digest, bytes] | None = None,
         behalf: str | None = None,
         held: Sequence[Event] = (),
+        fences: Sequence[Fence] | None = None,
     ) -> tuple[Spot, list[Event]]:
         """Append, and return the events as they were written. `merging` is the draft whose further parents `merges` are.
 
-        `held` are events that were sealed before, up to this spot, and are written only now.
+        `held` are events that were sealed before, up to this spot, and are written only now. `fences` are as for `start`.
         """
         store = self._open(spot.store)
         after, events = self.seal(spot, drafts, merges=merges, merging=merging, behalf=behalf)
         flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
         first = held[0].header.parents[0] if held else spot.head
-        _settled(lambda: store.append(spot.id, [*held, *events] if held else events, after=first, blobs=blobs, flush=flush))
+        every = [*held, *events] if held else events
+        _settled(partial(store.append, spot.id, every, after=first, blobs=blobs, flush=flush), store.address, fences)
         return after, events
 
     def seal(
@@ -234,9 +260,16 @@ def _login() -> str:
         return f"human:uid-{os.getuid()}"
 
 
-def _settled(write: Callable[[], object]) -> None:
+def _settled(write: Callable[..., object], address: str, fences: Sequence[Fence] | None) -> None:
     """Write; if it is unknown whether that stands, the very same events once more settle it."""
+    insider = _fencers[0] if fences is None and _fencers else None
+    resting = insider.fences(address) if insider is not None else fences or ()
     try:
-        write()
-    except OutcomeUnknown:
-        write()
+        try:
+            write(fences=resting)
+        except OutcomeUnknown:
+            write(fences=resting)
+    except StaleEpoch as error:
+        if insider is None:
+            raise
+        raise insider.lost(error) from None

@@ -16,7 +16,7 @@ import msgspec
 
 from plait.errors import InvalidValue, StaleEpoch, StoreCorrupt, UnknownKind
 from plait.event import Event, parse_event
-from plait.event.kinds import KINDS, ForkedFrom, RunCancelled, RunFailed, RunFinished, RunResumed, SessionOpened
+from plait.event.kinds import KINDS, ForkedFrom, RunBranched, RunCancelled, RunFailed, RunFinished, RunResumed, RunStarted, SessionOpened
 from plait.ids import Digest, LogId, parse_digest
 
 Durability = Literal["full", "async", "memory"]
@@ -24,8 +24,8 @@ Durability = Literal["full", "async", "memory"]
 
 _KINDS = frozenset(kind.__name__ for kind in KINDS)
 
-TURNS = frozenset(kind.__name__ for kind in (RunResumed, RunFinished, RunFailed, RunCancelled))
-"""The kinds after which a run has another holder, or none. Each event of them raises the epoch of its log by one."""
+TURNS = frozenset(kind.__name__ for kind in (RunStarted, RunBranched, RunResumed, RunFinished, RunFailed, RunCancelled))
+"""The kinds that say who may write for a run from there on. Each event of them raises the epoch of its log by one."""
 
 Scalar = str | int | float | bytes | None
 Row = dict[str, Scalar]

@@ -788,9 +788,9 @@ class StoreContract:
 
     def test_a_log_is_at_the_epoch_that_its_own_events_say(self, opened: Opened) -> None:
         store = opened()
-        log = begin(store, RunStarted("a:B"), said("one"))
+        log = begin(store, said("one"))
         assert store.log(log).epoch == 0
-        turns = (RunResumed("b", 1), RunFailed(Failure("E", "e")), RunResumed("c", 2), RunFinished(), RunCancelled())
+        turns = (RunStarted("a:B"), RunResumed("b", 1), RunFailed(Failure("E", "e")), RunResumed("c", 2), RunFinished(), RunCancelled())
         for epoch, body in enumerate(turns, 1):
             extend(store, log, said("nothing turns"), body)
             assert store.log(log).epoch == epoch
@@ -799,7 +799,7 @@ class StoreContract:
         extend(store, child, RunResumed("b", 1, branch=True))
         whole = new_log()
         store.begin(whole, sealed([SessionOpened(), RunStarted("a:B"), RunFinished()], whole))
-        found = {log: 7, child: 1, whole: 1}
+        found = {log: 9, child: 1, whole: 2}
         assert {each: store.log(each).epoch for each in found} == found
         assert {each.id: each.epoch for each in store.heads([log, child, whole]).values()} == found
         assert {each.id: each.epoch for _, each in store.logs()} == found
@@ -811,7 +811,7 @@ class StoreContract:
     def test_append_refuses_another_epoch(self, opened: Opened) -> None:
         store = opened()
         log, other = begin(store, RunStarted("a:B")), begin(store)
-        mine = Fence(log, 0)
+        mine = Fence(log, 1)
         for each in (log, other):
             now = store.log(each)
             store.append(each, sealed([said("held")], each, now.tip + 1, (now.head,)), after=now.head, fences=[mine])
@@ -819,13 +819,13 @@ class StoreContract:
         for each in (log, other):
             now = store.log(each)
             late = sealed([said("late")], each, now.tip + 1, (now.head,))
-            for stale in ([mine], [Fence(log, 2)], [Fence(log, 1), Fence(other, 1)], [mine, mine]):
+            for stale in ([mine], [Fence(log, 3)], [Fence(log, 2), Fence(other, 1)], [mine, mine]):
                 with refused(StaleEpoch, store):
                     store.append(each, late, after=now.head, fences=stale)
             with refused(StaleEpoch, store):  # also where the head is another
                 gone = sealed([said("late")], each, now.tip, (store.event(now.head).header.parents[0],))
                 store.append(each, gone, after=gone[0].header.parents[0], fences=[mine])
-            store.append(each, late, after=now.head, fences=[Fence(log, 1), Fence(other, 0)])
+            store.append(each, late, after=now.head, fences=[Fence(log, 2), Fence(other, 0)])
             extend(store, each, said("by others, who hold nothing"))
         assert texts(store, other) == ["held", "late", "by others, who hold nothing"]
 
@@ -837,29 +837,29 @@ class StoreContract:
         opening = sealed([SessionOpened()], root)
         extend(store, log, RunResumed("b", 1))
         with refused(StaleEpoch, store):
-            store.begin(child, events, parent=log, fences=[Fence(log, 0)])
+            store.begin(child, events, parent=log, fences=[Fence(log, 1)])
         with refused(StaleEpoch, store):
-            store.begin(root, opening, fences=[Fence(log, 0)])
-        store.begin(child, events, parent=log, fences=[Fence(log, 1)])
-        store.begin(root, opening, fences=[Fence(log, 1), Fence(child, 0)])
+            store.begin(root, opening, fences=[Fence(log, 1)])
+        store.begin(child, events, parent=log, fences=[Fence(log, 2)])
+        store.begin(root, opening, fences=[Fence(log, 2), Fence(child, 0)])
         assert store.log(child).epoch == 0
         extend(store, log, RunResumed("c", 2))
         with refused(StaleEpoch, store):  # it stands, and whoever asks has been replaced since
-            store.begin(child, events, parent=log, fences=[Fence(log, 1)])
-        store.begin(child, events, parent=log, fences=[Fence(log, 2)])
+            store.begin(child, events, parent=log, fences=[Fence(log, 2)])
+        store.begin(child, events, parent=log, fences=[Fence(log, 3)])
 
     def test_of_two_who_take_a_run_one_has_it(self, opened: Opened) -> None:
         store = opened()
         log = begin(store, RunStarted("a:B"))
         now = store.log(log)
         one, other = (sealed([RunResumed(name, 1)], log, 3, (now.head,)) for name in "ab")
-        store.append(log, one, after=now.head, fences=[Fence(log, 0)])
+        store.append(log, one, after=now.head, fences=[Fence(log, 1)])
         with refused(StaleEpoch, store):
-            store.append(log, other, after=now.head, fences=[Fence(log, 0)])
+            store.append(log, other, after=now.head, fences=[Fence(log, 1)])
         again = sealed([RunResumed("b", 1)], log, 4, (one[-1].id,))
         with refused(StaleEpoch, store):
-            store.append(log, again, after=one[-1].id, fences=[Fence(log, 0)])
-        assert store.log(log).epoch == 1
+            store.append(log, again, after=one[-1].id, fences=[Fence(log, 1)])
+        assert store.log(log).epoch == 2
 
     def test_the_same_append_twice_under_a_fence(self, opened: Opened) -> None:
         store = opened()
@@ -868,15 +868,15 @@ class StoreContract:
         taken = sealed([RunResumed("a", 1)], log, 3, (head,))
         held = sealed([said("held")], log, 4, (taken[-1].id,))
         for _ in range(2):  # an unknown outcome is settled, also that of the append that raised the epoch
-            assert store.append(log, taken, after=head, fences=[Fence(log, 0)]) == taken[-1].id
+            assert store.append(log, taken, after=head, fences=[Fence(log, 1)]) == taken[-1].id
         for _ in range(2):
-            assert store.append(log, held, after=taken[-1].id, fences=[Fence(log, 1)]) == held[-1].id
+            assert store.append(log, held, after=taken[-1].id, fences=[Fence(log, 2)]) == held[-1].id
         extend(store, log, RunResumed("b", 2))
         with refused(StaleEpoch, store):
-            store.append(log, taken, after=head, fences=[Fence(log, 0)])
+            store.append(log, taken, after=head, fences=[Fence(log, 1)])
         with refused(StaleEpoch, store):
-            store.append(log, held, after=taken[-1].id, fences=[Fence(log, 1)])
-        assert store.log(log).epoch == 2 and store.log(log).tip == 5
+            store.append(log, held, after=taken[-1].id, fences=[Fence(log, 2)])
+        assert store.log(log).epoch == 3 and store.log(log).tip == 5
 
     def test_a_fence_on_a_log_that_is_not_there(self, opened: Opened) -> None:
         store = opened()
@@ -899,14 +899,14 @@ class StoreContract:
                 now = store.log(branch)
                 events = sealed([said(str(i))], branch, now.tip + 1, (now.head,))
                 try:
-                    store.append(branch, events, after=now.head, fences=[Fence(log, 0)])
+                    store.append(branch, events, after=now.head, fences=[Fence(log, 1)])
                 except StaleEpoch:
                     return
                 written.extend(events)
 
         run_threads([*[lambda branch=branch: hold(branch) for branch in branches], lambda: extend(store, log, RunResumed("b", 1))])
         numbers = {event.id: number for number, event in store.feed()}
-        (taken,) = [number for number, event in store.feed(kinds={"RunResumed"})]
+        ((taken, _),) = store.feed(kinds={"RunResumed"})
         assert all(numbers[event.id] < taken for event in written)
         assert len(written) == sum(len(texts(store, branch)) for branch in branches)
 
