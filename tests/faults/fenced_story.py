@@ -178,7 +178,7 @@ class InTool(Story):
 
         @tool(effect="pure")
         def spend(session: Session) -> str:
-            before = session.fork("before" if LOSES else "before again")
+            before = session.fork("before")
             stop_here()
             before.use(pay)
             session.fork("after").use(pay)

@@ -82,6 +82,7 @@ class Run:
         self.epoch: int | None = None  # of its root, as long as this process holds the run; None: it holds nothing yet
         self.fences: tuple[Fence, ...] = ()  # what its writes rest on: that epoch, and those of the runs whose code started it
         self._outer: Run | None = None  # the run whose code started this one
+        self.is_lost = False  # whether another process took it, or ended it
         self._direct, self.behalf = direct, behalf
         self._listeners: list[OnEvent] = [on_event] if on_event else []
         self._lock = Lock()
@@ -498,11 +499,6 @@ class Run:
     def is_halted(self) -> bool:
         return self._halted is not None
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether another process took the run, or ended it."""
-        return self._halted is not None and isinstance(self._halted.error, RunLost)
-
     def _check_going(self) -> None:
         if self._halted is not None:
             raise (self._halted.error or self._halted) if self.closed else self._halted
@@ -548,6 +544,7 @@ class Run:
         late = [draft._replace(act=draft.act._replace(causes=())) for draft in drafts if isinstance(draft.body, _OUTCOMES)]
         if spot is not None and late:
             self._direct.post(spot.store, spot.id, late, fences=())
+        self.is_lost = True
         if error.log != self.root and self._outer is not None:
             return self.halt(self._outer.lost(error).error)
         return self.halt(RunLost(short(self.root), self.id, self._taken_by()))
