@@ -207,8 +207,12 @@ class Lane(Story):
         def second() -> str:
             return note("second")
 
-        script = [[ToolCall("first"), ToolCall("second")], "well done"]
-        self.work = Agent("Work.", model=ScriptedModel(script), tools=[first, second])
+        @tool(effect="pure")
+        def look() -> str:
+            return "side by side with them"
+
+        script = [[ToolCall("first"), ToolCall("second"), ToolCall("look")], "well done"]
+        self.work = Agent("Work.", model=ScriptedModel(script), tools=[first, second, look])
 
     def forward(self, session: Session) -> Session:
         return self.work(session)
