@@ -228,8 +228,8 @@ class Run:
             )
         except StaleEpoch as error:
             raise self.lost(error, spot, [*map(_redrafted, held), *drafts]) from None
-        if spot.id == self.root and self.epoch is not None:
-            self.hold_at(self.epoch + turns_in(events))
+        if spot.id == self.root and self.epoch is not None and (turns := turns_in(events)):
+            self.hold_at(self.epoch + turns)
         with self._lock:
             self._tips[spot.id] = after
             self._tail(spot.id).extend([*held, *events] if held else events)
@@ -507,9 +507,8 @@ class Run:
 
     def hold_at(self, epoch: int) -> None:
         """From now on its writes rest on its root being at this epoch: another process that takes the run raises it."""
-        if epoch != self.epoch:
-            others = self.fences if self.epoch is None else self.fences[1:]
-            self.epoch, self.fences = epoch, (Fence(self.root, epoch), *others)
+        others = self.fences if self.epoch is None else self.fences[1:]
+        self.epoch, self.fences = epoch, (Fence(self.root, epoch), *others)
 
     def rest_on(self, outer: Run | None) -> None:
         """What this run writes also rests on the run whose code started it."""

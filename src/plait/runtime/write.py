@@ -46,12 +46,20 @@ class Insider(Protocol):
         ...
 
 
-_fencers: list[Insider] = []
+_inside: list[Insider] = []
 
 
 def bind_fences(insider: Insider) -> None:
     """From now on this says what writes rest on that belong to no run themselves."""
-    _fencers[:] = [insider]
+    _inside[:] = [insider]
+
+
+def _fences(store: Store) -> Sequence[Fence]:
+    return _inside[0].fences(store.address) if _inside else ()
+
+
+def _lost(error: StaleEpoch) -> BaseException:
+    return _inside[0].lost(error) if _inside else error
 
 
 class DirectWriter:
@@ -136,7 +144,7 @@ class DirectWriter:
             begin = partial(store.begin, inbox, events, blobs=blobs)
             write = begin if head is None else partial(store.append, inbox, events, after=head, blobs=blobs, flush=flush)
             try:
-                _settled(write, store.address, fences)
+                _settled(lambda resting, write=write: write(fences=resting), store, fences)
             except (StaleHead, LogExists):
                 continue
             return events
@@ -156,7 +164,8 @@ class DirectWriter:
         """Begin a log under this id. `fences` are what that rests on; None: on the run whose code this is, if any."""
         source = self.source(store.address)
         events = _seal(source, drafts, log, fork.seq + 1 if fork else 1, (fork.head,) if fork else (), run, behalf)
-        _settled(partial(store.begin, log, events, parent=fork.log if fork else None, blobs=blobs), store.address, fences)
+        parent = fork.log if fork else None
+        _settled(lambda resting: store.begin(log, events, parent=parent, blobs=blobs, fences=resting), store, fences)
         return Spot(store.address, log, events[-1].seq, events[-1].id, run), events
 
     def write(
@@ -180,7 +189,7 @@ class DirectWriter:
         flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
         first = held[0].header.parents[0] if held else spot.head
         every = [*held, *events] if held else events
-        _settled(partial(store.append, spot.id, every, after=first, blobs=blobs, flush=flush), store.address, fences)
+        _settled(lambda resting: store.append(spot.id, every, after=first, blobs=blobs, flush=flush, fences=resting), store, fences)
         return after, events
 
     def seal(
@@ -260,16 +269,15 @@ def _login() -> str:
         return f"human:uid-{os.getuid()}"
 
 
-def _settled(write: Callable[..., object], address: str, fences: Sequence[Fence] | None) -> None:
+def _settled(write: Callable[[Sequence[Fence]], object], store: Store, fences: Sequence[Fence] | None) -> None:
     """Write; if it is unknown whether that stands, the very same events once more settle it."""
-    insider = _fencers[0] if fences is None and _fencers else None
-    resting = insider.fences(address) if insider is not None else fences or ()
+    resting = _fences(store) if fences is None else fences
     try:
         try:
-            write(fences=resting)
+            write(resting)
         except OutcomeUnknown:
-            write(fences=resting)
+            write(resting)
     except StaleEpoch as error:
-        if insider is None:
+        if fences is not None:
             raise
-        raise insider.lost(error) from None
+        raise _lost(error) from None

@@ -24,9 +24,11 @@ COLUMNS = "seq, codec, salt, header, body"
 BY_ID = "substr(l.id, 11) = ? AND l.id = ?"
 
 _INSERT = "INSERT INTO event (log, seq, kind, short, codec, salt, header, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_ADVANCE = "UPDATE log SET head = ?, tip = ?, epoch = epoch + ? WHERE key = ? AND head = ? AND tip = ?"
+_ADVANCE = "UPDATE log SET head = ?, tip = ? WHERE key = ? AND head = ? AND tip = ?"
+_ADVANCE_HELD = f"{_ADVANCE} AND epoch = ?"  # of a log that rests on itself alone, as a run's root does
 _FENCED = " AND (SELECT epoch FROM log WHERE key = ?) = ?"
 _EPOCH = "SELECT epoch FROM log WHERE key = ?"
+_RAISE = "UPDATE log SET epoch = epoch + ? WHERE key = ?"
 
 
 _PACKED = packing.HEADER_1 | packing.BODY_1  # how most events are kept
@@ -173,13 +175,17 @@ class Transact:
     def append(self, db: Database, log: LogId, key: int, after: Digest, prepared: Prepared, fences: Sequence[KeyedFence]) -> Digest:
         last = prepared.last
         _check_refs(db, prepared)
-        values = (bytes.fromhex(last.id), last.seq, prepared.turns, key, bytes.fromhex(after), prepared.first.seq - 1)
-        if fences:
-            db.run(_advance(len(fences)), (*values, *[value for fence, at in fences for value in (at, fence.epoch)]))
-        else:
+        values = (bytes.fromhex(last.id), last.seq, key, bytes.fromhex(after), prepared.first.seq - 1)
+        if not fences:
             db.run(_ADVANCE, values)
+        elif len(fences) == 1 and fences[0].key == key:
+            db.run(_ADVANCE_HELD, (*values, fences[0].fence.epoch))
+        else:
+            db.run(_advance(len(fences)), (*values, *[value for fence, at in fences for value in (at, fence.epoch)]))
         if db.changed() != 1:
             return _not_advanced(db, log, key, after, prepared, fences)
+        if prepared.turns:
+            db.run(_RAISE, (prepared.turns, key))
         self._insert(db, key, prepared)
         return last.id
 
