@@ -25,7 +25,7 @@
     │   ├── NoPrompt             no model was asked there, or nobody recorded with what
     │   ├── RunOpen              a run of it is open, and has not ended
     │   ├── RunHeld              somebody else has the run in hand
-    │   ├── RunLost              somebody else took the run over
+    │   ├── RunLost              another process took the run, or ended it
     │   ├── NothingToResume      no run of it waits to be taken up again
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
     │   ├── ReplayDiverged       the program goes another way than the record
@@ -331,7 +331,7 @@ class RunHeld(SessionError):
 
 
 class RunLost(SessionError):
-    """Somebody else took the run over while this process was away. What came too late is in the session's inbox."""
+    """Another process took the run, or ended it, while this one was away. What came too late is in the session's inbox."""
 
     def __init__(self, session: str, run: str, holder: str) -> None:
         self.session, self.run, self.holder = session, run, holder
