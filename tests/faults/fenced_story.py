@@ -20,6 +20,7 @@ from plait.durable import _resume  # pyright: ignore[reportPrivateUsage]
 from plait.errors import PlaitError
 from plait.runtime.call import NOBODY
 from plait.runtime.run import Run
+from plait.runtime.stops import Parked
 from plait.session.ports import Draft
 from plait.tool import Tool
 
@@ -166,6 +167,34 @@ class Left(Story):
                 continue
 
 
+class Parks(Story):
+    """A run that waits for an answer, and was let go; a thread of it goes on with its values."""
+
+    payments = 0
+
+    def forward(self, session: Session) -> Session:
+        forks = [session.fork(name) for name in "ab"]
+        if LOSES:
+            threading.Thread(target=self._pay, args=(session, forks)).start()
+        return session.ask("Go on?")
+
+    def _pay(self, session: Session, forks: list[Session]) -> None:
+        until((folder / "lost").exists)
+        stop_here()
+        for act in (
+            lambda: forks[0].use(self.pay),
+            lambda: forks[0].fork("x").use(self.pay),
+            lambda: session.fork("y").use(self.pay),
+            lambda: Pays(self.pay)(forks[1]),
+            lambda: forks[1].reload().say("still here"),
+            lambda: session.reload().fact("still", "here"),
+        ):
+            try:
+                act()
+            except BaseException:
+                continue
+
+
 class InTool(Story):
     """A tool that forks the session it was handed, and pays there, in branches made before and after."""
 
@@ -285,7 +314,7 @@ class OwnAfter(Own):
 
 
 STORIES: dict[str, type[Story]] = {
-    each.__name__: each for each in (Before, Between, After, Nested, Caught, Threads, Left, InTool, Lane, Branches, Own, OwnAfter)
+    each.__name__: each for each in (Before, Between, After, Nested, Caught, Threads, Left, Parks, InTool, Lane, Branches, Own, OwnAfter)
 }
 
 
@@ -296,7 +325,7 @@ def main() -> None:
     print(session.id, flush=True)
     try:
         STORIES[sys.argv[1]](sys.argv[2])(session)
-    except PlaitError as error:
+    except (PlaitError, Parked) as error:
         print(type(error).__name__, flush=True)
     else:
         print("done", flush=True)

@@ -281,7 +281,7 @@ def new_run(id: str, session: Session, watch: Watch, waiter: Waiter | None, beha
     run = Run(id, session.id, direct, waiter or Blocking(), behalf=behalf, on_event=watch.on_event)
     run.approver, run.answerer = watch.approver, watch.answerer
     run.home = session.store
-    run.rest_on(running.get())
+    run.rest_on(running.get(), session.run)
     run.gated = bool(session.gates)
     if (last := _last_agent(session)) is not None:
         run.hand_over(session.id, id, last)

@@ -80,7 +80,8 @@ class Run:
         self.taker = direct.principal()  # and as whom
         self.home = ""  # the address of the store where it began
         self.epoch: int | None = None  # of its root, as long as this process holds the run; None: it holds nothing yet
-        self.fences: tuple[Fence, ...] = ()  # what its writes rest on: that epoch, and those of the runs whose code started it
+        self._own: tuple[Fence, ...] = ()  # that its root is at that epoch
+        self._past: tuple[Fence, ...] = ()  # what the value rested on that it was started with
         self._outer: Run | None = None  # the run whose code started this one
         self.is_lost = False  # whether another process took it, or ended it
         self._direct, self.behalf = direct, behalf
@@ -96,6 +97,7 @@ class Run:
         self._stopped: dict[int, LogId] = {}
         self._stops = count()
         self.closed = False
+        self.has_ended = False  # whether its end is on record, written here
         self._agents: dict[tuple[LogId, str], str] = {}
         self._calls: Counter[tuple[LogId, str]] = Counter()
         self._tails: dict[LogId, deque[Event]] = {}
@@ -230,6 +232,7 @@ class Run:
             raise self.lost(error, spot, [*map(_redrafted, held), *drafts]) from None
         if spot.id == self.root and self.epoch is not None and (turns := turns_in(events)):
             self.hold_at(self.epoch + turns)
+            self.has_ended = True  # it says that it was resumed through another writer
         with self._lock:
             self._tips[spot.id] = after
             self._tail(spot.id).extend([*held, *events] if held else events)
@@ -507,42 +510,52 @@ class Run:
 
     def hold_at(self, epoch: int) -> None:
         """From now on its writes rest on its root being at this epoch: another process that takes the run raises it."""
-        others = self.fences if self.epoch is None else self.fences[1:]
-        self.epoch, self.fences = epoch, (Fence(self.root, epoch), *others)
+        self.epoch, self._own = epoch, (Fence(self.root, epoch), *self._past)
 
-    def rest_on(self, outer: Run | None) -> None:
-        """What this run writes also rests on the run whose code started it."""
-        if outer is not None and not outer.closed:
-            self._outer = outer
-            self.fences = (*self.fences, *(outer.fences if outer.home == self.home else ()))
+    def rest_on(self, outer: Run | None, value: str | None) -> None:
+        """What this run writes also rests on the run whose code started it, as long as that goes on, and on that of its first value."""
+        self._outer = outer if outer is not None and not outer.closed else None
+        past = _let_go.get(value) if value is not None and value != self.id else None
+        self._past = self._own = past.fences if past is not None and past.home == self.home else ()
+
+    @property
+    def outer(self) -> Run | None:
+        """The run whose code started this one; None: no run's, or that run has come to its end."""
+        return self._outer if self._outer is not None and (self._outer.is_lost or not self._outer.closed) else None
+
+    @property
+    def fences(self) -> tuple[Fence, ...]:
+        """What its writes rest on: the epoch of its root, and those of the runs whose code started it."""
+        outer = self.outer if self._outer is not None else None
+        return (*self._own, *outer.fences) if outer is not None and outer.home == self.home else self._own
 
     def fences_in(self, address: str) -> tuple[Fence, ...]:
         """What a write to this store rests on. Runs that began in another store are asked now: no transaction spans two stores."""
         if address != self.home:
             self.check_mine()
             return ()
-        if self._outer is not None and self._outer.home != self.home:
-            self._outer.check_mine()
+        if self._outer is not None and (outer := self.outer) is not None and outer.home != self.home:
+            outer.check_mine()
         return self.fences
 
     def check_mine(self, heads: Mapping[LogId, Log] | None = None) -> None:
         """Raises if another process took the run, or one whose code started it. `heads` are logs as they were just read."""
         if self.is_lost:
             self._check_going()
-        if self._outer is not None and self._outer.home != self.home:
-            self._outer.check_mine()
-        if not self.fences:
+        if (outer := self.outer) is not None and outer.home != self.home:
+            outer.check_mine()
+        fences = self.fences
+        if not fences:
             return
-        known = heads if heads is not None else self.store(self.home).heads([fence.log for fence in self.fences])
-        for fence in self.fences:
+        known = heads if heads is not None else self.store(self.home).heads([fence.log for fence in fences])
+        for fence in fences:
             if fence.log in known and known[fence.log].epoch != fence.epoch:
                 raise self.lost(StaleEpoch(fence.log, fence.epoch, known[fence.log].epoch))
 
     def lost(self, error: StaleEpoch, spot: Spot | None = None, drafts: Sequence[Draft] = ()) -> Halted:
         """This process has lost the run: from now on nothing of it is written here. Outcomes that came too late go to the inbox."""
-        late = [draft._replace(act=draft.act._replace(causes=())) for draft in drafts if isinstance(draft.body, _OUTCOMES)]
-        if spot is not None and late:
-            self._direct.post(spot.store, spot.id, late, fences=())
+        if spot is not None:
+            post_late(self._direct, spot, drafts)
         self.is_lost = True
         if error.log != self.root and self._outer is not None:
             return self.halt(self._outer.lost(error).error)
@@ -732,6 +745,13 @@ class Run:
 _OUTCOMES = (k.ToolReturned, k.ToolFailed)
 
 
+def post_late(direct: DirectWriter, spot: Spot, drafts: Sequence[Draft]) -> None:
+    """Outcomes that came too late for their log go to its inbox: what a tool did is never lost."""
+    late = [draft._replace(act=draft.act._replace(causes=())) for draft in drafts if isinstance(draft.body, _OUTCOMES)]
+    if late:
+        direct.post(spot.store, spot.id, late, fences=())
+
+
 def _redrafted(event: Event) -> Draft:
     return Draft(event.body, Act(event.actor, event.header.origin, call=event.header.call))
 
@@ -756,8 +776,22 @@ _runs: dict[str, Run] = {}
 _scopes: dict[str, set[str]] = {}
 
 
+class _LetGo(NamedTuple):
+    """A run that is open and that this process no longer has: it is parked, or was interrupted. Another may take it."""
+
+    root: LogId
+    id: str
+    home: str
+    fences: tuple[Fence, ...]
+
+
+_let_go: dict[str, _LetGo] = {}  # by run and scope: values of it may be in the hands of a thread that goes on
+_LET_GO_MAX = 10_000
+
+
 def open_run(run: Run) -> None:
     _runs[run.id] = run
+    _let_go.pop(run.id, None)
     bind_writer(run, run.id)
 
 
@@ -777,6 +811,10 @@ def close_run(run: Run) -> None:
     for scope in (run.id, *_scopes.pop(run.id, ())):
         _runs.pop(scope, None)
         unbind_writer(scope)
+        if run.fences and not run.has_ended:
+            _let_go[scope] = _LetGo(run.root, run.id, run.home, run.fences)
+    while len(_let_go) > _LET_GO_MAX:
+        _let_go.pop(next(iter(_let_go)))
 
 
 def scoped(session: Session, call: str, attempt: int) -> Session:
@@ -799,18 +837,24 @@ bind_insider(lambda: (run := running.get()) is not None and not run.closed)
 
 
 class _Inside:
-    """What the code of a run writes outside of the run, to sessions of its own, rests on the run as well."""
+    """What writes outside of any run rest on: on the run whose code this is, and on that of a value whose run was let go."""
 
-    def fences(self, address: str) -> tuple[Fence, ...]:
+    def fences(self, address: str, by: str | None) -> tuple[Fence, ...]:
         run = running.get()
+        past = _let_go.get(by) if by is not None and _let_go else None
+        own = past.fences if past is not None and past.home == address else ()
         if run is None or (run.closed and not run.is_lost):
-            return ()
+            return own
         if run.is_lost:
             run.check_mine()
-        return run.fences_in(address)
+        return (*own, *run.fences_in(address))
 
-    def lost(self, error: StaleEpoch) -> BaseException:
-        run = running.get()
+    def lost(self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]) -> BaseException:
+        run, past = running.get(), _let_go.get(by) if by is not None else None
+        if past is not None and error.log in [fence.log for fence in past.fences]:
+            if spot is not None:
+                post_late(direct_writer(), spot, drafts)
+            return RunLost(short(past.root), past.id, "another process")
         return error if run is None else run.lost(error)
 
 

@@ -37,12 +37,12 @@ def _insider() -> bool:
 class Insider(Protocol):
     """Who knows which run the code that executes belongs to: what that code writes, anywhere, rests on the run being held."""
 
-    def fences(self, address: str) -> Sequence[Fence]:
-        """What a write to this store rests on; none: this is no code of a run."""
+    def fences(self, address: str, by: str | None) -> Sequence[Fence]:
+        """What a write to this store, by a value of this run, rests on; none: this is no code of a run."""
         ...
 
-    def lost(self, error: StaleEpoch) -> BaseException:
-        """What to raise if such a write is refused."""
+    def lost(self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]) -> BaseException:
+        """What to raise if such a write is refused; what it brought too late is kept."""
         ...
 
 
@@ -52,14 +52,6 @@ _inside: list[Insider] = []
 def bind_fences(insider: Insider) -> None:
     """From now on this says what writes rest on that belong to no run themselves."""
     _inside[:] = [insider]
-
-
-def _fences(store: Store) -> Sequence[Fence]:
-    return _inside[0].fences(store.address) if _inside else ()
-
-
-def _lost(error: StaleEpoch) -> BaseException:
-    return _inside[0].lost(error) if _inside else error
 
 
 class DirectWriter:
@@ -113,7 +105,7 @@ class DirectWriter:
         about = ("fork", fork.log, fork.seq) if fork else ("session",)
         store = self._open(address)
         log = self.source(store.address).fresh(*about)
-        return self.start(store, log, drafts, fork=fork, blobs=blobs)[0]
+        return self.start(store, log, drafts, fork=fork, blobs=blobs, by=run)[0]
 
     def append(
         self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
@@ -144,7 +136,7 @@ class DirectWriter:
             begin = partial(store.begin, inbox, events, blobs=blobs)
             write = begin if head is None else partial(store.append, inbox, events, after=head, blobs=blobs, flush=flush)
             try:
-                _settled(lambda resting, write=write: write(fences=resting), store, fences)
+                _settled(lambda resting, write=write: write(fences=resting), store, fences, run)
             except (StaleHead, LogExists):
                 continue
             return events
@@ -160,12 +152,13 @@ class DirectWriter:
         run: str | None = None,
         behalf: str | None = None,
         fences: Sequence[Fence] | None = None,
+        by: str | None = None,
     ) -> tuple[Spot, list[Event]]:
-        """Begin a log under this id. `fences` are what that rests on; None: on the run whose code this is, if any."""
+        """Begin a log under this id. `fences` are what that rests on; None: on the run whose code this is, or whose value it is by."""
         source = self.source(store.address)
         events = _seal(source, drafts, log, fork.seq + 1 if fork else 1, (fork.head,) if fork else (), run, behalf)
         parent = fork.log if fork else None
-        _settled(lambda resting: store.begin(log, events, parent=parent, blobs=blobs, fences=resting), store, fences)
+        _settled(lambda resting: store.begin(log, events, parent=parent, blobs=blobs, fences=resting), store, fences, by)
         return Spot(store.address, log, events[-1].seq, events[-1].id, run), events
 
     def write(
@@ -189,7 +182,11 @@ class DirectWriter:
         flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
         first = held[0].header.parents[0] if held else spot.head
         every = [*held, *events] if held else events
-        _settled(lambda resting: store.append(spot.id, every, after=first, blobs=blobs, flush=flush, fences=resting), store, fences)
+
+        def write(resting: Sequence[Fence]) -> Digest:
+            return store.append(spot.id, every, after=first, blobs=blobs, flush=flush, fences=resting)
+
+        _settled(write, store, fences, spot.run, spot, drafts)
         return after, events
 
     def seal(
@@ -269,15 +266,22 @@ def _login() -> str:
         return f"human:uid-{os.getuid()}"
 
 
-def _settled(write: Callable[[Sequence[Fence]], object], store: Store, fences: Sequence[Fence] | None) -> None:
+def _settled(
+    write: Callable[[Sequence[Fence]], object],
+    store: Store,
+    fences: Sequence[Fence] | None,
+    by: str | None,
+    spot: Spot | None = None,
+    drafts: Sequence[Draft] = (),
+) -> None:
     """Write; if it is unknown whether that stands, the very same events once more settle it."""
-    resting = _fences(store) if fences is None else fences
+    resting = fences if fences is not None else _inside[0].fences(store.address, by) if _inside else ()
     try:
         try:
             write(resting)
         except OutcomeUnknown:
             write(resting)
     except StaleEpoch as error:
-        if fences is not None:
+        if fences is not None or not _inside:
             raise
-        raise _lost(error) from None
+        raise _inside[0].lost(error, by, spot, drafts) from None
