@@ -261,7 +261,7 @@ def _say_resumed(run: Run, store: Store, log: LogId, times: int, *, branch: bool
         append_at_tip(Spot(store.address, log, end.tip, end.head, run.id), drafts, run.fences_in(store.address))
     except StaleEpoch as error:
         if error.log != run.root:  # the run whose code resumes this one is lost
-            raise run.lost(error) from None
+            raise run.halt_lost(error) from None
         raise
     run.told_of_write("after", drafts)
 

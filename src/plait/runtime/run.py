@@ -154,7 +154,7 @@ class Run:
             try:
                 recorded = self._direct.start(store, log, drafts, fork=fork, blobs=blobs, run=scope, behalf=self.behalf, fences=resting)
             except StaleEpoch as error:
-                raise self.lost(error) from None
+                raise self.halt_lost(error) from None
             self.told_of_write("after", drafts)
             self._tell(recorded[1])
         spot = recorded[0]
@@ -229,7 +229,7 @@ class Run:
                 spot, drafts, merges=merges, merging=merging, blobs=blobs, behalf=self.behalf, held=held, fences=resting
             )
         except StaleEpoch as error:
-            raise self.lost(error, spot, [*map(_redrafted, held), *drafts]) from None
+            raise self.halt_lost(error, spot, [*map(_redrafted, held), *drafts]) from None
         if spot.id == self.root and self.epoch is not None and (turns := turns_in(events)):
             self.hold_at(self.epoch + turns)
             self.has_ended = True  # it says that it was resumed through another writer
@@ -259,7 +259,7 @@ class Run:
         try:
             return self._direct.post(address, log, drafts, blobs=blobs, check=check, run=run, fences=self.fences_in(address))
         except StaleEpoch as error:
-            raise self.lost(error) from None
+            raise self.halt_lost(error) from None
 
     def latest(self, spot: Spot) -> Spot:
         """Where a log stands: for a run that is taken up again, where it stood then."""
@@ -550,15 +550,15 @@ class Run:
         known = heads if heads is not None else self.store(self.home).heads([fence.log for fence in fences])
         for fence in fences:
             if fence.log in known and known[fence.log].epoch != fence.epoch:
-                raise self.lost(StaleEpoch(fence.log, fence.epoch, known[fence.log].epoch))
+                raise self.halt_lost(StaleEpoch(fence.log, fence.epoch, known[fence.log].epoch))
 
-    def lost(self, error: StaleEpoch, spot: Spot | None = None, drafts: Sequence[Draft] = ()) -> Halted:
+    def halt_lost(self, error: StaleEpoch, spot: Spot | None = None, drafts: Sequence[Draft] = ()) -> Halted:
         """This process has lost the run: from now on nothing of it is written here. Outcomes that came too late go to the inbox."""
         if spot is not None:
             post_late(self._direct, spot, drafts)
         self.is_lost = True
         if error.log != self.root and self._outer is not None:
-            return self.halt(self._outer.lost(error).error)
+            return self.halt(self._outer.halt_lost(error).error)
         return self.halt(RunLost(short(self.root), self.id, self._taken_by()))
 
     def _taken_by(self) -> str:
@@ -849,13 +849,13 @@ class _Inside:
             run.check_mine()
         return (*own, *run.fences_in(address))
 
-    def lost(self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]) -> BaseException:
+    def loss_error(self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]) -> BaseException:
         run, past = running.get(), _let_go.get(by) if by is not None else None
         if past is not None and error.log in [fence.log for fence in past.fences]:
             if spot is not None:
                 post_late(direct_writer(), spot, drafts)
             return RunLost(short(past.root), past.id, "another process")
-        return error if run is None else run.lost(error)
+        return error if run is None else run.halt_lost(error)
 
 
 bind_fences(_Inside())

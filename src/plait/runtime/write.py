@@ -41,7 +41,7 @@ class Insider(Protocol):
         """What a write to this store, by a value of this run, rests on; none: this is no code of a run."""
         ...
 
-    def lost(self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]) -> BaseException:
+    def loss_error(self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]) -> BaseException:
         """What to raise if such a write is refused; what it brought too late is kept."""
         ...
 
@@ -284,4 +284,4 @@ def _settled(
     except StaleEpoch as error:
         if fences is not None or not _inside:
             raise
-        raise _inside[0].lost(error, by, spot, drafts) from None
+        raise _inside[0].loss_error(error, by, spot, drafts) from None
