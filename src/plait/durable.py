@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
-from plait.errors import InvalidValue, NeedsWorkflow, NothingToResume, PlaitError, ReplayDiverged, RunHeld, StaleHead
+from plait.errors import InvalidValue, NeedsWorkflow, NothingToResume, PlaitError, ReplayDiverged, RunHeld, StaleEpoch
 from plait.event import Body, Event
 from plait.event import kinds as k
 from plait.event.kinds import Budget
@@ -29,7 +29,7 @@ from plait.runtime.hold import hold, release
 from plait.runtime.path import Path, noted_in, steps_of
 from plait.runtime.policy import Approver, Ask, Policy
 from plait.runtime.record import Overrides, Record
-from plait.runtime.run import OnEvent, Run, direct_writer, is_going_on, open_run
+from plait.runtime.run import OnEvent, Run, append_at_tip, direct_writer, is_going_on, open_run
 from plait.runtime.spend import pool_of, wall_of
 from plait.runtime.stops import Halted, Parked, Stop
 from plait.runtime.waits import Wait
@@ -40,10 +40,9 @@ from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, Spot, store_at
 from plait.session.revision import place_in
 from plait.store import Store
+from plait.store.base import TURNS
 from plait.tool import as_tool
 from plait.workflow import Workflow, call_again, original
-
-_RUNS = frozenset(kind.__name__ for kind in (k.RunStarted, k.RunBranched, k.RunResumed, k.RunFinished, k.RunFailed, k.RunCancelled))
 
 
 class Started(NamedTuple):
@@ -51,7 +50,8 @@ class Started(NamedTuple):
 
     event: Event  # the one it started with
     last: Event  # the last one about it: how it stands
-    epoch: int  # how often it was taken up again
+    times: int  # how often it was taken up again
+    epoch: int  # of its log, then: whoever takes it rests on that
 
     @property
     def id(self) -> str:
@@ -119,6 +119,12 @@ def _resume(
     hold(session.store, started.id, session.short)
     try:
         run, at = _take_up(_unpaused(session), started, watch, waiter, on_start)
+    except StaleEpoch:  # it is not as it was when we looked: another process took it first, or ended it
+        release(session.store, started.id)
+        now = _last_run(session.reload())
+        if now is not None and now.id == started.id and isinstance(taken := now.last.body, k.RunResumed):
+            raise RunHeld(session.short, started.id, taken.holder) from None
+        return _resume(session, workflow, args, kwargs, watch, waiter, on_start)
     except BaseException:
         release(session.store, started.id)
         raise
@@ -136,16 +142,25 @@ def _called(program: Workflow, run: Run, at: Session, args: tuple[Any, ...], kwa
 def _take_up(
     session: Session, started: Started, watch: Watch, waiter: Waiter | None, on_start: Callable[[Run], None] | None = None
 ) -> tuple[Run, Session]:
-    """Say in the run's logs that it has a new holder, and read what they have on record."""
+    """Say in the run's logs that it has a new holder, and read what they have on record.
+
+    The root comes first. From that commit on nothing of the old holder's is written, in any log, nor is a branch begun by it, so
+    the branches that are found afterwards are all there are.
+    """
     store, id = store_at(session.store), started.id
     at = _start_of(session, started)
     run = new_run(id, at, watch, waiter, behalf=started.event.actor)
-    run.epoch = started.epoch + 1
-    run.holder = f"{socket.gethostname()}/{os.getpid()}/{run.epoch}"
+    run.holder = f"{socket.gethostname()}/{os.getpid()}/{started.times + 1}"
     if on_start is not None:
         on_start(run)
-    for log in (session.id, *_branches(store, session, id)):
-        _say_resumed(run, store, log, run.epoch, branch=log != session.id)
+    run.hold_at(started.epoch)
+    _say_resumed(run, store, session.id, started.times + 1)
+    run.hold_at(started.epoch + 1)
+    told = set[LogId]()
+    while new := [log for log in _branches(store, session, id) if log not in told]:
+        for log in new:
+            _say_resumed(run, store, log, started.times + 1, branch=True)
+        told.update(new)
     run.record = _record(session.reload(), started, at)
     body = started.last.body
     if isinstance(body, k.RunFailed):
@@ -189,7 +204,7 @@ def _restated_steps(store: Store, started: Started, source: k.Place, steps: list
     said: Any = getattr(started.event.body, "overrides", None) or {}
     if not said.get("replaced"):
         return None
-    was = [event for event in store.read(source.log, source.seq + 1, said["at"]) if event.kind not in _RUNS]
+    was = [event for event in store.read(source.log, source.seq + 1, said["at"]) if event.kind not in TURNS]
     above = _last_run(Session.of(Spot(store.address, source.log, said["at"], store.event(was[-1].id).id)))
     others = {started.event.seq + 1 + at for at, event in enumerate(was) if above is None or event.header.run != above.id}
     return [step for step in steps if step.seq not in others], len(was)
@@ -208,7 +223,7 @@ def _prefix(store: Store, place: k.Place) -> tuple[list[Event], dict[LogId, int]
         return [], {}
     before, logs = _prefix(store, started.source) if started.source is not None else (list[Event](), dict[LogId, int]())
     events = list(store.read(place.log, started.event.seq + 1, place.seq))
-    steps = [step for step in steps_of(started.id, events) if step.kind not in _RUNS]  # its end is not the branch's
+    steps = [step for step in steps_of(started.id, events) if step.kind not in TURNS]  # its end is not the branch's
     return [*before, *steps], {**logs, place.log: place.seq}
 
 
@@ -228,19 +243,18 @@ def _beginning(session: Session, started: Started) -> Started:
     return started
 
 
-def _say_resumed(run: Run, store: Store, log: LogId, epoch: int, *, branch: bool) -> None:
-    """From here on, whoever held the run before cannot write to this log."""
-    direct = direct_writer()
-    drafts = [Draft(k.RunResumed(run.holder, epoch, branch), Act(run.taker, "program"))]
+def _say_resumed(run: Run, store: Store, log: LogId, times: int, *, branch: bool = False) -> None:
+    """Say that the run has a new holder; said in its root, the old one can write no more."""
+    drafts = [Draft(k.RunResumed(run.holder, times, branch), Act(run.taker, "program"))]
     end = store.log(log)
-    spot = Spot(store.address, log, end.tip, end.head, run.id)
-    while True:  # each time around somebody else got something written
-        try:
-            run.told_of_write("before", drafts)
-            direct.write(spot, drafts)
-            return run.told_of_write("after", drafts)
-        except StaleHead:
-            spot = direct.latest(spot)
+    run.told_of_write("before", drafts)
+    try:
+        append_at_tip(Spot(store.address, log, end.tip, end.head, run.id), drafts, run.fences_in(store.address))
+    except StaleEpoch as error:
+        if error.log != run.root:  # the run whose code resumes this one is lost
+            raise run.halt_lost(error) from None
+        raise
+    run.told_of_write("after", drafts)
 
 
 def _branches(store: Store, session: Session, run: str) -> Iterator[LogId]:
@@ -357,7 +371,7 @@ def whatif(
     if edits and max(edits) > last:
         raise InvalidValue("replace", f"event {max(edits)} comes after {last}, where it goes on live", "pass a later at=")
     for place in edits:
-        if there.events[place - 1].kind in _RUNS:
+        if there.events[place - 1].kind in TURNS:
             raise InvalidValue("replace", f"event {place} is about the run itself", "replace a message, a reply, a tool's result or a fact")
     if effects not in ("ask", "live"):
         raise InvalidValue("effects", f"{effects!r} is not a way", "use 'ask' or 'live'")
@@ -393,6 +407,7 @@ def whatif(
         assert mine is not None
         start = _start_of(here, mine)
         run = new_run(id, start, watch, None, behalf=behalf)
+        run.hold_at(mine.epoch)
         run.record = _record(here, mine, start)
         if (pool := pool_of(here, run)) is not None:
             run.pools[run.root] = pool
@@ -484,7 +499,7 @@ def _restated(session: Session, first: int, last: int, edits: Mapping[int, Any])
     for event in store_at(session.store).read(session.id, first, last):
         if event.kind in (k.Rewound.__name__, k.Merged.__name__):
             raise InvalidValue("replace", f"event {event.seq} is a {event.kind}", "go on live before it: pass a smaller at=")
-        if event.kind in _RUNS:
+        if event.kind in TURNS:
             continue
         body, blobs = _edited(event, edits[event.seq]) if event.seq in edits else (event.body, {})
         header = event.header
@@ -603,9 +618,10 @@ def _last_run(session: Session) -> Started | None:
     store = store_at(session.store)
     log = store.log(session.id)
     found: Started | None = None
-    for event in store.read(log.id, log.place + 1, session.place, kinds=_RUNS):
+    epoch = 0
+    for epoch, event in enumerate(store.read(log.id, log.place + 1, session.place, kinds=TURNS), 1):
         if event.kind in (k.RunStarted.__name__, k.RunBranched.__name__):
-            found = Started(event, event, 0)
+            found = Started(event, event, 0, epoch)
         elif found is not None and event.header.run == found.id:
-            found = Started(found.event, event, found.epoch + (event.kind == k.RunResumed.__name__))
-    return found
+            found = Started(found.event, event, found.times + (event.kind == k.RunResumed.__name__), epoch)
+    return found._replace(epoch=epoch) if found is not None else None

@@ -25,7 +25,7 @@
     │   ├── NoPrompt             no model was asked there, or nobody recorded with what
     │   ├── RunOpen              a run of it is open, and has not ended
     │   ├── RunHeld              somebody else has the run in hand
-    │   ├── RunLost              somebody else took the run over
+    │   ├── RunLost              another process took the run, or ended it
     │   ├── NothingToResume      no run of it waits to be taken up again
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
     │   ├── ReplayDiverged       the program goes another way than the record
@@ -90,6 +90,7 @@
         │   └── OutcomeUnknown   it refused at the commit itself: the append may or may not stand
         ├── StoreCorrupt         the records contradict each other
         ├── StaleHead            somebody appended first
+        ├── StaleEpoch           the run this belongs to was taken by another process, or ended
         ├── LogExists            the id is taken
         ├── UnknownLog           no such log
         ├── UnknownEvent         no such event
@@ -351,7 +352,7 @@ class RunHeld(SessionError):
 
 
 class RunLost(SessionError):
-    """Somebody else took the run over while this process was away. What came too late is in the session's inbox."""
+    """Another process took the run, or ended it, while this one was away. What came too late is in the session's inbox."""
 
     def __init__(self, session: str, run: str, holder: str) -> None:
         self.session, self.run, self.holder = session, run, holder
@@ -615,6 +616,17 @@ class StaleHead(StoreError):
             step = f"a run is open in it, {run}: reload it and try again, which goes to its inbox, or fork it to keep both"
         super().__init__(
             f"log {log} has moved on: its head is {found[:12]}… at {seq}, not {(expected or 'none')[:12]}…. Nothing was written; {step}."
+        )
+
+
+class StaleEpoch(StoreError):
+    """The run that this write belongs to was taken by another process, or ended, since the writer last knew."""
+
+    def __init__(self, log: str, expected: int, found: int) -> None:
+        self.log, self.expected, self.found = log, expected, found
+        super().__init__(
+            f"log {log} is at epoch {found}, not {expected}: the run that began there was taken by another process, or ended. "
+            "Nothing was written; look at the session as it is now, and resume it if its run is open."
         )
 
 

@@ -75,6 +75,8 @@ def is_code_of_run() -> bool:
 
 def starter_context() -> Context | None:
     """Return the context of the code of a run that started this thread, or handed it its work. None: no run's code did."""
+    if not _installed:  # no run was ever opened here
+        return None
     handed: Context | None = getattr(_work, "handed", None)
     return handed or _threads.get(threading.current_thread())
 

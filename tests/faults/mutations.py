@@ -109,7 +109,7 @@ def meaning(sql: RawSql) -> Meaning:
     snapshots = sql("SELECT log, seq, data FROM snapshot")
     return Meaning(
         [id for (id,) in sql("SELECT id FROM store")],
-        [(id, logs.get(parent, parent), place, head, tip, lazy) for id, parent, place, head, tip, lazy in sql(_LOGS)],
+        [(id, logs.get(parent, parent), *rest) for id, parent, *rest in sql(_LOGS)],
         [*events, *attached.items()],
         counted,
         {name: sorted(sql(f"SELECT * FROM {name}"), key=repr) for name in tables},
@@ -118,7 +118,7 @@ def meaning(sql: RawSql) -> Meaning:
     )
 
 
-_LOGS = "SELECT id, parent, place, head, tip, lazy FROM log ORDER BY key"
+_LOGS = "SELECT id, parent, place, head, tip, lazy, epoch FROM log ORDER BY key"
 
 
 def _unpacker(name: str) -> zstandard.ZstdDecompressor:
@@ -229,7 +229,7 @@ def edit_header(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
 
 def edit_log(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     key = chance.choice(list(scene.logs))
-    column = chance.choice(("key", "id", "parent", "place", "head", "tip", "lazy"))
+    column = chance.choice(("key", "id", "parent", "place", "head", "tip", "lazy", "epoch"))
     (value,) = sql(f"SELECT {column} FROM log WHERE key = ?", (key,))[0]
     sql(f"UPDATE log SET {column} = ? WHERE key = ?", (_other(column, value, chance, scene), key))
     words = tuple(_uuid(id) for (id,) in sql("SELECT id FROM log")) if column == "id" else ()
@@ -360,7 +360,7 @@ _REST = "kind, short, codec, salt, header, body"
 def copy_log(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     """A second row of a log, under its own id or another."""
     key, id = chance.choice(list(scene.logs)), bytes.fromhex("0123456789ab7abc8abc0123456789ab")
-    sql("INSERT INTO log SELECT NULL, ?, parent, place, head, tip, lazy FROM log WHERE key = ?", (id, key))
+    sql("INSERT INTO log SELECT NULL, ?, parent, place, head, tip, lazy, epoch FROM log WHERE key = ?", (id, key))
     if chance.random() < 0.5:
         sql("UPDATE log SET id = (SELECT id FROM log WHERE key = ?) WHERE id = ?", (key, id))
     return Aim("log copied", (), (scene.logs[key], _uuid(id)))

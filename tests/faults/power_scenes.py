@@ -29,7 +29,7 @@ from plait.ids import Digest, LogId
 from plait.runtime.write import DirectWriter
 from plait.session import GraphRows, SessionRows, file
 from plait.session.ports import bind_writer
-from plait.store import SqliteStore, connections, database
+from plait.store import Fence, SqliteStore, connections, database
 from plait.store.blobs import digest_of
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, fork, run_threads, said, sealed
@@ -189,13 +189,24 @@ class WitnessedStore(SqliteStore):
         *,
         parent: LogId | None = None,
         blobs: Mapping[Digest, bytes] | None = None,
+        fences: Sequence[Fence] = (),
     ) -> Digest:
-        return self._witness(events, lambda store: SqliteStore.begin(store, log, events, parent=parent, blobs=blobs))
+        return self._witness(events, lambda store: SqliteStore.begin(store, log, events, parent=parent, blobs=blobs, fences=fences))
 
     def append(
-        self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None, flush: bool = False
+        self,
+        log: LogId,
+        events: Sequence[Event],
+        *,
+        after: Digest,
+        blobs: Mapping[Digest, bytes] | None = None,
+        flush: bool = False,
+        fences: Sequence[Fence] = (),
     ) -> Digest:
-        return self._witness(events, lambda store: SqliteStore.append(store, log, events, after=after, blobs=blobs, flush=flush), flush)
+        def send(store: SqliteStore) -> Digest:
+            return SqliteStore.append(store, log, events, after=after, blobs=blobs, flush=flush, fences=fences)
+
+        return self._witness(events, send, flush)
 
     def _witness(self, events: Sequence[Event], send: Send, flush: bool = False) -> Digest:
         recording, number = self.recording, next(self.recording.numbers)

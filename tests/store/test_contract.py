@@ -13,6 +13,7 @@ from plait import open_store
 from plait.errors import StoreFailed, UnknownRows
 from plait.event.kinds import File, MessageSaid, ScratchSet, Text
 from plait.store import MemoryStore, Projection, SqliteStore, Store, verify_store
+from plait.store.base import TURNS
 from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded, StoreContract
 from plait.testing.store import Opened, Tally, begin, extend, said, texts
@@ -90,6 +91,9 @@ def test_a_store_of_an_old_schema_is_brought_up_to_date(tmp_path: Path, schema: 
     assert [store.get_blob(part.blob)[:8] for part in said_there if isinstance(part, File)] == [b"a figure"]
     assert texts(store, child.id)[2:] == ["on the branch"]
     assert {child.durability, root.durability} == {"full"}
+    turns = [each.kind for each in store.read(root.id) if each.kind in TURNS]
+    assert (root.epoch, child.epoch) == (len(turns), bool(turns)), "the epochs of runs that were there before there were epochs"
+    assert bool(turns) == (schema > 2)
     extend(store, root.id, said("and on"), said("prose, and more of it. " * 20))
     store.keep(root.id, 4, b"state")
     assert store.kept(root.id, 5) == (root.id, 4, b"state")

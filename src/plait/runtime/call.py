@@ -49,6 +49,7 @@ from plait.runtime.run import (
     Frame,
     OnEvent,
     Run,
+    append_at_tip,
     call_id,
     check_running,
     close_run,
@@ -179,6 +180,10 @@ def leave(entry: Entry, result: object) -> Session:
         return _settle(entry, result)
     try:
         ended = _end(entry, lambda at, ahead: k.RunFinished(at.digest(ahead)), whole=True)
+    except Halted as halted:
+        if halted.error is not None:
+            raise halted.error from None
+        raise
     finally:
         let_go(run, entry.session.store)
     if result.id == run.root:
@@ -269,7 +274,10 @@ def _start(session: Session, calling: Calling, watch: Watch, waiter: Waiter | No
         draw_under(run)
         inside = session.later(msgspec.structs.replace(spot, run=id))
         body = k.RunStarted(calling.workflow, calling.arguments, calling.revision(), {**dict(_environment()), **calling.environment})
+        # Whatever raises the epoch moves the head, too: if the append finds the head, the epoch was this one until then.
+        epoch = store_at(spot.store).log(spot.id).epoch
         after, _ = run.write(inside.spot, [Draft(body, Act(run.behalf, "program"))])
+        run.hold_at(epoch + 1)
     except BaseException:
         if run is not None:
             run.closed = True
@@ -301,6 +309,8 @@ def new_run(id: str, session: Session, watch: Watch, waiter: Waiter | None, beha
     behalf = behalf or (f"human:{principal_of(session.user)}" if session.user else direct.principal())
     run = Run(id, session.id, direct, waiter or Blocking(), behalf=behalf, on_event=watch.on_event)
     run.approver, run.answerer = watch.approver, watch.answerer
+    run.home = session.store
+    run.rest_on(running.get(), session.run)
     run.gated = bool(session.gates)
     if (last := _last_agent(session)) is not None:
         run.hand_over(session.id, id, last)
@@ -349,7 +359,7 @@ def end_unheld(session: Session, reason: str) -> None:
         inside = at.later(msgspec.structs.replace(at.spot, run=at.open_run))
         news = undelivered(inside)
         wish = next((draft.act.actor for draft in news if isinstance(draft.body, k.CancelRequested)), SERVICE)
-        record_at_tip(inside, [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))])
+        append_at_tip(inside.spot, [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))])
     finally:
         release(at.store, at.open_run)
 

@@ -218,6 +218,8 @@ class Blocking:
 
 async def run_async_tool(job: Job, clock: Callable[[], int]) -> Done:
     """Run a coroutine function, whatever it does."""
+    if job.check is not None:
+        job.check()
     mine, handed = doing.set((*doing.get(), job.call)), tool_act.set(job.handed)
     try:
         return await _ran(job, clock)

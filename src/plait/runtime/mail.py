@@ -179,10 +179,10 @@ def undelivered(session: Session) -> list[Draft]:
 def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
     store, log = store_at(session.store), session.id
     inbox, above = inbox_of(log), inbox_of(run.root)
-    heads = store.heads([log, inbox, above] if log != run.root else [log, inbox])
+    heads = store.heads(list(dict.fromkeys([log, inbox, above, *[fence.log for fence in run.fences]])))
     here = heads[log]
+    run.check_mine(heads)
     if here.head != session.head and run.is_tip(session):  # somebody wrote to the log itself: that is taken along
-        run.check_mine(session.spot)
         session = session.reload()
         run.start(session.spot)
     if log != run.root and above in heads:

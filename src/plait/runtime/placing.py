@@ -33,7 +33,7 @@ from plait.event import Json
 from plait.event.kinds import ApprovalRequested, Placement, PlacementChanged, ToolRequested, ToolReturned
 from plait.ids import Digest, LogId
 from plait.runtime.places import detail_of, make_now, wanted_of
-from plait.runtime.run import check_running, record, run_of
+from plait.runtime.run import check_held, check_running, record, run_of
 from plait.runtime.using import User, use_tool
 from plait.runtime.waits import Wait
 from plait.sandbox import Limits, backend
@@ -70,6 +70,7 @@ def place(session: Session, name: str, where: str | None, options: Mapping[str, 
     if isinstance(recorded, PlacementChanged) and recorded.placement.backend == name:
         body, blobs = recorded, {}
     else:
+        check_held(session)  # a machine elsewhere is made before it can be recorded
         body, blobs = _placed(session, name, where, options)
     return record(session, [Draft(body, Act(actor, "program"))], blobs)[0].spot
 

@@ -28,7 +28,7 @@ from urllib.parse import quote
 import msgspec
 
 from plait import inside
-from plait.errors import InvalidValue, PlaitError, RunLost, StaleHead
+from plait.errors import InvalidValue, PlaitError, RunLost, StaleEpoch, StaleHead
 from plait.event import Body, Event, Json
 from plait.event import kinds as k
 from plait.event.hidden import without_secrets
@@ -42,12 +42,13 @@ from plait.runtime.pool import Pool
 from plait.runtime.reads import Calls, Reads, doing, tool_act
 from plait.runtime.record import Overrides, Record, after_found, diverged
 from plait.runtime.stops import Cancelled, Halted, Parked, Stop
-from plait.runtime.write import DirectWriter, bind_acting, check_decisions
+from plait.runtime.write import DirectWriter, bind_acting, bind_fences, check_decisions
 from plait.session import Session
 from plait.session.grants import Grant, is_share, spent_under
 from plait.session.ports import Act, Draft, Spot, bind_reader, bind_writer, unbind_writer, writer_of
 from plait.session.state import NOTHING
-from plait.store import Store
+from plait.store import Fence, Log, Store
+from plait.store.base import TURNS, turns_in
 
 OnEvent = Callable[[Event | Delta], object]
 Rider = tuple[Draft, Mapping[Digest, bytes]]  # what waits for the next append to its log
@@ -80,8 +81,13 @@ class Run:
         self.approver: Approver | None = None  # who is asked at once; None: whoever looks into the inbox
         self.answerer: Callable[[str, tuple[str, ...]], Json] | None = None  # likewise, for questions
         self.holder = ""  # how its RunResumed names whoever took it up; "": nobody had to
-        self.epoch = 0  # how often it was taken up again, this time included
         self.taker = direct.principal()  # and as whom
+        self.home = ""  # the address of the store where it began
+        self.epoch: int | None = None  # of its root, as long as this process holds the run; None: it holds nothing yet
+        self._own: tuple[Fence, ...] = ()  # that its root is at that epoch
+        self._past: tuple[Fence, ...] = ()  # what the value rested on that it was started with
+        self._outer: Run | None = None  # the run whose code started this one
+        self.is_lost = False  # whether another process took it, or ended it
         self._direct, self.behalf = direct, behalf
         self._listeners: list[OnEvent] = [on_event] if on_event else []
         self._lock = Lock()
@@ -95,6 +101,7 @@ class Run:
         self._stopped: dict[int, LogId] = {}
         self._stops = count()
         self.closed = False
+        self.has_ended = False  # whether its end is on record, written here
         self._agents: dict[tuple[LogId, str], str] = {}
         self._calls: Counter[tuple[LogId, str]] = Counter()
         self._tails: dict[LogId, deque[Event]] = {}
@@ -110,7 +117,7 @@ class Run:
         self.reads = Reads()  # shared with the runs that its code starts
         self._acts: dict[str, Act] = {}  # by the scope of a tool call: how the tool acts on the session it was handed
         self.record: Record | None = None  # what is on record; None: it was begun here, and all of it is being written
-        self.address, self.post = direct.address, direct.post
+        self.address = direct.address
 
     # ── the Writer ───────────────────────────────────────────────────────────────────────────
 
@@ -186,7 +193,11 @@ class Run:
         recorded = self.record.began(self, store, log, drafts, scope, was) if self.record is not None else None
         if recorded is None:
             self.told_of_write("before", drafts)
-            recorded = self._direct.start(store, log, drafts, fork=fork, blobs=blobs, run=scope, behalf=self.behalf)
+            resting = self.fences_in(address)
+            try:
+                recorded = self._direct.start(store, log, drafts, fork=fork, blobs=blobs, run=scope, behalf=self.behalf, fences=resting)
+            except StaleEpoch as error:
+                raise self.halt_lost(error) from None
             self.told_of_write("after", drafts)
             self._tell(recorded[1])
         spot = recorded[0]
@@ -262,12 +273,17 @@ class Run:
             merging -= len(found)
         spot = self._beyond(spot)
         self.told_of_write("before", drafts)
+        resting = self.fences_in(spot.store)
         try:
             # What a run does, it does on behalf of whoever started it.
-            after, events = self._direct.write(spot, drafts, merges=merges, merging=merging, blobs=blobs, behalf=self.behalf, held=held)
-        except StaleHead:
-            self._check_fenced(spot, [*map(_redrafted, held), *drafts])
-            raise
+            after, events = self._direct.write(
+                spot, drafts, merges=merges, merging=merging, blobs=blobs, behalf=self.behalf, held=held, fences=resting
+            )
+        except StaleEpoch as error:
+            raise self.halt_lost(error, spot, [*map(_redrafted, held), *drafts]) from None
+        if spot.id == self.root and self.epoch is not None and (turns := turns_in(events)):
+            self.hold_at(self.epoch + turns)
+            self.has_ended = True  # it says that it was resumed through another writer
         with self._lock:
             self._tips[spot.id] = after
             self._tail(spot.id).extend([*held, *events] if held else events)
@@ -289,6 +305,22 @@ class Run:
         """Whoever watches the writes may end the process here, or let it look as if it had ended."""
         if self.on_write is not None:
             self.on_write(when, drafts)
+
+    def post(
+        self,
+        address: str,
+        log: LogId,
+        drafts: Sequence[Draft],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        check: Callable[[Sequence[Event]], object] | None = None,
+        run: str | None = None,
+    ) -> list[Event]:
+        self._check_going()
+        try:
+            return self._direct.post(address, log, drafts, blobs=blobs, check=check, run=run, fences=self.fences_in(address))
+        except StaleEpoch as error:
+            raise self.halt_lost(error) from None
 
     def latest(self, spot: Spot) -> Spot:
         """Where a log stands: for a run that is taken up again, where it stood then."""
@@ -446,10 +478,6 @@ class Run:
         at = self._tips.get(session.id)
         return at is not None and (at.place, at.head) == (session.place, session.head)
 
-    def check_mine(self, spot: Spot) -> None:
-        """Raises if somebody else took the run over."""
-        self._check_fenced(spot, ())
-
     def check_all_taken(self) -> None:
         """The program has come to its end: no branch may have a step on record that it never came to."""
         for log, path in (self.record.paths if self.record is not None else {}).items():
@@ -532,17 +560,71 @@ class Run:
 
     def _check_going(self) -> None:
         if self._halted is not None:
-            raise self._halted
+            raise (self._halted.error or self._halted) if self.closed else self._halted
 
-    def _check_fenced(self, spot: Spot, drafts: Sequence[Draft]) -> None:
-        """Whoever takes a run over says so in its logs: then this process has lost it, and what it brings is left in the inbox."""
-        for event in self.store(spot.store).read(spot.id, spot.place + 1, kinds=_RESUMED):
-            body = event.body
-            if event.header.run == self.id and isinstance(body, k.RunResumed) and body.epoch > self.epoch:
-                late = [draft._replace(act=draft.act._replace(causes=())) for draft in drafts if isinstance(draft.body, _OUTCOMES)]
-                if late:
-                    self._direct.post(spot.store, spot.id, late)
-                raise self.halt(RunLost(short(self.root), self.id, body.holder))
+    # ── the fence ────────────────────────────────────────────────────────────────────────────
+
+    def hold_at(self, epoch: int) -> None:
+        """From now on its writes rest on its root being at this epoch: another process that takes the run raises it."""
+        self.epoch, self._own = epoch, (Fence(self.root, epoch), *self._past)
+
+    def rest_on(self, outer: Run | None, value: str | None) -> None:
+        """What this run writes also rests on the run whose code started it, as long as that goes on, and on that of its first value."""
+        self._outer = outer if outer is not None and not outer.closed else None
+        past = _let_go.get(value) if value is not None and value != self.id else None
+        self._past = self._own = past.fences if past is not None and past.home == self.home else ()
+
+    @property
+    def outer(self) -> Run | None:
+        """The run whose code started this one; None: no run's, or that run has come to its end."""
+        return self._outer if self._outer is not None and (self._outer.is_lost or not self._outer.closed) else None
+
+    @property
+    def fences(self) -> tuple[Fence, ...]:
+        """What its writes rest on: the epoch of its root, and those of the runs whose code started it."""
+        outer = self.outer if self._outer is not None else None
+        return (*self._own, *outer.fences) if outer is not None and outer.home == self.home else self._own
+
+    def fences_in(self, address: str) -> tuple[Fence, ...]:
+        """What a write to this store rests on. Runs that began in another store are asked now: no transaction spans two stores."""
+        if address != self.home:
+            self.check_mine()
+            return ()
+        if self._outer is not None and (outer := self.outer) is not None and outer.home != self.home:
+            outer.check_mine()
+        return self.fences
+
+    def check_mine(self, heads: Mapping[LogId, Log] | None = None) -> None:
+        """Raises if another process took the run, or one whose code started it. `heads` are logs as they were just read."""
+        if self.is_lost:
+            self._check_going()
+        if (outer := self.outer) is not None and outer.home != self.home:
+            outer.check_mine()
+        fences = self.fences
+        if not fences:
+            return
+        known = heads if heads is not None else self.store(self.home).heads([fence.log for fence in fences])
+        for fence in fences:
+            if fence.log in known and known[fence.log].epoch != fence.epoch:
+                raise self.halt_lost(StaleEpoch(fence.log, fence.epoch, known[fence.log].epoch))
+
+    def halt_lost(self, error: StaleEpoch, spot: Spot | None = None, drafts: Sequence[Draft] = ()) -> Halted:
+        """This process has lost the run: from now on nothing of it is written here. Outcomes that came too late go to the inbox."""
+        if spot is not None:
+            post_late(self._direct, spot, drafts)
+        self.is_lost = True
+        if error.log != self.root and self._outer is not None:
+            return self.halt(self._outer.halt_lost(error).error)
+        return self.halt(RunLost(short(self.root), self.id, self._taken_by()))
+
+    def _taken_by(self) -> str:
+        """Who has the run now, or ended it."""
+        turns = self.store(self.home).read(self.root, kinds=TURNS, reverse=True)
+        last = next((event for event in turns if event.header.run == self.id), None)
+        body = last.body if last is not None else None
+        if isinstance(body, k.RunResumed):
+            return body.holder
+        return f"{last.actor}, who ended it" if last is not None else "another process"
 
     def seal(self, spot: Spot, drafts: Sequence[Draft]) -> tuple[Spot, list[Event]] | None:
         """The events as they would be written here; None: somebody else wrote, or something waits that has to come first."""
@@ -718,8 +800,14 @@ class Run:
 
 
 _UNNAMED = Act("", "")
-_RESUMED = frozenset({k.RunResumed.__name__})
 _OUTCOMES = (k.ToolReturned, k.ToolFailed)
+
+
+def post_late(direct: DirectWriter, spot: Spot, drafts: Sequence[Draft]) -> None:
+    """Outcomes that came too late for their log go to its inbox: what a tool did is never lost."""
+    late = [draft._replace(act=draft.act._replace(causes=())) for draft in drafts if isinstance(draft.body, _OUTCOMES)]
+    if late:
+        direct.post(spot.store, spot.id, late, fences=())
 
 
 def _redrafted(event: Event) -> Draft:
@@ -753,8 +841,22 @@ _runs: dict[str, Run] = {}
 _scopes: dict[str, set[str]] = {}
 
 
+class _LetGo(NamedTuple):
+    """A run that is open and that this process no longer has: it is parked, or was interrupted. Another may take it."""
+
+    root: LogId
+    id: str
+    home: str
+    fences: tuple[Fence, ...]
+
+
+_let_go: dict[str, _LetGo] = {}  # by run and scope: values of it may be in the hands of a thread that goes on
+_LET_GO_MAX = 10_000
+
+
 def open_run(run: Run) -> None:
     _runs[run.id] = run
+    _let_go.pop(run.id, None)
     bind_writer(run, run.id)
 
 
@@ -769,9 +871,15 @@ def watch_run(run: Run, address: str, policy: str | None) -> None:
 def close_run(run: Run) -> None:
     run.closed = True
     bypass.unwatch(run)
+    if run.is_lost:
+        return  # its values may be in hands that do not know yet, a thread of the program's: they write nothing, ever
     for scope in (run.id, *_scopes.pop(run.id, ())):
         _runs.pop(scope, None)
         unbind_writer(scope)
+        if run.fences and not run.has_ended:
+            _let_go[scope] = _LetGo(run.root, run.id, run.home, run.fences)
+    while len(_let_go) > _LET_GO_MAX:
+        _let_go.pop(next(iter(_let_go)))
 
 
 def scoped(session: Session, call: str, attempt: int, act: Act) -> Session:
@@ -816,12 +924,17 @@ bind_reader(_RunReader())
 bind_acting(_acting_inside)
 
 
+def _code_here() -> tuple[Run | None, Frame | None]:
+    """Return the run and the call whose code this is, also in threads that it started by itself."""
+    run = running.get()
+    if run is None and (context := inside.starter_context()) is not None:
+        return context.get(running), context.get(acting)
+    return run, acting.get()
+
+
 def executing() -> tuple[Run, Frame | None] | None:
-    """Return the run and the call whose code this is, also in threads that it started by itself. None: no open run's, or unknown."""
-    run, frame = running.get(), acting.get()
-    context = inside.starter_context() if run is None else None
-    if context is not None:
-        run, frame = context.get(running), context.get(acting)
+    """Return the open run and the call whose code this is. None: no open run's, or unknown."""
+    run, frame = _code_here()
     return (run, frame) if run is not None and not run.closed else None
 
 
@@ -838,6 +951,38 @@ def policies_here(run: Run | None, session: Session) -> tuple[Policy, ...]:
 
 def _policies_of(frames: Sequence[Frame]) -> tuple[Policy, ...]:
     return frames[-1].policies if frames else ()
+
+
+class _Inside:
+    """What writes outside of any run rest on: on the run whose code this is, and on that of a value whose run was let go."""
+
+    def fences(self, address: str, by: str | None) -> tuple[Fence, ...]:
+        run, _ = _code_here()
+        past = _let_go.get(by) if by is not None and _let_go else None
+        own = past.fences if past is not None and past.home == address else ()
+        if run is None or (run.closed and not run.is_lost):
+            return own
+        if run.is_lost:
+            run.check_mine()
+        return (*own, *run.fences_in(address))
+
+    def loss_error(self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]) -> BaseException:
+        (run, _), past = _code_here(), _let_go.get(by) if by is not None else None
+        if past is not None and error.log in [fence.log for fence in past.fences]:
+            if spot is not None:
+                post_late(direct_writer(), spot, drafts)
+            return RunLost(short(past.root), past.id, "another process")
+        return error if run is None else run.halt_lost(error)
+
+
+bind_fences(_Inside())
+
+
+def check_held(session: Session) -> None:
+    """Right before an effect starts that no append of its own precedes: raises if the run it belongs to was taken."""
+    run = run_of(session) or _code_here()[0]
+    if run is not None and (run.is_lost or not run.closed):
+        run.check_mine()
 
 
 def check_running(session: Session) -> None:
@@ -861,7 +1006,8 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 def is_going_on(id: str) -> bool:
     """Whether a run goes on, or is replayed, in this process."""
-    return id in _runs
+    run = _runs.get(id)
+    return run is not None and not run.closed
 
 
 def run_of(session: Session) -> Run | None:
@@ -894,6 +1040,17 @@ def record(
     if not isinstance(writer, Run) or writer.record is None:
         after.keep_state(since=session.place - len(held))
     return after, events
+
+
+def append_at_tip(spot: Spot, drafts: Sequence[Draft], fences: Sequence[Fence] = ()) -> None:
+    """Append where a log ends by now, around any run that has it in hand here: for what decides who has it."""
+    direct = direct_writer()
+    while True:  # each time around somebody else got something written
+        try:
+            direct.write(spot, drafts, fences=fences)
+            return
+        except StaleHead:
+            spot = direct.latest(spot)
 
 
 def record_at_tip(

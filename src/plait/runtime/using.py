@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
@@ -36,7 +37,7 @@ from plait.runtime.people import (
 )
 from plait.runtime.places import Site, Visit, Worked
 from plait.runtime.reads import NOTHING_READ, doing, tool_act
-from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of, scoped
+from plait.runtime.run import Run, call_id, check_held, check_running, record, record_at_tip, run_of, scoped
 from plait.runtime.spend import afford_tool
 from plait.runtime.stops import Cancelled, ends_more_than_a_tool
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
@@ -286,7 +287,8 @@ def _asked(session: Session, bracket: Bracket, function: Callable[..., Any], wha
     wanted = inspect.signature(function).parameters
     given = {**bracket.arguments(), KEY: bracket.key, SESSION: session}
     arguments = {name: given[name] for name in wanted if name in given}
-    job = Job(bracket.number, bracket.tool.about(function), arguments, f"{bracket.call}/{what}")
+    check = partial(check_held, session)
+    job = Job(bracket.number, bracket.tool.about(function), arguments, f"{bracket.call}/{what}", check=check)
     batch = yield Launch([[job]])
     return (yield Next(batch))
 
@@ -339,8 +341,9 @@ def _job(session: Session, bracket: Bracket, site: Site) -> Job:
     if tool.takes_key:
         arguments[KEY] = bracket.key
     handed = (session.id, _tool_act(bracket)) if tool.takes_session else None
-    there = site if tool.takes_sandbox else None
-    return Job(bracket.number, tool, arguments, bracket.call, bracket.given, bracket.attempt, there, handed)
+    # Requests are on record, under the fence, before any of them runs; how long ago that was is another matter.
+    check, where = partial(check_held, session), site if tool.takes_sandbox else None
+    return Job(bracket.number, tool, arguments, bracket.call, bracket.given, bracket.attempt, where, handed, check)
 
 
 def _tool_act(bracket: Bracket) -> Act:
@@ -502,6 +505,8 @@ def _failed(job: Bracket, done: Done, failure: Failure, actor: str) -> Draft:
 
 def run_tool(job: Job, clock: Any) -> Done:
     """Run a plain function, whatever it does."""
+    if job.check is not None:
+        job.check()
     mine, handed = doing.set((*doing.get(), job.call)), tool_act.set(job.handed)
     try:
         return _ran(job, clock)

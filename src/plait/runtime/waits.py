@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from plait.event import Json
@@ -36,6 +36,7 @@ class Job(NamedTuple):
     attempt: int = 1
     site: Site | None = None  # where it runs, if the tool takes a sandbox
     handed: tuple[LogId, Act] | None = None  # the session it is handed, and how it acts on it; None: it takes none
+    check: Callable[[], object] | None = None  # asked right before it begins: raises if it may not any more
 
 
 class Done(NamedTuple):

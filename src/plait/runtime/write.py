@@ -7,16 +7,17 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from typing import Protocol
 
 from plait import secrets
-from plait.errors import InvalidValue, LogExists, MayNotApprove, OutcomeUnknown, StaleHead, UnknownLog
+from plait.errors import InvalidValue, LogExists, MayNotApprove, OutcomeUnknown, StaleEpoch, StaleHead, UnknownLog
 from plait.event import Body, Event, seal
 from plait.event.hidden import without_secrets
 from plait.event.kinds import BOUNDARIES, ApprovalDenied, ApprovalGranted, BudgetSet, Place, QuestionAnswered, ToolResolved
 from plait.ids import Digest, LogId, Source, inbox_of, short
 from plait.inside import is_code_of_run, is_inside
 from plait.session.ports import Act, Draft, Spot
-from plait.store import Store
+from plait.store import Fence, Store
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 
@@ -37,6 +38,26 @@ def check_decisions(address: str, log: LogId, drafts: Sequence[Draft], decisions
 def bind_acting(acting: Callable[[str, Spot | None], Act]) -> None:
     """From now on this says how code of a run acts on values that are not the run's."""
     _acting[:] = [acting]
+
+
+class Insider(Protocol):
+    """Who knows which run the code that executes belongs to: what that code writes, anywhere, rests on the run being held."""
+
+    def fences(self, address: str, by: str | None) -> Sequence[Fence]:
+        """What a write to this store, by a value of this run, rests on; none: this is no code of a run."""
+        ...
+
+    def loss_error(self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]) -> BaseException:
+        """What to raise if such a write is refused; what it brought too late is kept."""
+        ...
+
+
+_inside: list[Insider] = []
+
+
+def bind_fences(insider: Insider) -> None:
+    """From now on this says what writes rest on that belong to no run themselves."""
+    _inside[:] = [insider]
 
 
 class DirectWriter:
@@ -105,7 +126,7 @@ class DirectWriter:
         check_decisions(address, fork.log if fork else LogId(""), drafts)
         store = self._open(address)
         log = self.source(store.address).fresh(*about)
-        return self.start(store, log, drafts, fork=fork, blobs=blobs)[0]
+        return self.start(store, log, drafts, fork=fork, blobs=blobs, by=run)[0]
 
     def append(
         self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
@@ -122,6 +143,7 @@ class DirectWriter:
         blobs: Mapping[Digest, bytes] | None = None,
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
+        fences: Sequence[Fence] | None = None,
     ) -> list[Event]:
         check_decisions(address, log, drafts, _POSTED_DECISIONS)
         store, inbox = self._open(address), inbox_of(log)
@@ -133,8 +155,9 @@ class DirectWriter:
             if check is not None:
                 check(events)
             begin = partial(store.begin, inbox, events, blobs=blobs)
+            write = begin if head is None else partial(store.append, inbox, events, after=head, blobs=blobs, flush=flush)
             try:
-                _settled(begin if head is None else partial(store.append, inbox, events, after=head, blobs=blobs, flush=flush))
+                _settled(lambda resting, write=write: write(fences=resting), store, fences, run)
             except (StaleHead, LogExists):
                 continue
             return events
@@ -149,11 +172,14 @@ class DirectWriter:
         blobs: Mapping[Digest, bytes] | None = None,
         run: str | None = None,
         behalf: str | None = None,
+        fences: Sequence[Fence] | None = None,
+        by: str | None = None,
     ) -> tuple[Spot, list[Event]]:
-        """Begin a log under this id."""
+        """Begin a log under this id. `fences` are what that rests on; None: on the run whose code this is, or whose value it is by."""
         source = self.source(store.address)
         events = _seal(source, drafts, log, fork.seq + 1 if fork else 1, (fork.head,) if fork else (), run, behalf)
-        _settled(lambda: store.begin(log, events, parent=fork.log if fork else None, blobs=blobs))
+        parent = fork.log if fork else None
+        _settled(lambda resting: store.begin(log, events, parent=parent, blobs=blobs, fences=resting), store, fences, by)
         return Spot(store.address, log, events[-1].seq, events[-1].id, run), events
 
     def write(
@@ -166,16 +192,22 @@ class DirectWriter:
         blobs: Mapping[Digest, bytes] | None = None,
         behalf: str | None = None,
         held: Sequence[Event] = (),
+        fences: Sequence[Fence] | None = None,
     ) -> tuple[Spot, list[Event]]:
         """Append, and return the events as they were written. `merging` is the draft whose further parents `merges` are.
 
-        `held` are events that were sealed before, up to this spot, and are written only now.
+        `held` are events that were sealed before, up to this spot, and are written only now. `fences` are as for `start`.
         """
         store = self._open(spot.store)
         after, events = self.seal(spot, drafts, merges=merges, merging=merging, behalf=behalf)
         flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
         first = held[0].header.parents[0] if held else spot.head
-        _settled(lambda: store.append(spot.id, [*held, *events] if held else events, after=first, blobs=blobs, flush=flush))
+        every = [*held, *events] if held else events
+
+        def write(resting: Sequence[Fence]) -> Digest:
+            return store.append(spot.id, every, after=first, blobs=blobs, flush=flush, fences=resting)
+
+        _settled(write, store, fences, spot.run, spot, drafts)
         return after, events
 
     def seal(
@@ -255,9 +287,22 @@ def _login() -> str:
         return f"human:uid-{os.getuid()}"
 
 
-def _settled(write: Callable[[], object]) -> None:
+def _settled(
+    write: Callable[[Sequence[Fence]], object],
+    store: Store,
+    fences: Sequence[Fence] | None,
+    by: str | None,
+    spot: Spot | None = None,
+    drafts: Sequence[Draft] = (),
+) -> None:
     """Write; if it is unknown whether that stands, the very same events once more settle it."""
+    resting = fences if fences is not None else _inside[0].fences(store.address, by) if _inside else ()
     try:
-        write()
-    except OutcomeUnknown:
-        write()
+        try:
+            write(resting)
+        except OutcomeUnknown:
+            write(resting)
+    except StaleEpoch as error:
+        if fences is not None or not _inside:
+            raise
+        raise _inside[0].loss_error(error, by, spot, drafts) from None

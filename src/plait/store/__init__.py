@@ -11,7 +11,21 @@ from typing import Literal
 
 from plait.errors import BadAddress
 from plait.ids import Source
-from plait.store.base import BlobInfo, Durability, Log, Projection, Record, Row, Rows, Scalar, Store, Table, ancestry, check_durability
+from plait.store.base import (
+    BlobInfo,
+    Durability,
+    Fence,
+    Log,
+    Projection,
+    Record,
+    Row,
+    Rows,
+    Scalar,
+    Store,
+    Table,
+    ancestry,
+    check_durability,
+)
 from plait.store.memory import MemoryStore
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.trust import check_folder, folders_upward
@@ -21,6 +35,7 @@ __all__ = [
     "BlobInfo",
     "Durability",
     "Fault",
+    "Fence",
     "Log",
     "MemoryStore",
     "Projection",

@@ -10,19 +10,22 @@ The contract that every store has to keep is `plait.testing.StoreContract`.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from plait.errors import InvalidValue, StoreCorrupt, UnknownKind
+from plait.errors import InvalidValue, StaleEpoch, StoreCorrupt, UnknownKind
 from plait.event import Event, parse_event
-from plait.event.kinds import KINDS, ForkedFrom, SessionOpened
+from plait.event.kinds import KINDS, ForkedFrom, RunBranched, RunCancelled, RunFailed, RunFinished, RunResumed, RunStarted, SessionOpened
 from plait.ids import Digest, LogId, parse_digest
 
 Durability = Literal["full", "async", "memory"]
 """How a log is written: `full`, on disk when an append returns; `async`, at the next boundary; `memory`, never."""
 
 _KINDS = frozenset(kind.__name__ for kind in KINDS)
+
+TURNS = frozenset(kind.__name__ for kind in (RunStarted, RunBranched, RunResumed, RunFinished, RunFailed, RunCancelled))
+"""The kinds that say who may write for a run from there on. Each event of them raises the epoch of its log by one."""
 
 Scalar = str | int | float | bytes | None
 Row = dict[str, Scalar]
@@ -37,6 +40,14 @@ class Log(msgspec.Struct, frozen=True):
     head: Digest
     tip: int  # the seq of the head
     durability: Durability = "full"
+    epoch: int = 0  # how many events of the log itself are TURNS
+
+
+class Fence(NamedTuple):
+    """What a write rests on: this log is still at this epoch. A run's writes rest on the log where the run began."""
+
+    log: LogId
+    epoch: int
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -139,16 +150,24 @@ class Store(Protocol):
         *,
         parent: LogId | None = None,
         blobs: Mapping[Digest, bytes] | None = None,
+        fences: Sequence[Fence] = (),
     ) -> Digest:
         """Begin a log with its first events and return the last one's id. With a parent it is a fork, after seq - 1 of its first event.
 
         It is written as its first event says (`SessionOpened.durability`; full if it says nothing), a fork as its parent is.
-        Beginning the very same log a second time changes nothing and succeeds.
+        Beginning the very same log a second time changes nothing and succeeds. `fences` are as for `append`.
         """
         ...
 
     def append(
-        self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None, flush: bool = False
+        self,
+        log: LogId,
+        events: Sequence[Event],
+        *,
+        after: Digest,
+        blobs: Mapping[Digest, bytes] | None = None,
+        flush: bool = False,
+        fences: Sequence[Fence] = (),
     ) -> Digest:
         """Append after exactly this head and return the new one; on return the events are on disk.
 
@@ -157,6 +176,11 @@ class Store(Protocol):
 
         Raises `StaleHead`, and writes nothing, if the head is another. Appending the very same events a second time
         changes nothing and succeeds: that is how an unknown outcome is settled.
+
+        Raises `StaleEpoch`, and writes nothing, if the log of one of the `fences` is at another epoch. That is asked in the
+        transaction of the append: no event of TURNS can be committed to that log between the question and the commit. A
+        writer who was replaced is told so whatever the head is, and also if the very same events stand (unless those raised
+        the epoch themselves, from the one that the fence names).
         """
         ...
 
@@ -310,6 +334,17 @@ def check_chain(log: LogId, events: Sequence[Event], after: Digest | None, *, be
         if (header.parents[0] if header.parents else None) != previous:
             raise InvalidValue("parents", f"event {header.seq} does not follow {previous}", "seal it after the head you append to")
         seq, previous = seq + 1, event.id
+
+
+def turns_in(events: Sequence[Event]) -> int:
+    """By how much these events raise the epoch of their log."""
+    return sum([event.header.kind in TURNS for event in events])
+
+
+def check_epoch(fence: Fence, found: int, raised: int = 0) -> None:
+    """The log of a fence is at its epoch; `raised` is by how much the writer's own events have moved it since."""
+    if found != fence.epoch + raised:
+        raise StaleEpoch(fence.log, fence.epoch, found)
 
 
 def first_parent(events: Sequence[Event]) -> Digest | None:

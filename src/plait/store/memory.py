@@ -24,8 +24,10 @@ from plait.errors import (
 from plait.event import VOCABULARY, Event
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store.base import (
+    TURNS,
     BlobInfo,
     Durability,
+    Fence,
     Lineage,
     Log,
     Projection,
@@ -34,6 +36,7 @@ from plait.store.base import (
     Scalar,
     Table,
     check_chain,
+    check_epoch,
     check_fork,
     check_kinds,
     check_limit,
@@ -45,6 +48,7 @@ from plait.store.base import (
     cut,
     extend_lineage,
     first_parent,
+    turns_in,
 )
 from plait.store.blobs import check_size, checked, digest_of
 from plait.store.rows import check_columns, check_names, check_row, check_where, order_of
@@ -59,13 +63,14 @@ class _MemoryLog:
         self.ordinal, self.parent, self.place, self.lineage = ordinal, parent, place, lineage
         self.events: list[Event] = []
         self.numbers: list[int] = []
-        self.head, self.tip = Digest(""), place
+        self.head, self.tip, self.epoch = Digest(""), place, 0
         self.kept: dict[int, bytes] = {}
 
     def add(self, event: Event, number: int) -> None:
         self.events.append(event)
         self.numbers.append(number)
         self.head, self.tip = event.id, event.seq
+        self.epoch += event.kind in TURNS
 
 
 class _MemoryBlob:
@@ -100,6 +105,7 @@ class MemoryStore:
         *,
         parent: LogId | None = None,
         blobs: Mapping[Digest, bytes] | None = None,
+        fences: Sequence[Fence] = (),
     ) -> Digest:
         parse_log_id(log)
         check_chain(log, events, first_parent(events), begins=True)
@@ -107,6 +113,8 @@ class MemoryStore:
         place = first.seq - 1
         check_fork(first, parent, next(self.read(parent, place, place), None) if parent and place else None)
         with self._open():
+            for fence in fences:
+                check_epoch(fence, self._find(fence.log).epoch)
             known = self._logs.get(log)
             if known is not None:
                 if self._stands(known, events[-1]):
@@ -119,13 +127,23 @@ class MemoryStore:
             return events[-1].id
 
     def append(
-        self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None, flush: bool = False
+        self,
+        log: LogId,
+        events: Sequence[Event],
+        *,
+        after: Digest,
+        blobs: Mapping[Digest, bytes] | None = None,
+        flush: bool = False,
+        fences: Sequence[Fence] = (),
     ) -> Digest:
         check_chain(log, events, parse_digest(after, "after"))
         with self._open():
             known = self._find(log)
+            stands = known.head != after and self._stands(known, events[-1])
+            for fence in fences:
+                check_epoch(fence, self._find(fence.log).epoch, turns_in(events) if stands and fence.log == log else 0)
             if known.head != after:
-                if self._stands(known, events[-1]):
+                if stands:
                     return events[-1].id
                 raise StaleHead(log, after, known.head, known.tip)
             if events[0].seq != known.tip + 1:
@@ -409,7 +427,7 @@ class MemoryStore:
 
 
 def _to_log(id: LogId, log: _MemoryLog) -> Log:
-    return Log(id, log.parent, log.place, log.head, log.tip, "memory")
+    return Log(id, log.parent, log.place, log.head, log.tip, "memory", log.epoch)
 
 
 _Tables = dict[str, dict[tuple[Scalar, ...], Row]]

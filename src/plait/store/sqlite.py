@@ -32,6 +32,7 @@ from plait.store import packing
 from plait.store.base import (
     BlobInfo,
     Durability,
+    Fence,
     Lineage,
     Log,
     Projection,
@@ -64,6 +65,7 @@ from plait.store.transact import (
     BY_ID,
     COLUMNS,
     Fork,
+    KeyedFence,
     Transact,
     by_id,
     content_of,
@@ -80,7 +82,8 @@ FILE = "store.db"
 _PAGE = 512  # events fetched at a time
 # The ids come as one JSON text, so that the statement is the same for any number of them.
 _HEADS = (
-    "SELECT asked.value, p.id, l.place, l.head, l.tip, l.lazy FROM json_each(?) asked CROSS JOIN log l LEFT JOIN log p ON p.key = l.parent "
+    "SELECT asked.value, p.id, l.place, l.head, l.tip, l.lazy, l.epoch "
+    "FROM json_each(?) asked CROSS JOIN log l LEFT JOIN log p ON p.key = l.parent "
     "WHERE substr(l.id, 11) = unhex(substr(asked.value, 25)) AND l.id = unhex(asked.value, '-')"
 )
 _MISCOUNTED = (
@@ -146,23 +149,33 @@ class SqliteStore:
         *,
         parent: LogId | None = None,
         blobs: Mapping[Digest, bytes] | None = None,
+        fences: Sequence[Fence] = (),
     ) -> Digest:
         parse_log_id(log)
         check_chain(log, events, first_parent(events), begins=True)
         fork, lineage = self._fork(events[0], parent)
         lazy = self._find(parent).lazy if parent else is_async(events[0])
         prepared = prepare(events, blobs)
-        key = self._connections.write(lambda db: self._work.begin(db, log, fork, prepared, lazy), not lazy)
+        keyed = [KeyedFence(fence, self._find(fence.log).key) for fence in fences]
+        key = self._connections.write(lambda db: self._work.begin(db, log, fork, prepared, lazy, keyed), not lazy)
         if key is not None:
             self._remember(log, _Known(key, extend_lineage(lineage, events[0].seq - 1, log), lazy))
         return events[-1].id
 
     def append(
-        self, log: LogId, events: Sequence[Event], *, after: Digest, blobs: Mapping[Digest, bytes] | None = None, flush: bool = False
+        self,
+        log: LogId,
+        events: Sequence[Event],
+        *,
+        after: Digest,
+        blobs: Mapping[Digest, bytes] | None = None,
+        flush: bool = False,
+        fences: Sequence[Fence] = (),
     ) -> Digest:
         check_chain(log, events, parse_digest(after, "after"))
         known, prepared = self._find(log), prepare(events, blobs)
-        return self._connections.write(lambda db: self._work.append(db, log, known.key, after, prepared), flush or not known.lazy)
+        keyed = [KeyedFence(fence, self._find(fence.log).key) for fence in fences] if fences else ()
+        return self._connections.write(lambda db: self._work.append(db, log, known.key, after, prepared, keyed), flush or not known.lazy)
 
     def flush(self) -> None:
         self._connections.sync()
@@ -181,7 +194,7 @@ class SqliteStore:
         check_number("before", 0 if before is None else before)
         with self._reader() as db:
             rows = db.rows(
-                "SELECT l.key, l.id, p.id, l.place, l.head, l.tip, l.lazy FROM log l LEFT JOIN log p ON p.key = l.parent "
+                "SELECT l.key, l.id, p.id, l.place, l.head, l.tip, l.lazy, l.epoch FROM log l LEFT JOIN log p ON p.key = l.parent "
                 "WHERE l.key < ? ORDER BY l.key DESC LIMIT ?",
                 (2**62 if before is None else before, limit),
             )
@@ -499,7 +512,8 @@ class SqliteStore:
 
     def _log(self, db: Database, log: LogId) -> Log:
         row = db.row(
-            f"SELECT p.id, l.place, l.head, l.tip, l.lazy FROM log l LEFT JOIN log p ON p.key = l.parent WHERE {BY_ID}", by_id(log)
+            f"SELECT p.id, l.place, l.head, l.tip, l.lazy, l.epoch FROM log l LEFT JOIN log p ON p.key = l.parent WHERE {BY_ID}",
+            by_id(log),
         )
         if row is None:
             raise UnknownLog(log)
@@ -583,9 +597,9 @@ def _unframed(data: bytes) -> bytes | None:
         return None
 
 
-def _to_log(id: LogId, parent: bytes | None, place: int, head: bytes, tip: int, lazy: int) -> Log:
-    _check_types(id, (place, head, tip), (int, bytes, int))
-    return Log(id, None if parent is None else to_id(parent), place, Digest(head.hex()), tip, "async" if lazy else "full")
+def _to_log(id: LogId, parent: bytes | None, place: int, head: bytes, tip: int, lazy: int, epoch: int) -> Log:
+    _check_types(id, (place, head, tip, epoch), (int, bytes, int, int))
+    return Log(id, None if parent is None else to_id(parent), place, Digest(head.hex()), tip, "async" if lazy else "full", epoch)
 
 
 def _check_types(log: LogId, values: Sequence[object], types: Sequence[type]) -> None:

@@ -7,14 +7,14 @@ thread. A piece of work refuses by raising before it changes anything: others in
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from plait.errors import InvalidValue, LogExists, StaleHead, StoreCorrupt, UnknownBlob, UnknownEvent, UnknownLog
 from plait.event import KINDS, Event
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import packing
-from plait.store.base import Projection, check_fork, check_own
+from plait.store.base import Fence, Projection, check_epoch, check_fork, check_own, turns_in
 from plait.store.blobs import checked, digest_of
 from plait.store.database import Database
 from plait.store.rows import SqlRows, recreate
@@ -25,6 +25,10 @@ BY_ID = "substr(l.id, 11) = ? AND l.id = ?"
 
 _INSERT = "INSERT INTO event (log, seq, kind, short, codec, salt, header, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _ADVANCE = "UPDATE log SET head = ?, tip = ? WHERE key = ? AND head = ? AND tip = ?"
+_ADVANCE_HELD = f"{_ADVANCE} AND epoch = ?"  # of a log that rests on itself alone, as a run's root does
+_FENCED = " AND (SELECT epoch FROM log WHERE key = ?) = ?"
+_EPOCH = "SELECT epoch FROM log WHERE key = ?"
+_RAISE = "UPDATE log SET epoch = epoch + ? WHERE key = ?"
 
 
 _PACKED = packing.HEADER_1 | packing.BODY_1  # how most events are kept
@@ -36,6 +40,19 @@ class Fork(NamedTuple):
     parent: LogId
     key: int
     at: int  # the key of the log on its lineage that holds the fork point
+
+
+class KeyedFence(NamedTuple):
+    """A fence, and the key of its log."""
+
+    fence: Fence
+    key: int
+
+
+@cache
+def _advance(fences: int) -> str:
+    """The compare-and-set of a log's head under so many fences: one statement, whatever it rests on."""
+    return _ADVANCE + _FENCED * fences
 
 
 class PreparedEvent(NamedTuple):
@@ -58,6 +75,7 @@ class Prepared(NamedTuple):
 
     events: list[PreparedEvent]
     blobs: dict[Digest, PackedBlob]
+    turns: int  # by how much they raise the epoch of their log
 
     @property
     def first(self) -> Event:
@@ -80,7 +98,7 @@ def prepare(events: Sequence[Event], blobs: Mapping[Digest, bytes] | None) -> Pr
             ready.append(PreparedEvent(event, short_of(event.id), codec, header, bytes.fromhex(digest), (*refs, digest)))
         else:
             ready.append(PreparedEvent(event, short_of(event.id), *packing.pack_event(event.raw, body), refs))
-    return Prepared(ready, {digest: pack_blob(data) for digest, data in content.items()} if content else {})
+    return Prepared(ready, {digest: pack_blob(data) for digest, data in content.items()} if content else {}, turns_in(events))
 
 
 def pack_blob(content: bytes) -> PackedBlob:
@@ -130,9 +148,13 @@ class Transact:
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, db: Database, log: LogId, fork: Fork | None, prepared: Prepared, lazy: bool) -> int | None:
+    def begin(
+        self, db: Database, log: LogId, fork: Fork | None, prepared: Prepared, lazy: bool, fences: Sequence[KeyedFence]
+    ) -> int | None:
         """Returns the new log's key; None if exactly this log stands already."""
         first, last = prepared.first, prepared.last
+        for fence, key in fences:
+            check_epoch(fence, _epoch_of(db, fence, key))
         key = db.get(f"SELECT key FROM log l WHERE {BY_ID}", by_id(log))
         if key is not None:
             if _stands(db, key, last):
@@ -143,19 +165,27 @@ class Transact:
             check_fork(first, fork.parent, _event_at(db, fork.at, first.seq - 1))
         _check_refs(db, prepared)
         db.run(
-            "INSERT INTO log (id, parent, place, head, tip, lazy) VALUES (?, ?, ?, ?, ?, ?)",
-            (to_bytes(log), fork and fork.key, first.seq - 1, bytes.fromhex(last.id), last.seq, lazy),
+            "INSERT INTO log (id, parent, place, head, tip, lazy, epoch) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (to_bytes(log), fork and fork.key, first.seq - 1, bytes.fromhex(last.id), last.seq, lazy, prepared.turns),
         )
         new: int = db.inserted()
         self._insert(db, new, prepared)
         return new
 
-    def append(self, db: Database, log: LogId, key: int, after: Digest, prepared: Prepared) -> Digest:
+    def append(self, db: Database, log: LogId, key: int, after: Digest, prepared: Prepared, fences: Sequence[KeyedFence]) -> Digest:
         last = prepared.last
         _check_refs(db, prepared)
-        db.run(_ADVANCE, (bytes.fromhex(last.id), last.seq, key, bytes.fromhex(after), prepared.first.seq - 1))
+        values = (bytes.fromhex(last.id), last.seq, key, bytes.fromhex(after), prepared.first.seq - 1)
+        if not fences:
+            db.run(_ADVANCE, values)
+        elif len(fences) == 1 and fences[0].key == key:
+            db.run(_ADVANCE_HELD, (*values, fences[0].fence.epoch))
+        else:
+            db.run(_advance(len(fences)), (*values, *[value for fence, at in fences for value in (at, fence.epoch)]))
         if db.changed() != 1:
-            return _not_advanced(db, log, key, after, last)
+            return _not_advanced(db, log, key, after, prepared, fences)
+        if prepared.turns:
+            db.run(_RAISE, (prepared.turns, key))
         self._insert(db, key, prepared)
         return last.id
 
@@ -236,8 +266,12 @@ class Transact:
         db.execute("INSERT OR REPLACE INTO projection (name, version, stale) VALUES (?, ?, 0)", (projection.name, projection.version))
 
 
-def _not_advanced(db: Database, log: LogId, key: int, after: Digest, last: Event) -> Digest:
-    if _stands(db, key, last):
+def _not_advanced(db: Database, log: LogId, key: int, after: Digest, prepared: Prepared, fences: Sequence[KeyedFence]) -> Digest:
+    last = prepared.last
+    stands = _stands(db, key, last)
+    for fence, at in fences:
+        check_epoch(fence, _epoch_of(db, fence, at), prepared.turns if stands and at == key else 0)
+    if stands:
         db.touch()  # it may have been committed without an fsync
         return last.id
     row = db.row("SELECT head, tip FROM log WHERE key = ?", (key,))
@@ -247,6 +281,13 @@ def _not_advanced(db: Database, log: LogId, key: int, after: Digest, last: Event
     if head.hex() == after:
         raise InvalidValue("seq", f"event {last.seq} does not follow place {tip}", "seal it at the next place")
     raise StaleHead(log, after, head.hex(), tip)
+
+
+def _epoch_of(db: Database, fence: Fence, key: int) -> int:
+    found = db.get(_EPOCH, (key,))
+    if found is None:
+        raise UnknownLog(fence.log)  # somebody removed it under us
+    return found
 
 
 def _stands(db: Database, key: int, event: Event) -> bool:

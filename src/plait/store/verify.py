@@ -18,7 +18,7 @@ from plait.event import Body, Header, check_content
 from plait.event.codec import EVENT_TAG, check_header, decode_header
 from plait.event.kinds import ForkedFrom
 from plait.ids import Digest, LogId
-from plait.store.base import Log, Record, Store
+from plait.store.base import TURNS, Log, Record, Store
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -102,7 +102,7 @@ class _Census:
 
 
 def _verify(store: Store, log: Log, census: _Census) -> Iterator[Fault]:
-    seq, number, familiar, head = log.place + 1, 0, None, None
+    seq, number, familiar, head, epoch = log.place + 1, 0, None, None, 0
     records = store.records(log.id)
     try:
         previous = _fork_point(store, log)
@@ -116,12 +116,16 @@ def _verify(store: Store, log: Log, census: _Census) -> Iterator[Fault]:
                 raise _Broken(f"commit number {record.number} comes after {number}")
             _check_references(store, log, record, header, body)
             head = id if seq == log.tip else head
+            epoch += header.kind in TURNS and seq <= log.tip
             seq, previous, number, familiar = seq + 1, id, record.number, names
         if number == 0:
             raise _Broken("the log has no events")
         if head != log.head or seq - 1 > max(log.tip, store.log(log.id).tip):  # events beyond the row as it was read may be news
             seq = min(seq, log.tip)
             raise _Broken(f"the log's row ends at {log.tip} with head {log.head[:12]}…, its events do not")
+        if epoch != log.epoch:
+            seq = log.tip
+            raise _Broken(f"the log's row is at epoch {log.epoch}, its events at {epoch}")
     except (_Broken, PlaitError) as error:
         yield Fault(log.id, seq, str(error))
         for record in records:  # the census goes on
