@@ -173,7 +173,7 @@ class Visit:
 def _more(found: Snapshot) -> Json:
     """What is to be said of a tree besides: what is not in it."""
     said: dict[str, Json] = {}
-    for name, paths in (("withheld", found.withheld), ("skipped", found.skipped)):
+    for name, paths in (("withheld", found.withheld), ("skipped", found.skipped), ("dropped", found.dropped)):
         if paths:
             said[name] = list(paths[:100])
     if found.more:

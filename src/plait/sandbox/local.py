@@ -185,7 +185,7 @@ class LocalSandbox:
     def start(self, name: str, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> LocalResident:
         """Start a process that stays until the files are made others, or this handle is let go of."""
         self._end_residents(name)
-        room, most = self._room(), self._wanted.limits
+        room, most = self._room()._replace(scratch=self._copy.make_scratch(name)), self._wanted.limits
         invocation = self._invocation(room, command, cwd, env or {}, most)
         self._residents[name] = started = self._joined(lambda: LocalResident(self._start(room, invocation, stays=True), most))
         return started
@@ -292,12 +292,17 @@ class LocalSandbox:
         self._copy.begin()
 
     def snapshot(self) -> Snapshot:
-        return self._copy.snapshot()
+        return self._copy.snapshot(self._mounted())
+
+    def _mounted(self) -> str | None:
+        """The layers as one, seen through a process that stays and has them mounted."""
+        there = next((each.pid for each in self._residents.values() if each.alive), None)
+        return f"/proc/{there}/root{self._folder}" if there is not None and self._rung == "overlay" else None
 
     def restore(self, tree: Digest) -> None:
         self._end_residents()  # what they hold belongs to the files that were
         # A copy switches from the tree that it knows: what no snapshot has seen would stay.
-        self._wanted.store.put_blobs(self._copy.snapshot().blobs)
+        self._wanted.store.put_blobs(self.snapshot().blobs)
         self._copy.switch(tree)
 
     def fork(self, wanted: Wanted) -> LocalSandbox:
