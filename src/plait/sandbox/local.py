@@ -49,12 +49,13 @@ class LocalBackend:
 
     def check(self, wanted: Wanted) -> Placement:
         rung, passed = rungs.choose(wanted.isolation, _cache(wanted.store))
+        left = rungs.left_open(rung, wanted.network, in_place=wanted.in_place)
         return Placement(
             NAME,
             rung=rung,
             image=wanted.image,
             network="on" if rung == "host" else wanted.network,
-            detail={"passed over": passed} if passed else None,
+            detail=cast("Json", {**({"passed over": passed} if passed else {}), "open": left}),
         )
 
     def create(self, wanted: Wanted) -> LocalSandbox:
@@ -154,6 +155,7 @@ class LocalSandbox:
             "mounts": {"/usr": "/usr"} | mounts if self._rung != "host" else {},
             "in_place": self._wanted.in_place,
             "passed over": self._passed,
+            "open": rungs.left_open(self._rung, self._wanted.network, in_place=self._wanted.in_place),
             "also at": bubblewrap.elsewhere(room) or {} if self._in_namespaces else {},
             "left out": [name for name in room.heavy if f"{WORKDIR}/{name}" not in mounts],
         }

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from plait.errors import SandboxFailed
 from plait.sandbox.base import Limits, OnOutput, Ran
+from plait.sandbox.confine import restrict_sockets
 from plait.sandbox.limits import MB, Family, Watch, confine, open_group, taken
 from plait.sandbox.mounts import Overlay, Started
 from plait.sandbox.output import Spool
@@ -39,6 +40,7 @@ class Start(NamedTuple):
     given: tuple[int, ...]  # descriptors for the child; closed here once it has them
     own_users: bool = False  # whether it has a user namespace of its own
     overlay: Overlay | None = None  # to be mounted by whoever starts it
+    scoped: bool = False  # whether abstract sockets of the host are to be out of reach
 
 
 class Status:
@@ -100,7 +102,7 @@ def run(start: Start, bounds: Bounds, stdin: bytes, spool: Spool, on_output: OnO
 def _started(start: Start, stdin: bytes, writer: int, stack: contextlib.ExitStack) -> subprocess.Popen[bytes]:
     source = _source(stdin)
     try:
-        if start.overlay is None:
+        if start.overlay is None and not start.scoped:
             return _popen(start, source, writer)
         started = Started(start.overlay, lambda: _popen(start, source, writer))
         process = started.begin()
@@ -115,6 +117,8 @@ def _started(start: Start, stdin: bytes, writer: int, stack: contextlib.ExitStac
 
 
 def _popen(start: Start, source: int, writer: int) -> subprocess.Popen[bytes]:
+    if start.scoped:
+        restrict_sockets()
     return subprocess.Popen(
         list(start.argv), stdin=source, stdout=writer, stderr=writer, pass_fds=start.given, env={}, cwd="/", start_new_session=True
     )
