@@ -22,7 +22,7 @@ from typing import NamedTuple
 from plait.sandbox import confine, etc, seccomp
 from plait.sandbox.base import Limits, Network
 from plait.sandbox.etc import USER
-from plait.sandbox.limits import MB
+from plait.sandbox.limits import MB, Family, counted_by
 from plait.sandbox.process import Start, memory_file
 from plait.workspace.copies import Layered, Plain
 
@@ -226,14 +226,15 @@ def scopes_sockets(bwrap: str) -> bool:
 
 
 def _filter() -> int | None:
-    program = _program()
+    program = _program(counted_by() == Family.name)
     return memory_file(program) if program else None
 
 
 @functools.cache
-def _program() -> bytes | None:
+def _program(watched: bool) -> bytes | None:
+    """`watched`: by looking. Shared memory that is attached to no process is seen by nobody then, so it is refused."""
     here = seccomp.machine()
-    return seccomp.program(here) if here else None
+    return seccomp.program(here, refused=seccomp.SHARED_MEMORY if watched else ()) if here else None
 
 
 def files(room: Room, limits: Limits) -> Iterator[str]:
