@@ -84,7 +84,8 @@ _X86_64 = {
     "sched_setscheduler": 144, "sched_setparam": 142, "sched_setattr": 314, "setpriority": 141, "ioprio_set": 251, "migrate_pages": 256,
     "shmget": 29, "shmat": 30, "shmctl": 31, "shmdt": 67, "semget": 64, "semop": 65, "semctl": 66, "semtimedop": 220, "msgget": 68,
     "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "mq_open": 240, "mq_unlink": 241, "mq_timedsend": 242, "mq_timedreceive": 243,
-    "mq_notify": 244, "mq_getsetattr": 245, "socketpair": 53, "move_pages": 279, "setxattr": 188, "lsetxattr": 189, "fsetxattr": 190, "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199,
+    "mq_notify": 244, "mq_getsetattr": 245, "socketpair": 53, "move_pages": 279, "setxattr": 188, "lsetxattr": 189, "fsetxattr": 190,
+    "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199,
 }  # fmt: skip
 _AARCH64 = {
     "ioctl": 29, "socket": 198, "clone": 220, "acct": 89, "settimeofday": 170, "mount": 40, "umount2": 39, "swapon": 224, "swapoff": 225,
@@ -96,7 +97,8 @@ _AARCH64 = {
     "sched_setparam": 118, "sched_setattr": 274, "setpriority": 140, "ioprio_set": 30, "migrate_pages": 238, "move_pages": 239,
     "shmget": 194, "shmat": 196, "shmctl": 195, "shmdt": 197, "semget": 190, "semop": 193, "semctl": 191, "semtimedop": 192,
     "msgget": 186, "msgsnd": 189, "msgrcv": 188, "msgctl": 187, "mq_open": 180, "mq_unlink": 181, "mq_timedsend": 182,
-    "mq_timedreceive": 183, "mq_notify": 184, "mq_getsetattr": 185, "socketpair": 199, "setxattr": 5, "lsetxattr": 6, "fsetxattr": 7, "removexattr": 14, "lremovexattr": 15, "fremovexattr": 16,
+    "mq_timedreceive": 183, "mq_notify": 184, "mq_getsetattr": 185, "socketpair": 199, "setxattr": 5, "lsetxattr": 6, "fsetxattr": 7,
+    "removexattr": 14, "lremovexattr": 15, "fremovexattr": 16,
 }  # fmt: skip
 
 
