@@ -156,8 +156,12 @@ def test_what_a_rung_leaves_open_is_recorded_before_the_first_call(tmp_path: Pat
             assert ("modes and times of files" in left) == (rung == "landlock")
 
 
+def _scopes_nothing(program: str) -> bool:
+    return False
+
+
 def test_where_landlock_is_missing_abstract_sockets_are_said_to_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bubblewrap, "scopes_sockets", lambda _: False)
+    monkeypatch.setattr(bubblewrap, "scopes_sockets", _scopes_nothing)
     assert "abstract sockets" in rungs.left_open("overlay", "on")
     assert "abstract sockets" not in rungs.left_open("overlay", "off")
 

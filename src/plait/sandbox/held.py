@@ -1,8 +1,9 @@
-"""Files that processes hold open although no folder counts them: unlinked ones, and memory that has the shape of a file.
+"""Files that processes hold open although no folder counts them.
 
-A memfd, a file in a tmpfs and a file that was removed while it is open take memory or disk that neither a walk through folders nor the
-resident memory of a process shows. They are found by looking at what the processes hold: their descriptors, and their mappings of files
-that are gone. What is on its way from one process to another at that very moment is seen when it has arrived.
+A memfd, a file in a tmpfs and a file that was removed while it is open take memory or disk that
+neither a walk through folders nor the resident memory of a process shows. They are found by looking
+at what the processes hold: their descriptors, and their mappings of files that are gone. A file that
+is on its way from one process to another at that very moment is seen when it has arrived.
 """
 
 from __future__ import annotations

@@ -215,6 +215,7 @@ class LocalSandbox:
         for name in names or tuple(self._residents):
             if (found := self._residents.pop(name, None)) is not None:
                 found.end()
+                self._copy.remove_scratch(name)
 
     def _room(self) -> Room:
         wanted, copy = self._wanted, self._copy

@@ -191,7 +191,7 @@ class Copy:
         if not found.left_out and not withheld:
             return ()
         # Behind the back of a mount a removed file would still be there for who looked at it before.
-        with disk.held(disk.open_root(mounted or self._root)) as root:
+        with disk.held(_open_mounted(mounted) or disk.open_root(self._root)) as root:
             dropped = [path for path in found.left_out if disk.clear_path(root, path)]
             for path, entry in withheld.items():
                 self._withhold(root, path, entry, layered=mounted is None)
@@ -266,10 +266,13 @@ class Copy:
 
     def make_scratch(self, name: str) -> str:
         """An empty scratch folder for a process that stays. Commands do not see it, nor it theirs."""
-        place = f"scratch-{sha256(name.encode()).hexdigest()[:8]}"
+        place = _scratch_of(name)
         with disk.held(disk.open_root(self._home)) as home:
             disk.empty_folder(home, place)
         return str(self._home / place)
+
+    def remove_scratch(self, name: str) -> None:
+        disk.remove_folder(self._home / _scratch_of(name))
 
     def _empty_scratch(self) -> None:
         with disk.held(disk.open_root(self._home)) as home:
@@ -277,6 +280,10 @@ class Copy:
 
     def __repr__(self) -> str:
         return f"<Copy {self.name} of {self.tree[:12]}>"
+
+
+def _scratch_of(name: str) -> str:
+    return f"scratch-{sha256(os.fsencode(name)).hexdigest()[:8]}"
 
 
 class InPlace(Copy):
@@ -404,6 +411,13 @@ def snapshot_folder(store: Store, folder: Path, rules: Rules = USUAL, cache: Pat
     sink.flush()
     _write(home / "index", pack_index(found.seen, rules))
     return Snapshot(found.tree, {}, withheld=found.withheld, skipped=found.skipped)
+
+
+def _open_mounted(path: str | None) -> int | None:
+    """None: nothing is mounted, or the process that had it mounted has just ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return disk.open_root(path) if path is not None else None
+    return None
 
 
 def _withheld_in(index: Index) -> dict[str, Entry]:

@@ -222,7 +222,7 @@ def _reached(root: int, path: str) -> Generator[tuple[int, str]]:
     with ExitStack() as stack:
         folder = root
         for each in above.split("/") if above else ():
-            folder = stack.enter_context(held(open_folder(folder, each)))
+            folder, _ = stack.enter_context(entered(folder, each))
         stack.enter_context(writable(folder))
         yield folder, name
 
