@@ -24,10 +24,12 @@ from plait.errors import WorkspaceError
 from plait.ids import Digest
 from plait.store import MemoryStore, Store
 from plait.testing import Seeded
-from plait.workspace import Files, Node, Workspace
+from plait.workspace import Files, Node, Workspace, disk
 from plait.workspace.checkout import checkout
-from plait.workspace.copies import Copy, Layered, Plain, open_copy, snapshot_folder
+from plait.workspace.copies import Copy, Layered, Plain, open_copy
 from plait.workspace.edited import edited
+from plait.workspace.rules import USUAL
+from plait.workspace.scan import Index, Scan, Sink
 from plait.workspace.tree import TreeReader, differing
 from tests import trees
 from tests.trees import Edit, Told, edit, tell
@@ -55,6 +57,7 @@ class Stage:
         self.place, self.cache = place, place / "cache"
         self.store: Store = MemoryStore("laws", source=Seeded(7))
         self.cache.mkdir()
+        self.seen: dict[Path, Index] = {}  # what is remembered of each folder from the last time
 
     def folder(self, name: str, *edits: Sequence[Edit]) -> Path:
         folder = self.place / name
@@ -64,7 +67,13 @@ class Stage:
         return folder
 
     def tree(self, folder: Path) -> Digest:
-        return snapshot_folder(self.store, folder, cache=self.cache).tree
+        """The tree of a folder of ours, modes that lock its owner out included."""
+        sink = Sink(self.store)
+        with disk.held(disk.open_root(folder)) as root:
+            found = Scan(sink, USUAL, self.seen.get(folder, {}), reader=TreeReader(self.store)).run(root)
+        sink.flush()
+        self.seen[folder] = found.seen
+        return found.tree
 
     def copy(self, tree: Digest, *, layered: bool, base: Digest | None = None, name: str = "copy") -> Copy:
         return open_copy(self.store, self.cache, name, tree, layered=layered, base=base)

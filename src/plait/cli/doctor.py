@@ -21,7 +21,7 @@ import click
 import msgspec
 
 from plait.errors import BadAddress, SchemaTooNew, StoreBusy, StoreCorrupt, StoreError, StoreFailed
-from plait.sandbox import backend, backends
+from plait.sandbox import Capability, backend, backends
 from plait.store import canonical, locate
 from plait.store.database import PAGE_SIZE, PRAGMAS, SQLITE_MIN, inspect
 from plait.store.schema import MIGRATIONS
@@ -403,11 +403,15 @@ def _isolation() -> Check:
         less = [rung.name for rung in rungs if rung.offered]
         step = f"; or take less on purpose, as in plait to S local DIR --isolation {less[0]}" if less else ""
         return Check("isolation", "warn", f"{NO_SANDBOX}: {why}", f"{passed[-1].fix}{step}." if passed else None)
-    lower = ", ".join(rung.name for rung in rungs if rung.offered and rung is not best)
+    lower = ", ".join(_described(rung) for rung in rungs if rung.offered and rung is not best)
     detail = f"{best.name}{f', and on request {lower}' if lower else ''}"
     if passed:
         return Check("isolation", "warn", f"{detail}; {why}", f"{passed[0].fix}.")
     return Check("isolation", "ok", f"{detail}; {best.name} is the best there is")
+
+
+def _described(rung: Capability) -> str:
+    return f"{rung.name} ({rung.why})" if rung.why else rung.name
 
 
 def _backends() -> Check:

@@ -173,7 +173,7 @@ class Visit:
 def _more(found: Snapshot) -> Json:
     """What is to be said of a tree besides: what is not in it."""
     said: dict[str, Json] = {}
-    for name, paths in (("withheld", found.withheld), ("skipped", found.skipped)):
+    for name, paths in (("withheld", found.withheld), ("skipped", found.skipped), ("dropped", found.dropped)):
         if paths:
             said[name] = list(paths[:100])
     if found.more:
@@ -272,7 +272,10 @@ class Lent:
 
     def resident(self, name: str) -> Resident | None:
         sandbox = self.now()
-        return sandbox.resident(name) if isinstance(sandbox, Hosts) else None
+        found = sandbox.resident(name) if isinstance(sandbox, Hosts) else None
+        if found is not None:
+            self.touch()  # a process that is talked to may change files
+        return found
 
     def keep(self, output: Output, name: str, media_type: str = "text/plain") -> FilePart:
         return self.now().keep(output, name, media_type)
@@ -382,6 +385,7 @@ class Hand:
         self.key, self.sandbox, self.in_place, self.replaced = key, sandbox, in_place, replaced
         self._passing = passing and not in_place  # whether it ends with this process
         self.tree = tree  # None: nobody knows
+        self._place: int | None = None  # of the session when a call last began here; None: none did
         self.trusted = True
         self._lock = Lock()
         self.before = tree or EMPTY
@@ -405,6 +409,13 @@ class Hand:
         found = self.sandbox.snapshot()
         self.tree = found.tree
         return found
+
+    def follow(self, session: Session) -> None:
+        """After a rewind the files are put in place anew, also if the tree is the same: what a process that stays did is undone, too."""
+        if self._place is not None:
+            since = store_at(session.store).read(session.id, self._place + 1, session.place, kinds=("Rewound",))
+            self.tree = None if next(since, None) is not None else self.tree
+        self._place = session.place
 
     def ready(self, tree: Digest) -> None:
         """Make the files those of this tree; in place nothing is undone, and what differs is told."""
@@ -446,6 +457,7 @@ class Hands:
             hand.take()
             try:
                 if hand.trusted:
+                    hand.follow(session)
                     hand.ready(tree)
                     return hand
             except BaseException:

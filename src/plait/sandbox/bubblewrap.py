@@ -19,10 +19,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from plait.sandbox import etc, seccomp
+from plait.sandbox import confine, etc, seccomp
 from plait.sandbox.base import Limits, Network
 from plait.sandbox.etc import USER
-from plait.sandbox.limits import MB
+from plait.sandbox.limits import MB, Family, counted_by
 from plait.sandbox.mounts import secret_masks
 from plait.sandbox.process import Start, memory_file
 from plait.workspace.copies import Layered, Plain
@@ -215,18 +215,27 @@ def start(room: Room, invocation: Invocation, bwrap: str, overlay: Sequence[str]
     arguments = memory_file(b"\0".join(map(os.fsencode, options)) + b"\0")  # so that no value is seen in a list of processes
     given = tuple(fd for fd in (status_write, go_read, filter_, arguments) if fd is not None)
     argv = [*overlay, bwrap, "--args", str(arguments), "--", *invocation.command]
-    return Start(argv, status_read, go_write, given, own_users=True)
+    scoped = room.network == "on" and scopes_sockets(bwrap)
+    return Start(argv, status_read, go_write, given, own_users=True, scoped=scoped)
+
+
+@functools.cache
+def scopes_sockets(bwrap: str) -> bool:
+    """Whether landlock can keep abstract sockets away from it. What does so takes setuid its power, which some bubblewraps need."""
+    needs_power = os.geteuid() != 0 and bool(os.stat(bwrap).st_mode & stat.S_ISUID)
+    return confine.landlock_version() >= confine.VERSION_MIN and not needs_power
 
 
 def _filter() -> int | None:
-    program = _program()
+    program = _program(counted_by() == Family.name)
     return memory_file(program) if program else None
 
 
 @functools.cache
-def _program() -> bytes | None:
+def _program(watched: bool) -> bytes | None:
+    """`watched`: by looking. Shared memory that is attached to no process is seen by nobody then, so it is refused."""
     here = seccomp.machine()
-    return seccomp.program(here) if here else None
+    return seccomp.program(here, refused=seccomp.SHARED_MEMORY if watched else ()) if here else None
 
 
 def files(room: Room, limits: Limits) -> Iterator[str]:

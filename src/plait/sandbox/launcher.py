@@ -44,7 +44,7 @@ def _kept(room: Room) -> dict[str, object]:
         "read": list(readable(room)),
         "write": [*writable(room), *_DEVICES],
         "network": network,
-        "filter": seccomp.program(here, seccomp.FAMILIES if network else (), alone=False).hex(),
+        "filter": seccomp.program(here, seccomp.OUTWARD if network else (), alone=False).hex(),
     }
 
 

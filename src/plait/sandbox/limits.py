@@ -3,6 +3,8 @@
 Memory and processes are counted by a control group of the command's own, of version 2 or 1, below the group that this process is in.
 Where none can be made, whoever waits for the command adds up what its processes take, a few times a second. Going beyond a limit ends
 the command, and the whole of it: half a program that was refused a process says less than one that was stopped.
+
+Disk is counted by looking in any case: the folders that a command may write to, and files that it holds open after it removed them.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ import resource
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from plait.sandbox.base import Limits
+from plait.sandbox.held import held_files, memory_device, memory_devices, private_memory, shared_memory_beside
 
 MB = 1 << 20
 _NAME = "plait"
@@ -59,6 +62,10 @@ class Watch(Protocol):
     def name(self) -> str: ...
     def join(self, pid: int) -> None: ...
     def has(self, pid: int) -> bool: ...
+    def pids(self) -> list[int]:
+        """The processes that are counted."""
+        ...
+
     def exceeded(self) -> str:
         """`memory`, `processes`, or nothing."""
         ...
@@ -97,6 +104,9 @@ class Group:
 
     def has(self, pid: int) -> bool:
         return all(str(pid) in _read(part.folder, "cgroup.procs").split() for part in self._parts)
+
+    def pids(self) -> list[int]:
+        return [int(pid) for pid in _read(self._parts[0].folder, "cgroup.procs").split()]
 
     def exceeded(self) -> str:
         for part in self._parts:
@@ -251,8 +261,11 @@ class Family:
 
     name = "watched"
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, folders: Iterable[str] = ()) -> None:
+        """`folders`: those that the processes may write to; where they lie in memory, they count as memory."""
         self._limits, self._pid = limits, 0
+        self._memory = memory_devices()
+        self._folders = [folder for folder in folders if os.stat(folder).st_dev in self._memory]
 
     def join(self, pid: int) -> None:
         self._pid = pid
@@ -260,13 +273,32 @@ class Family:
     def has(self, pid: int) -> bool:
         return pid in descendants(self._pid)
 
+    def pids(self) -> list[int]:
+        return descendants(self._pid)
+
     def exceeded(self) -> str:
         pids = descendants(self._pid)
         if self._limits.processes is not None and len(pids) > self._limits.processes + _AROUND:
             return "processes"
-        if self._limits.memory_mb is not None and sum(map(_resident, pids)) > self._limits.memory_mb * MB:
+        if self._limits.memory_mb is not None and self._takes_more(pids, self._limits.memory_mb * MB):
             return "memory"
         return ""
+
+    def _takes_more(self, pids: list[int], most: int) -> bool:
+        anonymous, shared = (sum(_resident(pid, word) for pid in pids) for word in ("RssAnon:", "RssShmem:"))
+        private, inside = private_memory(pids), {os.stat(folder).st_dev for folder in self._folders}
+        own = {private.device} if private is not None else set[int]()
+        held = {
+            key: file.size
+            for key, file in held_files(pids, self._memory).items()
+            if key[0] in self._memory - own and not (file.linked and key[0] in inside)
+        }
+        beside = sum(held.values()) + (private.size if private is not None else 0) + taken(self._folders, 0)
+        if anonymous + shared + beside <= most:
+            return False
+        with contextlib.suppress(OSError):  # shared memory that is held as a file was counted twice
+            shared = shared_memory_beside(pids, held.keys(), self._memory - own)
+        return anonymous + shared + beside > most
 
     def kill(self) -> None:
         """The first is the launcher, or bubblewrap: it ends when what it waits for has."""
@@ -291,10 +323,10 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def _resident(pid: int) -> int:
-    """Memory that is no file's. What several share is counted for each of them: rather too much than not at all."""
+def _resident(pid: int, word: str) -> int:
+    """Memory of a kind. What several processes share is counted for each of them: rather too much than not at all."""
     lines = (line.split() for line in _read(f"/proc/{pid}", "status").splitlines())
-    return sum(int(words[1]) * 1024 for words in lines if words and words[0] in ("RssAnon:", "RssShmem:"))
+    return sum(int(words[1]) * 1024 for words in lines if words and words[0] == word)
 
 
 def counted_by() -> str:
@@ -311,6 +343,13 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def taken(folders: Iterable[str], since: float) -> int:
     """Bytes below these folders of what was changed since then. A hole counts: whoever reads the file reads it too."""
     return sum(_below(folder, since) for folder in folders)
+
+
+def taken_unseen(pids: Collection[int]) -> int:
+    """Bytes on disk that processes hold in files that no folder lists any more."""
+    private = private_memory(pids)
+    memory = {memory_device(), *([private.device] if private is not None else [])}
+    return sum(file.size for (device, _), file in held_files(pids).items() if device not in memory)
 
 
 def _below(folder: str, since: float) -> int:

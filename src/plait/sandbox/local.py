@@ -51,12 +51,13 @@ class LocalBackend:
 
     def check(self, wanted: Wanted) -> Placement:
         rung, passed = rungs.choose(wanted.isolation, _cache(wanted.store))
+        left = rungs.left_open(rung, wanted.network, in_place=wanted.in_place)
         return Placement(
             NAME,
             rung=rung,
             image=wanted.image,
             network="on" if rung == "host" else wanted.network,
-            detail={"passed over": passed} if passed else None,
+            detail=cast("Json", {**({"passed over": passed} if passed else {}), "open": left}),
         )
 
     def create(self, wanted: Wanted) -> LocalSandbox:
@@ -156,6 +157,7 @@ class LocalSandbox:
             "mounts": {"/usr": "/usr"} | mounts if self._rung != "host" else {},
             "in_place": self._wanted.in_place,
             "passed over": self._passed,
+            "open": rungs.left_open(self._rung, self._wanted.network, in_place=self._wanted.in_place),
             "also at": bubblewrap.elsewhere(room) or {} if self._in_namespaces else {},
             "left out": [name for name in room.heavy if f"{WORKDIR}/{name}" not in mounts],
             **secrets_in_heavy(room.folder, room.heavy if self._rung != "host" else ()),
@@ -188,7 +190,7 @@ class LocalSandbox:
     def start(self, name: str, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> LocalResident:
         """Start a process that stays until the files are made others, or this handle is let go of."""
         self._end_residents(name)
-        room, most = self._room(), self._wanted.limits
+        room, most = self._room()._replace(scratch=self._copy.make_scratch(name)), self._wanted.limits
         invocation = self._invocation(room, command, cwd, env or {}, most)
         self._residents[name] = started = self._joined(lambda: LocalResident(self._start(room, invocation, stays=True), most))
         return started
@@ -216,6 +218,7 @@ class LocalSandbox:
         for name in names or tuple(self._residents):
             if (found := self._residents.pop(name, None)) is not None:
                 found.end()
+                self._copy.remove_scratch(name)
 
     def _room(self) -> Room:
         wanted, copy = self._wanted, self._copy
@@ -297,12 +300,17 @@ class LocalSandbox:
         self._copy.begin()
 
     def snapshot(self) -> Snapshot:
-        return self._copy.snapshot()
+        return self._copy.snapshot(self._mounted())
+
+    def _mounted(self) -> str | None:
+        """The layers as one, seen through a process that stays and has them mounted."""
+        there = next((each.pid for each in self._residents.values() if each.alive), None)
+        return f"/proc/{there}/root{self._folder}" if there is not None and self._rung == "overlay" else None
 
     def restore(self, tree: Digest) -> None:
         self._end_residents()  # what they hold belongs to the files that were
         # A copy switches from the tree that it knows: what no snapshot has seen would stay.
-        self._wanted.store.put_blobs(self._copy.snapshot().blobs)
+        self._wanted.store.put_blobs(self.snapshot().blobs)
         self._copy.switch(tree)
 
     def fork(self, wanted: Wanted) -> LocalSandbox:

@@ -93,7 +93,7 @@ def _kept(cache: str, content: bytes) -> str:
 class Started:
     """A process that a thread started. The thread stays until `end`: the kernel takes its end for that of the parent."""
 
-    def __init__(self, overlay: Overlay, popen: Callable[[], subprocess.Popen[bytes]]) -> None:
+    def __init__(self, overlay: Overlay | None, popen: Callable[[], subprocess.Popen[bytes]]) -> None:
         self._overlay, self._popen = overlay, popen
         self._process: subprocess.Popen[bytes] | None = None
         self._error: BaseException | None = None
@@ -114,7 +114,8 @@ class Started:
 
     def _run(self) -> None:
         try:
-            _mount(self._overlay)
+            if self._overlay is not None:
+                _mount(self._overlay)
             self._process = self._popen()
         except BaseException as error:
             self._error = error

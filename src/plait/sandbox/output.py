@@ -23,7 +23,7 @@ from plait.store import Store
 from plait.workspace import PIECE
 
 _READ = 1 << 18
-_BATCH = 8  # pieces that go into the store together
+_BATCH = 2  # pieces that go into the store together
 _HELD = 1 << 16  # bytes held back: no spelling of a secret is longer
 
 

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from plait.errors import SandboxFailed
 from plait.sandbox.base import Limits, OnOutput, Ran
-from plait.sandbox.limits import MB, Family, Watch, confine, open_group, taken
+from plait.sandbox.confine import restrict_sockets
+from plait.sandbox.limits import MB, Family, Watch, confine, open_group, taken, taken_unseen
 from plait.sandbox.mounts import Overlay, Started
 from plait.sandbox.output import Spool
 
@@ -39,6 +40,7 @@ class Start(NamedTuple):
     given: tuple[int, ...]  # descriptors for the child; closed here once it has them
     own_users: bool = False  # whether it has a user namespace of its own
     overlay: Overlay | None = None  # to be mounted by whoever starts it
+    scoped: bool = False  # whether abstract sockets of the host are to be out of reach
 
 
 class Status:
@@ -100,7 +102,7 @@ def run(start: Start, bounds: Bounds, stdin: bytes, spool: Spool, on_output: OnO
 def _started(start: Start, stdin: bytes, writer: int, stack: contextlib.ExitStack) -> subprocess.Popen[bytes]:
     source = _source(stdin)
     try:
-        if start.overlay is None:
+        if start.overlay is None and not start.scoped:
             return _popen(start, source, writer)
         started = Started(start.overlay, lambda: _popen(start, source, writer))
         process = started.begin()
@@ -115,6 +117,8 @@ def _started(start: Start, stdin: bytes, writer: int, stack: contextlib.ExitStac
 
 
 def _popen(start: Start, source: int, writer: int) -> subprocess.Popen[bytes]:
+    if start.scoped:
+        restrict_sockets()
     return subprocess.Popen(
         list(start.argv), stdin=source, stdout=writer, stderr=writer, pass_fds=start.given, env={}, cwd="/", start_new_session=True
     )
@@ -157,7 +161,7 @@ class _Command:
         """Put it under its limits, and let it go."""
         limits = self._bounds.limits
         if self._start.own_users:  # joining a group takes milliseconds, during which a sandbox can be set up
-            self._watch = joined(self._process.pid, limits, self._process.pid)
+            self._watch = joined(self._process.pid, limits, self._process.pid, self._folders)
         pid = self._status.pid(_START_S)
         if pid is None:
             return
@@ -165,7 +169,7 @@ class _Command:
             self._pidfd = os.pidfd_open(pid)
         except ProcessLookupError:  # it ended before it began, and says why by its output
             return
-        self._watch = self._watch or joined(pid, limits, self._process.pid)
+        self._watch = self._watch or joined(pid, limits, self._process.pid, self._folders)
         if not self._watch.has(pid):
             self._watch.join(pid)
         confine(pid, self._bounds.limits, own_users=self._start.own_users)
@@ -291,9 +295,13 @@ class _Command:
         most = self._bounds.limits.disk_mb
         if most is None or now < self._look_disk:
             return ""
-        size = self._size()
+        size = self._size() + (taken_unseen(self._watch.pids()) if self._watch is not None else 0)
         self._look_disk = now + max(0.2, 10 * (time.monotonic() - now))
         return "disk" if size > most * MB else ""
+
+    @property
+    def _folders(self) -> tuple[str, ...]:
+        return (*self._bounds.grows, *self._bounds.changes)
 
     def _size(self) -> int:
         return taken(self._bounds.grows, 0) + taken(self._bounds.changes, self._since)
@@ -303,10 +311,10 @@ class _Command:
         most = self._bounds.limits.disk_mb
         if most is None or self._pidfd is None or self._size() <= most * MB:
             return ""
-        return "disk" if taken((*self._bounds.grows, *self._bounds.changes), self._since) else ""
+        return "disk" if taken(self._folders, self._since) else ""
 
 
-def joined(pid: int, limits: Limits, root: int) -> Watch:
+def joined(pid: int, limits: Limits, root: int, folders: tuple[str, ...] = ()) -> Watch:
     """Counted by a group if it can be put into one; otherwise by descent from `root`, which inherits the orphans."""
     found = open_group(limits)
     try:
@@ -316,7 +324,7 @@ def joined(pid: int, limits: Limits, root: int) -> Watch:
     except OSError:
         assert found is not None
         found.close()
-    family = Family(limits)
+    family = Family(limits, folders)
     family.join(root)
     return family
 

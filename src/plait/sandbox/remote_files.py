@@ -270,7 +270,10 @@ class RemoteWorkspace:
         self._put(f"{made} && find {place} -mindepth 1 -maxdepth 1 -exec rm -rf {{}} +", {}, tree)
 
     def snapshot(self) -> Snapshot:
-        now = self._list()
+        """The tree as it is now. What no tree may hold is removed, so that no later command finds it."""
+        now, left_out = self._list_all(self._drop_script())
+        if left_out:
+            self._apply("", _topmost(left_out), {})
         found = {path: seen for path, seen in now.items() if seen.letter in _LETTERS}
         changed = [path for path, seen in found.items() if seen != self._seen.get(path)]
         contents = dict(fetched(self.shell, self._workdir, [path for path in changed if found[path].letter == "f"]))
@@ -313,7 +316,18 @@ class RemoteWorkspace:
             if entry is None or seen is None or not _looks_like(seen, entry):
                 raise SandboxFailed(self.shell.backend, "restore the workspace", f"{shown(path)!r} is not what was put there", "try again")
 
+    def _drop_script(self) -> str:
+        """Removes what has a name that the rules leave out. Those that are left out by their path are found in the listing."""
+        folders = " -o ".join(f"-name {quoted(name)}" for name in self._rules.heavy)
+        names = [f"-name {quoted(name)}" for name in (*NEVER, *self._rules.junk)]
+        either = " -o ".join([*([f"-type d \\( {folders} \\)"] if folders else []), *names])
+        return f"find {quoted(self._workdir)} -mindepth 1 \\( {either} \\) -prune -exec rm -rf -- {{}} +"
+
     def _list(self, before: str = ":") -> Listing:
+        return self._list_all(before)[0]
+
+    def _list_all(self, before: str) -> tuple[Listing, set[str]]:
+        """What can be in a tree, and the paths of what cannot."""
         names = [*self._rules.heavy, *NEVER, *self._rules.junk]
         pruned = [name for name in names if not set(name) & set("*?[")]
         script = f'e=$({{ {before}; }} 2>&1) || {{ printf %s "$e"; exit {FAILED}; }}\n{listing_of(quoted(self._workdir), None, pruned)}'
@@ -323,7 +337,8 @@ class RemoteWorkspace:
             raise SandboxFailed(self.shell.backend, "list or change the workspace", f"a script there ended with {code}: {words!r}")
         listing = parse(content)
         out = {path for path, seen in listing.items() if self._rules.leaves_out(*_split(path), is_folder=seen.letter == "d")}
-        return {path: seen for path, seen in listing.items() if path not in out and not any(above in out for above in _above(path))}
+        kept = {path: seen for path, seen in listing.items() if path not in out and not any(above in out for above in _above(path))}
+        return kept, out
 
 
 class Pending:

@@ -22,6 +22,7 @@ from typing import IO, Protocol, runtime_checkable
 
 from plait.errors import SandboxFailed
 from plait.sandbox.base import Limits
+from plait.sandbox.confine import restrict_sockets
 from plait.sandbox.limits import Watch, confine
 from plait.sandbox.process import Start, Status, joined
 
@@ -168,6 +169,8 @@ class LocalResident:
         self._lines.put(b"")  # whoever waits need not wait longer
 
     def _popen(self) -> subprocess.Popen[bytes]:
+        if self._start.scoped:
+            restrict_sockets()
         return subprocess.Popen(
             list(self._start.argv),
             stdin=subprocess.PIPE,

@@ -15,7 +15,7 @@ import tempfile
 from typing import NamedTuple
 
 from plait.errors import IsolationMissing
-from plait.sandbox import confine, seccomp
+from plait.sandbox import bubblewrap, confine, seccomp
 from plait.sandbox.base import Capability
 from plait.sandbox.mounts import Overlay
 
@@ -75,7 +75,22 @@ def choose(wanted: str, folder: str) -> tuple[str, dict[str, str]]:
 
 
 def capabilities(folder: str) -> tuple[Capability, ...]:
-    return tuple(Capability(rung, *find(rung, folder)) for rung in RUNGS)
+    """The rungs. Of one that is offered it is said what it leaves open."""
+    found = {rung: find(rung, folder) for rung in RUNGS}
+    said = {rung: f"leaves open: {', '.join(left_open(rung, 'off'))}" for rung in RUNGS}
+    return tuple(Capability(rung, *each._replace(why=each.why or said[rung])) for rung, each in found.items())
+
+
+def left_open(rung: str, network: str, *, in_place: bool = False) -> list[str]:
+    """What a command can reach on a rung beside its own files. Recorded with the placement, so that a policy can refuse it."""
+    if rung == "host":
+        return ["everything"]
+    found = ["names of files", "modes and times of files"]
+    if rung != "landlock":
+        program = bwrap()
+        scoped = program is not None and bubblewrap.scopes_sockets(program)
+        found = ["sockets in mounted folders", *(["abstract sockets"] if network == "on" and not scoped else [])]
+    return [*found, *(["network"] if network == "on" else []), *(["ignored files of the folder"] if in_place else [])]
 
 
 def bwrap() -> str | None:

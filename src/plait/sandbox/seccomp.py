@@ -3,6 +3,8 @@
 Namespaces and dropped capabilities already stop most of this. The filter is the second lock on the doors that went wrong most often:
 mounts, keys, io_uring, user namespaces made by the command itself, and typing into somebody's terminal. What it refuses fails with an
 error that programs know how to handle; nothing is killed for asking, calls of a foreign architecture aside.
+
+Where there are no namespaces it is the only lock on some doors: unix sockets by path, and memory and queues that are found by a key.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_LOAD, _EQUAL, _MASK, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06  # BPF: a word, jump if ==, if &, if >=, return
+# BPF: a word, jump if ==, if &, if >=, return, and with a constant
+_LOAD, _EQUAL, _MASK, _AT_LEAST, _RETURN, _AND = 0x20, 0x15, 0x45, 0x35, 0x06, 0x54
 _NUMBER, _ARCH, _ARGUMENT = 0, 4, 16  # where things are in seccomp_data
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NEW_USER = 0x10000000
@@ -43,6 +46,16 @@ _OTHERS = {
 }
 _ATTRIBUTES = "setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr setxattrat removexattrat".split()
 
+# What outlives processes and is found by a key or a name that is no path, so that landlock is not asked.
+SHARED_MEMORY = "shmget shmat shmctl shmdt".split()
+_BY_KEY = (
+    *SHARED_MEMORY,
+    *"semget semop semctl semtimedop msgget msgsnd msgrcv msgctl".split(),
+    *"mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr".split(),
+)
+_KIND = 0xF  # the bits of a socket's type that say which it is
+_CONNECTED = (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)  # a pair of these can reach nothing but each other
+
 _COMMON = {  # numbers that every architecture shares
     "pidfd_send_signal": 424,
     "io_uring_setup": 425,
@@ -69,7 +82,10 @@ _X86_64 = {
     "perf_event_open": 298, "fanotify_init": 300, "name_to_handle_at": 303, "open_by_handle_at": 304, "clock_adjtime": 305, "setns": 308,
     "kcmp": 312, "finit_module": 313, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323, "prlimit64": 302, "sched_setaffinity": 203,
     "sched_setscheduler": 144, "sched_setparam": 142, "sched_setattr": 314, "setpriority": 141, "ioprio_set": 251, "migrate_pages": 256,
-    "move_pages": 279, "setxattr": 188, "lsetxattr": 189, "fsetxattr": 190, "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199,
+    "shmget": 29, "shmat": 30, "shmctl": 31, "shmdt": 67, "semget": 64, "semop": 65, "semctl": 66, "semtimedop": 220, "msgget": 68,
+    "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "mq_open": 240, "mq_unlink": 241, "mq_timedsend": 242, "mq_timedreceive": 243,
+    "mq_notify": 244, "mq_getsetattr": 245, "socketpair": 53, "move_pages": 279, "setxattr": 188, "lsetxattr": 189, "fsetxattr": 190,
+    "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199,
 }  # fmt: skip
 _AARCH64 = {
     "ioctl": 29, "socket": 198, "clone": 220, "acct": 89, "settimeofday": 170, "mount": 40, "umount2": 39, "swapon": 224, "swapoff": 225,
@@ -79,7 +95,10 @@ _AARCH64 = {
     "name_to_handle_at": 264, "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268, "kcmp": 272, "finit_module": 273,
     "kexec_file_load": 294, "bpf": 280, "userfaultfd": 282, "prlimit64": 261, "sched_setaffinity": 122, "sched_setscheduler": 119,
     "sched_setparam": 118, "sched_setattr": 274, "setpriority": 140, "ioprio_set": 30, "migrate_pages": 238, "move_pages": 239,
-    "setxattr": 5, "lsetxattr": 6, "fsetxattr": 7, "removexattr": 14, "lremovexattr": 15, "fremovexattr": 16,
+    "shmget": 194, "shmat": 196, "shmctl": 195, "shmdt": 197, "semget": 190, "semop": 193, "semctl": 191, "semtimedop": 192,
+    "msgget": 186, "msgsnd": 189, "msgrcv": 188, "msgctl": 187, "mq_open": 180, "mq_unlink": 181, "mq_timedsend": 182,
+    "mq_timedreceive": 183, "mq_notify": 184, "mq_getsetattr": 185, "socketpair": 199, "setxattr": 5, "lsetxattr": 6, "fsetxattr": 7,
+    "removexattr": 14, "lremovexattr": 15, "fremovexattr": 16,
 }  # fmt: skip
 
 
@@ -96,7 +115,8 @@ MACHINES = {
     "aarch64": Machine(0xC00000B7, _COMMON | _AARCH64),
 }
 
-FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)  # of sockets, where namespaces keep the network away
+OUTWARD = (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+FAMILIES = (socket.AF_UNIX, *OUTWARD)  # of sockets, where namespaces keep the network away
 
 
 def machine(name: str | None = None) -> Machine | None:
@@ -104,16 +124,17 @@ def machine(name: str | None = None) -> Machine | None:
     return MACHINES.get(name or platform.machine())
 
 
-def program(here: Machine, families: Sequence[int] = FAMILIES, *, alone: bool = True) -> bytes:
+def program(here: Machine, families: Sequence[int] = FAMILIES, *, alone: bool = True, refused: Sequence[str] = ()) -> bytes:
     """The filter. `families`: of the sockets that may be made; of netlink only the protocol that lists interfaces.
 
     `alone`: whether namespaces keep it away from other processes and from files that are not its own; where none do, the filter has to.
+    `refused`: further calls that are refused.
     """
     code = [_step(_LOAD, k=_ARCH), _step(_EQUAL, 1, 0, here.audit), _step(_RETURN, k=_KILL), _step(_LOAD, k=_NUMBER)]
     if here.x32:
         code += [_step(_AT_LEAST, 0, 1, _X32), _step(_RETURN, k=_ERRNO | errno.ENOSYS)]
-    refused = [*_REFUSED, *(() if alone else _ATTRIBUTES)]
-    for number in sorted(here.numbers[name] for name in refused if name in here.numbers):
+    names = {*_REFUSED, *refused, *(() if alone else (*_ATTRIBUTES, *_BY_KEY))}
+    for number in sorted(here.numbers[name] for name in names if name in here.numbers):
         code += _when(number, [_refuse(errno.EPERM)])
     for name, index in () if alone else _OTHERS.items():
         code += _when(here.numbers[name], [_argument(index), _step(_EQUAL, 0, 1, 0), _ALLOWED, _refuse(errno.EPERM)])
@@ -122,6 +143,8 @@ def program(here: Machine, families: Sequence[int] = FAMILIES, *, alone: bool = 
         code += _when(here.numbers[name], [_argument(0), _step(_MASK, 0, 1, _NEW_USER), _refuse(errno.EPERM), _ALLOWED])
     code += _when(here.numbers["ioctl"], [_argument(1), *[step for request in _TERMINAL for step in _refuse_if(request)], _ALLOWED])
     code += _when(here.numbers["socket"], _sockets(families))
+    if not alone:
+        code += _when(here.numbers["socketpair"], _pairs())
     return b"".join([*code, _ALLOWED])
 
 
@@ -133,6 +156,12 @@ def _sockets(families: Sequence[int]) -> list[bytes]:
         )
         steps += [_step(_EQUAL, 0, len(passed), family), *passed]
     return [*steps, _refuse(errno.EAFNOSUPPORT)]
+
+
+def _pairs() -> list[bytes]:
+    """A datagram socket can be sent elsewhere by a path, though it was made as one of a pair."""
+    allowed = [step for kind in _CONNECTED for step in (_step(_EQUAL, 0, 1, kind), _ALLOWED)]
+    return [_argument(1), _step(_AND, k=_KIND), *allowed, _refuse(errno.EPROTOTYPE)]
 
 
 def _step(code: int, then: int = 0, otherwise: int = 0, k: int = 0) -> bytes:

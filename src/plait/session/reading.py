@@ -11,6 +11,7 @@ import builtins
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self, TypeVar
 
@@ -531,7 +532,10 @@ class Reading:
     def blob(self, what: Digest | Image | File) -> bytes:
         """The bytes of an image, a file or a long text: by digest, or by the part itself."""
         if isinstance(what, File):
-            return b"".join([self._store.get_blob(piece) for piece in (what.blob, *what.rest)])
+            whole = BytesIO()  # grows in place, where a list of pieces would be there a second time
+            for piece in (what.blob, *what.rest):
+                whole.write(self._store.get_blob(piece))
+            return whole.getvalue()
         return self._store.get_blob(what.blob if isinstance(what, Image) else what)
 
     # ── questions ────────────────────────────────────────────────────────────────────────────

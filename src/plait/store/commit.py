@@ -72,6 +72,7 @@ class GroupCommit:
             raise
         finally:
             self._inside.discard(thread)
+            ticket.batch = []  # it is in there itself: the work, and the content that it wrote, would stay until cycles are collected
         if ticket.error is not None:
             raise ticket.error
         return cast("T", ticket.result)

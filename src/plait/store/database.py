@@ -106,6 +106,10 @@ class Database:
     def inserted(self) -> int:
         return self._db.last_insert_rowid()
 
+    def shrink(self) -> None:
+        """Let go of pages in memory that are on disk as well."""
+        self._db.release_memory()
+
     # a transaction, as GroupCommit wants it
 
     def begin(self, durable: bool = True) -> None:

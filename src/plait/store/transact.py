@@ -32,6 +32,8 @@ _RAISE = "UPDATE log SET epoch = epoch + ? WHERE key = ?"
 
 
 _PACKED = packing.HEADER_1 | packing.BODY_1  # how most events are kept
+_MUCH = 1 << 20  # bytes of content that are worth making room for
+_REFS = 8  # blobs of one event that are counted before room is made
 
 
 class Fork(NamedTuple):
@@ -199,8 +201,10 @@ class Transact:
             interested = self._interested.get(header.kind)
             if refs or interested:
                 number = db.inserted()
-                for ref in refs:
+                for count, ref in enumerate(refs, 1):
                     _refer(db, number, ref)
+                    if count % _REFS == 0:
+                        db.shrink()  # to count a blob SQLite reads all of it
                 for projection, rows in interested or ():
                     projection.apply(rows, number, event)
         for name in self._foreign:  # whoever keeps it folds it again
@@ -209,6 +213,8 @@ class Transact:
     # ── blobs ────────────────────────────────────────────────────────────────────────────────
 
     def put_blobs(self, db: Database, blobs: Mapping[Digest, PackedBlob]) -> None:
+        if sum(len(data) for _, _, data in blobs.values()) >= _MUCH:
+            db.shrink()  # the pages of the content before this one are read by nobody soon
         born = db.get("SELECT max(number) FROM event") or 0
         for digest, (size, codec, data) in blobs.items():
             db.execute(

@@ -521,6 +521,17 @@ class SandboxContract:
             sandbox.exec(["sh", "-c", f"mkdir -p {folders}; for d in {folders} src; do echo x > $d/a.log; done"])
             assert sandbox.snapshot().tree == put_tree(store, PLAIN)
 
+    def test_what_no_tree_may_hold_is_not_there_for_the_next_command(self, backend: Backend, store: Store) -> None:
+        """Neither bytecode nor an environment that a command made: the next one runs what is recorded."""
+        with self.made(backend, store, PLAIN, ignore=("mine", "src/*.so")) as sandbox:
+            sandbox.begin()
+            folders = ".venv/bin node_modules/.cache src/__pycache__ .tox mine"
+            sandbox.exec(["sh", "-c", f"mkdir -p {folders}; for d in {folders} src; do echo x > $d/a.pyc; echo x > $d/a.so; done"])
+            self._taken(sandbox, store)
+            left = sandbox.exec(["find", ".", "(", "-name", "*.pyc", "-o", "-name", "*.so", ")"])
+            assert left.output.view() == ""
+            assert sandbox.snapshot().tree == put_tree(store, PLAIN)
+
     def test_a_tree_is_restored_exactly(self, backend: Backend, store: Store) -> None:
         before, other = put_tree(store, PLAIN), put_tree(store, CHANGED)
         with self.made(backend, store, PLAIN) as sandbox:

@@ -47,6 +47,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     more: int = 0  # how many further ones
     withheld: tuple[str, ...] = ()  # files that hold a secret: named in the tree, their content nowhere
     skipped: tuple[str, ...] = ()  # pipes, sockets and devices
+    dropped: tuple[str, ...] = ()  # paths that were removed, because no tree may hold them
 
 
 CHANGED_MAX = 1000

@@ -5,6 +5,10 @@ and an upper one that holds what differs from it. Before anything changes a mark
 when a snapshot has said what the files are. A copy that is in doubt when it is opened, was made before the machine was started, or
 does not look as it should, is thrown away and built again from the store.
 
+After a snapshot the copy holds its tree and nothing else. Names that the rules leave out (caches, bytecode, a `.venv` that a command
+made), files that were withheld, and the scratch folder are removed: a command must not find there what another one left, since no
+record speaks of it.
+
     <cache>/bases/<tree>/files        a lower folder
     <cache>/copies/<name>/…           files, or upper and work; scratch; state, index, and the mark
     <cache>/folders/<hash>/…          what is remembered of folders that are not ours
@@ -28,6 +32,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from plait import secrets
 from plait.errors import NotSupported, PlaitError, SandboxBusy, StoreCorrupt, UnknownBlob, WorkspaceError
 from plait.ids import Digest
 from plait.store import Store
@@ -40,7 +45,7 @@ from plait.workspace.scan import THREADS, Found, Index, Scan, Sink, pack_index, 
 from plait.workspace.tree import EMPTY, TreeReader, differing, shown
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}\Z")
-_VERSION = 1
+_VERSION = 2  # 1: what no tree may hold stayed on disk
 _UNSAVED_MAX = 256  # files; an index that is behind is still true, and whoever opens it reads so many again
 
 
@@ -163,8 +168,11 @@ class Copy:
             with suppress(FileNotFoundError):
                 folder.chmod(0o755)
 
-    def snapshot(self) -> Snapshot:
-        """What the files are now; from then on the copy is clean. Takes as long as there are changes, or files if it is plain."""
+    def snapshot(self, mounted: str | None = None) -> Snapshot:
+        """What the files are now; from then on the copy is clean. Takes as long as there are changes, or files if it is plain.
+
+        `mounted`: where the two layers are mounted as one at this moment, by a process that stays; None: nowhere.
+        """
         self.begin()
         sink = Sink(self._store)
         found = self._scan(sink)
@@ -174,9 +182,31 @@ class Copy:
         self._index, self._unsaved = found.seen, self._unsaved + found.read
         self.has_odd = bool(found.skipped)
         self._absent = {path: entry for path, entry in self._absent.items() if self._reader.find(found.tree, path) == entry}
+        dropped = self._drop_unrecorded(found, mounted)
         self._settle(found.tree)
         withheld = {*found.withheld, *map(shown, self._absent)}
-        return Snapshot(found.tree, dict(self._pending.blobs), changed, more, tuple(sorted(withheld)), found.skipped)
+        return Snapshot(found.tree, dict(self._pending.blobs), changed, more, tuple(sorted(withheld)), found.skipped, dropped)
+
+    def _drop_unrecorded(self, found: Found, mounted: str | None) -> tuple[str, ...]:
+        """Remove all that the tree does not hold, and return the paths of what the rules left out."""
+        self._empty_scratch()
+        withheld = _withheld_in(found.seen) if found.withheld else {}
+        if not found.left_out and not withheld:
+            return ()
+        # Behind the back of a mount a removed file would still be there for who looked at it before.
+        with disk.held(_open_mounted(mounted) or disk.open_root(self._root)) as root:
+            dropped = [path for path in found.left_out if disk.clear_path(root, path)]
+            for path, entry in withheld.items():
+                self._withhold(root, path, entry, layered=mounted is None)
+        return tuple(sorted(secrets.hide_text(shown(path)) for path in dropped))
+
+    def _withhold(self, root: int, path: str, entry: Entry, *, layered: bool) -> None:
+        """Remove a file whose content is nowhere: whoever opens the copy next must find what every other copy of the tree has."""
+        disk.clear_path(root, path)
+        below = self._reader.find(self.base, path) if layered and self.base is not None else None
+        if below is not None and below.kind != "withheld":
+            disk.hide_path(root, path)
+        self._absent[path] = entry
 
     def switch(self, tree: Digest) -> None:
         """Make the files those of another tree. Takes as long as there are paths that differ."""
@@ -238,13 +268,26 @@ class Copy:
         _write(self._home / "state", msgspec.json.encode(self._state))
         (self._home / "doubt").unlink(missing_ok=True)
 
+    def make_scratch(self, name: str) -> str:
+        """An empty scratch folder for a process that stays. Commands do not see it, nor it theirs."""
+        place = _scratch_of(name)
+        with disk.held(disk.open_root(self._home)) as home:
+            disk.empty_folder(home, place)
+        return str(self._home / place)
+
+    def remove_scratch(self, name: str) -> None:
+        disk.remove_folder(self._home / _scratch_of(name))
+
     def _empty_scratch(self) -> None:
-        with disk.held(disk.open_root(self.scratch)) as scratch:
-            for name in os.listdir(scratch):
-                disk.clear(scratch, name)
+        with disk.held(disk.open_root(self._home)) as home:
+            disk.empty_folder(home, self.scratch.name)
 
     def __repr__(self) -> str:
         return f"<Copy {self.name} of {self.tree[:12]}>"
+
+
+def _scratch_of(name: str) -> str:
+    return f"scratch-{sha256(os.fsencode(name)).hexdigest()[:8]}"
 
 
 class InPlace(Copy):
@@ -254,6 +297,11 @@ class InPlace(Copy):
 
     def _open_up(self) -> None:
         """The folder's mode is its owner's."""
+
+    def _drop_unrecorded(self, found: Found, mounted: str | None) -> tuple[str, ...]:
+        """What the rules leave out is the owner's."""
+        self._empty_scratch()
+        return ()
 
     def switch(self, tree: Digest) -> None:
         raise NotSupported("a folder in place", "be made another tree", "place a copy: session.to('local', folder) without in_place")
@@ -381,6 +429,22 @@ def _open_users(folder: Path) -> int:
         os.close(handle)
         raise WorkspaceError(f"{str(folder)!r} may not be read: its owner locked it. Look at its mode.")
     return handle
+
+
+def _open_mounted(path: str | None) -> int | None:
+    """None: nothing is mounted, or the process that had it mounted has just ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return disk.open_root(path) if path is not None else None
+    return None
+
+
+def _withheld_in(index: Index) -> dict[str, Entry]:
+    return {
+        f"{folder}/{name}" if folder else name: each.entry
+        for folder, (_, seen, *_) in index.items()
+        for name, each in seen.items()
+        if each.entry.kind == "withheld"
+    }
 
 
 def _present(store: Store, index: Index) -> Index:

@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Generator, Iterable
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 
@@ -23,6 +23,7 @@ OPAQUE = "user.overlay.opaque"  # the overlay is mounted with userxattr, so that
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CLEAR_DEPTH = 100  # folders in folders that are entered to be removed
 _numbers = count(1)
 
 
@@ -203,23 +204,84 @@ def is_opaque(folder: int) -> bool:
         return False
 
 
-def clear(folder: int, name: str, depth: int = 0, *, ours: bool = True) -> bool:
-    """Remove whatever is there, with all that is in it, whatever the modes if it is ours; says whether something was."""
-    check_depth(depth, name)
+def clear(folder: int, name: str, *, ours: bool = True) -> bool:
+    """Remove what is there, with all that is in it, at any depth, and return whether something was; modes hold if it is not ours."""
     found = look(folder, name)
     if found is None:
         return False
     if not stat.S_ISDIR(found.st_mode):
         os.unlink(name, dir_fd=folder)
         return True
-    with held(open_folder(folder, name, ours=ours)) as inside:
-        with writable(inside, ours=ours):
-            with os.scandir(inside) as listing:
-                names = [item.name for item in listing]
-            for each in names:
-                clear(inside, each, depth + 1, ours=ours)
-    os.rmdir(name, dir_fd=folder)
+    deeper: list[str] = []  # folders that lay too deep, moved up beside the one that is removed
+    _clear_folder(folder, name, folder, deeper, 0, ours)
+    while deeper:
+        _clear_folder(folder, deeper.pop(), folder, deeper, 0, ours)
     return True
+
+
+def _clear_folder(folder: int, name: str, top: int, deeper: list[str], depth: int, ours: bool) -> None:
+    with held(open_folder(folder, name, ours=ours)) as inside, writable(inside, ours=ours):
+        with os.scandir(inside) as listing:
+            found = [(item.name, item.is_dir(follow_symlinks=False)) for item in listing]
+        for each, is_folder in found:
+            if not is_folder:
+                os.unlink(each, dir_fd=inside)
+            elif depth < _CLEAR_DEPTH:
+                _clear_folder(inside, each, top, deeper, depth + 1, ours)
+            else:
+                deeper.append(temporary_name())
+                with widened(inside, each, 0o700) if ours else nullcontext():  # a folder that moves is written to
+                    os.rename(each, deeper[-1], src_dir_fd=inside, dst_dir_fd=top)
+    os.rmdir(name, dir_fd=folder)
+
+
+@contextmanager
+def _reached(root: int, path: str) -> Generator[tuple[int, str]]:
+    """The folder that holds the last name of a path, and that name. No link on the way is followed."""
+    above, _, name = path.rpartition("/")
+    with ExitStack() as stack:
+        folder = root
+        for each in above.split("/") if above else ():
+            folder, _ = stack.enter_context(entered(folder, each))
+        stack.enter_context(writable(folder))
+        yield folder, name
+
+
+def clear_path(root: int, path: str) -> bool:
+    """Remove what is at a path, and return whether something was. An empty folder stays: it may be a mount point."""
+    try:
+        with _reached(root, path) as (folder, name):
+            found = look(folder, name)
+            if found is not None and stat.S_ISDIR(found.st_mode) and _is_empty(folder, name):
+                return False
+            return clear(folder, name)
+    except FileNotFoundError:  # a process that stays removed it first
+        return False
+
+
+def hide_path(root: int, path: str) -> None:
+    """Hide what the lower layer has at a path; the folders above it are there."""
+    with _reached(root, path) as (folder, name):
+        put_whiteout(folder, name)
+
+
+def _is_empty(folder: int, name: str) -> bool:
+    with entered(folder, name) as (inside, _), os.scandir(inside) as listing:
+        return next(listing, None) is None
+
+
+def empty_folder(folder: int, name: str) -> None:
+    """Make it an empty folder in a folder, whatever was there before."""
+    found = look(folder, name)
+    if found is None or not stat.S_ISDIR(found.st_mode):
+        clear(folder, name)
+        os.close(make_folder(folder, name))
+        return
+    with held(open_folder(folder, name)) as inside, writable(inside):
+        with os.scandir(inside) as listing:
+            names = [item.name for item in listing]
+        for each in names:
+            clear(inside, each)
 
 
 def clear_odd(folder: int, *, keep_whiteouts: bool, depth: int = 0) -> None:

@@ -99,6 +99,7 @@ class Found(NamedTuple):
     withheld: tuple[str, ...]  # those that are on this disk
     skipped: tuple[str, ...]
     read: int  # how many files
+    left_out: tuple[str, ...] = ()  # paths on this disk that are in no tree: names that the rules, or a secret, keep out of it
 
 
 class _Item(NamedTuple):
@@ -154,6 +155,7 @@ class Scan:
         self._fresh: Index = {}
         self._withheld: list[str] = []
         self._skipped: list[str] = []
+        self._left_out: list[str] = []
         self._read_count = 0
         # Files are stamped by this very clock: it is not time that goes on record.
         self._settled_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) - RACY_NS
@@ -164,7 +166,8 @@ class Scan:
         finally:
             if self._pool is not None:
                 self._pool.shutdown(cancel_futures=True)
-        return Found(tree, self._fresh, tuple(sorted(self._withheld)), tuple(sorted(self._skipped)), self._read_count)
+        withheld, skipped = tuple(sorted(self._withheld)), tuple(sorted(self._skipped))
+        return Found(tree, self._fresh, withheld, skipped, self._read_count, tuple(self._left_out))
 
     # ── down: what is there ──────────────────────────────────────────────────────────────────
 
@@ -208,9 +211,8 @@ class Scan:
                     here.seen[name] = before
                     continue
                 mode = found.st_mode
-                if leaves_out(path, name, stat.S_ISDIR(mode)):
-                    continue
-                if self._named_after_a_secret(folder, here, name, mode):
+                if leaves_out(path, name, stat.S_ISDIR(mode)) or self._named_after_a_secret(folder, here, name, mode):
+                    self._left_out.append(_join(path, name))
                     continue
                 if stat.S_ISDIR(mode):
                     below.append(name)
