@@ -94,6 +94,7 @@
         ├── UnknownEvent         no such event
         ├── UnknownBlob          no such blob
         └── UnknownRows          no such projection or table
+            └── RowsTooNew       a newer version of the projection keeps them
 
 Each error carries the thing that failed as attributes, and its text ends with the next step.
 """
@@ -622,6 +623,15 @@ class UnknownRows(StoreError):
     def __init__(self, name: str, why: str = "no projection of that name is attached", step: str = "") -> None:
         self.name, self.why = name, why
         super().__init__(f"no rows {name!r}: {why}. {step or 'Check the name, or hand the projection to open_store'}.")
+
+
+class RowsTooNew(UnknownRows):
+    """A newer version of the projection keeps the rows."""
+
+    def __init__(self, name: str, found: int, known: int) -> None:
+        self.found, self.known = found, known
+        why = f"a newer version of that projection keeps them ({found}; this program has {known})"
+        super().__init__(name, why, "Use that version to read them")
 
 
 # ── setting up ───────────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,21 @@ from typing import Literal
 
 from plait.errors import BadAddress
 from plait.ids import Source
-from plait.store.base import BlobInfo, Durability, Log, Projection, Record, Row, Rows, Scalar, Store, Table, ancestry, check_durability
+from plait.store.base import (
+    BlobInfo,
+    Durability,
+    Log,
+    Projection,
+    Record,
+    Row,
+    Rows,
+    Scalar,
+    Store,
+    Table,
+    Unchecked,
+    ancestry,
+    check_durability,
+)
 from plait.store.memory import MemoryStore
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.verify import Fault, verify_log, verify_store
@@ -30,6 +44,7 @@ __all__ = [
     "SqliteStore",
     "Store",
     "Table",
+    "Unchecked",
     "ancestry",
     "canonical",
     "check_durability",
