@@ -71,7 +71,7 @@ MALFORMED: dict[str, Edit] = {
 
 
 def rewrite(path: Path, at: int, edit: Edit) -> bool:
-    """Edit one header of the only log beside the house, then all that follows from it: parents, index and head. Whether the edit changed anything."""
+    """Edit one header of the only log beside the house, then all that follows from it. Whether the edit changed anything."""
     db = RawSql(path)
     changed = False
     old = new = ""

@@ -143,9 +143,10 @@ class _Census:
 
 def _verify_house(store: Store, census: _Census) -> Iterator[Fault]:
     """The house log begins by naming the store: whoever edits the store's id would have to edit that, too."""
-    house = store.heads([house_of(store.id)]).get(house_of(store.id))
+    id = house_of(store.id)
+    house = store.heads([id]).get(id)
     if house is None:
-        yield Fault(None, 0, f"the store says its id is {store.id}, but the house log of that id is not there")
+        yield Fault(None, 0, f"the store says its id is {store.id}, but the house log of that id, {id}, is not there")
         return
     yield from _verify(store, house, census)
     first = next(store.records(house.id), None)
