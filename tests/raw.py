@@ -7,6 +7,7 @@ value is one frame, to its last byte, or it is something else.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,7 +112,7 @@ def meaning(sql: Ask) -> Meaning:
         for number, log, seq, kind, short, codec, salt, header, body in sql(_EVENTS)
     ]
     blobs = [
-        (digest, size, refs, _content(codec, data))
+        (digest, size, refs, _content(codec, data) if codec != _PACKED_BODY else (codec, data))
         for digest, size, codec, refs, data in sql("SELECT digest, size, codec, refs, data FROM blob ORDER BY digest")
     ]
     wanted = _in_trees(blobs)
@@ -146,6 +147,7 @@ def _state(data: bytes) -> tuple[Any, ...]:
 
 
 _TREE = b"plait/tree/1\0"
+_DIGEST = re.compile(rb"[0-9a-f]{64}\Z")
 
 
 def _in_trees(blobs: list[tuple[Any, ...]]) -> set[bytes]:
@@ -157,6 +159,6 @@ def _in_trees(blobs: list[tuple[Any, ...]]) -> set[bytes]:
             continue
         for part in raw[len(_TREE) :].split(b"\0"):
             words = part.split(b" ", 3)
-            if len(words) == 4 and words[0][:1] in (b"f", b"d") and words[2] != b"-":
-                found |= {bytes.fromhex(word.decode()) for word in words[2].split(b",")}
+            if len(words) == 4 and words[0][:1] in (b"f", b"d"):
+                found |= {bytes.fromhex(word.decode()) for word in words[2].split(b",") if _DIGEST.match(word)}
     return found

@@ -79,6 +79,7 @@
         ├── NoStore              there is no store yet, and looking does not make one
         ├── BadAddress           no store can be opened at such an address
         ├── NotAStore            the file there is something else
+        │   └── SchemaAltered    its tables are not the ones that Plait makes
         ├── SchemaTooNew         written by a newer Plait
         ├── StoreUnsafe          the database cannot give the durability that is promised
         ├── StoreClosed          used after close()
@@ -496,6 +497,14 @@ class NotAStore(StoreError):
     def __init__(self, path: str, why: str) -> None:
         self.path, self.why = path, why
         super().__init__(f"{path} is not a Plait store: {why}. It was left untouched; choose another folder.")
+
+
+class SchemaAltered(NotAStore):
+    """The file is marked as a store, but its tables are not the ones that Plait makes; it was left untouched."""
+
+    def __init__(self, path: str, names: tuple[str, ...]) -> None:
+        super().__init__(path, f"somebody altered {', '.join(names)}")
+        self.names = names
 
 
 class SchemaTooNew(StoreError):

@@ -583,7 +583,7 @@ def rename_store(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
 
 def edit_unused_kind(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     """Rows of kinds that no event has."""
-    code, name = chance.choice([row for row in sql("SELECT code, name FROM kind") if row[0] not in scene.kinds])
+    code = chance.choice([code for (code,) in sql("SELECT code FROM kind") if code not in scene.kinds])
     how = chance.choice(("rename", "renumber", "insert", "delete"))
     if how == "rename":
         sql("UPDATE kind SET name = name || 'x' WHERE code = ?", (code,))

@@ -21,7 +21,7 @@ from plait.cli.exits import UNVERIFIED
 from plait.cli.files import detail_in, print_changes
 from plait.cli.prompts import show_prompt
 from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, counted
-from plait.errors import StoreCorrupt
+from plait.errors import SchemaAltered, StoreCorrupt
 from plait.event.kinds import Budget, MessageSaid, Placement
 from plait.ids import LogId, short
 from plait.session import Facts, Message, Session
@@ -343,7 +343,7 @@ def verify_command(context: click.Context, given: Given, session: str | None, st
         audit = Audit(store, logs, state=state)
         faults = list(audit.faults())
         unchecked = audit.unchecked()
-    except StoreCorrupt as error:  # so badly that it cannot even be looked through
+    except (StoreCorrupt, SchemaAltered) as error:  # so badly that it cannot even be looked through
         faults, unchecked = [Fault(None, 0, str(error))], [Unchecked("everything else", "the store cannot be opened")]
     skipped = {"not_checked": [unchecked_document(each) for each in unchecked]}
     if given.form == "jsonl":

@@ -47,6 +47,7 @@ _ALWAYS = (
     Unchecked("how equal content is compressed", "hashes are over the content"),
 )
 _STATE = Unchecked("snapshots, rows of the graph, and state digests in events", "only --state folds everything again")
+_AFTER_A_FAULT = Unchecked("states, and what follows the first fault of a session", "they rest on what is broken")
 _OTHERS = Unchecked("other sessions, the schema, counts, and blobs that only others point to", "only one session was asked for")
 
 
@@ -70,8 +71,11 @@ class Audit:
         for fault in verify_store(store) if logs is None else _verify_logs(store, logs):
             found = True
             yield fault
+        if found:
+            self._unchecked.append(_AFTER_A_FAULT)
         if found and _is_damaged(store):
-            return  # that was said, and its rows mean nothing
+            self._unchecked.append(Unchecked("rows, trees and states", "the file is damaged: they mean nothing"))
+            return
         yield from self._row_faults(SessionRows(), logs)
         if logs is None:
             yield from self._row_faults(InboxRows(), None)

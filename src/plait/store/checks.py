@@ -96,8 +96,12 @@ def kind_faults(db: Database, known: Mapping[int, str]) -> Iterator[str]:
 
 def schema_faults(db: Database, migrations: tuple[Migration, ...], attached: Collection[Projection]) -> Iterator[str]:
     """Compare every table, index, view and trigger with those that migrations and projections make."""
-    there = schema_rows(db)
-    declared: dict[str, int] = dict(db.rows("SELECT name, version FROM projection"))  # after the schema: it only grows
+    db.execute("BEGIN")  # another process may fold a projection of another shape at this moment
+    try:
+        there = schema_rows(db)
+        declared: dict[str, int] = dict(db.rows("SELECT name, version FROM projection"))
+    finally:
+        db.execute("ROLLBACK")
     kept = [each for each in attached if declared.get(each.name) == each.version]
     expected = made_schema(migrations) | _projection_schema(kept)
     foreign = declared.keys() - {each.name for each in kept}

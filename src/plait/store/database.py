@@ -21,6 +21,7 @@ from plait.errors import (
     DiskFull,
     NotAStore,
     OutcomeUnknown,
+    SchemaAltered,
     SchemaTooNew,
     StoreBusy,
     StoreClosed,
@@ -332,6 +333,7 @@ def migrate(db: Database, migrations: Sequence[Migration]) -> None:
         try:
             found = check_schema(db, known)  # another process may have been faster
             if found < known:
+                check_tables(db, tuple(migrations[:found]))  # its number may have been edited
                 migrations[found](db)
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {found + 1}")
@@ -377,7 +379,7 @@ def check_tables(db: Database, migrations: tuple[Migration, ...]) -> None:
     """The tables are the ones we make: a loosened one could hold what no code of ours expects."""
     missing = made_schema(migrations).difference(schema_rows(db))
     if missing:
-        raise NotAStore(db.path, f"somebody altered {', '.join(sorted({name for _, name, _, _ in missing}))}")
+        raise SchemaAltered(db.path, tuple(sorted({name for _, name, _, _ in missing})))
 
 
 # ── looking without touching ─────────────────────────────────────────────────────────────────

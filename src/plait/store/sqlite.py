@@ -326,15 +326,15 @@ class SqliteStore:
         return BlobInfo(*row)
 
     def blobs(self) -> Iterator[Digest]:
-        after, digests = b"", list[bytes]()
+        after = -(2**63)
         while True:
             with self._reader() as db:
-                rows = db.rows("SELECT digest FROM blob WHERE digest > ? ORDER BY digest LIMIT ?", (after, _PAGE))
-                digests = [digest for (digest,) in rows]
-            yield from [Digest(digest.hex()) for digest in digests]
-            if len(digests) < _PAGE:
+                rows = db.rows("SELECT key, digest FROM blob WHERE key > ? ORDER BY key LIMIT ?", (after, _PAGE))
+                digests = [Digest(digest.hex()) for _, digest in rows]
+            yield from digests
+            if len(rows) < _PAGE:
                 return
-            after = digests[-1]
+            after = rows[-1][0]
 
     def sweep_blobs(self, *, before: int, keep: Container[Digest] = frozenset()) -> int:
         check_number("before", before)

@@ -14,7 +14,7 @@ from operator import attrgetter
 
 import msgspec
 
-from plait.errors import NotCanonical, PlaitError, UnknownEvent
+from plait.errors import NotCanonical, PlaitError, UnknownBlob, UnknownEvent
 from plait.event import Body, Header, check_content
 from plait.event.codec import EVENT_TAG, check_header, decode_header
 from plait.event.kinds import ForkedFrom, HouseOpened, SessionOpened
@@ -85,9 +85,14 @@ def verify_store(store: Store) -> Iterator[Fault]:
         if counted != count and (quiet or counted < count):
             yield Fault(None, 0, f"blob {blob} is counted {counted} times, but {count} events point to it")
     for blob in store.blobs():
-        fault = None if blob in census.blobs else blob_fault(store, blob)
-        if fault is not None:
-            yield Fault(None, 0, fault)
+        if blob in census.blobs:
+            continue
+        try:
+            store.get_blob(blob)
+        except UnknownBlob:
+            continue  # it was swept meanwhile
+        except PlaitError as error:
+            yield Fault(None, 0, _blob_text(blob, error))
     for what in loose:
         yield Fault(None, 0, what)
 
@@ -97,13 +102,9 @@ def verify_log(store: Store, log: LogId) -> Fault | None:
     return next(_verify(store, store.log(log), _Census(0)), None)
 
 
-def blob_fault(store: Store, blob: Digest) -> str | None:
-    """What is wrong with a blob, once it was read and hashed; None if nothing is."""
-    try:
-        store.get_blob(blob)
-    except PlaitError as error:
-        return str(error) if blob in str(error) else f"blob {blob}: {error}"
-    return None
+def _blob_text(blob: Digest, error: PlaitError) -> str:
+    text, name = str(error), f"blob {blob}"
+    return text if name in text else f"{name}: {text}"
 
 
 class _Census:
@@ -127,7 +128,11 @@ class _Census:
     def blob_fault(self, store: Store, blob: Digest) -> str | None:
         """What is wrong with a blob that an event points to: each is read once."""
         if blob not in self.blobs:
-            self.blobs[blob] = blob_fault(store, blob)
+            try:
+                store.get_blob(blob)
+                self.blobs[blob] = None
+            except PlaitError as error:
+                self.blobs[blob] = _blob_text(blob, error)
         return self.blobs[blob]
 
     def number(self, id: Digest, number: int) -> None:
@@ -163,6 +168,8 @@ def _verify(store: Store, log: Log, census: _Census) -> Iterator[Fault]:
         previous = _fork_point(store, log)
         for record in records:
             census.count(record)
+            if not record.raw:
+                raise _Broken("its header cannot be read")
             header = decode_header(record.raw)
             names = _names(header)
             _check_header(record, header, seq, previous, familiar=names == familiar)
@@ -252,9 +259,8 @@ def _check_first(store: Store, log: Log, header: Header, body: Body) -> None:
     if log.durability == "memory":
         return
     if log.parent is not None:
-        said = store.log(log.parent).durability
-    else:
-        said = (body.durability if isinstance(body, SessionOpened) else None) or "full"
+        body = next(store.read(log.id, 1, 1)).body  # a fork is written as its root is
+    said = (body.durability if isinstance(body, SessionOpened) else None) or "full"
     if log.durability != said:
         raise _Broken(f"its row says it is written {log.durability}, its first event says {said}")
 
