@@ -170,8 +170,9 @@ def edit_blob(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     key = chance.choice(list(scene.blobs))
     column = chance.choice(("key", "digest", "size", "codec", "refs", "data"))
     (value,) = sql(f"SELECT {column} FROM blob WHERE key = ?", (key,))[0]
-    sql(f"UPDATE blob SET {column} = ? WHERE key = ?", (_other(column, value, chance, scene), key))
-    return Aim(f"blob.{column}", scene.pointing(key), (scene.blobs[key],))
+    other = _other(column, value, chance, scene)
+    sql(f"UPDATE blob SET {column} = ? WHERE key = ?", (other, key))
+    return Aim(f"blob.{column}", scene.pointing(key), (scene.blobs[key], other.hex() if column == "digest" else "-"))
 
 
 def edit_attachment(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
