@@ -449,12 +449,12 @@ def edit_salt(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
 
 
 def edit_snapshot(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
-    """A snapshot of another place or log, a second one, one that says something else, or nothing that can be read."""
+    """A snapshot of another place or log, a second one, one that says something else, or one that cannot be unpacked."""
     ((key, log, seq, data),) = sql("SELECT key, log, seq, data FROM snapshot")
     state = json.loads(zstandard.decompress(data))
     state["state"]["story"]["facts"]["db"]["json"] = '"forged"'
     forged, other = zstandard.compress(_canonical(state)), chance.choice([each for each in scene.logs if each != log])
-    how = chance.choice(("seq", "log", "copy", "beyond", "forged", "junk", "text"))
+    how = chance.choice(("seq", "log", "copy", "beyond", "forged", "junk"))
     if how in ("seq", "beyond"):
         sql("UPDATE snapshot SET seq = ? WHERE key = ?", (seq - 1 if how == "seq" else scene.tips[log] + 5, key))
     elif how == "log":
@@ -462,8 +462,7 @@ def edit_snapshot(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     elif how == "copy":
         sql("INSERT INTO snapshot (log, seq, data) VALUES (?, ?, ?)", (log, seq - 1, data))
     else:
-        put = {"forged": forged, "junk": b"junk", "text": zstandard.compress(b"no state")}[how]
-        sql("UPDATE snapshot SET data = ? WHERE key = ?", (put, key))
+        sql("UPDATE snapshot SET data = ? WHERE key = ?", (forged if how == "forged" else b"junk", key))
     return Aim(f"snapshot {how}", (), ("snapshot",))
 
 
@@ -705,6 +704,12 @@ def declare_projection(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     return Aim("another's projection", (), ("projection theirs",))
 
 
+def replace_snapshot(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Bytes that no fold of ours made are not used."""
+    sql("UPDATE snapshot SET data = ?", (zstandard.compress(b"no state"),))
+    return Aim("snapshot replaced", (), ("1 snapshots",))
+
+
 def drop_snapshot(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     sql("DELETE FROM snapshot")
     return Aim("snapshot dropped", (), ("which snapshots",))
@@ -719,7 +724,7 @@ def add_blob(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
 
 
 UNCHECKED_MUTATIONS: list[Mutation] = [
-    age_blob, count_syncs, analyze, declare_projection, drop_snapshot, add_blob, recompress,
+    age_blob, count_syncs, analyze, declare_projection, drop_snapshot, replace_snapshot, add_blob, recompress,
 ]  # fmt: skip
 
 

@@ -90,7 +90,10 @@ class Audit:
     def unchecked(self) -> list[Unchecked]:
         """What was not compared, and why. Ask after the faults were listed."""
         parts = [*self._unchecked, *([] if self._state else [_STATE])]
-        parts += [Unchecked(f"{count} {what}", "another version of the fold made them") for what, count in self._old.items()]
+        parts += [
+            Unchecked(f"{count} {what}", "this version of the fold did not make them, and does not use them")
+            for what, count in self._old.items()
+        ]
         if self._logs is not None:
             return [*parts, _OTHERS, *_ALWAYS]
         try:
@@ -266,7 +269,7 @@ def _is_of_other_fold(data: bytes) -> bool:
     try:
         return _snapshot_fold(data).fold != FOLD
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
+        return True  # no fold at all: a store keeps whatever bytes it is given
 
 
 def _verify_states(store: Store, logs: Sequence[LogId] | None, old: Counter[str]) -> Iterator[Fault]:
