@@ -259,7 +259,10 @@ def _check_first(store: Store, log: Log, header: Header, body: Body) -> None:
     if log.durability == "memory":
         return
     if log.parent is not None:
-        body = next(store.read(log.id, 1, 1)).body  # a fork is written as its root is
+        root = next(store.read(log.id, 1, 1), None)  # a fork is written as its root is
+        if root is None:
+            raise _Broken("the first event of its root cannot be read")
+        body = root.body
     said = (body.durability if isinstance(body, SessionOpened) else None) or "full"
     if log.durability != said:
         raise _Broken(f"its row says it is written {log.durability}, its first event says {said}")
