@@ -206,11 +206,15 @@ def test_edited_files_are_found(original: Original, folder: Path) -> None:
     for i in range(dose("MUTATIONS", short=60, long=3000) // 3):
         chance.seed(f"{start}/{i}")
         how, image = mutate_file(original.image, original.old, chance)
-        found = judge(image, folder / "judged")
+        told = list[str]()
+        found = judge(image, folder / "judged", told)
         if found:
             outcomes["refused" if isinstance(found, PlaitError) else "faults"] += 1
             continue
         now, healed = after(image.put(folder / "compared")), after(folder / "judged" / "store.db")
+        if isinstance(now, Meaning) and "1 snapshots" in str(told) and original.meaning._replace(kept=now.kept).same(now):
+            outcomes["a snapshot that is not used, and named as not checked"] += 1
+            continue
         # What is kept about sessions is folded again when the store notices on opening that it has to be.
         assert is_same(original, now) or is_same(original, healed), f"SEED={start}, mutation {i}: {how} was not found: {str(now)[:300]}"
         outcomes["changed nothing" if is_same(original, now) else "healed on opening"] += 1

@@ -19,7 +19,7 @@ from plait.ids import LogId, inbox_of, short
 from plait.session.fold import Folds
 from plait.session.graph import GraphRows
 from plait.session.rows import InboxRows, SessionRows
-from plait.session.state import FOLD, from_snapshot, state_digest
+from plait.session.state import FOLD, from_snapshot, state_digest, to_snapshot
 from plait.store import (
     Fault,
     Projection,
@@ -295,6 +295,7 @@ def _verify_log_states(store: Store, log: LogId, folds: Folds, old: Counter[str]
         head, state = kept
         event = next(store.read(log, seq, seq), None)
         same = event is not None and event.id == head and (state.log, state.place) == (log, seq)
+        same = same and to_snapshot(state, head) == data  # a reader passes over fields that it does not know
         due.append((seq, "the snapshot kept there", state_digest(state).digest if same else None))
     for event in store.read(log, info.place + 1, info.tip, kinds={SessionClosed.__name__, RunFinished.__name__}):
         body = event.body
