@@ -16,9 +16,10 @@ import apsw
 import pytest
 
 from plait.ids import Digest
-from plait.store import Store, packing
+from plait.store import Store
 from plait.workspace.base import Entry
 from plait.workspace.tree import encode
+from tests.raw import plain_body, plain_header
 
 
 def tree(store: Store, **files: str) -> Digest:
@@ -126,18 +127,14 @@ def python(code: str, *arguments: str | Path, prefix: tuple[str, ...] = (), chec
     return subprocess.run(command, check=check, capture_output=True, text=True, timeout=90, env=child_environment())
 
 
-def _plain_body(codec: int, body: bytes) -> bytes:
-    return packing.unpack_body(body) if codec & 7 == packing.BODY_1 else packing.unpack(codec & 7, body)
-
-
 class RawSql:
     """The database file without us in between: what an attacker, or a person with a database browser, has."""
 
     def __init__(self, path: Path) -> None:
         self._db: Any = apsw.Connection(str(path))
         # What whoever reads our code can do, too.
-        self._db.create_scalar_function("plain", packing.unpack_header)
-        self._db.create_scalar_function("plain_body", _plain_body)
+        self._db.create_scalar_function("plain", plain_header)
+        self._db.create_scalar_function("plain_body", plain_body)
 
     def __call__(self, sql: str, values: Any = ()) -> list[Any]:
         return self._db.execute(sql, values).fetchall()

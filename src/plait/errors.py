@@ -80,6 +80,7 @@
         ├── BadAddress           no store can be opened at such an address
         ├── UntrustedStore       another user could have put a store there
         ├── NotAStore            the file there is something else
+        │   └── SchemaAltered    its tables are not the ones that Plait makes
         ├── SchemaTooNew         written by a newer Plait
         ├── StoreUnsafe          the database cannot give the durability that is promised
         ├── StoreClosed          used after close()
@@ -96,6 +97,7 @@
         ├── UnknownEvent         no such event
         ├── UnknownBlob          no such blob
         └── UnknownRows          no such projection or table
+            └── RowsTooNew       a newer version of the projection keeps them
 
 Each error carries the thing that failed as attributes, and its text ends with the next step.
 """
@@ -529,6 +531,14 @@ class NotAStore(StoreError):
         super().__init__(f"{path} is not a Plait store: {why}. It was left untouched; choose another folder.")
 
 
+class SchemaAltered(NotAStore):
+    """The file is marked as a store, but its tables are not the ones that Plait makes; it was left untouched."""
+
+    def __init__(self, path: str, names: tuple[str, ...]) -> None:
+        super().__init__(path, f"somebody altered {', '.join(names)}")
+        self.names = names
+
+
 class SchemaTooNew(StoreError):
     """Written by a newer Plait; it was left untouched."""
 
@@ -668,6 +678,15 @@ class UnknownRows(StoreError):
     def __init__(self, name: str, why: str = "no projection of that name is attached", step: str = "") -> None:
         self.name, self.why = name, why
         super().__init__(f"no rows {name!r}: {why}. {step or 'Check the name, or hand the projection to open_store'}.")
+
+
+class RowsTooNew(UnknownRows):
+    """A newer version of the projection keeps the rows."""
+
+    def __init__(self, name: str, found: int, known: int) -> None:
+        self.found, self.known = found, known
+        why = f"a newer version of that projection keeps them ({found}; this program has {known})"
+        super().__init__(name, why, "Use that version to read them")
 
 
 # ── setting up ───────────────────────────────────────────────────────────────────────────────

@@ -676,10 +676,16 @@ def test_long_messages_are_shortened_on_a_terminal_only(shell: Shell) -> None:
 
 def test_verify(family: tuple[Shell, str]) -> None:
     shell, root = family
-    assert shell("verify") == shell("verify", "--state") == "3 sessions, 14 events: nothing is wrong\n"
-    assert shell("verify", root) == "3 sessions, 14 events: nothing is wrong\n"  # with the branches it merged
-    assert shell.json("verify", "strict", "--state") == {"ok": True, "sessions": 3, "events": 14, "state": True, "faults": []}
-    assert shell.jsonl("verify") == []
+    for arguments in (["verify"], ["verify", "--state"], ["verify", root]):  # the last with the branches it merged
+        first, last = shell(*arguments).splitlines()
+        assert first == "3 sessions, 14 events: nothing is wrong" and last.startswith("not checked: ")
+        assert ("only --state folds" in last) == ("--state" not in arguments)
+        assert ("only one session was asked for" in last) == (root in arguments)
+    found = shell.json("verify", "strict", "--state")
+    skipped = found.pop("not_checked")
+    assert found == {"ok": True, "sessions": 3, "events": 14, "state": True, "faults": []}
+    assert "; ".join(f"{each['what']} ({each['why']})" for each in skipped) in shell("verify", "strict", "--state")
+    assert [list(each) for each in shell.jsonl("verify")] == [["not_checked"]]
 
 
 def test_a_big_session_is_quick(shell: Shell) -> None:

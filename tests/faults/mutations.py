@@ -1,4 +1,4 @@
-"""A small store with something of everything in it, ways to tamper with it, and what it means, read without any code of the store.
+"""A small store with something of everything in it, and ways to tamper with it. What it means is read by `tests.raw`.
 
 A mutation takes the raw database, chance and the store as it was, changes something, and says what it was aimed at.
 """
@@ -15,10 +15,14 @@ from typing import Any, NamedTuple
 import zstandard
 
 from plait import Session, open_store
+from plait.event.kinds import Placement, PlacementChanged
 from plait.session.fold import state_at
-from plait.session.state import from_snapshot, to_snapshot
-from plait.store.packing import DICTIONARIES
-from tests.support import RawSql
+from plait.session.ports import Act, Draft, writer_of
+from plait.session.state import to_snapshot
+from plait.store import Store
+from plait.workspace.base import Entry
+from plait.workspace.tree import encode
+from tests.support import RawSql, tree
 
 # ── the store ────────────────────────────────────────────────────────────────────────────────
 
@@ -59,6 +63,7 @@ def build(folder: Path) -> tuple[Image, Image, list[Image]]:
     merged.close()
     store.keep(root.id, root.place, to_snapshot(state_at(store, root.id, root.place), root.head))
     store.put_blob(b"nobody points here " * 20)
+    _place(store, Session(title="placed", durability="async", store=store))
     for i in range(6):
         plain = plain.say(f"{i} and again {i}, and so on and so forth, which is long enough to be packed " * (1 + i % 3))
     store.close()
@@ -71,90 +76,14 @@ def build(folder: Path) -> tuple[Image, Image, list[Image]]:
     return old, new, logged
 
 
-# ── what it means ────────────────────────────────────────────────────────────────────────────
-
-
-class Meaning(NamedTuple):
-    """Everything that anybody could see in a store, by raw SQL, with its content unpacked."""
-
-    stores: list[bytes]
-    logs: list[tuple[Any, ...]]
-    events: list[tuple[Any, ...]]
-    blobs: list[tuple[Any, ...]]  # those that are pointed to, or counted as if
-    rows: dict[str, list[tuple[Any, ...]]]
-    loose: frozenset[tuple[Any, ...]]  # the other blobs; they may be swept
-    kept: frozenset[tuple[Any, ...]]  # snapshots that would be used; a cache may lose any
-
-    def same(self, other: Meaning) -> bool:
-        return self[:-2] == other[:-2] and self.loose >= other.loose and self.kept >= other.kept
-
-
-def meaning(sql: RawSql) -> Meaning:
-    kinds, logs = dict(sql("SELECT code, name FROM kind")), dict(sql("SELECT key, id FROM log"))
-    digests = dict(sql("SELECT key, digest FROM blob"))
-    attached: dict[int, list[Any]] = {}
-    for event, blob in sql("SELECT event, blob FROM attachment ORDER BY event, blob"):
-        attached.setdefault(event, []).append(digests.get(blob, blob))
-    events = [
-        (number, logs.get(log, log), seq, kinds.get(kind, kind), short, salt, _header(codec, header), _body(codec, body))
-        + (attached.pop(number, []),)
-        for number, log, seq, kind, short, codec, salt, header, body in sql("SELECT * FROM event ORDER BY number")
-    ]
-    blobs = [
-        (digest, size, refs, _content(codec, data))
-        for digest, size, codec, refs, data in sql("SELECT digest, size, codec, refs, data FROM blob ORDER BY digest")
-    ]
-    counted, loose = [blob for blob in blobs if blob[2]], [blob for blob in blobs if not blob[2]]
-    tables = [name for (name,) in sql("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'p_*' ORDER BY name")]
-    snapshots = sql("SELECT log, seq, data FROM snapshot")
-    return Meaning(
-        [id for (id,) in sql("SELECT id FROM store")],
-        [(id, logs.get(parent, parent), *rest) for id, parent, *rest in sql(_LOGS)],
-        [*events, *attached.items()],
-        counted,
-        {name: sorted(sql(f"SELECT * FROM {name}"), key=repr) for name in tables},
-        frozenset(loose),
-        frozenset((logs.get(log, log), seq, state) for log, seq, data in snapshots if (state := _state(data)) is not None),
-    )
-
-
-_LOGS = "SELECT id, parent, place, head, tip, lazy, epoch FROM log ORDER BY key"
-
-
-def _unpacker(name: str) -> zstandard.ZstdDecompressor:
-    return zstandard.ZstdDecompressor(dict_data=zstandard.ZstdCompressionDict((DICTIONARIES / f"{name}.zdict").read_bytes()))
-
-
-_HEADERS, _BODIES, _BLOBS = _unpacker("header-1"), _unpacker("body-1"), zstandard.ZstdDecompressor()
-_PACKED_HEADER = 8
-
-
-def _header(codec: int, header: bytes) -> object:
-    return _unpacked(_HEADERS, codec, header) if codec & _PACKED_HEADER else (0, header)
-
-
-def _body(codec: int, body: bytes | None) -> object:
-    kept = codec & ~_PACKED_HEADER
-    return _unpacked(_BODIES, kept, body) if kept == 3 and body is not None else _content(kept, body)
-
-
-def _content(codec: int, data: bytes | None) -> object:
-    return _unpacked(_BLOBS, codec, data) if codec == 1 and data is not None else (codec, data)
-
-
-def _unpacked(unpacker: zstandard.ZstdDecompressor, codec: int, data: bytes) -> object:
-    try:
-        return 0, unpacker.decompress(data, max_output_size=10**7)
-    except (zstandard.ZstdError, MemoryError):  # a frame may claim any size
-        return codec, data
-
-
-def _state(data: bytes) -> object:
-    try:
-        kept = from_snapshot(zstandard.decompress(data, max_output_size=10**7))
-    except (zstandard.ZstdError, MemoryError):
-        return None
-    return repr(kept) if kept else None
+def _place(store: Store, session: Session) -> None:
+    """Record a tree with folders in it."""
+    inner = tree(store, cart__py="print('cart')\n" * 50, empty="")
+    middle = store.put_blob(encode([Entry("deep", "folder", 0o755, 0, (inner,)), Entry("link", "link", 0o777, 0, (), "deep")]))
+    notes = b"notes, too short to be packed"
+    entries = [Entry("src", "folder", 0o755, 0, (middle,)), Entry("notes", "file", 0o644, len(notes), (store.put_blob(notes),))]
+    placed = PlacementChanged(Placement("local"), store.put_blob(encode(entries)))
+    writer_of(None).append(session.spot, [Draft(placed, Act("human:u-17"))])
 
 
 # ── aims ─────────────────────────────────────────────────────────────────────────────────────
@@ -241,8 +170,9 @@ def edit_blob(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     key = chance.choice(list(scene.blobs))
     column = chance.choice(("key", "digest", "size", "codec", "refs", "data"))
     (value,) = sql(f"SELECT {column} FROM blob WHERE key = ?", (key,))[0]
-    sql(f"UPDATE blob SET {column} = ? WHERE key = ?", (_other(column, value, chance, scene), key))
-    return Aim(f"blob.{column}", scene.pointing(key), (scene.blobs[key],))
+    other = _other(column, value, chance, scene)
+    sql(f"UPDATE blob SET {column} = ? WHERE key = ?", (other, key))
+    return Aim(f"blob.{column}", scene.pointing(key), (scene.blobs[key], other.hex() if column == "digest" else "-"))
 
 
 def edit_attachment(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
@@ -264,7 +194,7 @@ def edit_kind(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
 
 
 def spoil_store(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
-    """The store's own id: gone, twice, or of another length. That it is another, only an anchor can tell."""
+    """The store's own id: gone, twice, or of another length."""
     statements = ("DELETE FROM store", "INSERT INTO store SELECT randomblob(16), 0", "UPDATE store SET id = substr(id, 2)")
     sql(chance.choice(statements))
     return Aim("store")
@@ -357,10 +287,13 @@ def copy_event(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
 _REST = "kind, short, codec, salt, header, body"
 
 
+_ROW = "parent, place, head, tip, lazy, epoch"
+
+
 def copy_log(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     """A second row of a log, under its own id or another."""
     key, id = chance.choice(list(scene.logs)), bytes.fromhex("0123456789ab7abc8abc0123456789ab")
-    sql("INSERT INTO log SELECT NULL, ?, parent, place, head, tip, lazy, epoch FROM log WHERE key = ?", (id, key))
+    sql(f"INSERT INTO log (id, {_ROW}) SELECT ?, {_ROW} FROM log WHERE key = ?", (id, key))
     if chance.random() < 0.5:
         sql("UPDATE log SET id = (SELECT id FROM log WHERE key = ?) WHERE id = ?", (key, id))
     return Aim("log copied", (), (scene.logs[key], _uuid(id)))
@@ -473,18 +406,325 @@ def recompress(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     """The same content in other bytes: nothing has changed."""
     if chance.random() < 0.3:
         sql("UPDATE event SET header = plain(codec, header), codec = codec & 7 WHERE number = ?", (chance.choice(scene.events)[0],))
-        return Aim("header unpacked")
+        return Aim("header unpacked", (), ("compressed",))
     table, key, data = chance.choice((("event", "number", "body"), ("blob", "key", "data")))
     row, codec, packed = chance.choice(sql(f"SELECT {key}, codec, plain_body(codec, {data}) FROM {table} WHERE codec & 7 != 2"))
     again = (0, packed) if chance.random() < 0.5 else (1, zstandard.compress(packed, chance.choice((1, 19))))
     sql(f"UPDATE {table} SET codec = ?, {data} = ? WHERE {key} = ?", (codec & 8 | again[0], again[1], row))
-    return Aim("packed anew")
+    return Aim("packed anew", (), ("compressed",))
+
+
+# ── packed values ────────────────────────────────────────────────────────────────────────────
+
+_SKIPPED = b"\x50\x2a\x4d\x18\x04\0\0\0hide"  # a frame that every reader passes over
+
+
+def append_bytes(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Something after the frame of a packed value, or before it."""
+    table, key, column, packed = chance.choice(
+        (
+            ("event", "number", "header", "codec & 8"),
+            ("event", "number", "body", "codec & 7 IN (1, 3)"),
+            ("blob", "key", "data", "codec = 1"),
+            ("snapshot", "key", "data", "true"),
+        )
+    )
+    row, data = chance.choice(sql(f"SELECT {key}, {column} FROM {table} WHERE {packed}"))
+    extra = chance.choice((b"\0", b"more", data, zstandard.compress(b""), zstandard.compress(b"two"), _SKIPPED))
+    other = extra + data if chance.random() < 0.2 else data + extra
+    sql(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", (other, row))
+    if table == "event":
+        return Aim(f"bytes beside a {column}", (scene.at(row),))
+    return Aim(f"bytes beside a {table}", scene.pointing(row), (scene.blobs[row] if table == "blob" else "snapshot",))
+
+
+def edit_salt(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """A byte moves between the salt and the body: what is hashed stays the same."""
+    number, codec, salt, body = chance.choice(
+        sql("SELECT number, codec & 8, salt, plain_body(codec, body) FROM event WHERE codec & 7 != 2")
+    )
+    moved = (salt[:-1], salt[-1:] + body) if chance.random() < 0.5 else (salt + body[:1], body[1:])
+    sql("UPDATE event SET codec = ?, salt = ?, body = ? WHERE number = ?", (codec, *moved, number))
+    return Aim("salt", (scene.at(number),))
+
+
+def edit_snapshot(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """A snapshot of another place or log, a second one, one that says something else, or one that cannot be unpacked."""
+    ((key, log, seq, data),) = sql("SELECT key, log, seq, data FROM snapshot")
+    state = json.loads(zstandard.decompress(data))
+    state["state"]["story"]["facts"]["db"]["json"] = '"forged"'
+    forged, other = zstandard.compress(_canonical(state)), chance.choice([each for each in scene.logs if each != log])
+    how = chance.choice(("seq", "log", "copy", "beyond", "forged", "junk"))
+    if how in ("seq", "beyond"):
+        sql("UPDATE snapshot SET seq = ? WHERE key = ?", (seq - 1 if how == "seq" else scene.tips[log] + 5, key))
+    elif how == "log":
+        sql("UPDATE snapshot SET log = ? WHERE key = ?", (other, key))
+    elif how == "copy":
+        sql("INSERT INTO snapshot (log, seq, data) VALUES (?, ?, ?)", (log, seq - 1, data))
+    else:
+        sql("UPDATE snapshot SET data = ? WHERE key = ?", (forged if how == "forged" else b"junk", key))
+    return Aim(f"snapshot {how}", (), ("snapshot",))
+
+
+# ── blobs and trees ──────────────────────────────────────────────────────────────────────────
+
+
+def plant_blob(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """A row under the digest of something that nobody has put yet, with another content, or none that fits its size."""
+    content = chance.randbytes(40)
+    digest, put = sha256(content), chance.choice((content[::-1], b"", content + b"\0"))
+    sql("INSERT INTO blob (digest, size, codec, refs, born, data) VALUES (?, ?, 0, 0, 0, ?)", (digest.digest(), len(put), put))
+    return Aim("blob planted", (), (digest.hexdigest(),))
+
+
+def edit_tree(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """What a tree leads to is changed, gone, or under each other's digest: contents, folders, and the tree itself."""
+    rows = sql("SELECT key, digest, size, plain_body(codec, data) FROM blob WHERE born = (SELECT max(born) FROM blob)")
+    key, digest, size, content = chance.choice(rows)
+    how = chance.choice(("delete", "content", "size", "swap"))
+    if how == "delete":
+        sql("DELETE FROM blob WHERE key = ?", (key,))
+    elif how == "content":
+        sql("UPDATE blob SET codec = 0, data = ? WHERE key = ?", (_flipped(content, chance)[:size].ljust(size, b"x"), key))
+    elif how == "size":
+        sql("UPDATE blob SET codec = 0, data = ?, size = size + 1 WHERE key = ?", (content + b"x", key))
+    else:
+        other = chance.choice([row for row in rows if row[0] != key])
+        for into, name in ((key, bytes(32)), (other[0], digest), (key, other[1])):
+            sql("UPDATE blob SET digest = ? WHERE key = ?", (name, into))
+    return Aim(f"tree {how}", scene.pointing(key), tuple(row[1].hex() for row in rows) if how == "swap" else (digest.hex(),))
+
+
+# ── what stands beside the logs ──────────────────────────────────────────────────────────────
+
+
+def alter_schema(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Something more in the schema, or something less, or something else."""
+    statement, word = chance.choice(
+        (
+            ("CREATE TRIGGER silent BEFORE INSERT ON event BEGIN SELECT RAISE(IGNORE); END", "silent"),
+            ("CREATE TRIGGER p_session__silent AFTER UPDATE ON log BEGIN DELETE FROM snapshot; END", "p_session__silent"),
+            ("CREATE VIEW shown AS SELECT * FROM log", "shown"),
+            ("CREATE VIEW p_session__shown AS SELECT 1", "p_session__shown"),
+            ("CREATE TABLE notes (note TEXT)", "notes"),
+            ("CREATE TABLE p_other__notes (note TEXT) STRICT", "p_other__notes"),
+            ("CREATE TABLE p_session__notes (note TEXT) STRICT", "p_session__notes"),
+            ("CREATE VIRTUAL TABLE words USING fts5(word)", "words"),
+            ("CREATE UNIQUE INDEX narrow ON log (tip, id)", "narrow"),
+            ("CREATE INDEX wide ON event (seq)", "wide"),
+            ("CREATE UNIQUE INDEX p_session__session_9 ON p_session__session (log)", "p_session__session_9"),
+            ("DROP INDEX p_session__session_0", "p_session__session_0"),
+            ("DROP INDEX p_session__tag_0; CREATE INDEX p_session__tag_0 ON p_session__tag (value)", "p_session__tag_0"),
+            ("ALTER TABLE p_session__tag ADD COLUMN more TEXT", "p_session__tag"),
+            ("ALTER TABLE p_session__tag RENAME COLUMN value TO worth", "p_session__tag"),
+            ("DROP TABLE p_graph__merge", "p_graph__merge"),
+            ("DROP TABLE p_inbox__ask", "p_inbox__ask"),
+            ("DROP INDEX event_id", "event_id"),
+            ("DROP INDEX log_lazy", "log_lazy"),
+            ("ALTER TABLE blob ADD COLUMN more TEXT", "blob"),
+            ("ALTER TABLE store RENAME TO shop", "store"),
+        )
+    )
+    sql(statement)
+    return Aim("schema", (), (word,))
+
+
+def edit_marks(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    name = chance.choice(("user_version", "application_id"))
+    ((value,),) = sql(f"PRAGMA {name}")
+    sql(f"PRAGMA {name} = {chance.choice([each for each in (0, 1, value - 1, value + 1) if each != value])}")
+    return Aim(name, (), (name,))
+
+
+def edit_projection(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Another version of one of ours hides its rows, if it is higher; a lower one is folded anew."""
+    name = chance.choice(("session", "graph", "inbox"))
+    sql("UPDATE projection SET version = version + ? WHERE name = ?", (chance.choice((-1, 1, 10**6)), name))
+    return Aim("projection", (), (f"projection {name}",))
+
+
+def edit_rows(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """A row of a projection is changed, gone, or there without an event."""
+    tables = ("p_session__session", "p_session__tag", "p_graph__cause", "p_graph__merge")
+    table = chance.choice([each for each in tables if sql(f"SELECT 1 FROM {each}")])
+    columns = [(name, type) for _, name, type, *_ in sql(f"PRAGMA table_info({table})")]
+    row = chance.choice(sql(f"SELECT * FROM {table}"))
+    same = " AND ".join(f"[{name}] IS ?" for name, _ in columns)
+    how = chance.choice(("edit", "null", "delete", "insert"))
+    at = chance.randrange(len(columns))
+    other = (row[at] or 0) + 700 if columns[at][1] == "INTEGER" else f"{row[at] or ''}x"
+    if how == "delete":
+        sql(f"DELETE FROM {table} WHERE {same}", row)
+    elif how == "insert":
+        more = [value if value is None else value + 900 if isinstance(value, int) else f"{value}y" for value in row]
+        sql(f"INSERT INTO {table} VALUES ({', '.join('?' * len(more))})", more)
+    else:
+        value = None if how == "null" and columns[at][0] in ("title", "label", "user", "value") else other
+        sql(f"UPDATE {table} SET [{columns[at][0]}] = ? WHERE {same}", (value, *row))
+    return Aim(f"{table} {how}", (), (table.rpartition("__")[2],))
+
+
+def rename_store(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Another store's id, with or without what names the true one."""
+    id = bytes.fromhex("0123456789ab7abc8abc") + chance.randbytes(6)
+    sql("UPDATE store SET id = ?", (id,))
+    words = [_uuid(id), "house"]
+    how = chance.choice(("alone", "house gone", "house renamed"))
+    if how == "house gone":
+        sql("DELETE FROM event WHERE number = 0")
+        sql("DELETE FROM log WHERE key = 0")
+    elif how == "house renamed":
+        raw = bytearray(sha256(json.dumps(["plait/house/1", _uuid(id)], separators=(",", ":")).encode()).digest()[:16])
+        raw[6], raw[8] = raw[6] & 0x0F | 0x80, raw[8] & 0x3F | 0x80
+        sql("UPDATE log SET id = ? WHERE key = 0", (bytes(raw),))
+        words.append(_uuid(bytes(raw)))
+    return Aim(f"store.id, {how}", (), tuple(words))
+
+
+def edit_unused_kind(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Rows of kinds that no event has."""
+    code = chance.choice([code for (code,) in sql("SELECT code FROM kind") if code not in scene.kinds])
+    how = chance.choice(("rename", "renumber", "insert", "delete"))
+    if how == "rename":
+        sql("UPDATE kind SET name = name || 'x' WHERE code = ?", (code,))
+    elif how == "renumber":
+        sql("UPDATE kind SET code = 950 WHERE code = ?", (code,))
+    elif how == "insert":
+        sql("INSERT INTO kind (name) VALUES ('Evil')")
+    else:
+        sql("DELETE FROM kind WHERE code = ?", (code,))
+    return Aim(f"kind {how}", (), ("kind",))
+
+
+def edit_counters(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Values that no store of ours has written."""
+    statement, word = chance.choice(
+        (
+            ("UPDATE log SET lazy = 7 WHERE lazy = 1", "lazy"),
+            ("UPDATE log SET lazy = 1 WHERE key = 0", "written"),
+            ("UPDATE store SET synced = -1", "syncs"),
+            ("UPDATE store SET synced = 9223372036854775807", "syncs"),
+            ("UPDATE blob SET born = 10000 WHERE key = 1", "commit 10000"),
+            ("UPDATE blob SET born = -1 WHERE key = 1", "commit -1"),
+        )
+    )
+    sql(statement)
+    return Aim("counters", (), (word,))
+
+
+# ── order ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _put_first(sql: RawSql, numbers: list[int], before: int) -> None:
+    """Commits move before another one, in their own order, and whatever stood there moves up."""
+    rest = [number for (number,) in sql("SELECT number FROM event WHERE number >= ? ORDER BY number", (before,))]
+    order = [*numbers, *[number for number in rest if number not in numbers]]
+    for place, number in enumerate(order):
+        for table, column in (("event", "number"), ("attachment", "event")):
+            sql(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (-100 - place, number))
+    for table, column in (("event", "number"), ("attachment", "event")):
+        sql(f"UPDATE {table} SET {column} = ? - 100 - {column} WHERE {column} <= -100", (before,))
+
+
+def reorder_fork(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """A fork was committed before its fork point, which is in another log: each log alone is still in order."""
+    key, parent, place = chance.choice(sql("SELECT key, parent, place FROM log WHERE parent IS NOT NULL"))
+    ((point,),) = sql("SELECT number FROM event WHERE log = ? AND seq = ?", (parent, place))
+    numbers = [number for number, log, _ in scene.events if log == key]
+    _put_first(sql, numbers[: chance.randint(1, len(numbers))], point)
+    return Aim("fork before its fork point", ((scene.logs[key], place + 1),))
+
+
+def reorder_merge(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """A merge was committed before the branch that it merges."""
+    ((number, log, seq),) = sql("SELECT number, log, seq FROM event WHERE kind = (SELECT code FROM kind WHERE name = 'Merged')")
+    header = json.loads(sql("SELECT plain(codec, header) FROM event WHERE number = ?", (number,))[0][0])
+    short = int.from_bytes(bytes.fromhex(header["parents"][1])[:8], "big", signed=True)
+    ((branch,),) = sql("SELECT number FROM event WHERE short = ?", (short,))
+    mine = [each for each, key, place in scene.events if key == log and each >= branch and place <= seq]
+    _put_first(sql, mine, branch)
+    return Aim("merge before its branch", ((scene.logs[log], seq),))
+
+
+def reorder_cause(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """An event was committed before its cause, which is in another log."""
+    found: list[tuple[int, int, int]] = []
+    for number, log, raw in sql("SELECT number, log, plain(codec, header) FROM event"):
+        for cause in json.loads(raw)["causes"]:
+            short = int.from_bytes(bytes.fromhex(cause)[:8], "big", signed=True)
+            found += [(number, log, each) for each, key in sql("SELECT number, log FROM event WHERE short = ?", (short,)) if key != log]
+    number, log, cause = chance.choice(found)
+    mine = [each for each, key, _ in scene.events if key == log and cause < each <= number]
+    _put_first(sql, mine, cause)
+    return Aim("event before its cause", ((scene.logs[log], scene.begins[scene.logs[log]]), scene.at(number)))
+
+
+def reorder_logs(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Two logs change their ordinals, with all that refers to them: the order in which they are listed."""
+    one, other = chance.sample([key for key in scene.logs if key], 2)
+    for key, into in ((one, 800), (other, one), (800, other)):
+        for table, column in (("log", "key"), ("log", "parent"), ("event", "log"), ("snapshot", "log")):
+            sql(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (into, key))
+    return Aim("ordinals swapped", (), ("listed as newer",))
 
 
 ROW_MUTATIONS: list[Mutation] = [
     edit_event, edit_event, edit_event, edit_header, edit_log, edit_blob, edit_attachment, edit_kind, spoil_store, swap_kinds,
     delete_event, delete_log, delete_blob, delete_attachment, delete_kind, copy_event, copy_log, copy_attachment, restore_row,
     swap_places, swap_events, swap_bodies, swap_numbers, move_event, cut_tail, cut_tail_inside, rewrite_event, recompress,
+    append_bytes, append_bytes, edit_salt, edit_snapshot, plant_blob, edit_tree, edit_tree, alter_schema, alter_schema,
+    edit_marks, edit_projection, edit_rows, rename_store, edit_unused_kind, edit_counters,
+    reorder_fork, reorder_merge, reorder_cause, reorder_logs,
+]  # fmt: skip
+
+
+# ── what verify says it does not look at ─────────────────────────────────────────────────────
+
+
+def age_blob(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    sql("UPDATE blob SET born = 1 WHERE born > 1")
+    return Aim("blob.born", (), ("blob.born",))
+
+
+def count_syncs(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    sql("UPDATE store SET synced = synced + 7")
+    return Aim("store.synced", (), ("store.synced",))
+
+
+def analyze(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    sql("ANALYZE")
+    return Aim("statistics", (), ("sqlite_stat1",))
+
+
+def declare_projection(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Rows of a projection that only another program has."""
+    sql("CREATE TABLE p_theirs__note ([log] TEXT, [note] TEXT, PRIMARY KEY ([log])) STRICT, WITHOUT ROWID")
+    sql("CREATE INDEX p_theirs__note_0 ON p_theirs__note ([note])")
+    sql("INSERT INTO projection VALUES ('theirs', 3, 0)")
+    return Aim("another's projection", (), ("projection theirs",))
+
+
+def replace_snapshot(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Bytes that no fold of ours made are not used."""
+    sql("UPDATE snapshot SET data = ?", (zstandard.compress(b"no state"),))
+    return Aim("snapshot replaced", (), ("1 snapshots",))
+
+
+def drop_snapshot(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    sql("DELETE FROM snapshot")
+    return Aim("snapshot dropped", (), ("which snapshots",))
+
+
+def add_blob(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """A blob that is what its digest says, and that nothing leads to."""
+    content = chance.randbytes(40)
+    values = sha256(content).digest(), len(content), content
+    sql("INSERT INTO blob (digest, size, codec, refs, born, data) VALUES (?, ?, 0, 0, 0, ?)", values)
+    return Aim("blob added", (), ("unused blobs",))
+
+
+UNCHECKED_MUTATIONS: list[Mutation] = [
+    age_blob, count_syncs, analyze, declare_projection, drop_snapshot, replace_snapshot, add_blob, recompress,
 ]  # fmt: skip
 
 
@@ -550,13 +790,7 @@ def swap_between_logs(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     return Aim("order between logs")
 
 
-def rename_store(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
-    """Another store's id."""
-    sql("UPDATE store SET id = ?", (bytes.fromhex("0123456789ab7abc8abc") + chance.randbytes(6),))
-    return Aim("store.id")
-
-
-ANCHOR_MUTATIONS: list[Mutation] = [rewrite_tail, lose_tail, swap_between_logs, rename_store]
+ANCHOR_MUTATIONS: list[Mutation] = [rewrite_tail, lose_tail, swap_between_logs]
 
 
 # ── bytes ────────────────────────────────────────────────────────────────────────────────────

@@ -106,7 +106,7 @@ def test_planted_logs_are_found(tmp_path: Path) -> None:
     store.close()
     shutil.copytree(tmp_path, tmp_path / "empty")
     raw = RawSql(tmp_path / "store.db")
-    raw("INSERT INTO log SELECT 77, id, parent, place, head, tip, lazy, epoch FROM log")
+    raw("INSERT INTO log SELECT 77, id, parent, place, head, tip, lazy, epoch FROM log WHERE key = 1")
     for event in sealed([SessionOpened(title="FAKE"), said("false")], log):
         code = raw("SELECT code FROM kind WHERE name = ?", (event.kind,))[0][0]
         raw(
@@ -115,7 +115,7 @@ def test_planted_logs_are_found(tmp_path: Path) -> None:
         )
     raw.close()
     raw = RawSql(tmp_path / "empty" / "store.db")
-    raw("INSERT INTO log SELECT 77, x'0123456789ab7abc8abc0123456789ab', key, tip, head, tip, lazy, epoch FROM log")
+    raw("INSERT INTO log SELECT 77, x'0123456789ab7abc8abc0123456789ab', key, tip, head, tip, lazy, epoch FROM log WHERE key = 1")
     raw.close()
     for folder in (tmp_path, tmp_path / "empty"):
         store = opened(folder)

@@ -112,7 +112,7 @@ def test_a_forged_snapshot_is_found_by_folding_again(original: Path, tmp_path: P
     moved = ("UPDATE snapshot SET seq = seq - 1", ())
     assert any("the snapshot kept there" in each for each in faults_after(original, tmp_path / "edited", moved, state=True))
     damaged = ("UPDATE snapshot SET data = x'0102'", ())
-    assert faults_after(original, tmp_path / "edited", damaged, state=True) == []  # not used either: only a cache
+    assert any("cannot be read" in each for each in faults_after(original, tmp_path / "edited", damaged))  # never used, but edited
     assert faults_after(original, tmp_path / "edited", ("DELETE FROM snapshot", ()), state=True) == []
 
 
@@ -149,7 +149,7 @@ def test_raw_bytes_edited_in_memory_are_named(data: st.DataObject) -> None:
     root = Session("Why?", title="t", tags={"a": "b"}, store=opened).fact("k", 1)
     root.fork("a").say("x").merge(root.fork("b").fact("k", 2)).rewind(2)
     logs: dict[str, Any] = vars(opened)["_logs"]
-    log = data.draw(st.sampled_from(sorted(logs)))
+    log = data.draw(st.sampled_from(list(logs)))  # as they were begun, the house first: ids differ from run to run
     events: list[Any] = logs[log].events
     at = data.draw(st.integers(0, len(events) - 1))
     event = events[at]

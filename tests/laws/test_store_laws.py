@@ -330,7 +330,7 @@ class MemoryTamperMachine(StoreMachine):
             events.insert(i, events[i])
             logs[log].numbers.insert(i, numbers[i])
         elif edit == "header":
-            events[i] = Event(kept[i].raw.replace(b"human:machine", b"human:nobody"), kept[i].salt, kept[i].content)
+            events[i] = Event(kept[i].raw.replace(b'"actor":"', b'"actor":"x'), kept[i].salt, kept[i].content)
         elif edit == "body":
             events[i] = Event(kept[i].raw, kept[i].salt, b'{"v":1,"title":"forged"}')
         else:

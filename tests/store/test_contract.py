@@ -114,6 +114,9 @@ def test_a_snapshot_that_cannot_be_read_is_as_good_as_none(tmp_path: Path) -> No
     assert store.all_kept(log) == [(1, b"state " * 100)]
     store.keep(log, 3, b"again")
     assert store.kept(log, 3) == (log, 3, b"again")
+    (fault,) = verify_store(store)  # it is never used, but somebody edited it
+    assert "snapshot" in str(fault) and "@2" in str(fault)
+    store.forget_kept(log)
     assert list(verify_store(store)) == []
     store.close()
 

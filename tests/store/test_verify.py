@@ -71,16 +71,16 @@ MALFORMED: dict[str, Edit] = {
 
 
 def rewrite(path: Path, at: int, edit: Edit) -> bool:
-    """Edit one header of the only log, then all that follows from it: parents, index and head. Whether the edit changed anything."""
+    """Edit one header of the only log beside the house, then all that follows from it. Whether the edit changed anything."""
     db = RawSql(path)
     changed = False
     old = new = ""
-    for seq, header in db("SELECT seq, plain(codec, header) FROM event ORDER BY seq"):
+    for seq, header in db("SELECT seq, plain(codec, header) FROM event WHERE number > 0 ORDER BY seq"):
         raw = edit(header) if seq == at else header.replace(old.encode(), new.encode()) if old else header
         changed |= raw != header
         old, new = (Digest(sha256(EVENT_TAG + each).hexdigest()) for each in (header, raw))
-        db("UPDATE event SET header = ?, codec = codec & 7, short = ? WHERE seq = ?", (raw, short_of(new), seq))
-    db("UPDATE log SET head = ?", (bytes.fromhex(new),))
+        db("UPDATE event SET header = ?, codec = codec & 7, short = ? WHERE number > 0 AND seq = ?", (raw, short_of(new), seq))
+    db("UPDATE log SET head = ? WHERE key > 0", (bytes.fromhex(new),))
     db.close()
     return changed
 

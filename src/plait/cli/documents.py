@@ -20,7 +20,7 @@ from plait.session import Diff, Message, Session
 from plait.session.blame import Blame, Line
 from plait.session.graph import Edge, Node, Step, Trace
 from plait.session.state import Spent
-from plait.store import Fault, Row
+from plait.store import Fault, Row, Unchecked
 from plait.workspace import Change, Entry
 from plait.workspace.diff import Changes, Stat
 from plait.workspace.tree import shown
@@ -285,6 +285,10 @@ def changed_by(event: Event) -> Trees | None:
 
 def changed_document(trees: Trees | None) -> Document | None:
     return None if trees is None else {"before": trees.before, "after": trees.after, "paths": list(trees.changed)}
+
+
+def unchecked_document(unchecked: Unchecked) -> Document:
+    return {"what": unchecked.what, "why": unchecked.why}
 
 
 def fault_document(fault: Fault) -> Document:

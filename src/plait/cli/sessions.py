@@ -8,23 +8,31 @@ from typing import Any
 import click
 
 from plait.cli.common import Given, listing, pairs, store_of
-from plait.cli.documents import changed_by, fault_document, listed_document, print_json, print_jsonl, show_document
+from plait.cli.documents import (
+    changed_by,
+    fault_document,
+    listed_document,
+    print_json,
+    print_jsonl,
+    show_document,
+    unchecked_document,
+)
 from plait.cli.exits import UNVERIFIED
 from plait.cli.files import detail_in, print_changes
 from plait.cli.prompts import show_prompt
 from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, counted
-from plait.errors import StoreCorrupt
+from plait.errors import SchemaAltered, StoreCorrupt
 from plait.event.kinds import Budget, MessageSaid, Placement
 from plait.ids import LogId, short
-from plait.session import Facts, Message, Session, verify
-from plait.session.audit import logs_behind
+from plait.session import Facts, Message, Session
+from plait.session.audit import Audit, logs_behind
 from plait.session.grants import budget_left
 from plait.session.life import STATUSES
 from plait.session.listing import session_row
 from plait.session.ports import store_at
 from plait.session.saying import saying, short_sandbox
 from plait.session.state import Spent
-from plait.store import Fault, Row, Store
+from plait.store import Fault, Row, Store, Unchecked
 from plait.workspace.diff import Changes
 
 PAGE = 200
@@ -326,23 +334,28 @@ def _spent(spent: Spent) -> str | None:
 def verify_command(context: click.Context, given: Given, session: str | None, state: bool) -> None:
     """Check every event against its hash and its neighbours.
 
-    Without S the whole store is checked; with S, all that it is made of, merged branches too. The exit code is 6 if something is wrong.
+    Without S the whole store is checked; with S, all that it is made of, merged branches too. The last line names what was not
+    checked, and why. The exit code is 6 if something is wrong.
     """
     sessions = events = 0
     try:
         store = store_at(given.store)
         logs = None if session is None else logs_behind(store, [given.open(session).id])
         sessions, events = _extent(store, logs)
-        faults = list(verify(store, logs, state=state))
-    except StoreCorrupt as error:  # so badly that it cannot even be looked through
-        faults = [Fault(None, 0, str(error))]
+        audit = Audit(store, logs, state=state)
+        faults = list(audit.faults())
+        unchecked = audit.unchecked()
+    except (StoreCorrupt, SchemaAltered) as error:  # so badly that it cannot even be looked through
+        faults, unchecked = [Fault(None, 0, str(error))], [Unchecked("everything else", "the store cannot be opened")]
+    skipped = {"not_checked": [unchecked_document(each) for each in unchecked]}
     if given.form == "jsonl":
-        print_jsonl(map(fault_document, faults))
+        print_jsonl([*map(fault_document, faults), skipped])
     elif given.form == "json":
         checked = {"sessions": sessions, "events": events, "state": state}
-        print_json({"ok": not faults, **checked, "faults": [fault_document(fault) for fault in faults]})
+        print_json({"ok": not faults, **checked, "faults": [fault_document(fault) for fault in faults], **skipped})
     else:
         _print_faults(f"{counted(sessions, 'session')}, {counted(events, 'event')}", faults)
+        Out().line(f"not checked: {'; '.join(map(str, unchecked))}")
     context.exit(UNVERIFIED if faults else 0)
 
 

@@ -653,6 +653,12 @@ class MemoryUsed(Body, frozen=True):
 # ── the house, and what went around the session ──────────────────────────────────────────────
 
 
+class HouseOpened(Body, frozen=True):
+    """The first event of the house log. It names the store, so that the id in the store's own row can be checked."""
+
+    store: LogId
+
+
 class PrincipalChanged(Body, frozen=True):
     principal: str
     change: Literal["added", "disabled", "removed"]

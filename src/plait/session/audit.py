@@ -1,47 +1,120 @@
 """The audit: everything that is kept about sessions, compared with the events it was made from.
 
-`plait.store.verify_store` recomputes ids, links, commitments and index columns. Here the rows by which sessions are
-listed are folded again and compared; asked for the state too, so are the graph's rows, every snapshot, and the digests
-that closed sessions and finished runs carry.
+`plait.store.verify_store` recomputes ids, links, commitments, index columns and blobs. Here the rows by which sessions are
+listed are folded again and compared, and every recorded tree is followed; asked for the state too, so are the graph's
+rows, every snapshot, and the digests that closed sessions and finished runs carry. What was not compared is named.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from plait.errors import PlaitError, UnknownRows
+import msgspec
+
+from plait.errors import PlaitError, RowsTooNew, UnknownRows
 from plait.event import Event
 from plait.event.kinds import Merged, RunFinished, SessionClosed, SessionOpened
 from plait.ids import LogId, inbox_of, short
 from plait.session.fold import Folds
 from plait.session.graph import GraphRows
 from plait.session.rows import InboxRows, SessionRows
-from plait.session.state import FOLD, from_snapshot, state_digest
-from plait.store import Durability, Fault, Projection, Row, Scalar, Store, ancestry, verify_log, verify_store
+from plait.session.state import FOLD, from_snapshot, state_digest, to_snapshot
+from plait.store import (
+    Fault,
+    Projection,
+    Row,
+    Scalar,
+    Store,
+    Unchecked,
+    ancestry,
+    verify_log,
+    verify_store,
+)
+from plait.workspace.check import TreeCheck
+from plait.workspace.gc import TREE_KINDS, trees_in
 
 _ALL = 2**31
+
+# What no store can tell by itself, and what may differ without being an edit.
+_ALWAYS = (
+    Unchecked(
+        "a lost tail, a lost session, an old copy put back, a rewrite with all its hashes, "
+        "and the order of sessions that do not know each other",
+        "only a head kept elsewhere shows these",
+    ),
+    Unchecked("which snapshots and unused blobs there are", "caches come and go, and gc removes what nothing leads to"),
+    Unchecked("how equal content is compressed", "hashes are over the content"),
+)
+_STATE = Unchecked("snapshots, rows of the graph, and state digests in events", "only --state folds everything again")
+_AFTER_A_FAULT = Unchecked("states, and what follows the first fault of a session", "they rest on what is broken")
+_OTHERS = Unchecked("other sessions, the schema, counts, and blobs that only others point to", "only one session was asked for")
 
 
 def verify(store: Store, logs: Sequence[LogId] | None = None, *, state: bool = False) -> Iterator[Fault]:
     """What is wrong in a store, or in what some of its logs are made of; nothing, if all is well. `state` folds everything again."""
-    found = False
-    behind = None if logs is None else logs_behind(store, logs)
-    for fault in verify_store(store) if behind is None else _verify_logs(store, behind):
-        found = True
-        yield fault
-    if found and _is_damaged(store):
-        return  # that was said, and its rows mean nothing
-    try:
-        yield from _settled(store, lambda: _verify_rows(store, SessionRows(), behind))
-        if behind is None:
-            yield from _settled(store, lambda: _verify_inbox_rows(store))
-        yield from _verify_durability(store, behind)
-        if state and not found:  # folding what is broken only tells the same again
-            if behind is None:
-                yield from _settled(store, lambda: _verify_rows(store, GraphRows(), None))
-            yield from _verify_states(store, behind)
-    except PlaitError as error:
-        yield Fault(None, 0, str(error))
+    return Audit(store, logs, state=state).faults()
+
+
+class Audit:
+    """One audit: the faults, and after them what was not checked."""
+
+    def __init__(self, store: Store, logs: Sequence[LogId] | None = None, *, state: bool = False) -> None:
+        self._store, self._state = store, state
+        self._logs = None if logs is None else logs_behind(store, logs)
+        self._unchecked: list[Unchecked] = []
+        self._old = Counter[str]()  # what other versions of the fold made
+
+    def faults(self) -> Iterator[Fault]:
+        store, logs = self._store, self._logs
+        found = False
+        for fault in verify_store(store) if logs is None else _verify_logs(store, logs):
+            found = True
+            yield fault
+        if found:
+            self._unchecked.append(_AFTER_A_FAULT)
+        if found and _is_damaged(store):
+            self._unchecked.append(Unchecked("rows, trees and states", "the file is damaged: they mean nothing"))
+            return
+        yield from self._row_faults(SessionRows(), logs)
+        if logs is None:
+            yield from self._row_faults(InboxRows(), None)
+            yield from self._row_faults(GraphRows(), None, compare=self._state and not found)
+        try:
+            yield from _verify_trees(store, logs)
+            if self._state and not found:  # folding what is broken only tells the same again
+                yield from _verify_states(store, logs, self._old)
+        except PlaitError as error:
+            yield Fault(None, 0, str(error))
+
+    def unchecked(self) -> list[Unchecked]:
+        """What was not compared, and why. Ask after the faults were listed."""
+        parts = [*self._unchecked, *([] if self._state else [_STATE])]
+        parts += [
+            Unchecked(f"{count} {what}", "this version of the fold did not make them, and does not use them")
+            for what, count in self._old.items()
+        ]
+        if self._logs is not None:
+            return [*parts, _OTHERS, *_ALWAYS]
+        try:
+            return [*parts, *self._store.unchecked(), *_ALWAYS]
+        except PlaitError as error:
+            return [*parts, Unchecked("the rest of the store", str(error)), *_ALWAYS]
+
+    def _row_faults(self, projection: Projection, logs: Sequence[LogId] | None, *, compare: bool = True) -> list[Fault]:
+        """Compare the rows of one of our own projections, once they are known to be of its version."""
+        store, name = self._store, projection.name
+        try:
+            store.rows(name, projection.tables[0].name, limit=0)
+            return _settled(store, lambda: _verify_rows(store, projection, logs)) if compare else []
+        except RowsTooNew as error:
+            what = f"the rows of projection {name} are marked with version {error.found}, which hides them"
+            return [Fault(None, 0, f"{what}: this Plait keeps version {error.known}")]
+        except UnknownRows:
+            self._unchecked.append(Unchecked(f"the rows of projection {name}", "the store was opened without it"))
+            return []
+        except PlaitError as error:
+            return [Fault(None, 0, str(error))]
 
 
 def _is_damaged(store: Store) -> bool:
@@ -133,14 +206,6 @@ def _verify_rows(store: Store, projection: Projection, logs: Sequence[LogId] | N
             yield Fault(LogId(str(row["log"])), 1, f"its {table.name} row is missing")
 
 
-def _verify_inbox_rows(store: Store) -> Iterator[Fault]:
-    """What people are told that waits for them. A store that was opened without these rows has none that could be wrong."""
-    try:
-        yield from _verify_rows(store, InboxRows(), None)
-    except UnknownRows:
-        return
-
-
 def _rows(store: Store, projection: str, table: str, logs: Sequence[LogId] | None) -> list[Row]:
     if logs is None:
         return store.rows(projection, table, limit=_ALL)
@@ -176,55 +241,69 @@ def _row_fault(name: str, row: Row, wanted: Row | None) -> Fault:
     )
 
 
-def _verify_durability(store: Store, logs: Sequence[LogId] | None) -> Iterator[Fault]:
-    """A log is written as its root says. Whoever edits the log's row could make commits less durable than they are said to be."""
-    if store.durability == "memory":
-        return
-    said: dict[LogId, Durability] = {}
-    for log in logs if logs is not None else [LogId(str(row["log"])) for row in store.rows("session", "session", limit=_ALL)]:
+# ── trees ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _verify_trees(store: Store, logs: Sequence[LogId] | None) -> Iterator[Fault]:
+    """Follow every recorded tree. A fault names the first event that leads to what is wrong."""
+    check = TreeCheck(store, hashed=logs is None)
+    for _, event in store.feed(kinds=TREE_KINDS) if logs is None else _events_of(store, logs, TREE_KINDS):
         try:
-            info = store.log(log)
-            said[log] = said[info.parent] if info.parent and info.parent in said else _said_durability(store, log)
+            faults = [check.first_fault(tree) for tree in trees_in(event)]
+            yield from [Fault(event.log, event.seq, fault) for fault in faults if fault is not None]
         except PlaitError:
-            continue  # found already
-        if said[log] != info.durability:
-            yield Fault(log, info.place + 1, f"its row says it is written {info.durability}, its first event says {said[log]}")
-
-
-def _said_durability(store: Store, log: LogId) -> Durability:
-    first = next(store.read(log, 1, 1, kinds={SessionOpened.__name__}), None)
-    opened = first and first.body
-    return (opened.durability if isinstance(opened, SessionOpened) else None) or "full"
+            continue  # the event itself cannot be read: that was said
 
 
 # ── states ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _verify_states(store: Store, logs: Sequence[LogId] | None) -> Iterator[Fault]:
+class _SnapshotFold(msgspec.Struct):
+    fold: int
+
+
+_snapshot_fold = msgspec.json.Decoder(_SnapshotFold).decode
+
+
+def _is_of_other_fold(data: bytes) -> bool:
+    try:
+        return _snapshot_fold(data).fold != FOLD
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return True  # no fold at all: a store keeps whatever bytes it is given
+
+
+def _verify_states(store: Store, logs: Sequence[LogId] | None, old: Counter[str]) -> Iterator[Fault]:
     folds = Folds(store, cached=False)  # one for all: what branches share is folded once
     for log in logs if logs is not None else [LogId(str(row["log"])) for row in store.rows("session", "session", limit=_ALL)]:
         try:
-            yield from _verify_log_states(store, log, folds)
+            yield from _verify_log_states(store, log, folds, old)
         except PlaitError as error:
             yield Fault(log, store.log(log).place + 1, f"it cannot be folded: {error}")
 
 
-def _verify_log_states(store: Store, log: LogId, folds: Folds) -> Iterator[Fault]:
+def _verify_log_states(store: Store, log: LogId, folds: Folds, old: Counter[str]) -> Iterator[Fault]:
     info = store.log(log)
     due: list[tuple[int, str, str | None]] = []  # place, what it is, the digest it should have
     for seq, data in store.all_kept(log):
         kept = from_snapshot(data)
-        if kept is None:
-            continue  # of another fold, or damaged: not used either
+        if kept is None:  # it is not used either
+            if _is_of_other_fold(data):
+                old["snapshots"] += 1
+            else:
+                due.append((seq, "the snapshot kept there", None))
+            continue
         head, state = kept
         event = next(store.read(log, seq, seq), None)
         same = event is not None and event.id == head and (state.log, state.place) == (log, seq)
+        same = same and to_snapshot(state, head) == data  # a reader passes over fields that it does not know
         due.append((seq, "the snapshot kept there", state_digest(state).digest if same else None))
     for event in store.read(log, info.place + 1, info.tip, kinds={SessionClosed.__name__, RunFinished.__name__}):
         body = event.body
         assert isinstance(body, (SessionClosed, RunFinished))
         if body.state is not None and body.state.fold == FOLD:
             due.append((event.seq - 1, f"the state that event {event.seq} carries", body.state.digest))
+        elif body.state is not None:
+            old["state digests in events"] += 1
     for place, what, digest in sorted(due):
         if state_digest(folds.state(log, place)).digest != digest:
             yield Fault(log, place, f"{what} is not the one its events give ({short(log)}@{place})")

@@ -23,6 +23,7 @@ from plait.store.base import (
     Scalar,
     Store,
     Table,
+    Unchecked,
     ancestry,
     check_durability,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "SqliteStore",
     "Store",
     "Table",
+    "Unchecked",
     "ancestry",
     "canonical",
     "check_durability",

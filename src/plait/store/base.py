@@ -15,9 +15,20 @@ from typing import Literal, NamedTuple, Protocol
 import msgspec
 
 from plait.errors import InvalidValue, StaleEpoch, StoreCorrupt, UnknownKind
-from plait.event import Event, parse_event
-from plait.event.kinds import KINDS, ForkedFrom, RunBranched, RunCancelled, RunFailed, RunFinished, RunResumed, RunStarted, SessionOpened
-from plait.ids import Digest, LogId, parse_digest
+from plait.event import Event, parse_event, seal_all
+from plait.event.kinds import (
+    KINDS,
+    ForkedFrom,
+    HouseOpened,
+    RunBranched,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    SessionOpened,
+)
+from plait.ids import Digest, LogId, Source, house_of, parse_digest
 
 Durability = Literal["full", "async", "memory"]
 """How a log is written: `full`, on disk when an append returns; `async`, at the next boundary; `memory`, never."""
@@ -69,6 +80,16 @@ class BlobInfo(msgspec.Struct, frozen=True):
     size: int
     stored: int  # bytes it takes after compression
     refs: int  # how many events point to it
+
+
+class Unchecked(msgspec.Struct, frozen=True):
+    """Something that `verify` did not look at, or cannot judge, and the reason."""
+
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.why})"
 
 
 # ── projections ──────────────────────────────────────────────────────────────────────────────
@@ -133,7 +154,10 @@ class Store(Protocol):
 
     @property
     def id(self) -> LogId:
-        """Made once with the store; its house log is `house_of(id)`."""
+        """Made once with the store. Its house log, `house_of(id)`, is made with it, and its first event names the id.
+
+        That event has the commit number 0: it comes with the store. Numbers, the feed and lists of logs begin after it.
+        """
         ...
 
     @property
@@ -195,7 +219,10 @@ class Store(Protocol):
         ...
 
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
-        """A page of logs, latest begun first, each with its ordinal; `before=` the last ordinal gives the next page."""
+        """A page of logs, latest begun first, each with its ordinal; `before=` the last ordinal gives the next page.
+
+        The house log is not among them: its id is `house_of(store.id)`.
+        """
         ...
 
     def match(self, text: str, limit: int = 20) -> list[LogId]:
@@ -211,6 +238,10 @@ class Store(Protocol):
         ...
 
     def event(self, id: Digest) -> Event: ...
+
+    def number_of(self, id: Digest) -> int | None:
+        """The commit number of an event; None if the store does not have it."""
+        ...
 
     def feed(
         self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None, reverse: bool = False
@@ -241,6 +272,10 @@ class Store(Protocol):
 
     def get_blob(self, digest: Digest) -> bytes: ...
     def blob_info(self, digest: Digest) -> BlobInfo: ...
+
+    def blobs(self) -> Iterator[Digest]:
+        """The digests of all blobs that are kept, whether an event points to them or not."""
+        ...
 
     def sweep_blobs(self, *, before: int, keep: Container[Digest] = frozenset()) -> int:
         """Remove blobs that no event points to, that were put when `number` was below this, and that are not in `keep`; returns how many.
@@ -296,6 +331,10 @@ class Store(Protocol):
 
     def check(self) -> list[str]:
         """What is counted or referred to wrongly beside the logs, for `verify`; raises `StoreCorrupt` if its files are damaged."""
+        ...
+
+    def unchecked(self) -> list[Unchecked]:
+        """What nothing in this store can be compared with, for `verify` to name."""
         ...
 
     def describe(self) -> dict[str, object]:
@@ -383,6 +422,13 @@ def is_async(first: Event) -> bool:
         return False
     body = first.body
     return isinstance(body, SessionOpened) and body.durability == "async"
+
+
+def house_event(store: LogId, source: Source) -> Event:
+    """The first event of a store's house log."""
+    log = house_of(store)
+    (event,) = seal_all([HouseOpened(store)], log=log, seq=1, parents=(), source=source, actor="service:plait")
+    return event
 
 
 def check_number(name: str, number: int) -> None:

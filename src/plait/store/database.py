@@ -21,6 +21,7 @@ from plait.errors import (
     DiskFull,
     NotAStore,
     OutcomeUnknown,
+    SchemaAltered,
     SchemaTooNew,
     StoreBusy,
     StoreClosed,
@@ -336,6 +337,7 @@ def migrate(db: Database, migrations: Sequence[Migration]) -> None:
         try:
             found = check_schema(db, known)  # another process may have been faster
             if found < known:
+                check_tables(db, tuple(migrations[:found]))  # its number may have been edited
                 migrations[found](db)
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {found + 1}")
@@ -354,25 +356,34 @@ def check_schema(db: Database, known: int) -> int:
     return found
 
 
+SchemaRow = tuple[str, str, str, str | None]  # type, name, table, statement
+
+_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
+
+
 @lru_cache
-def _tables(migrations: tuple[Migration, ...]) -> dict[str, str]:
-    """The schema as the migrations make it."""
+def made_schema(migrations: tuple[Migration, ...]) -> frozenset[SchemaRow]:
+    """The schema as the migrations make it, in an empty database."""
+    return frozenset(schema_rows(blank_database(migrations)))
+
+
+def blank_database(migrations: Sequence[Migration]) -> Database:
+    """An empty database in memory, after these migrations."""
     blank = Database("file::memory:", apsw.SQLITE_OPEN_READWRITE, BUSY_S)
     for migration in migrations:
         migration(blank)
-    return _schema(blank)
+    return blank
 
 
-def _schema(db: Database) -> dict[str, str]:
-    return dict(db.rows("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT GLOB 'p_*'"))
+def schema_rows(db: Database) -> list[SchemaRow]:
+    return db.rows(_SCHEMA)
 
 
 def check_tables(db: Database, migrations: tuple[Migration, ...]) -> None:
     """The tables are the ones we make: a loosened one could hold what no code of ours expects."""
-    there = _schema(db)
-    altered = [name for name, sql in _tables(migrations).items() if there.get(name) != sql]
-    if altered:
-        raise NotAStore(db.path, f"somebody altered {', '.join(altered)}")
+    missing = made_schema(migrations).difference(schema_rows(db))
+    if missing:
+        raise SchemaAltered(db.path, tuple(sorted({name for _, name, _, _ in missing})))
 
 
 # ── looking without touching ─────────────────────────────────────────────────────────────────
@@ -407,7 +418,9 @@ def _look(db: Database, known: int) -> dict[str, Any]:
     found |= {"quick_check": db.get("PRAGMA quick_check(1)"), "logs": 0, "events": 0, "blobs": 0}
     if found["schema"]:
         found["pragmas"] |= {"journal_mode": db.journal_mode(), "page_size": db.get("PRAGMA page_size")}
-        found |= {f"{table}s": db.get(f"SELECT count(*) FROM {table}") for table in ("log", "event", "blob")}
+        # Without the house log and its first event, which come with every store.
+        counted = ("log", "key != 0"), ("event", "number != 0"), ("blob", "true")
+        found |= {f"{table}s": db.get(f"SELECT count(*) FROM {table} WHERE {which}") for table, which in counted}
     return found
 
 

@@ -35,6 +35,7 @@ from plait.store.base import (
     Row,
     Scalar,
     Table,
+    Unchecked,
     check_chain,
     check_epoch,
     check_fork,
@@ -48,6 +49,7 @@ from plait.store.base import (
     cut,
     extend_lineage,
     first_parent,
+    house_event,
     turns_in,
 )
 from plait.store.blobs import check_size, checked, digest_of
@@ -87,9 +89,12 @@ class MemoryStore:
         self.id = source.fresh("store")
         self.lock = threading.RLock()
         self.closed = False
-        self._logs: dict[LogId, _MemoryLog] = {}
+        first = house_event(self.id, source)
+        house = _MemoryLog(0, None, 0, extend_lineage((), 0, first.log))
+        house.add(first, 0)
+        self._logs: dict[LogId, _MemoryLog] = {first.log: house}  # the house comes first, and has no ordinal
         self._feed: list[Event] = []
-        self._by_id: dict[Digest, Event] = {}
+        self._by_id: dict[Digest, Event] = {first.id: first}
         self._blobs: dict[Digest, _MemoryBlob] = {}
         self._projections: dict[str, Projection] = {}
         self._rows: dict[str, _MemoryRows] = {}
@@ -121,7 +126,7 @@ class MemoryStore:
                     return events[-1].id
                 raise LogExists(log)
             inherited = self._logs[parent].lineage if parent else ()
-            known = _MemoryLog(len(self._logs) + 1, parent, place, extend_lineage(inherited, place, log))
+            known = _MemoryLog(len(self._logs), parent, place, extend_lineage(inherited, place, log))
             self._write(known, events, blobs)
             self._logs[log] = known
             return events[-1].id
@@ -168,8 +173,8 @@ class MemoryStore:
         check_number("before", 0 if before is None else before)
         with self._open():
             ids = list(self._logs)
-            last = len(ids) if before is None else min(before - 1, len(ids))
-            return [(i, _to_log(ids[i - 1], self._logs[ids[i - 1]])) for i in range(last, max(last - limit, 0), -1)]
+            last = len(ids) - 1 if before is None else min(before, len(ids)) - 1
+            return [(i, _to_log(ids[i], self._logs[ids[i]])) for i in range(last, max(last - limit, 0), -1)]
 
     def match(self, text: str, limit: int = 20) -> list[LogId]:
         check_prefix(text)
@@ -210,6 +215,14 @@ class MemoryStore:
             if parse_digest(id) not in self._by_id:
                 raise UnknownEvent(id)
             return self._by_id[id]
+
+    def number_of(self, id: Digest) -> int | None:
+        with self._open():
+            event = self._by_id.get(parse_digest(id))
+            if event is None:
+                return None
+            known = self._find(event.log)
+            return known.numbers[event.seq - known.place - 1]
 
     def feed(
         self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None, reverse: bool = False
@@ -262,6 +275,10 @@ class MemoryStore:
     def blob_info(self, digest: Digest) -> BlobInfo:
         blob = self._blob(digest)
         return BlobInfo(len(blob.content), len(blob.content), blob.refs)
+
+    def blobs(self) -> Iterator[Digest]:
+        with self._open():
+            return iter(list(self._blobs))
 
     def sweep_blobs(self, *, before: int, keep: Container[Digest] = frozenset()) -> int:
         check_number("before", before)
@@ -343,8 +360,11 @@ class MemoryStore:
     def check(self) -> list[str]:
         return []  # it has no files, and counts nothing twice
 
+    def unchecked(self) -> list[Unchecked]:
+        return []
+
     def describe(self) -> dict[str, object]:
-        return {"address": self.address, "id": self.id, "logs": len(self._logs), "events": len(self._feed), "blobs": len(self._blobs)}
+        return {"address": self.address, "id": self.id, "logs": len(self._logs) - 1, "events": len(self._feed), "blobs": len(self._blobs)}
 
     def close(self) -> None:
         self.closed = True

@@ -34,18 +34,21 @@ _Convert = Callable[[bytes], bytes]
 
 _frame_size = zstandard.frame_content_size
 
+# A frame is unpacked with (data, 0, False, False): to its own size, that one alone, and nothing may follow it, because
+# no hash would cover what follows. By position: a name costs as much as unpacking a header.
+
 
 class _Codec(threading.local):
     """zstd contexts may not be shared between threads."""
 
     def __init__(self) -> None:
         self.pack: _Convert = zstandard.ZstdCompressor(level=3, write_checksum=False).compress
-        self.unpack: _Convert = zstandard.ZstdDecompressor().decompress
+        self.unpacker = zstandard.ZstdDecompressor()
         self.pack_header, self.unpack_header = _with_dictionary("header-1")
         self.pack_body, self.unpack_body = _with_dictionary("body-1")
 
 
-def _with_dictionary(name: str) -> tuple[_Convert, _Convert]:
+def _with_dictionary(name: str) -> tuple[_Convert, Callable[..., bytes]]:
     dictionary = _dictionary(name)
     packer = zstandard.ZstdCompressor(level=1, dict_data=dictionary, write_checksum=False, write_dict_id=False)
     return packer.compress, zstandard.ZstdDecompressor(dict_data=dictionary).decompress
@@ -88,15 +91,15 @@ def unpack(codec: int, data: bytes, size_max: int = BLOB_SIZE_MAX) -> bytes:
     if codec == PLAIN:
         return _plain(data)
     if codec == ZSTD:
-        return _unpacked(_codec.unpack, data, size_max)
+        return _unpacked(data, size_max)
     raise StoreCorrupt("packed bytes", f"unknown codec {codec}")
 
 
 def unpack_body(data: bytes) -> bytes:
     """Of codec BODY_1: most events have this one, so it takes no detour."""
     try:
-        if 0 <= _frame_size(data) <= BODY_INLINE_MAX:
-            return _codec.unpack_body(data)
+        if 0 < _frame_size(data) <= BODY_INLINE_MAX:
+            return _codec.unpack_body(data, 0, False, False)
     except (zstandard.ZstdError, MemoryError, TypeError) as error:
         raise StoreCorrupt("packed bytes", str(error)) from error
     raise StoreCorrupt("packed bytes", f"a frame claims {_frame_size(data):,} bytes")
@@ -107,8 +110,8 @@ def unpack_header(codec: int, data: bytes) -> bytes:
     if not codec & HEADER_1:
         return _plain(data)
     try:
-        if 0 <= _frame_size(data) <= _HEADER_SIZE_MAX:
-            return _codec.unpack_header(data)
+        if 0 < _frame_size(data) <= _HEADER_SIZE_MAX:
+            return _codec.unpack_header(data, 0, False, False)
     except (zstandard.ZstdError, MemoryError, TypeError) as error:
         raise StoreCorrupt("packed bytes", str(error)) from error
     raise StoreCorrupt("packed bytes", f"a frame claims {_frame_size(data):,} bytes")
@@ -125,11 +128,20 @@ def frame(content: bytes) -> bytes:
     return _codec.pack(content)
 
 
-def _unpacked(convert: _Convert, data: bytes, size_max: int) -> bytes:
+def _unpacked(data: bytes, size_max: int) -> bytes:
     try:
         size = _frame_size(data)
         if not 0 <= size <= size_max:
             raise StoreCorrupt("packed bytes", f"a frame claims {size:,} bytes")
-        return convert(data)
+        return _codec.unpacker.decompress(data, 0, False, False) if size else _unpacked_empty(data)
     except (zstandard.ZstdError, MemoryError, TypeError) as error:
         raise StoreCorrupt("packed bytes", str(error)) from error
+
+
+def _unpacked_empty(data: bytes) -> bytes:
+    """Of a frame that claims to hold nothing the library believes it, without a look at the rest."""
+    reader = _codec.unpacker.decompressobj()
+    content = reader.decompress(data)
+    if content or reader.unused_data or not reader.eof or not data.startswith(zstandard.FRAME_HEADER):
+        raise zstandard.ZstdError("an empty frame has bytes beside it")
+    return content

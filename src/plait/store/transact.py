@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from plait.errors import InvalidValue, LogExists, StaleHead, StoreCorrupt, UnknownBlob, UnknownEvent, UnknownLog
 from plait.event import KINDS, Event
+from plait.event.kinds import HouseOpened
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import packing
-from plait.store.base import Fence, Projection, check_epoch, check_fork, check_own, turns_in
+from plait.store.base import Fence, Projection, check_epoch, check_fork, check_own, house_event, turns_in
 from plait.store.blobs import checked, digest_of
 from plait.store.database import Database
 from plait.store.rows import SqlRows, recreate
@@ -135,7 +136,7 @@ class Transact:
         self._seen = seen
 
     def settle_in(self, db: Database, source: Source) -> LogId:
-        """The first work on a file: its id, made once, and a code for every kind."""
+        """The first work on a file: its id and its house log, made once, and a code for every kind."""
         ids = [id for (id,) in db.rows("SELECT id FROM store")]
         if not ids and db.get("SELECT 1 FROM log") is None:
             ids = [to_bytes(source.fresh("store"))]
@@ -146,6 +147,9 @@ class Transact:
         for kind in KINDS:
             if kind.__name__ not in there:
                 db.execute("INSERT INTO kind (name) VALUES (?)", (kind.__name__,))
+        # A file whose kinds have this name had its house log. If that is gone, `verify` says so: it is not made anew.
+        if HouseOpened.__name__ not in there and not db.get("SELECT 1 FROM log WHERE key = 0"):
+            _make_house(db, house_event(to_id(ids[0]), source))
         return to_id(ids[0])
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
@@ -219,7 +223,10 @@ class Transact:
         for digest, (size, codec, data) in blobs.items():
             db.execute(
                 "INSERT INTO blob (digest, size, codec, refs, born, data) VALUES (?, ?, ?, 0, ?, ?) "
-                "ON CONFLICT (digest) DO UPDATE SET born = excluded.born WHERE refs = 0 AND born < excluded.born",
+                "ON CONFLICT (digest) DO UPDATE SET born = max(born, excluded.born), size = excluded.size, "
+                "codec = excluded.codec, data = excluded.data "
+                # Something else may have been planted under this digest. Whatever was, the content in hand is the right one.
+                "WHERE refs = 0 AND born < excluded.born OR (size, codec, data) IS NOT (excluded.size, excluded.codec, excluded.data)",
                 (bytes.fromhex(digest), size, codec, born, data),
             )
 
@@ -267,9 +274,23 @@ class Transact:
         rows = SqlRows(db, projection)
         recreate(db, projection)
         only, codes = only_kinds(projection.kinds, self.codes)
-        for row in db.execute(f"SELECT {COLUMNS}, number FROM event WHERE true {only} ORDER BY number", codes):
+        for row in db.execute(f"SELECT {COLUMNS}, number FROM event WHERE number > 0 {only} ORDER BY number", codes):
             projection.apply(rows, row[5], to_event(row, partial(get_blob, db)))
         db.execute("INSERT OR REPLACE INTO projection (name, version, stale) VALUES (?, ?, 0)", (projection.name, projection.version))
+
+
+def _make_house(db: Database, first: Event) -> None:
+    """The house log has the key 0, and its first event the number 0: what is begun and committed later counts from 1."""
+    code = db.get("SELECT code FROM kind WHERE name = ?", (first.kind,))
+    packed = packing.pack_event(first.raw, first.content)
+    db.execute(
+        "INSERT INTO log (key, id, parent, place, head, tip) VALUES (0, ?, NULL, 0, ?, 1)",
+        (to_bytes(first.log), bytes.fromhex(first.id)),
+    )
+    db.execute(
+        "INSERT INTO event (number, log, seq, kind, short, codec, salt, header, body) VALUES (0, 0, 1, ?, ?, ?, ?, ?, ?)",
+        (code, short_of(first.id), packed[0], first.salt, *packed[1:]),
+    )
 
 
 def _not_advanced(db: Database, log: LogId, key: int, after: Digest, prepared: Prepared, fences: Sequence[KeyedFence]) -> Digest:
@@ -348,6 +369,17 @@ def content_of(codec: int, body: bytes | None, get_blob: Callable[[Digest], byte
     if kept == packing.IN_BLOB:
         return get_blob(Digest(body.hex()))
     return packing.unpack(kept, body, packing.BODY_INLINE_MAX)
+
+
+def holds_blob(db: Database, digest: Digest, content: bytes) -> bool:
+    """Whether events point to this digest, and this content stands under it."""
+    row = db.row("SELECT refs, size, codec, data FROM blob WHERE digest = ?", (bytes.fromhex(digest),))
+    if row is None or not row[0] or row[1] != len(content):
+        return False
+    try:
+        return packing.unpack(row[2], row[3], len(content)) == content
+    except StoreCorrupt:
+        return False
 
 
 def get_blob(db: Database, digest: Digest) -> bytes:

@@ -2,6 +2,7 @@
 
 Nothing here trusts the database. Each record is taken as stored (`Store.records`), its id and its body's commitment
 are computed again from the bytes, and every column the store searches by is compared with the header it came from.
+Every blob is hashed, whether an event points to it or not. Commit numbers must follow from what events rest on.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from operator import attrgetter
 
 import msgspec
 
-from plait.errors import NotCanonical, PlaitError
+from plait.errors import NotCanonical, PlaitError, UnknownBlob, UnknownEvent
 from plait.event import Body, Header, check_content
 from plait.event.codec import EVENT_TAG, check_header, decode_header
-from plait.event.kinds import ForkedFrom
-from plait.ids import Digest, LogId
+from plait.event.kinds import ForkedFrom, HouseOpened, SessionOpened
+from plait.ids import SALT_SIZE, Digest, LogId, house_of
 from plait.store.base import TURNS, Log, Record, Store
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 # What an event mostly shares with the one before it: while it stays the same, it need not be checked again.
 _names = attrgetter("version", "log", "actor", "behalf", "origin", "run", "call", "causes")
+
+_NUMBERS_MAX = 100_000  # events whose commit number is remembered while their log is walked
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -53,7 +56,9 @@ def verify_store(store: Store) -> Iterator[Fault]:
         yield Fault(None, 0, str(error))
         return
     census = _Census(store.number)
-    before, seen = None, set[LogId]()
+    seen = {house_of(store.id)}
+    yield from _verify_house(store, census)
+    before, begun = None, 2**63
     while page := store.logs(before=before, limit=500):
         for ordinal, log in page:
             before = ordinal
@@ -62,6 +67,9 @@ def verify_store(store: Store) -> Iterator[Fault]:
                 continue
             seen.add(log.id)
             yield from _verify(store, log, census)
+            if census.begun > begun:
+                yield Fault(log.id, log.place + 1, "it was begun after a log that is listed as newer")
+            begun = census.begun or begun
     there = store.describe()["events"]
     quiet = store.number == census.upto
     if quiet and there != census.events:
@@ -76,6 +84,15 @@ def verify_store(store: Store) -> Iterator[Fault]:
             continue
         if counted != count and (quiet or counted < count):
             yield Fault(None, 0, f"blob {blob} is counted {counted} times, but {count} events point to it")
+    for blob in store.blobs():
+        if blob in census.blobs:
+            continue
+        try:
+            store.get_blob(blob)
+        except UnknownBlob:
+            continue  # it was swept meanwhile
+        except PlaitError as error:
+            yield Fault(None, 0, _blob_text(blob, error))
     for what in loose:
         yield Fault(None, 0, what)
 
@@ -85,6 +102,11 @@ def verify_log(store: Store, log: LogId) -> Fault | None:
     return next(_verify(store, store.log(log), _Census(0)), None)
 
 
+def _blob_text(blob: Digest, error: PlaitError) -> str:
+    text, name = str(error), f"blob {blob}"
+    return text if name in text else f"{name}: {text}"
+
+
 class _Census:
     """What was met on the way, to be compared with what the store as a whole says it holds."""
 
@@ -92,33 +114,80 @@ class _Census:
         self.upto = upto  # the last commit that is counted
         self.events = 0
         self.refs = Counter[Digest]()
+        self.blobs: dict[Digest, str | None] = {}  # those that events point to, and what is wrong with each
+        self.begun = 0  # the commit number of the first event of the log that was walked last; 0: not known
+        self._numbers: dict[Digest, int] = {}
 
     def count(self, record: Record) -> None:
-        if record.number > self.upto:
+        if not 0 < record.number <= self.upto:
             return
         self.events += 1
         if record.refs:
             self.refs.update(record.refs)
 
+    def blob_fault(self, store: Store, blob: Digest) -> str | None:
+        """What is wrong with a blob that an event points to: each is read once."""
+        if blob not in self.blobs:
+            try:
+                store.get_blob(blob)
+                self.blobs[blob] = None
+            except PlaitError as error:
+                self.blobs[blob] = _blob_text(blob, error)
+        return self.blobs[blob]
+
+    def number(self, id: Digest, number: int) -> None:
+        """Remember the commit number of an event: most events rest on a recent one of their own log."""
+        if len(self._numbers) > _NUMBERS_MAX:
+            self._numbers.clear()
+        self._numbers[id] = number
+
+    def number_of(self, store: Store, id: Digest) -> int | None:
+        found = self._numbers.get(id)
+        return store.number_of(id) if found is None else found
+
+
+def _verify_house(store: Store, census: _Census) -> Iterator[Fault]:
+    """The house log begins by naming the store: whoever edits the store's id would have to edit that, too."""
+    id = house_of(store.id)
+    house = store.heads([id]).get(id)
+    if house is None:
+        yield Fault(None, 0, f"the store says its id is {store.id}, but the house log of that id, {id}, is not there")
+        return
+    yield from _verify(store, house, census)
+    first = next(store.records(house.id), None)
+    if first is not None and (first.kind, first.number) != (HouseOpened.__name__, 0):
+        yield Fault(house.id, 1, f"the house log begins with a {first.kind}, as commit {first.number}")
+
 
 def _verify(store: Store, log: Log, census: _Census) -> Iterator[Fault]:
-    seq, number, familiar, head, epoch = log.place + 1, 0, None, None, 0
+    seq, familiar, head, epoch = log.place + 1, None, None, 0
+    is_house = log.id == house_of(store.id)
+    number, census.begun = -1 if is_house else 0, 0
     records = store.records(log.id)
     try:
         previous = _fork_point(store, log)
         for record in records:
             census.count(record)
+            if not record.raw:
+                raise _Broken("its header cannot be read")
             header = decode_header(record.raw)
             names = _names(header)
             _check_header(record, header, seq, previous, familiar=names == familiar)
             id, body = _check_bytes(record, header)
             if record.number <= number:
                 raise _Broken(f"commit number {record.number} comes after {number}")
-            _check_references(store, log, record, header, body)
+            if seq == log.place + 1:
+                census.begun = record.number
+                _check_first(store, log, header, body)
+            elif header.kind in _FIRST:
+                raise _Broken(f"a {header.kind} can only be the first event of a log")
+            _check_references(store, record, body, census)
+            _check_order(store, record, header, census)
+            census.number(id, record.number)
             head = id if seq == log.tip else head
             epoch += header.kind in TURNS and seq <= log.tip
             seq, previous, number, familiar = seq + 1, id, record.number, names
-        if number == 0:
+        if seq == log.place + 1:
             raise _Broken("the log has no events")
         if head != log.head or seq - 1 > max(log.tip, store.log(log.id).tip):  # events beyond the row as it was read may be news
             seq = min(seq, log.tip)
@@ -174,19 +243,65 @@ def _check_bytes(record: Record, header: Header) -> tuple[Digest, Body]:
         raise _Broken(f"it is filed under the id {record.id}…, which is not its own")
     if record.content is None:
         raise _Broken("its body cannot be read")
+    if len(record.salt) != SALT_SIZE:
+        raise _Broken(f"its salt has {len(record.salt)} bytes")
     return id, check_content(header, record.salt, record.content)
 
 
-def _check_references(store: Store, log: Log, record: Record, header: Header, body: Body) -> None:
-    """What the event points to is there: the fork point it names, merged branches, blobs."""
-    if isinstance(body, ForkedFrom) and header.seq == log.place + 1 and (body.parent, body.place) != (log.parent, log.place):
-        raise _Broken(f"it says it was forked from {body.parent}@{body.place}, the log's row says {log.parent}@{log.place}")
-    for parent in header.parents[1:]:
-        store.event(parent)
+_FIRST = frozenset({ForkedFrom.__name__, HouseOpened.__name__})
+
+
+def _check_first(store: Store, log: Log, header: Header, body: Body) -> None:
+    """What the log's row says of where it comes from and how it is written stands in its first event."""
+    if isinstance(body, ForkedFrom):
+        if (body.parent, body.place) != (log.parent, log.place):
+            raise _Broken(f"it says it was forked from {body.parent}@{body.place}, the log's row says {log.parent}@{log.place}")
+    elif log.parent is not None:
+        raise _Broken(f"the log's row says it was forked from {log.parent}@{log.place}, but it begins with a {header.kind}")
+    if isinstance(body, HouseOpened) and (body.store, log.id) != (store.id, house_of(body.store)):
+        raise _Broken(f"it is the house log of store {body.store}, and this store says it is {store.id}")
+    if log.durability == "memory":
+        return
+    if log.parent is not None:
+        root = next(store.read(log.id, 1, 1), None)  # a fork is written as its root is
+        if root is None:
+            raise _Broken("the first event of its root cannot be read")
+        body = root.body
+    said = (body.durability if isinstance(body, SessionOpened) else None) or "full"
+    if log.durability != said:
+        raise _Broken(f"its row says it is written {log.durability}, its first event says {said}")
+
+
+def _check_order(store: Store, record: Record, header: Header, census: _Census) -> None:
+    """An event is committed after those it rests on. A cause may stand in another store, and then says nothing here."""
+    if len(header.parents) < 2 and not header.causes and record.seq != 1 and header.kind != ForkedFrom.__name__:
+        return  # as with most events: the one before it was compared
+    for id in header.parents:
+        found = census.number_of(store, id)
+        if found is None:
+            raise UnknownEvent(id)
+        _check_before(found, record.number, id)
+    for id in header.causes:
+        found = census.number_of(store, id)
+        if found is not None:
+            _check_before(found, record.number, id)
+
+
+def _check_before(earlier: int, number: int, id: Digest) -> None:
+    if earlier >= number:
+        raise _Broken(f"it has the commit number {number}, but rests on event {id[:12]}… with {earlier}")
+
+
+def _check_references(store: Store, record: Record, body: Body, census: _Census) -> None:
+    """The blobs that the event points to are there, they alone are counted for it, and they are what their digests say."""
     refs = body.refs()
     if not refs and not record.refs and not record.apart:  # as with most events
         return
     if set(record.refs) != {*refs, *([record.apart] if record.apart else [])}:
         raise _Broken("the store counts other blobs than the event points to")
+    if record.apart:
+        census.blobs[record.apart] = None  # its content was compared with what the header commits to
     for ref in refs:
-        store.get_blob(ref)
+        fault = census.blob_fault(store, ref)
+        if fault is not None:
+            raise _Broken(fault)

@@ -34,6 +34,7 @@ from plait.event.kinds import (
     Failure,
     File,
     ForkedFrom,
+    HouseOpened,
     MessageSaid,
     RunCancelled,
     RunFailed,
@@ -471,15 +472,44 @@ class StoreContract:
         assert store.match("") == store.match("zz") == store.match("%") == []
         assert len(store.match(logs[0][0], limit=1)) <= 1
 
-    def test_inbox_and_house_are_ordinary_logs(self, opened: Opened) -> None:
+    def test_an_inbox_is_an_ordinary_log(self, opened: Opened) -> None:
         store = opened()
         log = begin(store)
-        for name in (inbox_of(log), house_of(store.id)):
-            store.begin(name, sealed([said("hello")], name))
-            extend(store, name, said("again"))
-            assert texts(store, name) == ["hello", "again"]
+        name = inbox_of(log)
+        store.begin(name, sealed([said("hello")], name))
+        extend(store, name, said("again"))
+        assert texts(store, name) == ["hello", "again"]
         assert inbox_of(log) != house_of(store.id) != log
         assert verify(store) == []
+
+    def test_the_house_log_comes_with_the_store_and_names_it(self, opened: Opened) -> None:
+        store = opened()
+        house = house_of(store.id)
+        (first,) = store.read(house)
+        assert first.body == HouseOpened(store.id) and store.event(first.id).id == first.id
+        assert (store.number_of(first.id), store.number, list(store.feed()), store.logs()) == (0, 0, [], [])
+        assert store.describe()["logs"] == store.describe()["events"] == 0
+        assert verify(store) == []
+        with refused(LogExists, store):
+            store.begin(house, sealed([said("mine")], house))
+        (event,) = extend(store, house, said("an act that belongs to no session"))
+        log = begin(store)
+        assert [(number, each.log) for number, each in store.feed()] == [(1, house), (2, log)]
+        assert [log for _, log in store.logs()] == [store.log(log)] and store.number_of(event.id) == 1
+        assert verify(store) == []
+        store.close()
+        if self.durable:
+            again = opened()
+            assert texts(again, house) == ["an act that belongs to no session"] and verify(again) == []
+
+    def test_events_have_numbers_and_blobs_are_listed(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, said("one"))
+        numbers = [store.number_of(event.id) for event in store.read(log)]
+        assert numbers == [1, 2] and store.number_of(Digest("0" * 64)) is None
+        contents = [b"%d" % i for i in range(1100)]
+        store.put_blobs({digest_of(content): content for content in contents})
+        assert sorted(store.blobs()) == sorted(map(digest_of, contents))
 
     # content
 

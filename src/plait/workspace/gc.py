@@ -24,7 +24,7 @@ from plait.workspace.tree import EMPTY, Objects, decode
 
 YOUNG_S = 3600  # how long a blob may wait for the event that records its tree
 
-_KINDS = frozenset(kind.__name__ for kind in (k.ToolReturned, k.ToolFailed, k.PlacementChanged, k.Merged, k.ValidationRecorded))
+TREE_KINDS = frozenset(kind.__name__ for kind in (k.ToolReturned, k.ToolFailed, k.PlacementChanged, k.Merged, k.ValidationRecorded))
 
 
 class Collected(msgspec.Struct, frozen=True):
@@ -88,10 +88,11 @@ def follow(store: Objects, roots: Iterable[Digest]) -> Reached:
 
 def roots_of(store: Store) -> set[Digest]:
     """Every tree that an event names."""
-    return {tree for _, event in store.feed(kinds=_KINDS) for tree in _trees_in(event)}
+    return {tree for _, event in store.feed(kinds=TREE_KINDS) for tree in trees_in(event)}
 
 
-def _trees_in(event: Event) -> Iterator[Digest]:
+def trees_in(event: Event) -> Iterator[Digest]:
+    """The trees that an event names."""
     body = event.body
     if isinstance(body, (k.ToolReturned, k.ToolFailed)):
         if body.trees is not None:
