@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from plait.store import _open as open_stores  # pyright: ignore[reportPrivateUsage]
 from tests.support import EXAMPLES, FINDINGS
 
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -51,6 +52,15 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         return
     with tempfile.TemporaryDirectory(prefix="plait-test-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
         yield Path(folder).resolve()
+
+
+@pytest.fixture(autouse=True)
+def closed_stores() -> Iterator[None]:
+    """Close what a test left open: a store has half a dozen handles, and a worker runs thousands of tests."""
+    before = set(open_stores)
+    yield
+    for address in set(open_stores) - before:
+        open_stores.pop(address).close()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from plait import open_store, secrets
+from plait.runtime.places import drop_hands
 
 
 @pytest.fixture(autouse=True)
@@ -18,4 +19,5 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.delenv("PLAIT_MODEL", raising=False)
     yield address
     open_store(address).close()
+    drop_hands()  # a sandbox that is kept for the next call keeps handles
     secrets.forget()

@@ -43,6 +43,16 @@ class Start(NamedTuple):
     scoped: bool = False  # whether abstract sockets of the host are to be out of reach
 
 
+def is_ready(handle: int, within_s: float) -> bool:
+    """Wait until there is something to read from a handle, or its process has ended; say whether that came in time.
+
+    By poll: select takes no handle above 1,023, and a server has more.
+    """
+    waiting = select.poll()
+    waiting.register(handle, select.POLLIN)
+    return bool(waiting.poll(max(0.0, within_s) * 1000))
+
+
 class Status:
     """The status pipe: which process it is, and how it ended."""
 
@@ -53,8 +63,7 @@ class Status:
         """None: it ended before there was one."""
         end = time.monotonic() + within_s
         while (found := self._value("child-pid")) is None:
-            ready, _, _ = select.select([self._fd], [], [], max(0.0, end - time.monotonic()))
-            if not ready or not self._more():
+            if not is_ready(self._fd, end - time.monotonic()) or not self._more():
                 return None
         return found
 
@@ -237,7 +246,7 @@ class _Command:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         end = time.monotonic() + 5.0
-        while not select.select([pidfd], [], [], 0.5)[0] and time.monotonic() < end:
+        while not is_ready(pidfd, 0.5) and time.monotonic() < end:
             if self._watch is not None:
                 self._watch.kill()
 
@@ -247,7 +256,7 @@ class _Command:
         with contextlib.ExitStack() as stack:
             handle = os.pidfd_open(self._process.pid)
             stack.callback(os.close, handle)
-            while not select.select([handle], [], [], 0.5)[0]:
+            while not is_ready(handle, 0.5):
                 if self._watch is not None:
                     self._watch.kill()
                 if time.monotonic() > until:
@@ -276,7 +285,7 @@ class _Command:
         return bool(data)
 
     def _drain(self) -> None:
-        while self._has_room() and select.select([self._reader], [], [], 0)[0] and self._take():
+        while self._has_room() and is_ready(self._reader, 0) and self._take():
             pass
 
     def _has_room(self) -> bool:

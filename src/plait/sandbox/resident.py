@@ -8,7 +8,6 @@ wants it says so and starts another.
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import tempfile
@@ -24,7 +23,7 @@ from plait.errors import SandboxFailed
 from plait.sandbox.base import Limits
 from plait.sandbox.confine import restrict_sockets
 from plait.sandbox.limits import Watch, confine
-from plait.sandbox.process import Start, Status, joined
+from plait.sandbox.process import Start, Status, is_ready, joined
 
 LINE_MAX = 64 << 20  # bytes of one answer; a picture of a screen has some hundred thousand
 START_S, BURY_S = 20.0, 5.0
@@ -185,7 +184,7 @@ class LocalResident:
     def _bury(self, pidfd: int) -> None:
         """Wait until nothing is left of it."""
         until = monotonic() + BURY_S
-        while not select.select([pidfd], [], [], 0.2)[0] and monotonic() < until:
+        while not is_ready(pidfd, 0.2) and monotonic() < until:
             if self._watch is not None:
                 self._watch.kill()
         self._process.wait()
