@@ -42,6 +42,7 @@ _stores: dict[str, None] = {}  # tokens of the stores in which runs were opened 
 _started_with = os.environ.get(VARIABLE, "")
 _lock = threading.RLock()
 _installed = False
+_is_marking = False  # whether a thread, or work for one, was ever marked
 
 start_thread = threading.Thread.start  # for Plait's own threads, which take the context along
 
@@ -75,7 +76,7 @@ def is_code_of_run() -> bool:
 
 def starter_context() -> Context | None:
     """Return the context of the code of a run that started this thread, or handed it its work. None: no run's code did."""
-    if not _installed:  # no run was ever opened here
+    if not _is_marking:  # no code of a run ever started a thread here
         return None
     handed: Context | None = getattr(_work, "handed", None)
     return handed or _threads.get(threading.current_thread())
@@ -83,8 +84,10 @@ def starter_context() -> Context | None:
 
 def _context_here() -> Context | None:
     """Return the context to be kept for what is started here. None: this is no code of a run."""
+    global _is_marking
     if not is_code_of_run():
         return None
+    _is_marking = True
     return copy_context() if _current() is not None else starter_context()
 
 

@@ -67,13 +67,20 @@ def requested(
     return body, refused
 
 
-def refused(session: Session, why: Failure | None, act: Act) -> list[Draft]:
-    """What is written with a request that is not run, and why: it is not allowed, or the budget does not allow it."""
-    if why is None and (spent := afford_tool(session)) is not None:
+def refused(session: Session, why: Failure | None, act: Act, *, of_request: bool = False) -> list[Draft]:
+    """What is written with a request that is not run, and why: it is not allowed, or the budget does not allow it.
+
+    `of_request`: the request is the first of the drafts that these are written with, and their cause.
+    """
+    spent = afford_tool(session) if why is None else None
+    if why is None and spent is None:
+        return []
+    act = act._replace(origin="program", causes=(0,) if of_request else act.causes)
+    if spent is not None:
         body, why = refusal_of(spent)
-        act = act._replace(origin="program")
         return [Draft(body, act), Draft(k.ToolFailed(why), act)]
-    return [Draft(k.ToolFailed(why), act._replace(origin="program"))] if why is not None else []
+    assert why is not None
+    return [Draft(k.ToolFailed(why), act)]
 
 
 def _call(

@@ -49,13 +49,13 @@ class Reads:
     """The places that the calls of a run have read."""
 
     def __init__(self) -> None:
-        self._places: dict[Calls, dict[LogId, list[Spot]]] = {}
+        self.places: dict[Calls, dict[LogId, list[Spot]]] = {}
         self._rewinds: dict[LogId, tuple[int, tuple[Rewind, ...]]] = {}  # up to which place they are known
         self._clean: set[Digest] = set()  # heads of values that bring no origin but ordinary ones
 
     def note(self, calls: Calls, spot: Spot, *, whole: bool = False) -> None:
         """A call was handed content of this value; `whole`: also of what was rewound."""
-        places = self._places.setdefault(calls, {}).setdefault(spot.id, [])
+        places = self.places.setdefault(calls, {}).setdefault(spot.id, [])
         left = [rewind.left for rewind in self._cuts(spot)] if whole else []
         for each in (*left, spot):
             self._keep(places, each)
@@ -74,7 +74,7 @@ class Reads:
 
         `below`: only of what the call and those below it read, for the result of a tool.
         """
-        if not self._places:
+        if not self.places:
             return NOTHING_READ
         tainted = list(self._tainted(calls, spot, below))
         if not tainted:
@@ -91,7 +91,7 @@ class Reads:
         return Sources(tuple(causes), origin)
 
     def _tainted(self, calls: Calls, spot: Spot | None, below: bool) -> Iterator[tuple[Spot, frozenset[str]]]:
-        for reader, logs in list(self._places.items()):
+        for reader, logs in list(self.places.items()):
             size = len(calls) if below else len(reader)
             if reader[:size] != calls[:size]:
                 continue

@@ -39,13 +39,13 @@ from plait.runtime import bypass
 from plait.runtime.path import Differs, Path
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.pool import Pool
-from plait.runtime.reads import Calls, Reads, doing, tool_act
+from plait.runtime.reads import NOTHING_READ, Calls, Reads, doing, tool_act
 from plait.runtime.record import Overrides, Record, after_found, diverged
 from plait.runtime.stops import Cancelled, Halted, Parked, Stop
 from plait.runtime.write import DirectWriter, bind_acting, bind_fences, check_decisions
 from plait.session import Session
 from plait.session.grants import Grant, is_share, spent_under
-from plait.session.ports import Act, Draft, Spot, bind_reader, bind_writer, unbind_writer, writer_of
+from plait.session.ports import UNNAMED, Act, Draft, Spot, bind_reader, bind_writer, unbind_writer, writer_of
 from plait.session.state import NOTHING
 from plait.store import Fence, Log, Store
 from plait.store.base import TURNS, turns_in
@@ -146,8 +146,12 @@ class Run:
 
     def acting(self, store: str, spot: Spot | None = None) -> Act:
         """A tool acts as who called it, because of what that call was made for; a workflow as itself."""
-        act = self._acts.get(spot.run or "", _UNNAMED) if spot is not None else _UNNAMED
+        act = self._acts.get(spot.run or "", UNNAMED) if spot is not None and self._acts else UNNAMED
+        if not self.reads.places:
+            return act
         read = self.reads.sources(self.calls(spot.id if spot is not None else self.root), store, spot)
+        if read is NOTHING_READ:
+            return act
         return act._replace(origin=read.origin or act.origin, causes=(*act.causes, *read.causes))
 
     def calls(self, log: LogId) -> Calls:
@@ -799,7 +803,6 @@ class Run:
                 self.tell(event)
 
 
-_UNNAMED = Act("", "")
 _OUTCOMES = (k.ToolReturned, k.ToolFailed)
 
 
@@ -917,7 +920,7 @@ def _acting_inside(store: str, spot: Spot | None) -> Act:
     run, handed = running.get(), tool_act.get()
     if run is not None and not run.closed:
         return run.acting(store, spot)
-    return handed[1] if handed is not None and spot is not None and spot.id == handed[0] else _UNNAMED
+    return handed[1] if handed is not None and spot is not None and spot.id == handed[0] else UNNAMED
 
 
 bind_reader(_RunReader())
@@ -940,7 +943,10 @@ def executing() -> tuple[Run, Frame | None] | None:
 
 def policies_here(run: Run | None, session: Session) -> tuple[Policy, ...]:
     """Return the policies that bind an effect: those of the calls that have the session in hand, and of the call whose code this is."""
-    found = [*run.policies_for(session), *_policies_of(run.frames(session.id)[-1:])] if run is not None else []
+    top = run.frames(session.id)[-1:] if run is not None else ()
+    found = [*run.policies_for(session), *_policies_of(top)] if run is not None else []
+    if run is not None and running.get() is run and acting.get() in (None, *top):  # as in most calls: nothing else binds it
+        return tuple(found)
     here = executing()
     if here is not None:
         outer, frame = here

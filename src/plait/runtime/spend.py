@@ -24,7 +24,7 @@ from plait.model.prices import FREE
 from plait.model.scripted import ScriptedModel
 from plait.runtime.effects import AskModel
 from plait.runtime.pool import CHARACTERS_PER_TOKEN, Pool, Refusal, Reservation, estimate, price_of, wall_in
-from plait.runtime.run import Run, executing, record, run_of
+from plait.runtime.run import Run, executing, record, run_of, running
 from plait.session import Session
 from plait.session.content import text_of
 from plait.session.grants import Grant, grants_at, spent_under
@@ -240,6 +240,8 @@ def afford_tool(session: Session) -> Refusal | None:
 
 def _tool_pool(session: Session, run: Run | None) -> Pool | None:
     """Return what a tool call draws on: the budget of its run, or session, and that of the run whose code makes it. None: no limit."""
+    if run is not None and running.get() is run:
+        return run.pool(session.id)
     own, here = run.pool(session.id) if run is not None else None, executing()
     if run is None and session.budget is not None:
         grants = grants_at(store_at(session.store), session.id, session.place)

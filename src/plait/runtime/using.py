@@ -96,7 +96,7 @@ def use_tool(
     origin = known.origin if known.origin and known.origin not in ORDINARY else "program"
     act = Act(user.actor, origin, call=call, causes=known.causes)
     body, refusal = requested(session, tool, plain, user, reason, because=act)
-    session, (request, *rest) = record(session, [Draft(body, act), *refused(session, refusal, act._replace(causes=(0,)))])
+    session, (request, *rest) = record(session, [Draft(body, act), *refused(session, refusal, act, of_request=True)])
     bracket = Bracket(0, tool, request.header.call or call, request, arguments)
     for event in rest:
         bracket.take(event)
@@ -384,7 +384,10 @@ def _run(
     if run is not None:
         _check_stopped(run, session, brackets, user)
     site = Site(session, _listener(run, user))
-    batch = yield Launch(_lanes([_job(session, each, site) for each in brackets.values()]))
+    lanes = _lanes([_job(session, each, site) for each in brackets.values()])
+    if run is None or run.record is None:  # the request was written just now, under the fence: the store need not be asked again
+        lanes = [[first._replace(check=None), *later] for first, *later in lanes]
+    batch = yield Launch(lanes)
     left = len(brackets)
     while left:
         done: Done = yield Next(batch)
@@ -414,7 +417,7 @@ def _run(
 
 def _with_sources(run: Run | None, session: Session, bracket: Bracket, drafts: list[Draft]) -> list[Draft]:
     """An outcome with what the tool's own code has read elsewhere as its causes: what it returns may come from there."""
-    if run is None:
+    if run is None or not run.reads.places:
         return drafts
     calls = (*run.calls(session.id), bracket.call)
     read = run.reads.sources(calls, session.store, session.spot, below=True)

@@ -16,7 +16,7 @@ from plait.event.hidden import without_secrets
 from plait.event.kinds import BOUNDARIES, ApprovalDenied, ApprovalGranted, BudgetSet, Place, QuestionAnswered, ToolResolved
 from plait.ids import Digest, LogId, Source, inbox_of, short
 from plait.inside import is_code_of_run, is_inside
-from plait.session.ports import Act, Draft, Spot
+from plait.session.ports import UNNAMED, Act, Draft, Spot
 from plait.store import Fence, Store
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
@@ -98,7 +98,7 @@ class DirectWriter:
         return _login()
 
     def acting(self, store: str, spot: Spot | None = None) -> Act:
-        return _acting[0](store, spot) if _acting else Act("", "")
+        return _acting[0](store, spot) if _acting else UNNAMED
 
     def judges(self, log: LogId) -> tuple[str, ...]:
         return (RUN_CODE,) if is_code_of_run() else ()

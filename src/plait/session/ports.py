@@ -151,6 +151,7 @@ class Host(Protocol):
     def past_gates(self, into: Value, gated: Sequence[Value], verb: str) -> Sequence[Value]: ...
 
 
+UNNAMED = Act("", "")  # nothing is known of who acts
 _writers: dict[str | None, Writer] = {}
 _readers: list[Reader] = []
 _hosts: list[Host] = []

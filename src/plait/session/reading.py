@@ -682,10 +682,11 @@ class Reading:
 
     def later(self, spot: Spot, *kinds: str) -> Self:
         """The value at a later spot of the same log, reached by events of these kinds: what is known of this one is handed on."""
-        life, busy = self._life, self._busy if spot.run == self.run else None
+        life, busy = self._life, self._busy if spot.run == self._spot.run else None
         for kind in kinds:
-            life = live_on(life, kind) if life is not None else None
-            busy = is_busy_after(busy, kind)
+            if kind in LIFE_KINDS:
+                life = live_on(life, kind) if life is not None else None
+                busy = is_busy_after(busy, kind)
         return self._next(spot, life, busy)
 
     def beyond(self, spot: Spot) -> Self:

@@ -78,7 +78,7 @@ from plait.session.inbox import arrived, ask_now, post, reply, waiting_in
 from plait.session.life import Life, check_may, live_on
 from plait.session.merge import WORKSPACE, combine, is_about_files, names_of
 from plait.session.origins import ORDINARY
-from plait.session.ports import Act, Draft, Spot, Value, host, is_bound, writer_of
+from plait.session.ports import UNNAMED, Act, Draft, Spot, Value, host, is_bound, writer_of
 from plait.session.reading import Reading, address_of
 from plait.session.rows import run_of_branch
 from plait.session.state import (
@@ -639,7 +639,7 @@ class Session(Reading):
 
     def _open_run_of_others(self) -> str | None:
         """The run that is open in this session as it is now, if this value is not one of its own. None: nobody is disturbed."""
-        if is_bound(self.run) or not self._is_busy():
+        if self._busy is False or is_bound(self._spot.run) or not self._is_busy():
             return None
         now = self.reload()
         return now.open_run or run_of_branch(self._store, self.id)
@@ -667,7 +667,9 @@ class Session(Reading):
 
     def _acting(self, actor: str | None = None, because: Because = (), origin: str | None = None) -> Act:
         """Who acts, from where and because of what: as the caller says, else as the writer knows."""
-        known = writer_of(self.run).acting(self.store, self._spot)
+        known = writer_of(self._spot.run).acting(self._spot.store, self._spot)
+        if known is UNNAMED:  # as outside of runs
+            return _act(actor or self._principal(), self._causes(because) if because != () else (), origin)
         causes = (*self._causes(because), *known.causes)
         act = _act(actor or known.actor or self._principal(), tuple(dict.fromkeys(causes)), origin)
         if origin is None and known.origin and (actor is None or known.origin not in ORDINARY):

@@ -123,7 +123,8 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 def to_json(value: Any) -> Json:
     """A value as plain JSON data; raises TypeError for what has none."""
-    return _lists(msgspec.to_builtins(_sorted_sets(value), enc_hook=_enc_hook, str_keys=True))
+    plain = value if type(value) in _PLAIN else _sorted_sets(value)
+    return _lists(msgspec.to_builtins(plain, enc_hook=_enc_hook, str_keys=True))
 
 
 def _sorted_sets(value: Any) -> Any:
@@ -136,7 +137,8 @@ def _sorted_sets(value: Any) -> Any:
     if type(value) in (list, tuple):
         return [_sorted_sets(item) for item in cast("Sequence[Any]", value)]
     if type(value) is dict:
-        return {key: _sorted_sets(item) for key, item in cast("dict[Any, Any]", value).items()}
+        known = cast("dict[Any, Any]", value)
+        return {key: item if type(item) in _PLAIN else _sorted_sets(item) for key, item in known.items()}
     kind = cast("object", type(value))
     fields: Any = getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", None)
     if fields is not None and any(isinstance(getattr(value, name, None), _HOLDERS) for name in fields):

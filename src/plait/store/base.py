@@ -377,7 +377,10 @@ def check_chain(log: LogId, events: Sequence[Event], after: Digest | None, *, be
 
 def turns_in(events: Sequence[Event]) -> int:
     """By how much these events raise the epoch of their log."""
-    return sum([event.header.kind in TURNS for event in events])
+    turns = 0
+    for event in events:
+        turns += event.kind in TURNS
+    return turns
 
 
 def check_epoch(fence: Fence, found: int, raised: int = 0) -> None:
