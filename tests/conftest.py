@@ -17,7 +17,7 @@ from plait.store import _open as open_stores  # pyright: ignore[reportPrivateUsa
 from tests.support import EXAMPLES, FINDINGS
 
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile("default", max_examples=30, deadline=None, suppress_health_check=_slow)
+settings.register_profile("default", max_examples=20, deadline=None, suppress_health_check=_slow)
 settings.register_profile("ci", parent=settings.get_profile("default"), max_examples=100, derandomize=True, print_blob=True)
 settings.register_profile("torture", parent=settings.get_profile("default"), max_examples=300)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("LONG") else "default"))

@@ -31,6 +31,8 @@ from decimal import Decimal
 from pathlib import Path
 from plait import Ask, Policy, tool
 
+pytestmark = pytest.mark.long  # `make quick` leaves these out
+
 LIMIT = 1000
 NAMES = frozenset({"ann", "bob", "cy", "dee"})
 

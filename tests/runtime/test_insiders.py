@@ -23,6 +23,8 @@ from plait.runtime.stops import Parked
 from plait.session.ports import Act, Draft, writer_of
 from tests.support import child_environment
 
+pytestmark = pytest.mark.long  # `make quick` leaves these out
+
 BOSS = "human:boss"
 RAN: list[str] = []
 SAID: list[str] = []  # what came of each try

@@ -25,6 +25,9 @@ from plait.runtime.effects import Retry
 from plait.sandbox import Sandbox
 from plait.secrets import HiddenPieces
 from plait.workflow import Parallel
+from tests.support import python
+
+pytestmark = pytest.mark.long  # `make quick` leaves these out
 
 CANARY = "sk_live_51+H8x/Qz7~kanarienvogel"
 KEY = "-----BEGIN KEY-----\nMIIEabc123def456\nqwertyuiop98765\n-----END KEY-----"
@@ -274,3 +277,31 @@ def test_the_shell_shows_no_secret_on_stderr(tmp_path: Path, target: str, more: 
     assert CANARY not in ran.stderr + ran.stdout
     if target in ("Raises", "Asks", "unmade"):
         assert SHOWN in ran.stderr
+
+
+UNCAUGHT = """
+import sys, threading
+from plait import Secret, Session, Workflow
+
+secret = Secret("LIVE_KEY", "SUPERSECRETVALUE12345")
+
+class Fails(Workflow):
+    def forward(self, session):
+        def worker():
+            raise ValueError(f"in a thread: {secret.value}")
+        thread = threading.Thread(target=worker)
+        thread.start()
+        thread.join()
+        try:
+            raise KeyError(secret.value)
+        except KeyError as error:
+            raise RuntimeError(f"with {secret.value}") from error
+
+Fails()(Session("x", store="memory:"))
+"""
+
+
+def test_a_traceback_that_python_prints_has_secrets_hidden() -> None:
+    done = python(UNCAUGHT, check=False)
+    assert done.returncode == 1 and "SUPERSECRET" not in done.stderr
+    assert done.stderr.count("[secret LIVE_KEY]") >= 3 and "in a thread" in done.stderr

@@ -26,6 +26,8 @@ from tests.support import child_environment
 WORKFLOW = """
 from plait import Workflow
 import helper_beside
+
+pytestmark = pytest.mark.long  # `make quick` leaves these out
 class W(Workflow):
     word = "one"
     def forward(self, session):

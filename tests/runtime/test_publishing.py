@@ -17,6 +17,8 @@ from plait.tool import Result, tool
 from plait.workspace import files
 from plait.workspace.hazards import executable_reason, metadata_of
 
+pytestmark = pytest.mark.long  # `make quick` leaves these out
+
 
 def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)

@@ -20,6 +20,8 @@ from plait.sandbox import Limits, Sandbox
 from plait.tool import Result, tool
 from plait.workspace.files import LocalFiles
 
+pytestmark = pytest.mark.long  # `make quick` leaves these out
+
 
 @tool(effect="workspace")
 def write(path: str, text: str, sandbox: Sandbox) -> str:

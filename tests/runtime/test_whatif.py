@@ -41,6 +41,8 @@ from plait.event.kinds import (
 from plait.runtime.sent import sent
 from plait.session import verify
 
+pytestmark = pytest.mark.long  # `make quick` leaves these out
+
 BOSS = "human:boss"
 RAN: list[Any] = []
 

@@ -4,6 +4,7 @@ import random
 import re
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from plait.workspace.blame import Version, attribute
 from plait.workspace.lines import Lines, matching, split
 from tests.planting import git
 from tests.support import growth
+
+pytestmark = pytest.mark.long  # `make quick` leaves these out
 
 
 def blamed(*contents: str | None) -> list[tuple[int, bytes]]:

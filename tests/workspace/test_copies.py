@@ -27,6 +27,8 @@ from plait.workspace.copies import Copy, Layered, Plain, cache_folder, list_copi
 from plait.workspace.edited import edited
 from plait.workspace.rules import heavy_in, rules_for
 
+pytestmark = pytest.mark.long  # `make quick` leaves these out
+
 BOTH = pytest.mark.parametrize("layered", [False, True], ids=["plain", "layered"])
 
 

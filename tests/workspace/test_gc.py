@@ -175,10 +175,14 @@ def test_sessions_go_on_meanwhile(store: Store) -> None:
     rounds, stop = 60, threading.Event()
     recorded: list[tuple[Digest, dict[str, bytes]]] = []
     removed: list[int] = []
+    swept = threading.Event()
 
     def write(name: str) -> None:
         log = begin(store)
         files: Files = {}
+        store.put_blob(f"{name} is left before the first sweep".encode())
+        swept.clear()
+        swept.wait()  # the sweeper gets a turn, however busy the machine is
         for step in range(rounds):
             store.put_blob(f"{name} {step} was never recorded".encode())
             if step % 3 == 2:  # what goes and comes again was put again with its event
@@ -190,6 +194,7 @@ def test_sessions_go_on_meanwhile(store: Store) -> None:
     def sweep() -> None:
         while not stop.is_set():
             removed.append(collect(store, before=2**62).removed)
+            swept.set()
 
     sweeper = threading.Thread(target=sweep)
     sweeper.start()

@@ -72,8 +72,15 @@ def _past_own_gates(run: Run, session: Session) -> Session:
         return safe_point(session)
     for name, gate in held.items():
         who = f" by {gate.by}" if gate.by else ""
-        raise Parked(session, f"the verdict {name!r}{who} is required first: plait validate {session.short} {name} passed")
+        raise Parked(session, f"the verdict {name!r}{who} is required first: {_verdict_step(session, gate)}")
     return session
+
+
+def _verdict_step(session: Session, gate: Gate) -> str:
+    """Say how the verdict that a gate waits for can be given: by a person in the shell, or by the workflow that the gate names."""
+    if gate.by and ":" not in gate.by:
+        return f"only the workflow {gate.by} can give it, with session.validate({gate.name!r}, True) in its own forward"
+    return f"plait validate {session.short} {gate.name} passed" + (f" --as {gate.by}" if gate.by else "")
 
 
 def _was_given(session: Session, gate: Gate) -> bool:

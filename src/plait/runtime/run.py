@@ -42,6 +42,7 @@ from plait.runtime.pool import Pool
 from plait.runtime.reads import NOTHING_READ, Calls, Reads, doing, tool_act
 from plait.runtime.record import Overrides, Record, after_found, diverged
 from plait.runtime.stops import Cancelled, Halted, Parked, Stop
+from plait.runtime.tracebacks import hide_in_tracebacks
 from plait.runtime.write import DirectWriter, bind_acting, bind_fences, check_decisions
 from plait.session import Session
 from plait.session.grants import Grant, is_share, spent_under
@@ -858,6 +859,7 @@ _LET_GO_MAX = 10_000
 
 
 def open_run(run: Run) -> None:
+    hide_in_tracebacks()
     _runs[run.id] = run
     _let_go.pop(run.id, None)
     bind_writer(run, run.id)

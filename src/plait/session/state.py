@@ -113,6 +113,10 @@ class Cost(msgspec.Struct, frozen=True):
     unpriced: int = 0  # calls whose price is not known
     estimated: bool = False  # whether some tokens are an estimate, since the provider did not count them
 
+    def as_dict(self) -> dict[str, float | int | bool | None]:
+        """Return it as plain data, for `json.dumps`."""
+        return msgspec.structs.asdict(self)
+
     def __str__(self) -> str:
         if self.dollars is None:
             return "unknown"
