@@ -76,10 +76,25 @@ def is_code_of_run() -> bool:
 
 def starter_context() -> Context | None:
     """Return the context of the code of a run that started this thread, or handed it its work. None: no run's code did."""
-    if not _is_marking:  # no code of a run ever started a thread here
+    if not _is_marking:  # no code of a run was ever executed here
         return None
     handed: Context | None = getattr(_work, "handed", None)
     return handed or _threads.get(threading.current_thread())
+
+
+def enter_code() -> Context | None:
+    """Remember for this thread that code of a run executes here, whatever context it makes for itself; for `leave_code`."""
+    global _is_marking
+    before: Context | None = getattr(_work, "handed", None)
+    if _current() is not None:
+        _is_marking = True
+        _work.handed = copy_context()
+    return before
+
+
+def leave_code(before: Context | None) -> None:
+    """Forget it again: `before` is what `enter_code` returned."""
+    _work.handed = before
 
 
 def _context_here() -> Context | None:
@@ -158,7 +173,11 @@ def _install() -> None:
 
 def _replace(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
     if (found := getattr(owner, name, None)) is not None:  # not every system has them all
-        setattr(owner, name, wrapper(found))
+        wrapped = wrapper(found)
+        setattr(owner, name, wrapped)
+        home = sys.modules.get(str(getattr(found, "__module__", "")))
+        if home is not None and getattr(home, name, None) is found:  # `os.system` is `posix.system`: pickle looks there
+            setattr(home, name, wrapped)
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:

@@ -17,6 +17,7 @@ from functools import cache, wraps
 from threading import Lock
 from typing import Any, Literal, Self, cast
 
+from plait import inside
 from plait.errors import BranchFailed, EffectError, InvalidValue, NotASession
 from plait.event import Event
 from plait.event.kinds import Purpose
@@ -223,6 +224,7 @@ class Workflow(Nested):
         kwargs = kwargs or {}
         entry = enter(session, self._calling(session, forward, args, kwargs, called), watch=watch, waiter=waiter, again=again)
         mine, call, before = running.set(entry.run), acting.set(entry.frame), doing.set(_calls(entry))
+        outer = inside.enter_code()
         try:
             with _heard(entry, watch.on_event):
                 if on_start is not None:
@@ -234,6 +236,7 @@ class Workflow(Nested):
                 raise instead from None
             raise
         finally:
+            inside.leave_code(outer)
             running.reset(mine)
             doing.reset(before)
             acting.reset(call)

@@ -21,6 +21,8 @@ from plait.runtime.stops import Parked
 from plait.tool import Tool
 from tests.support import child_environment
 
+pytestmark = pytest.mark.long  # `make quick` leaves these out
+
 BOSS = "human:boss"
 
 SOURCE = """
@@ -30,8 +32,6 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from plait import Ask, Policy, tool
-
-pytestmark = pytest.mark.long  # `make quick` leaves these out
 
 LIMIT = 1000
 NAMES = frozenset({"ann", "bob", "cy", "dee"})

@@ -6,11 +6,13 @@ import _thread
 import asyncio
 import multiprocessing
 import os
+import pickle
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +141,22 @@ def in_tool(work: Callable[[], None]) -> None:
     work()
 
 
-ROUTES = [in_thread, in_named_thread, in_thread_of_thread, in_timer, in_bare_thread, in_pool, in_old_pool, in_loop, in_tool]
+def in_empty_context(work: Callable[[], None]) -> None:
+    Context().run(work)
+
+
+ROUTES = [
+    in_empty_context,
+    in_thread,
+    in_named_thread,
+    in_thread_of_thread,
+    in_timer,
+    in_bare_thread,
+    in_pool,
+    in_old_pool,
+    in_loop,
+    in_tool,
+]
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -436,6 +453,33 @@ def test_no_process_of_a_run_decides(start: Callable[[Session, Path], None], tmp
     assert inside.VARIABLE not in os.environ
     by_popen(waits, tmp_path)  # outside of runs a process may
     assert SAID[1] == "decided"
+
+
+def test_a_verdict_from_a_process_of_a_run_opens_no_gate_of_a_person(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    gated = Session("gated", store=store).require("tests", by=BOSS)
+    code = f"from plait import Session; Session.open({str(gated.id)!r}, store={store!r}).validate('tests', True, actor={BOSS!r})"
+
+    @tool(effect="pure")
+    def helper() -> str:
+        """Help."""
+        subprocess.run([sys.executable, "-c", code], check=True)
+        return "helped"
+
+    class Helps(Workflow):
+        def forward(self, session: Session) -> Session:
+            return session.use(helper)
+
+    Helps()(Session("help", store=store))
+    assert [each.counts for each in gated.reload().validation] == [False] and "tests" in gated.reload().unmet
+    subprocess.run([sys.executable, "-c", code], check=True)  # outside of runs it counts
+    assert gated.reload().unmet == {}
+
+
+def test_what_is_wrapped_can_be_pickled_still() -> None:
+    inside.open_store("memory:")
+    program = getattr(os, "system")  # noqa: B009  pyright calls it deprecated
+    assert pickle.loads(pickle.dumps(program)) is program
 
 
 def test_a_process_of_a_run_decides_in_a_store_of_its_own(tmp_path: Path) -> None:

@@ -23,11 +23,11 @@ from plait.session.ports import Act, Draft
 from plait.workflow import Workflow, target_of
 from tests.support import child_environment
 
+pytestmark = pytest.mark.long  # `make quick` leaves these out
+
 WORKFLOW = """
 from plait import Workflow
 import helper_beside
-
-pytestmark = pytest.mark.long  # `make quick` leaves these out
 class W(Workflow):
     word = "one"
     def forward(self, session):

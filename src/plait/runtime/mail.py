@@ -63,7 +63,7 @@ def _past_own_gates(run: Run, session: Session) -> Session:
     """Hold the next effect until each required verdict was given once. The workflow that is to give it may act."""
     if any(frame.purpose == "validate" for frame in run.frames(session.id)):
         return session
-    names = run.judges(session.id)
+    names = run.judges(session.id, session.store)
     held = {name: gate for name, gate in session.gates.items() if not (gate.by and is_judge(gate.by, "", names))}
     held = {name: gate for name, gate in held.items() if not _was_given(session, gate)}
     heard = run.delivered(session)

@@ -162,7 +162,7 @@ class Run:
     def let_act(self, scope: str, act: Act) -> None:
         self._acts[scope] = act
 
-    def judges(self, log: LogId) -> tuple[str, ...]:
+    def judges(self, log: LogId, store: str) -> tuple[str, ...]:
         """The names of the calls that have this log in hand, as gates may name them."""
         frames = self.frames(log)
         known = {kind.__qualname__ for frame in frames for kind in type(frame.node).__mro__[:-1]}

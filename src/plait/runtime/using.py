@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
+from plait import inside
 from plait.errors import BudgetExceeded, InvalidInput, InvalidValue, ToolFailed, UnknownBlob
 from plait.event import Event, Json
 from plait.event import kinds as k
@@ -510,10 +511,11 @@ def run_tool(job: Job, clock: Any) -> Done:
     """Run a plain function, whatever it does."""
     if job.check is not None:
         job.check()
-    mine, handed = doing.set((*doing.get(), job.call)), tool_act.set(job.handed)
+    mine, handed, outer = doing.set((*doing.get(), job.call)), tool_act.set(job.handed), inside.enter_code()
     try:
         return _ran(job, clock)
     finally:
+        inside.leave_code(outer)
         doing.reset(mine)
         tool_act.reset(handed)
 

@@ -15,7 +15,7 @@ from plait.event import Body, Event, seal
 from plait.event.hidden import without_secrets
 from plait.event.kinds import BOUNDARIES, ApprovalDenied, ApprovalGranted, BudgetSet, Place, QuestionAnswered, ToolResolved
 from plait.ids import Digest, LogId, Source, inbox_of, short
-from plait.inside import is_code_of_run, is_inside
+from plait.inside import is_inside
 from plait.session.ports import UNNAMED, Act, Draft, Spot
 from plait.store import Fence, Store
 
@@ -100,8 +100,8 @@ class DirectWriter:
     def acting(self, store: str, spot: Spot | None = None) -> Act:
         return _acting[0](store, spot) if _acting else UNNAMED
 
-    def judges(self, log: LogId) -> tuple[str, ...]:
-        return (RUN_CODE,) if is_code_of_run() else ()
+    def judges(self, log: LogId, store: str) -> tuple[str, ...]:
+        return (RUN_CODE,) if is_inside(store) else ()
 
     def path_of(self, log: LogId, workflow: object) -> str | None:
         return None

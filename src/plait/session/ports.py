@@ -80,7 +80,7 @@ class Writer(Protocol):
         """Begin a session with these events; with `fork`, as a branch from that place; by a value of this run."""
         ...
 
-    def judges(self, log: LogId) -> tuple[str, ...]:
+    def judges(self, log: LogId, store: str) -> tuple[str, ...]:
         """The names under which code of a run gives verdicts on this log: its principal, path and classes; (): it is no code of a run."""
         ...
 

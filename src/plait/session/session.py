@@ -266,7 +266,7 @@ class Session(Reading):
             shown,
             detail,
             tree.digest if tree else None,
-            by=writer_of(self.run).judges(self.id),
+            by=writer_of(self.run).judges(self.id, self.store),
             at=about,
         )
         return self._append(body, "take verdicts", actor=actor, because=(*shown, *self._causes(because)))
