@@ -42,7 +42,8 @@ _stores: dict[str, None] = {}  # tokens of the stores in which runs were opened 
 _started_with = os.environ.get(VARIABLE, "")
 _lock = threading.RLock()
 _installed = False
-_is_marking = False  # whether a thread, or work for one, was ever marked
+_is_marking = False  # whether code of a run was ever executed here, or work of it marked
+_has_threads = False  # whether code of a run ever started a thread
 
 start_thread = threading.Thread.start  # for Plait's own threads, which take the context along
 
@@ -79,7 +80,7 @@ def starter_context() -> Context | None:
     if not _is_marking:  # no code of a run was ever executed here
         return None
     handed: Context | None = getattr(_work, "handed", None)
-    return handed or _threads.get(threading.current_thread())
+    return handed or (_threads.get(threading.current_thread()) if _has_threads else None)
 
 
 def enter_code() -> Context | None:
@@ -191,11 +192,12 @@ def _remembering(start: Callable[[Any], None]) -> Callable[[Any], None]:
 
     @wraps(start)
     def remembering(self: threading.Thread) -> None:
+        global _has_threads
         # What a worker of a pool does is marked piece by piece: the next piece may be another's.
         works = getattr(self, "_target", None) is pools._worker  # pyright: ignore
         context = None if works else _context_here()
         if context is not None and not _starts_for_plait():
-            _threads[self] = context
+            _threads[self], _has_threads = context, True
         start(self)
 
     return remembering
