@@ -202,6 +202,31 @@ def test_a_projection_of_the_program_is_allowed_and_one_of_others_is_named(tmp_p
     store.close()
 
 
+NAMED_AS_SQLITE_NAMES_ITS_OWN = {
+    "trigger": "CREATE TRIGGER {} BEFORE INSERT ON blob BEGIN SELECT RAISE(IGNORE); END",
+    "index": "CREATE UNIQUE INDEX {} ON log (tip, id)",
+    "table": "CREATE TABLE {}(tbl,idx,stat,note)",
+    "view": "CREATE VIEW {} AS SELECT 1 AS tbl",
+}
+
+
+@pytest.mark.parametrize("name", ["sqlite_stat1", "sqlite_stat4", "sqlite_stat0", "sqlite_sequence"])
+@pytest.mark.parametrize("type", NAMED_AS_SQLITE_NAMES_ITS_OWN)
+def test_what_has_only_the_name_of_a_table_of_sqlite_is_found(tmp_path: Path, type: str, name: str) -> None:
+    opened(tmp_path).close()
+    assert edited(tmp_path, "ANALYZE") == []
+    faults = edited(
+        tmp_path,
+        "PRAGMA writable_schema = ON",
+        "DROP TABLE IF EXISTS sqlite_stat1",
+        "DROP TABLE IF EXISTS sqlite_stat4",
+        NAMED_AS_SQLITE_NAMES_ITS_OWN[type].format("planted"),
+        f"UPDATE sqlite_schema SET name = '{name}', tbl_name = replace(tbl_name, 'planted', '{name}'), "
+        f"sql = replace(sql, 'planted', '{name}') WHERE name = 'planted'",
+    )
+    assert any(name in fault for fault in faults)
+
+
 @pytest.mark.parametrize("name", ["session", "graph", "inbox"])
 def test_a_raised_version_of_our_own_projections_is_a_fault(tmp_path: Path, name: str) -> None:
     store = open_store(tmp_path / "store")
