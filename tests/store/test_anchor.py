@@ -11,7 +11,7 @@ import zstandard
 from plait import Session, open_store
 from plait.errors import RowsTooNew, SchemaAltered, StoreCorrupt
 from plait.event.kinds import HouseOpened, MessageSaid, Text
-from plait.ids import Digest, LogId, house_of
+from plait.ids import Digest, LogId, house_of, inbox_of
 from plait.session import SessionRows, verify
 from plait.session.audit import Audit
 from plait.store import SqliteStore, packing, verify_store
@@ -261,6 +261,41 @@ def test_a_schema_number_that_is_not_that_of_the_tables_is_refused(tmp_path: Pat
     sql.close()
     with pytest.raises(SchemaAltered, match="altered"):
         opened(tmp_path)
+
+
+# ── the order of commits ─────────────────────────────────────────────────────────────────────
+
+
+def put_first(folder: Path, log: LogId) -> None:
+    """A log is numbered before all others, with its ordinal and all that refers to it: each log alone is still in order."""
+    sql = RawSql(folder / "store.db")
+    ((key,),) = sql("SELECT key FROM log WHERE id = ?", (bytes.fromhex(log.replace("-", "")),))
+    numbers = [number for (number,) in sql("SELECT number FROM event WHERE number > 0 ORDER BY log != ?, number", (key,))]
+    keys = [each for (each,) in sql("SELECT key FROM log WHERE key > 0 ORDER BY key != ?, key", (key,))]
+    numbered, ordinals = (("event", "number"), ("attachment", "event")), (("log", "key"), ("log", "parent"), ("event", "log"))
+    for order, columns in ((numbers, numbered), (keys, ordinals)):
+        for table, column in columns:
+            for place, value in enumerate(order, 1):
+                sql(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (-place, value))
+            sql(f"UPDATE {table} SET {column} = -{column} WHERE {column} < 0")
+    sql("DELETE FROM projection")
+    sql.close()
+
+
+@pytest.mark.parametrize("how", ["successor", "detached", "inbox"])
+def test_what_follows_a_session_is_committed_after_it(tmp_path: Path, how: str) -> None:
+    store = opened(tmp_path)
+    Session("another", store=store)
+    session = Session("hello", store=store)
+    if how == "inbox":
+        later = inbox_of(session.id)
+        store.begin(later, sealed([said("heard")], later))
+    else:
+        later = (session.successor("go on") if how == "successor" else session.detach()).id
+    store.close()
+    assert edited(tmp_path) == []
+    put_first(tmp_path, later)
+    assert any(later in fault and "commit number" in fault for fault in edited(tmp_path))
 
 
 # ── durability ───────────────────────────────────────────────────────────────────────────────
