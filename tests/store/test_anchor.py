@@ -263,6 +263,22 @@ def test_a_schema_number_that_is_not_that_of_the_tables_is_refused(tmp_path: Pat
         opened(tmp_path)
 
 
+@pytest.mark.parametrize("where", ["house", "inbox"])
+def test_a_snapshot_of_a_log_that_is_no_session_is_found(tmp_path: Path, where: str) -> None:
+    store = opened(tmp_path)
+    session = Session("hello", store=store)
+    inbox = inbox_of(session.id)
+    store.begin(inbox, sealed([said("heard")], inbox))
+    store.keep(session.id, session.place, b"a state")
+    fork = session.fork("a").say("b")
+    store.keep(fork.id, fork.place, b"a state")
+    store.close()
+    assert edited(tmp_path) == []
+    id = inbox if where == "inbox" else house_of(store.id)
+    key = f"(SELECT key FROM log WHERE id = x'{id.replace('-', '')}')"
+    assert any("no session" in fault for fault in edited(tmp_path, f"UPDATE snapshot SET log = {key}, seq = 1 WHERE key = 1"))
+
+
 # ── the order of commits ─────────────────────────────────────────────────────────────────────
 
 
