@@ -153,6 +153,25 @@ def test_what_a_server_counts_is_kept_and_only_the_rest_estimated(wire: Wire, ch
     assert session.usage == k.Usage(77, 500, estimated_tokens=500)
 
 
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": 1000},
+        {"prompt_tokens": 1000, "completion_tokens": 0},
+        {"prompt_tokens": 1000, "completion_tokens": None},
+        {"prompt_tokens": 1000, "completion_tokens": "many"},
+        {"completion_tokens": 100},
+        {"prompt_tokens": 0, "completion_tokens": 100},
+    ],
+)
+def test_the_estimated_half_is_priced_too(usage: Any, wire: Wire, chat: Chat) -> None:
+    wire.play(said("x" * 400, usage))
+    model = chat(price=(1.0, 10.0))
+    (replied,) = bodies(Agent("x", model=model)(Session("go " * 400)), k.ModelReplied)
+    assert replied.usage.estimated_tokens > 0 and replied.usage.input_tokens > 0 and replied.usage.output_tokens == 100
+    assert replied.price == model.price_of(replied.usage) and replied.price.cost_usd_nano > 1_000_000
+
+
 def test_a_stream_without_usage_and_one_that_breaks_off_are_estimated(wire: Wire, chat: Chat) -> None:
     piece: Any = {"model": "m", "choices": [{"delta": {"content": "word " * 400}, "finish_reason": None}]}
     end: Any = {"model": "m", "choices": [{"delta": {}, "finish_reason": "stop"}]}
