@@ -1017,9 +1017,10 @@ class BudgetExceeded(EffectError):
 
     def __init__(self, limit: str, asked: float, left: float, session: Any = None, why: str = "") -> None:
         self.limit, self.asked, self.left, self.session, self.why = limit, asked, left, session, why
+        step = "" if why else "grant more, with session.grant(Budget(…)) or `plait grant`, and resume; or "  # more would not help
         super().__init__(
-            f"the budget does not allow it: {why or f'{limit}, {asked:g} asked for and {left:g} left'}. It is recorded; "
-            "grant more, with session.grant(Budget(…)) or `plait grant`, and resume; or go on from error.session."
+            f"the budget does not allow it: {why or f'{limit}, {asked:g} asked for and {left:g} left'}. "
+            f"It is recorded; {step}go on from error.session."
         )
 
 

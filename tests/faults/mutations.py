@@ -723,7 +723,23 @@ def add_blob(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
     return Aim("blob added", (), ("unused blobs",))
 
 
+def swap_unused_kinds(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Two kinds that no event has change their codes."""
+    one, other = chance.sample([row for row in sql("SELECT code, name FROM kind") if row[0] not in scene.kinds], 2)
+    for code, name in ((one[0], "between"), (other[0], one[1]), (one[0], other[1])):
+        sql("UPDATE kind SET name = ? WHERE code = ?", (name, code))
+    return Aim("unused kinds swapped", (), ("kinds",))
+
+
+def age_projection(sql: RawSql, chance: random.Random, scene: Scene) -> Aim:
+    """Rows of ours are said to be old, and are folded anew."""
+    edits = ("UPDATE projection SET version = version - 1", "UPDATE projection SET stale = 1", "DELETE FROM projection")
+    sql(f"{chance.choice(edits)} WHERE name = ?", (chance.choice(("session", "graph", "inbox")),))
+    return Aim("projection marked old", (), ("a projection was marked",))
+
+
 UNCHECKED_MUTATIONS: list[Mutation] = [
+    swap_unused_kinds, age_projection,
     age_blob, count_syncs, analyze, declare_projection, drop_snapshot, replace_snapshot, add_blob, recompress,
 ]  # fmt: skip
 

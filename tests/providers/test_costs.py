@@ -116,7 +116,7 @@ def test_a_budget_in_dollars_over_an_unpriced_model_says_what_to_do_before_the_s
     agent = Agent("x", model=chat())
     with pytest.raises(BudgetExceeded, match=r"no price is known.*ChatModel\(…, price=.*tokens_max") as caught:
         agent(Session("go", budget=Budget(cost_usd_max=1)))
-    assert wire.requests == []
+    assert wire.requests == [] and "grant more" not in str(caught.value)
     (refused,) = bodies(caught.value.session, k.BudgetRefused)
     assert refused.final and "no price is known" in refused.why
     assert replay(caught.value.session, agent).head == caught.value.session.head
@@ -151,6 +151,25 @@ def test_what_a_server_counts_is_kept_and_only_the_rest_estimated(wire: Wire, ch
     wire.play(said("word " * 400, {"prompt_tokens": 77, "completion_tokens": 0}))
     session = Agent("x", model=chat())(Session("go"))
     assert session.usage == k.Usage(77, 500, estimated_tokens=500)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": 1000},
+        {"prompt_tokens": 1000, "completion_tokens": 0},
+        {"prompt_tokens": 1000, "completion_tokens": None},
+        {"prompt_tokens": 1000, "completion_tokens": "many"},
+        {"completion_tokens": 100},
+        {"prompt_tokens": 0, "completion_tokens": 100},
+    ],
+)
+def test_the_estimated_half_is_priced_too(usage: Any, wire: Wire, chat: Chat) -> None:
+    wire.play(said("x" * 400, usage))
+    model = chat(price=(1.0, 10.0))
+    (replied,) = bodies(Agent("x", model=model)(Session("go " * 400)), k.ModelReplied)
+    assert replied.usage.estimated_tokens > 0 and replied.usage.input_tokens > 0 and replied.usage.output_tokens == 100
+    assert replied.price == model.price_of(replied.usage) and replied.price.cost_usd_nano > 1_000_000
 
 
 def test_a_stream_without_usage_and_one_that_breaks_off_are_estimated(wire: Wire, chat: Chat) -> None:

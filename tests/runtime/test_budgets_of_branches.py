@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plait import Agent, Budget, ScriptedModel, Session, ToolCall, Workflow, resume, tool, whatif
-from plait.errors import BudgetExceeded
+from plait.errors import BudgetExceeded, InvalidValue
 from plait.event.kinds import Price, Text, Usage
 from plait.model.base import OnDelta, Reply, Request
 
@@ -249,6 +249,21 @@ def test_a_successor_gets_what_all_branches_left() -> None:
     after = session.reload()
     assert after.left == Budget(tool_calls_max=3, steps_max=5)  # of its own log alone: a value is a function of its place
     assert after.successor().budget == after.detach().budget == Budget(tool_calls_max=1, steps_max=5)
+
+
+def test_each_successor_made_outside_of_runs_has_what_was_left_when_it_was_made() -> None:
+    session = Session("go", budget=Budget(tool_calls_max=2)).use(look)
+    for successor in (session.successor("a"), session.successor("b")):
+        assert successor.budget == Budget(tool_calls_max=1)
+        attempt(lambda successor=successor: successor.use(look).use(look))
+    assert len(RAN) == 3
+
+
+@pytest.mark.parametrize("limit", ["cost_usd_max", "wall_s_max", "tokens_max"])
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), -1])
+def test_what_is_no_limit_is_refused_with_the_word_for_none(limit: str, value: float) -> None:
+    with pytest.raises(InvalidValue, match="None for no limit"):
+        Session("go", budget=Budget(**{limit: value}))  # pyright: ignore[reportArgumentType]
 
 
 def test_the_time_is_that_of_one_run() -> None:

@@ -11,7 +11,7 @@ import zstandard
 from plait import Session, open_store
 from plait.errors import RowsTooNew, SchemaAltered, StoreCorrupt
 from plait.event.kinds import HouseOpened, MessageSaid, Text
-from plait.ids import Digest, LogId, house_of
+from plait.ids import Digest, LogId, house_of, inbox_of
 from plait.session import SessionRows, verify
 from plait.session.audit import Audit
 from plait.store import SqliteStore, packing, verify_store
@@ -202,6 +202,31 @@ def test_a_projection_of_the_program_is_allowed_and_one_of_others_is_named(tmp_p
     store.close()
 
 
+NAMED_AS_SQLITE_NAMES_ITS_OWN = {
+    "trigger": "CREATE TRIGGER {} BEFORE INSERT ON blob BEGIN SELECT RAISE(IGNORE); END",
+    "index": "CREATE UNIQUE INDEX {} ON log (tip, id)",
+    "table": "CREATE TABLE {}(tbl,idx,stat,note)",
+    "view": "CREATE VIEW {} AS SELECT 1 AS tbl",
+}
+
+
+@pytest.mark.parametrize("name", ["sqlite_stat1", "sqlite_stat4", "sqlite_stat0", "sqlite_sequence"])
+@pytest.mark.parametrize("type", NAMED_AS_SQLITE_NAMES_ITS_OWN)
+def test_what_has_only_the_name_of_a_table_of_sqlite_is_found(tmp_path: Path, type: str, name: str) -> None:
+    opened(tmp_path).close()
+    assert edited(tmp_path, "ANALYZE") == []
+    faults = edited(
+        tmp_path,
+        "PRAGMA writable_schema = ON",
+        "DROP TABLE IF EXISTS sqlite_stat1",
+        "DROP TABLE IF EXISTS sqlite_stat4",
+        NAMED_AS_SQLITE_NAMES_ITS_OWN[type].format("planted"),
+        f"UPDATE sqlite_schema SET name = '{name}', tbl_name = replace(tbl_name, 'planted', '{name}'), "
+        f"sql = replace(sql, 'planted', '{name}') WHERE name = 'planted'",
+    )
+    assert any(name in fault for fault in faults)
+
+
 @pytest.mark.parametrize("name", ["session", "graph", "inbox"])
 def test_a_raised_version_of_our_own_projections_is_a_fault(tmp_path: Path, name: str) -> None:
     store = open_store(tmp_path / "store")
@@ -236,6 +261,57 @@ def test_a_schema_number_that_is_not_that_of_the_tables_is_refused(tmp_path: Pat
     sql.close()
     with pytest.raises(SchemaAltered, match="altered"):
         opened(tmp_path)
+
+
+@pytest.mark.parametrize("where", ["house", "inbox"])
+def test_a_snapshot_of_a_log_that_is_no_session_is_found(tmp_path: Path, where: str) -> None:
+    store = opened(tmp_path)
+    session = Session("hello", store=store)
+    inbox = inbox_of(session.id)
+    store.begin(inbox, sealed([said("heard")], inbox))
+    store.keep(session.id, session.place, b"a state")
+    fork = session.fork("a").say("b")
+    store.keep(fork.id, fork.place, b"a state")
+    store.close()
+    assert edited(tmp_path) == []
+    id = inbox if where == "inbox" else house_of(store.id)
+    key = f"(SELECT key FROM log WHERE id = x'{id.replace('-', '')}')"
+    assert any("no session" in fault for fault in edited(tmp_path, f"UPDATE snapshot SET log = {key}, seq = 1 WHERE key = 1"))
+
+
+# ── the order of commits ─────────────────────────────────────────────────────────────────────
+
+
+def put_first(folder: Path, log: LogId) -> None:
+    """A log is numbered before all others, with its ordinal and all that refers to it: each log alone is still in order."""
+    sql = RawSql(folder / "store.db")
+    ((key,),) = sql("SELECT key FROM log WHERE id = ?", (bytes.fromhex(log.replace("-", "")),))
+    numbers = [number for (number,) in sql("SELECT number FROM event WHERE number > 0 ORDER BY log != ?, number", (key,))]
+    keys = [each for (each,) in sql("SELECT key FROM log WHERE key > 0 ORDER BY key != ?, key", (key,))]
+    numbered, ordinals = (("event", "number"), ("attachment", "event")), (("log", "key"), ("log", "parent"), ("event", "log"))
+    for order, columns in ((numbers, numbered), (keys, ordinals)):
+        for table, column in columns:
+            for place, value in enumerate(order, 1):
+                sql(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (-place, value))
+            sql(f"UPDATE {table} SET {column} = -{column} WHERE {column} < 0")
+    sql("DELETE FROM projection")
+    sql.close()
+
+
+@pytest.mark.parametrize("how", ["successor", "detached", "inbox"])
+def test_what_follows_a_session_is_committed_after_it(tmp_path: Path, how: str) -> None:
+    store = opened(tmp_path)
+    Session("another", store=store)
+    session = Session("hello", store=store)
+    if how == "inbox":
+        later = inbox_of(session.id)
+        store.begin(later, sealed([said("heard")], later))
+    else:
+        later = (session.successor("go on") if how == "successor" else session.detach()).id
+    store.close()
+    assert edited(tmp_path) == []
+    put_first(tmp_path, later)
+    assert any(later in fault and "commit number" in fault for fault in edited(tmp_path))
 
 
 # ── durability ───────────────────────────────────────────────────────────────────────────────

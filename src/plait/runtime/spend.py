@@ -196,8 +196,9 @@ def counted_reply(effect: AskModel, reply: Reply) -> Reply:
     if usage is reply.usage:
         return reply
     price = reply.price
-    if price is None or (price != FREE and price.cost_usd_nano == 0):  # the price of no tokens
-        price = _price_of(effect.model, usage)
+    if price != FREE:  # it is that of the tokens that were counted
+        whole = _price_of(effect.model, usage)
+        price = price if whole is None or (price is not None and price.cost_usd_nano > whole.cost_usd_nano) else whole
     return msgspec.structs.replace(reply, usage=usage, price=price)
 
 

@@ -456,7 +456,10 @@ class Reading:
 
     @property
     def left(self) -> Budget | None:
-        """What remains of the budget. None: unlimited."""
+        """What the session's own log and its merges leave of the budget. None: unlimited.
+
+        Branches that were never merged count as well when something is spent, and in `plait show`: a value cannot know of them.
+        """
         return self._state.left
 
     @property

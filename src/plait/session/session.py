@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import quote
@@ -875,7 +876,7 @@ def _check_budget(budget: Budget | None) -> None:
         raise InvalidValue("budget", f"a {type(budget).__name__} is not a budget", "pass Budget(tokens_max=…)")
     for name in budget.__struct_fields__:
         limit = getattr(budget, name)
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit >= 0):
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 <= limit < inf):
             raise InvalidValue(name, f"{limit!r} is not a limit", "pass a number from 0, or None for no limit")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from plait.errors import StoreCorrupt
 from plait.event import KINDS
+from plait.event.kinds import ForkedFrom, SessionOpened
 from plait.ids import LogId
 from plait.store import packing
 from plait.store.base import Projection, Unchecked
@@ -28,6 +29,12 @@ from plait.store.rows import recreate
 
 _SYNCED_MAX = 2**62
 
+# Edits of these change nothing that anybody reads.
+_HARMLESS = (
+    Unchecked("which codes the kinds have that no event is of", "any will do, and older stores have others"),
+    Unchecked("whether a projection was marked as old, stale or missing", "then its rows are folded anew on opening"),
+)
+
 # The columns that something compares: here, in `verify`, or on opening. Others are named as not checked.
 _COMPARED = {
     "store": "id",
@@ -40,7 +47,15 @@ _COMPARED = {
     "snapshot": "key log seq data",
 }
 _TABLE_NAME = re.compile(r"p_([a-z0-9_]+?)__[a-z0-9_]+\Z")
-_STATISTICS = re.compile(r"sqlite_stat[0-9]\Z")
+# SQLite makes these by itself. By their names alone anything could pass: a trigger can be given one of them.
+_OF_SQLITE: frozenset[SchemaRow] = frozenset(
+    ("table", name, name, f"CREATE TABLE {name}({columns})")
+    for name, columns in (
+        ("sqlite_stat1", "tbl,idx,stat"),
+        ("sqlite_stat4", "tbl,idx,neq,nlt,ndlt,sample"),
+        ("sqlite_sequence", "name,seq"),
+    )
+)
 
 _COLUMNS = (
     "SELECT s.name, c.name FROM sqlite_schema s, pragma_table_info(s.name) c "
@@ -55,6 +70,10 @@ _MISCOUNTED = (
 _BORN_LATE = "SELECT digest, born FROM blob WHERE born NOT BETWEEN 0 AND (SELECT coalesce(max(number), 0) FROM event) LIMIT 5"
 _LAZY = "SELECT id, lazy FROM log WHERE lazy NOT IN (0, 1) LIMIT 5"
 _MISPLACED = "SELECT l.id, s.seq FROM snapshot s JOIN log l ON l.key = s.log WHERE s.seq NOT BETWEEN l.place + 1 AND l.tip LIMIT 5"
+_OF_NO_SESSION = (
+    "SELECT l.id, s.seq FROM snapshot s JOIN log l ON l.key = s.log WHERE NOT EXISTS (SELECT 1 FROM event e JOIN kind k ON k.code = e.kind "
+    f"WHERE e.log = l.key AND e.seq = l.place + 1 AND k.name IN ('{SessionOpened.__name__}', '{ForkedFrom.__name__}')) LIMIT 5"
+)
 _SNAPSHOT = "SELECT s.key, l.id, s.seq, s.data FROM snapshot s LEFT JOIN log l ON l.key = s.log WHERE s.key > ? ORDER BY s.key LIMIT 1"
 
 
@@ -111,7 +130,7 @@ def schema_faults(db: Database, migrations: tuple[Migration, ...], attached: Col
     wanted = {(type, name) for type, name, _, _ in expected}
     for row in sorted(set(there).difference(expected), key=_by_name):
         type, name, table, _ = row
-        if (type, name) in wanted or _STATISTICS.match(name) or _is_of_projection(row, foreign):
+        if (type, name) in wanted or row in _OF_SQLITE or _is_of_projection(row, foreign):
             continue
         yield f"the {type} {name}{f' on {table}' if table != name else ''} is not one of ours"
 
@@ -158,6 +177,8 @@ def row_faults(db: Database) -> Iterator[str]:
         yield f"the row of log {_hex(log)} says lazy is {lazy}"
     for log, seq in db.rows(_MISPLACED):
         yield f"a snapshot is kept for place {seq} of log {_hex(log)}, which is not one of its own"
+    for log, seq in db.rows(_OF_NO_SESSION):
+        yield f"a snapshot is kept for place {seq} of log {_hex(log)}, which is no session"
     yield from _snapshot_faults(db)
 
 
@@ -190,7 +211,7 @@ def unchecked_parts(db: Database, attached: Collection[Projection]) -> list[Unch
             del versions[projection.name]
     for name in versions:
         parts.append(Unchecked(f"the rows of projection {name}", "this program does not have it"))
-    statistics = sorted(name for _, name, _, _ in schema_rows(db) if _STATISTICS.match(name))
+    statistics = sorted(row[1] for row in schema_rows(db) if row in _OF_SQLITE)
     if statistics:
         parts.append(Unchecked(", ".join(statistics), "SQLite's own, for planning queries"))
-    return parts
+    return [*parts, *_HARMLESS]

@@ -18,7 +18,7 @@ from plait.errors import NotCanonical, PlaitError, UnknownBlob, UnknownEvent
 from plait.event import Body, Header, check_content
 from plait.event.codec import EVENT_TAG, check_header, decode_header
 from plait.event.kinds import ForkedFrom, HouseOpened, SessionOpened
-from plait.ids import SALT_SIZE, Digest, LogId, house_of
+from plait.ids import SALT_SIZE, Digest, LogId, house_of, inbox_of
 from plait.store.base import TURNS, Log, Record, Store
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -59,6 +59,7 @@ def verify_store(store: Store) -> Iterator[Fault]:
     seen = {house_of(store.id)}
     yield from _verify_house(store, census)
     before, begun = None, 2**63
+    begins: dict[LogId, int] = {}
     while page := store.logs(before=before, limit=500):
         for ordinal, log in page:
             before = ordinal
@@ -70,6 +71,12 @@ def verify_store(store: Store) -> Iterator[Fault]:
             if census.begun > begun:
                 yield Fault(log.id, log.place + 1, "it was begun after a log that is listed as newer")
             begun = census.begun or begun
+            if census.begun:
+                begins[log.id] = census.begun
+    for log, number in begins.items():
+        inbox = inbox_of(log)
+        if begins.get(inbox, number) < number:
+            yield Fault(inbox, 1, f"it has the commit number {begins[inbox]}, but its session begins with {number}")
     there = store.describe()["events"]
     quiet = store.number == census.upto
     if quiet and there != census.events:
@@ -179,6 +186,8 @@ def _verify(store: Store, log: Log, census: _Census) -> Iterator[Fault]:
             if seq == log.place + 1:
                 census.begun = record.number
                 _check_first(store, log, header, body)
+                if isinstance(body, SessionOpened) and body.continues is not None:
+                    _check_after(store, body.continues.head, record, census)
             elif header.kind in _FIRST:
                 raise _Broken(f"a {header.kind} can only be the first event of a log")
             _check_references(store, record, body, census)
@@ -282,9 +291,13 @@ def _check_order(store: Store, record: Record, header: Header, census: _Census) 
             raise UnknownEvent(id)
         _check_before(found, record.number, id)
     for id in header.causes:
-        found = census.number_of(store, id)
-        if found is not None:
-            _check_before(found, record.number, id)
+        _check_after(store, id, record, census)
+
+
+def _check_after(store: Store, id: Digest, record: Record, census: _Census) -> None:
+    found = census.number_of(store, id)
+    if found is not None:
+        _check_before(found, record.number, id)
 
 
 def _check_before(earlier: int, number: int, id: Digest) -> None:
