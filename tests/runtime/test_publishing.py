@@ -125,6 +125,30 @@ CONFIGURED = {
     "an included file": ("config", "include.path", "../.gitconfig", ".gitconfig"),
     "a filter": ("config", "filter.x.clean", "sh tools/hooks/clean.sh %f", "tools/hooks/clean.sh"),
     "a monitor": ("config", "core.fsmonitor", "./watch", "watch"),
+    "a plain word": ("config", "filter.f.clean", "sh clean", "clean"),
+    "a word of ssh": ("config", "core.sshCommand", "sh sshx", "sshx"),
+    "a word in quotes": ("config", "merge.m.driver", "sh -c 'true; sh \"drive\" %A'", "drive"),
+    "a function": ("config", "alias.go", "!f() { sh go; }; f", "go"),
+    "an alias": ("config", "alias.go", "!tools/go # x", "tools/go"),
+    "an entered folder": ("config", "alias.go", "!cd tools && ./go", "tools/go"),
+    "a folder for Python": ("config", "alias.go", "!python3 tools", "tools/__main__.py"),
+    "the root": ("config", "core.hooksPath", ".", "pre-commit"),
+    "a pager": ("config", "pager.log", "sh page", "page"),
+    "a tool": ("config", "difftool.d.path", "dif", "dif"),
+    "a tool for merges": ("config", "mergetool.d.cmd", "mer $LOCAL", "mer"),
+    "a browser": ("config", "browser.b.cmd", "sh bro", "bro"),
+    "a manual": ("config", "man.b.cmd", "sh bro", "bro"),
+    "a tool of the gui": ("config", "guitool.b.cmd", "sh bro", "bro"),
+    "mail": ("config", "sendemail.smtpserver", "send", "send"),
+    "packs": ("config", "uploadpack.packObjectsHook", "pack", "pack"),
+    "a template": ("config", "init.templateDir", "tools/template", "tools/template/hooks/pre-commit"),
+    "imap": ("config", "imap.tunnel", "sh tun", "tun"),
+    "a server": ("config", "instaweb.httpd", "sh web", "web"),
+    "signatures": ("config", "gpg.program", "sign", "sign"),
+    "credentials": ("config", "credential.helper", "!sh cred", "cred"),
+    "an editor": ("config", "core.editor", "sh edit", "edit"),
+    "a pager of all": ("config", "core.pager", "sh page", "page"),
+    "a diff": ("config", "diff.d.command", "sh dif", "dif"),
 }
 
 
@@ -135,9 +159,30 @@ def test_what_the_configuration_of_git_has_run_is_not_published(how: str, repo: 
     (repo / "linked").symlink_to("tools/hooks")
     *command, path = CONFIGURED[how]
     git(repo, *command)
-    used = _placed(repo, tmp_path).use(sh, command=f"mkdir -p tools/hooks; echo evil > {path}; echo x > ok")
+    used = _placed(repo, tmp_path).use(sh, command=f"mkdir -p tools/hooks $(dirname {path}); echo evil > {path}; echo x > ok")
     applied = used.apply()
     assert not (repo / path).exists() and (repo / "ok").exists() and path in _delta(applied)["unpublished"]
+
+
+@pytest.mark.parametrize("where", [".githooks", ".githooks/deep", ".git/hooks", "link", "bare/hooks", "sub/.hg"])
+def test_nothing_is_published_to_a_folder_that_is_version_controls_own(where: str, repo: Path, tmp_path: Path) -> None:
+    git(repo, "init", "-q")
+    git(repo, "init", "-q", "--bare", "bare")
+    git(repo, "config", "core.hooksPath", ".githooks")
+    (repo / ".githooks").mkdir()
+    (repo / "link").symlink_to(".git/hooks")
+    (repo / where).mkdir(parents=True, exist_ok=True)
+    applied = _placed(repo / where, tmp_path).use(sh, command="echo evil > pre-commit; mkdir d; echo x > d/x").apply()
+    assert not (repo / where / "pre-commit").exists() and not (repo / where / "d").exists()
+    assert set(_delta(applied)["unpublished"]) >= {"pre-commit", "d/x"}
+
+
+def test_an_argument_of_a_command_keeps_nothing_back(repo: Path, tmp_path: Path) -> None:
+    git(repo, "init", "-q")
+    git(repo, "config", "alias.lint", "!flake8 ./src docs .")
+    git(repo, "config", "filter.lfs.clean", "git-lfs clean -- %f")
+    applied = _placed(repo, tmp_path).use(sh, command="mkdir src docs; echo x > src/a.py; echo x > docs/a.md").apply()
+    assert (repo / "src" / "a.py").exists() and (repo / "docs" / "a.md").exists() and "unpublished" not in _delta(applied)
 
 
 def test_a_hook_that_is_a_link_into_the_folder_is_not_published(repo: Path, tmp_path: Path) -> None:
