@@ -337,6 +337,17 @@ def test_a_long_patch_is_cut_and_says_how_to_see_the_rest(placed: Session) -> No
     assert f"plait apply {waits.short} --dry-run" in str(ask.shown["patch is cut"])
 
 
+def test_what_is_run_is_shown_first_whole_and_by_its_lines(placed: Session, repo: Path) -> None:
+    """Neither much else, nor its length, nor bytes that are no text, nor a rename keeps it from the person who is asked."""
+    latin = "printf '# coding: latin-1\\n# \\351\\nimport evil\\n' > conftest.py"
+    command = f"seq 1 20000 > AAA; {latin}; seq 1 9000 > Makefile; echo last >> Makefile; mv README setup.py; printf 'a\\0b\\n' > tox.ini"
+    (ask,) = _parked(placed, command).waiting
+    assert isinstance(ask.shown, dict)
+    patch = str(ask.shown["patch"])
+    assert "+import evil\n" in patch and "+# \\xe9\n" in patch and "+last\n" in patch and "+a shop\n" in patch and "+a\\x00b" in patch
+    assert "AAA" not in patch and "patch is cut" in ask.shown
+
+
 # ── the folder meanwhile ─────────────────────────────────────────────────────────────────────
 
 

@@ -45,7 +45,7 @@ from plait.store import Store
 from plait.tool import Result, Tool
 from plait.workspace import EMPTY, EMPTY_BYTES, HEAVY, Change, Node, Rules, Snapshot, TreeReader, shown
 from plait.workspace.copies import snapshot_folder
-from plait.workspace.diff import Changes, changes
+from plait.workspace.diff import Changes, changes, patch_parts
 from plait.workspace.edited import edited, restored
 from plait.workspace.files import LocalFiles, Old
 from plait.workspace.hazards import Guard, Kept, executable_reason, metadata_root
@@ -255,21 +255,23 @@ class Publishing(Tool[..., Result]):
 
 APPLY = "apply"
 PUBLISHES = "publishes"  # in what a person is shown: from which tree to which
-PATCH_MAX = 20_000  # characters of the patch that are shown with an ask
+PATCH_MAX = 20_000  # characters of the patch that are shown with an ask; what the user's own tools run is shown whole
 
 
 def shown_of(store: Store, plan: Plan, folder: str, name: str) -> dict[str, Json]:
     """What a person is shown of a plan. `name`: what to call the session in a command."""
     told = Changes(store, plan.before, plan.after)
-    patch = secrets.hide_text(told.patch())
+    first, rest = map(secrets.hide_text, patch_parts(store, told, plan.executable))
+    run_lines: dict[str, Json] = {"run lines": first.count("\n")} if first else {}
     found: dict[str, Json] = {
-        PUBLISHES: {"folder": folder, "before": plan.before, "after": plan.after, "paths": len(told)},
+        PUBLISHES: {"folder": folder, "before": plan.before, "after": plan.after, "paths": len(told), **run_lines},
         "changes": cast("Json", told.lines()),
     }
     found |= {what: {shown(path): why for path, why in paths.items()} for what, paths in _named(plan).items() if paths}
-    found["patch"] = patch[:PATCH_MAX]
-    if len(patch) > PATCH_MAX:
-        more = f"{len(patch) - PATCH_MAX:,} characters more are not shown here"
+    most = max(PATCH_MAX - len(first), 0)
+    found["patch"] = first + rest[:most]
+    if len(rest) > most:
+        more = f"{len(rest) - most:,} characters more are not shown here"
         found["patch is cut"] = f"{more}: plait apply {name} --dry-run prints all of it"
     return found
 
