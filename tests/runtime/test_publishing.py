@@ -224,7 +224,10 @@ EXECUTABLE = (
     "Dockerfile.dev docker-compose.yml .bashrc .zshrc .profile .npmrc .cargo/config.toml build.rs Cargo.toml .husky/pre-commit .husky/_/x "
     ".gitattributes sub/.gitattributes .gitmodules lefthook.yml justfile Justfile Rakefile Gemfile Jenkinsfile azure-pipelines.yml "
     "vite.config.ts .eslintrc.js gulpfile.js build.gradle build.gradle.kts pom.xml CMakeLists.txt .bazelrc .devcontainer/devcontainer.json "
-    ".idea/workspace.xml .vimrc .exrc .dir-locals.el .gdbinit .mcp.json .claude/settings.json MAKEFILE Conftest.py flake.nix .yarnrc.yml"
+    ".idea/workspace.xml .vimrc .exrc .dir-locals.el .gdbinit .mcp.json .claude/settings.json MAKEFILE Conftest.py flake.nix .yarnrc.yml "
+    "binding.gyp hatch_build.py .flake8 .prettierrc .prettierrc.json .stylelintrc.js Makefile.am Makefile.PL Build.PL Pipfile devenv.nix "
+    "devbox.json Snakefile magefile.go build.zig project.clj Earthfile autogen.sh .teamcity/settings.kts .tekton/x.yaml .zuul.yaml "
+    "codefresh.yml bitrise.yml codemagic.yaml .venv/bin/python .venv/lib/python3.11/site-packages/x.py node_modules/.bin/tsc"
 ).split()
 
 
@@ -238,6 +241,37 @@ def test_executable_configuration_is_known(path: str) -> None:
 )
 def test_other_files_are_not(path: str) -> None:
     assert executable_reason(path) is None
+
+
+LINKED = {
+    "a target that is edited": ("echo evil >> shared.txt", {"shared.txt"}),
+    "a link for a folder": ("mkdir w .github; echo x > w/ci.yml; ln -s ../w .github/workflows", {"w/ci.yml", ".github/workflows"}),
+    "a link for a folder above": ("mkdir -p w/workflows; echo x > w/workflows/a; ln -s w .github", {"w/workflows/a", ".github"}),
+    "a link that leads out": ("ln -s /elsewhere .vscode", {".vscode"}),
+    "out and in again": ("echo x > o; ln -s ../repo/o justfile", {"o", "justfile"}),
+    "links in a row": ("mkdir a; echo x > a/o; ln -s a b; ln -s b/o conftest.py", {"a/o", "conftest.py"}),
+    "a link below a link": ("mkdir a; echo x > o; ln -s ../o a/t.json; ln -s a .vscode", {"o", "a/t.json", ".vscode"}),
+    "a circle": ("ln -s x y; ln -s y x; ln -s . z; echo x > o", set[str]()),
+}
+
+
+@pytest.mark.parametrize("how", LINKED)
+def test_what_is_run_by_a_link_is_named(how: str, repo: Path, tmp_path: Path) -> None:
+    (repo / "shared.txt").write_text("all:\n")
+    (repo / "Makefile").symlink_to("shared.txt")
+    command, named = LINKED[how]
+    applied = _placed(repo, tmp_path).use(sh, command=command).apply()
+    assert set(_delta(applied).get("executable", {})) == named
+
+
+def test_what_is_run_and_too_long_to_be_shown_is_not_published_by_consent(placed: Session, repo: Path) -> None:
+    waits = _parked(placed, command := "seq 1 400000 > Makefile")
+    (ask,) = waits.waiting
+    assert isinstance(ask.shown, dict) and "too many to be shown" in str(ask.shown["cannot tell"])
+    waits.approve(ask, actor="human:boss")
+    with pytest.raises(ToolFailed, match="could not be shown"):
+        resume(waits, Publish(command))
+    assert not (repo / "Makefile").exists()
 
 
 def test_what_is_published_and_run_is_named_in_the_result(placed: Session, repo: Path) -> None:

@@ -2,7 +2,7 @@
 
 Two tables. Version control keeps commands in its own folders (hooks, filters, a monitor), and runs them unseen whenever a user looks at
 a repository: nothing below such a folder is published, under no spelling that some file system takes for its name. Other programs read
-executable configuration where they find it (`conftest.py`, `Makefile`, `.envrc`): that is published, and named first, with the reason.
+executable configuration where they find it (`conftest.py`, `Makefile`, `.envrc`): that is published, and named, with the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import translate
 from functools import cache
 from pathlib import Path
@@ -397,6 +397,10 @@ _EXECUTABLE: tuple[tuple[str, str], ...] = (
     ),
     ("pytest.ini .pytest.ini tox.ini", "pytest and tox take plugins and commands from it"),
     ("noxfile.py", "nox runs it"),
+    ("hatch_build.py Pipfile hatch.toml pdm.toml pixi.toml uv.toml conanfile.py", "the package manager runs it, or what it names"),
+    (".flake8", "the linter loads the plugins that it names"),
+    ("docs/conf.py doc/conf.py source/conf.py *.conf.py mkdocs.yml", "the tool for documents or servers runs it, or its hooks"),
+    ("Snakefile *.smk", "snakemake runs it"),
     ("tasks.py fabfile.py dodo.py", "invoke, fabric and doit run it"),
     (
         "pylintrc .pylintrc .pylintrc.toml mypy.ini .mypy.ini .coveragerc",
@@ -427,7 +431,11 @@ _EXECUTABLE: tuple[tuple[str, str], ...] = (
     (".inputrc .screenrc .tmux.conf .xinitrc .xprofile .xsession", "a terminal program runs it"),
     ("*.desktop *.service autorun.inf", "the desktop or the system starts what it names"),
     # builds
-    ("Makefile makefile GNUmakefile BSDmakefile *.mk *.mak Kbuild", "make runs it"),
+    ("Makefile Makefile.* GNUmakefile BSDmakefile *.mk *.mak Kbuild", "make runs it, or a tool that makes it"),
+    ("autogen.sh bootstrap.sh Build.PL cpanfile binding.gyp build.zig build.zig.zon magefile.go magefiles/*", "a build runs it"),
+    ("project.clj deps.edn bb.edn build.boot shadow-cljs.edn", "the build tool runs it, or what it names"),
+    ("xmake.lua premake5.lua BUILD.gn .gn PKGBUILD debian/rules build.cake build.fsx *.vcxproj nuget.config", "a build runs it"),
+    ("Earthfile", "earthly runs it"),
     (
         "justfile .justfile *.just Taskfile.yml Taskfile.yaml Taskfile.dist.y*ml",
         "a task runner runs it",
@@ -463,7 +471,7 @@ _EXECUTABLE: tuple[tuple[str, str], ...] = (
         "dune dune-project *.opam stack.yaml *.cabal Setup.hs Package.swift *.csproj *.fsproj *.vbproj *.props *.targets",
         "a build runs it",
     ),
-    ("flake.nix shell.nix default.nix .nixrc", "nix runs it"),
+    ("flake.nix shell.nix default.nix devenv.nix devbox.json .nixrc", "nix, devenv or devbox runs it"),
     # JavaScript
     ("package.json", "npm, yarn and pnpm run the scripts in it, some at each install"),
     (
@@ -475,7 +483,7 @@ _EXECUTABLE: tuple[tuple[str, str], ...] = (
         "the tool it is named after runs it",
     ),
     (
-        ".*rc.js .*rc.cjs .*rc.mjs .*rc.ts .eslintrc* .babelrc* .mocharc* .lintstagedrc* .swcrc",
+        ".*rc.js .*rc.cjs .*rc.mjs .*rc.ts .eslintrc* .babelrc* .mocharc* .lintstagedrc* .swcrc .prettierrc* .stylelintrc* .releaserc*",
         "the tool it is named after runs it, or its plugins",
     ),
     (
@@ -525,6 +533,10 @@ _EXECUTABLE: tuple[tuple[str, str], ...] = (
         ".readthedocs.y*ml netlify.toml vercel.json render.yaml fly.toml app.json Procfile Procfile.*",
         "a host runs it, or what it names",
     ),
+    (
+        ".teamcity/* .tekton/* .zuul.y*ml zuul.y*ml .zuul.d/* zuul.d/* codefresh.y*ml .codefresh/* bitrise.y*ml codemagic.y*ml",
+        "CI runs it, with its keys",
+    ),
     ("renovate.json .renovaterc* .github/dependabot.yml", "a bot changes dependencies by it"),
     # containers and machines
     ("Dockerfile Dockerfile.* *.Dockerfile Containerfile", "docker builds, and runs, by it"),
@@ -557,16 +569,99 @@ _EXECUTABLE: tuple[tuple[str, str], ...] = (
         "an interpreter or a client runs it at its start",
     ),
     (".ssh/* .netrc .curlrc .wgetrc", "programs that connect read it by themselves"),
+    # environments, where they are part of the tree
+    (
+        ".venv/bin/* venv/bin/* .venv/scripts/* venv/scripts/* .tox/*/bin/* .nox/*/bin/* pyvenv.cfg",
+        "it is run in place of the program it is called after",
+    ),
+    ("site-packages/* dist-packages/*", "Python imports it in every program of this environment"),
+    ("node_modules/.bin/*", "npm scripts run it in place of the program it is called after"),
 )
 
 
 @cache
 def _patterns() -> list[tuple[re.Pattern[str], str]]:
-    return [(re.compile("|".join(translate(glob.casefold()) for glob in globs.split())), why) for globs, why in _EXECUTABLE]
+    return [(_any_of(globs.split()), why) for globs, why in _EXECUTABLE]
 
 
-def executable_reason(path: str) -> str | None:
+@cache
+def _folder_patterns() -> list[tuple[re.Pattern[str], str]]:
+    """Folders in which something is run: a link in the place of one stands for all that it leads to."""
+    found: list[tuple[re.Pattern[str], str]] = []
+    for globs, why in _EXECUTABLE:
+        parts = [glob.split("/") for glob in globs.split() if "/" in glob]
+        if parts:
+            found.append((_any_of("/".join(each[:end]) for each in parts for end in range(1, len(each))), why))
+    return found
+
+
+def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(translate(glob.casefold()) for glob in globs))
+
+
+def executable_reason(path: str, *, is_link: bool = False) -> str | None:
     """Which program runs a file of this path by itself. None: no one that is known."""
     parts = [folded(part) for part in path.split("/")]
     ends = ["/".join(parts[at:]) for at in range(len(parts))]
-    return next((why for pattern, why in _patterns() if any(pattern.fullmatch(end) for end in ends)), None)
+    patterns = [*_patterns(), *(_folder_patterns() if is_link else ())]
+    return next((why for pattern, why in patterns if any(pattern.fullmatch(end) for end in ends)), None)
+
+
+def executables(reader: TreeReader, folder: Path, tree: Digest, todo: Iterable[Change]) -> dict[str, str]:
+    """Which of the paths that are written are run, and by which program, under their own names or by a link that the tree has then."""
+    root, links = os.path.realpath(folder), dict[str, list[str]]()
+    for path, entry in reader.walk(tree):
+        if entry.kind == "link" and (end := _link_end(reader, root, tree, path, entry.target)) is not None:
+            links.setdefault(end, []).append(path)
+    found: dict[str, str] = {}
+    for change in todo:
+        if change.after is None:
+            continue
+        is_link = change.after.kind == "link"
+        for name in _names_of(change.path, links):
+            if (why := executable_reason(name, is_link=is_link)) is not None:
+                found[change.path] = why if name == change.path else f"by a link it is {name!r}: {why}"
+                break
+    return found
+
+
+_NAMES_MAX = 1000  # of one file, by links
+
+
+def _names_of(path: str, links: Mapping[str, Sequence[str]]) -> list[str]:
+    """A path, and those that lead to the same by links."""
+    found = [path]
+    for name in found:  # grows meanwhile: a link may lie below another
+        parts = name.split("/") if links else []
+        for end in range(len(parts) + 1):
+            for link in links.get("/".join(parts[:end]), ()):
+                other = "/".join([link, *parts[end:]])
+                if other not in found and len(found) < _NAMES_MAX and other.count("/") < LINKS_MAX:
+                    found.append(other)
+    return found
+
+
+def _link_end(reader: TreeReader, root: str, tree: Digest, path: str, target: str) -> str | None:
+    """Where a link of a tree leads to in it. None: out of it, or nowhere."""
+    done, rest, links = path.split("/"), list[str](), 0
+    while target:
+        done, links = done[:-1], links + 1
+        if links > LINKS_MAX or (target.startswith("/") and not f"{target}/".startswith(f"{root}/")):
+            return None
+        if target.startswith("/"):
+            done, target = [], target[len(root) :]
+        rest, target = [*target.split("/"), *rest], ""
+        while rest and not target:
+            name = rest.pop(0)
+            if name == ".." and not done:  # out, and perhaps in again
+                back = os.path.relpath(os.path.normpath(os.path.join(root, "..", *rest)), root).split("/")
+                if back[0] == "..":
+                    return None
+                rest = back
+            elif name == "..":
+                done.pop()
+            elif name not in ("", "."):
+                done.append(name)
+                entry = reader.find(tree, "/".join(done))
+                target = entry.target if entry is not None and entry.kind == "link" else ""
+    return "/".join(done)
