@@ -127,6 +127,30 @@ CONFIGURED = {
     "an included file": ("config", "include.path", "../.gitconfig", ".gitconfig"),
     "a filter": ("config", "filter.x.clean", "sh tools/hooks/clean.sh %f", "tools/hooks/clean.sh"),
     "a monitor": ("config", "core.fsmonitor", "./watch", "watch"),
+    "a plain word": ("config", "filter.f.clean", "sh clean", "clean"),
+    "a word of ssh": ("config", "core.sshCommand", "sh sshx", "sshx"),
+    "a word in quotes": ("config", "merge.m.driver", "sh -c 'true; sh \"drive\" %A'", "drive"),
+    "a function": ("config", "alias.go", "!f() { sh go; }; f", "go"),
+    "an alias": ("config", "alias.go", "!tools/go # x", "tools/go"),
+    "an entered folder": ("config", "alias.go", "!cd tools && ./go", "tools/go"),
+    "a folder for Python": ("config", "alias.go", "!python3 tools", "tools/__main__.py"),
+    "the root": ("config", "core.hooksPath", ".", "pre-commit"),
+    "a pager": ("config", "pager.log", "sh page", "page"),
+    "a tool": ("config", "difftool.d.path", "dif", "dif"),
+    "a tool for merges": ("config", "mergetool.d.cmd", "mer $LOCAL", "mer"),
+    "a browser": ("config", "browser.b.cmd", "sh bro", "bro"),
+    "a manual": ("config", "man.b.cmd", "sh bro", "bro"),
+    "a tool of the gui": ("config", "guitool.b.cmd", "sh bro", "bro"),
+    "mail": ("config", "sendemail.smtpserver", "send", "send"),
+    "packs": ("config", "uploadpack.packObjectsHook", "pack", "pack"),
+    "a template": ("config", "init.templateDir", "tools/template", "tools/template/hooks/pre-commit"),
+    "imap": ("config", "imap.tunnel", "sh tun", "tun"),
+    "a server": ("config", "instaweb.httpd", "sh web", "web"),
+    "signatures": ("config", "gpg.program", "sign", "sign"),
+    "credentials": ("config", "credential.helper", "!sh cred", "cred"),
+    "an editor": ("config", "core.editor", "sh edit", "edit"),
+    "a pager of all": ("config", "core.pager", "sh page", "page"),
+    "a diff": ("config", "diff.d.command", "sh dif", "dif"),
 }
 
 
@@ -137,9 +161,30 @@ def test_what_the_configuration_of_git_has_run_is_not_published(how: str, repo: 
     (repo / "linked").symlink_to("tools/hooks")
     *command, path = CONFIGURED[how]
     git(repo, *command)
-    used = _placed(repo, tmp_path).use(sh, command=f"mkdir -p tools/hooks; echo evil > {path}; echo x > ok")
+    used = _placed(repo, tmp_path).use(sh, command=f"mkdir -p tools/hooks $(dirname {path}); echo evil > {path}; echo x > ok")
     applied = used.apply()
     assert not (repo / path).exists() and (repo / "ok").exists() and path in _delta(applied)["unpublished"]
+
+
+@pytest.mark.parametrize("where", [".githooks", ".githooks/deep", ".git/hooks", "link", "bare/hooks", "sub/.hg"])
+def test_nothing_is_published_to_a_folder_that_is_version_controls_own(where: str, repo: Path, tmp_path: Path) -> None:
+    git(repo, "init", "-q")
+    git(repo, "init", "-q", "--bare", "bare")
+    git(repo, "config", "core.hooksPath", ".githooks")
+    (repo / ".githooks").mkdir()
+    (repo / "link").symlink_to(".git/hooks")
+    (repo / where).mkdir(parents=True, exist_ok=True)
+    applied = _placed(repo / where, tmp_path).use(sh, command="echo evil > pre-commit; mkdir d; echo x > d/x").apply()
+    assert not (repo / where / "pre-commit").exists() and not (repo / where / "d").exists()
+    assert set(_delta(applied)["unpublished"]) >= {"pre-commit", "d/x"}
+
+
+def test_an_argument_of_a_command_keeps_nothing_back(repo: Path, tmp_path: Path) -> None:
+    git(repo, "init", "-q")
+    git(repo, "config", "alias.lint", "!flake8 ./src docs .")
+    git(repo, "config", "filter.lfs.clean", "git-lfs clean -- %f")
+    applied = _placed(repo, tmp_path).use(sh, command="mkdir src docs; echo x > src/a.py; echo x > docs/a.md").apply()
+    assert (repo / "src" / "a.py").exists() and (repo / "docs" / "a.md").exists() and "unpublished" not in _delta(applied)
 
 
 def test_a_hook_that_is_a_link_into_the_folder_is_not_published(repo: Path, tmp_path: Path) -> None:
@@ -181,7 +226,10 @@ EXECUTABLE = (
     "Dockerfile.dev docker-compose.yml .bashrc .zshrc .profile .npmrc .cargo/config.toml build.rs Cargo.toml .husky/pre-commit .husky/_/x "
     ".gitattributes sub/.gitattributes .gitmodules lefthook.yml justfile Justfile Rakefile Gemfile Jenkinsfile azure-pipelines.yml "
     "vite.config.ts .eslintrc.js gulpfile.js build.gradle build.gradle.kts pom.xml CMakeLists.txt .bazelrc .devcontainer/devcontainer.json "
-    ".idea/workspace.xml .vimrc .exrc .dir-locals.el .gdbinit .mcp.json .claude/settings.json MAKEFILE Conftest.py flake.nix .yarnrc.yml"
+    ".idea/workspace.xml .vimrc .exrc .dir-locals.el .gdbinit .mcp.json .claude/settings.json MAKEFILE Conftest.py flake.nix .yarnrc.yml "
+    "binding.gyp hatch_build.py .flake8 .prettierrc .prettierrc.json .stylelintrc.js Makefile.am Makefile.PL Build.PL Pipfile devenv.nix "
+    "devbox.json Snakefile magefile.go build.zig project.clj Earthfile autogen.sh .teamcity/settings.kts .tekton/x.yaml .zuul.yaml "
+    "codefresh.yml bitrise.yml codemagic.yaml .venv/bin/python .venv/lib/python3.11/site-packages/x.py node_modules/.bin/tsc"
 ).split()
 
 
@@ -195,6 +243,37 @@ def test_executable_configuration_is_known(path: str) -> None:
 )
 def test_other_files_are_not(path: str) -> None:
     assert executable_reason(path) is None
+
+
+LINKED = {
+    "a target that is edited": ("echo evil >> shared.txt", {"shared.txt"}),
+    "a link for a folder": ("mkdir w .github; echo x > w/ci.yml; ln -s ../w .github/workflows", {"w/ci.yml", ".github/workflows"}),
+    "a link for a folder above": ("mkdir -p w/workflows; echo x > w/workflows/a; ln -s w .github", {"w/workflows/a", ".github"}),
+    "a link that leads out": ("ln -s /elsewhere .vscode", {".vscode"}),
+    "out and in again": ("echo x > o; ln -s ../repo/o justfile", {"o", "justfile"}),
+    "links in a row": ("mkdir a; echo x > a/o; ln -s a b; ln -s b/o conftest.py", {"a/o", "conftest.py"}),
+    "a link below a link": ("mkdir a; echo x > o; ln -s ../o a/t.json; ln -s a .vscode", {"o", "a/t.json", ".vscode"}),
+    "a circle": ("ln -s x y; ln -s y x; ln -s . z; echo x > o", set[str]()),
+}
+
+
+@pytest.mark.parametrize("how", LINKED)
+def test_what_is_run_by_a_link_is_named(how: str, repo: Path, tmp_path: Path) -> None:
+    (repo / "shared.txt").write_text("all:\n")
+    (repo / "Makefile").symlink_to("shared.txt")
+    command, named = LINKED[how]
+    applied = _placed(repo, tmp_path).use(sh, command=command).apply()
+    assert set(_delta(applied).get("executable", {})) == named
+
+
+def test_what_is_run_and_too_long_to_be_shown_is_not_published_by_consent(placed: Session, repo: Path) -> None:
+    waits = _parked(placed, command := "seq 1 400000 > Makefile")
+    (ask,) = waits.waiting
+    assert isinstance(ask.shown, dict) and "too many to be shown" in str(ask.shown["cannot tell"])
+    waits.approve(ask, actor="human:boss")
+    with pytest.raises(ToolFailed, match="could not be shown"):
+        resume(waits, Publish(command))
+    assert not (repo / "Makefile").exists()
 
 
 def test_what_is_published_and_run_is_named_in_the_result(placed: Session, repo: Path) -> None:
@@ -292,6 +371,17 @@ def test_a_long_patch_is_cut_and_says_how_to_see_the_rest(placed: Session) -> No
     (ask,) = (waits := _parked(placed, "seq 1 20000 > numbers")).waiting
     assert isinstance(ask.shown, dict) and len(str(ask.shown["patch"])) == 20_000
     assert f"plait apply {waits.short} --dry-run" in str(ask.shown["patch is cut"])
+
+
+def test_what_is_run_is_shown_first_whole_and_by_its_lines(placed: Session, repo: Path) -> None:
+    """Neither much else, nor its length, nor bytes that are no text, nor a rename keeps it from the person who is asked."""
+    latin = "printf '# coding: latin-1\\n# \\351\\nimport evil\\n' > conftest.py"
+    command = f"seq 1 20000 > AAA; {latin}; seq 1 9000 > Makefile; echo last >> Makefile; mv README setup.py; printf 'a\\0b\\n' > tox.ini"
+    (ask,) = _parked(placed, command).waiting
+    assert isinstance(ask.shown, dict)
+    patch = str(ask.shown["patch"])
+    assert "+import evil\n" in patch and "+# \\xe9\n" in patch and "+last\n" in patch and "+a shop\n" in patch and "+a\\x00b" in patch
+    assert "AAA" not in patch and "patch is cut" in ask.shown
 
 
 # ── the folder meanwhile ─────────────────────────────────────────────────────────────────────

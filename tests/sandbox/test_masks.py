@@ -160,3 +160,30 @@ def test_folders_that_did_not_change_are_not_read_again(repo: Path, monkeypatch:
     (repo / "node_modules" / "deep" / "new.js").write_text("x")
     masked_files(heavy)
     assert sorted(read) == ["deep/new.js", "deep/x/y.js", "plain.js"]
+
+
+def test_what_is_no_text_is_looked_at_and_what_is_not_is_said(repo: Path) -> None:
+    secrets.known(KNOWN, "SHOP_KEY")
+    inside = repo / "node_modules" / "deep"
+    for name in ("a.pyc", "b.so", "c.zip"):
+        (inside / name).write_bytes(b"\x00\xff" + KNOWN.encode() + b"\x00")
+    (inside / "plain.pyc").write_bytes(b"\x00\xff")
+    (inside / "d.png").write_bytes(KNOWN.encode())
+    found = masked_files(os.path.realpath(repo / "node_modules"))
+    assert {path: found.files[path] for path in ("deep/a.pyc", "deep/b.so", "deep/c.zip")} == dict.fromkeys(
+        ("deep/a.pyc", "deep/b.so", "deep/c.zip"), b""
+    )
+    assert "deep/plain.pyc" not in found.files and found.unlooked == "1 pictures, fonts and compressed files"
+
+
+@pytest.mark.parametrize("heavy", [[], ["node_modules"]])
+def test_credentials_in_a_folder_that_is_part_of_the_tree_go_into_no_store(repo: Path, tmp_path: Path, heavy: list[str]) -> None:
+    (repo / ".hg").mkdir()
+    (repo / ".hg" / "hgrc").write_text(f"[paths]\ndefault = https://ana:{TOKEN}@example.com/shop\n")
+    (repo / "sub" / "config").write_text("url = https://a:b@example.com\n")  # a text like others
+    placed = Session("x", store=tmp_path / "store").to("local", repo, isolation="host", heavy=heavy)
+    assert placed.placement and isinstance(placed.placement.detail, dict)
+    assert placed.placement.detail["withheld"] == [*CARRIERS[:2], ".hg/hgrc", *CARRIERS[2:]]
+    assert TOKEN.encode() not in b"".join(file.read_bytes() for file in (tmp_path / "store").rglob("*") if file.is_file())
+    assert placed.workspace.text("sub/config") and placed.workspace.text(".git/HEAD")
+    assert TOKEN not in placed.use(sh, command="cat .git/config .hg/hgrc .venv/pip.conf || true").result

@@ -42,7 +42,7 @@ from plait.ids import Digest
 from plait.session import Session
 from plait.session.blame import Blame, Line
 from plait.workspace import Entry
-from plait.workspace.diff import LISTED_MAX, Changes, quoted
+from plait.workspace.diff import LISTED_MAX, Changes, patch_parts, quoted
 from plait.workspace.lines import as_text
 from plait.workspace.tree import EMPTY, TreeReader, parts_of, shown
 
@@ -404,11 +404,13 @@ def _ask(named: Named, planned: Planned) -> None:
     if not planned.executable:
         return
     out = Out(stderr=True)
-    lines = planned.changes.patch().removesuffix("\n").split("\n")
-    for line in lines[:PATCH_LINES]:
+    first, rest = patch_parts(store_of(named.session), planned.changes, planned.executable)
+    lines = f"{first}{rest}".removesuffix("\n").split("\n")
+    most = max(first.count("\n"), PATCH_LINES)  # what is run is shown whole
+    for line in lines[:most]:
         out.line(Cell(visible(f"{line[:1]}{line[1:].expandtabs(8)}"), patch_style(line)))
-    if len(lines) > PATCH_LINES:
-        out.line(Cell(f"… {counted(len(lines) - PATCH_LINES, 'line')} more: plait apply {named.name} --dry-run", DIM))
+    if len(lines) > most:
+        out.line(Cell(f"… {counted(len(lines) - most, 'line')} more: plait apply {named.name} --dry-run", DIM))
     out.line()
     for line in _named_lines(planned.executable, planned.unpublished):
         out.line(Cell(line, BAD if line.startswith("run") else DIM))

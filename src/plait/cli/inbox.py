@@ -114,16 +114,23 @@ def _print_about(out: Out, store: Store, ask: Waiting, full: bool) -> None:
         if value in ("", "[]", "null", '""') and name not in ("arguments",):
             continue
         if name == PATCH:
-            _print_patch(out, value, full)
+            _print_patch(out, value, len(value) if full else max(_run_lines(ask.shown), PATCH_LINES))
             continue
         text = value if full or len(value) <= FOLD_AT else _folded(value)
         out.line(Cell(f"  {name:<10}  ", DIM), Cell(text, style))
 
 
-def _print_patch(out: Out, patch: str, full: bool) -> None:
+def _run_lines(shown: Json) -> int:
+    """How many lines of the patch, from its beginning, are of files that the user's own tools run: none of them is left out."""
+    trees = shown.get("publishes") if isinstance(shown, dict) else None
+    count = trees.get("run lines") if isinstance(trees, dict) else None
+    return count if isinstance(count, int) else 0
+
+
+def _print_patch(out: Out, patch: str, most: int) -> None:
     """Line by line, each with an escape for what a terminal would obey or not show."""
     lines = patch.removesuffix("\n").split("\n")
-    shown = lines if full else lines[:PATCH_LINES]
+    shown = lines[:most]
     for at, line in enumerate(shown):
         style = "green" if line.startswith("+") else "red" if line.startswith("-") else DIM
         out.line(Cell(f"  {PATCH if not at else '':<10}  ", DIM), Cell(visible(line.expandtabs(8)), style))

@@ -45,10 +45,10 @@ from plait.store import Store
 from plait.tool import Result, Tool
 from plait.workspace import EMPTY, EMPTY_BYTES, HEAVY, Change, Node, Rules, Snapshot, TreeReader, shown
 from plait.workspace.copies import snapshot_folder
-from plait.workspace.diff import Changes, changes
+from plait.workspace.diff import Changes, changes, patch_parts
 from plait.workspace.edited import edited, restored
 from plait.workspace.files import LocalFiles, Old
-from plait.workspace.hazards import Guard, Kept, executable_reason, metadata_root
+from plait.workspace.hazards import Guard, Kept, executables, metadata_root
 from plait.workspace.masks import secrets_in_heavy
 from plait.workspace.merge import merge_trees, resolve
 from plait.workspace.rules import heavy_in, rules_for
@@ -248,28 +248,34 @@ class Publishing(Tool[..., Result]):
         folder = arguments.get("folder") if isinstance(arguments, Mapping) else None
         try:
             plan = plan_of(self._session, Path(str(folder)), self._choices)
+            return shown_of(store_at(self._session.store), plan, str(folder), self._session.short)
         except (PlaitError, OSError) as error:  # it is told, and nothing is published under a consent that did not see it
             return {PUBLISHES: {"folder": folder}, "cannot tell": f"what would be published: {error}"}
-        return shown_of(store_at(self._session.store), plan, str(folder), self._session.short)
 
 
 APPLY = "apply"
 PUBLISHES = "publishes"  # in what a person is shown: from which tree to which
-PATCH_MAX = 20_000  # characters of the patch that are shown with an ask
+PATCH_MAX = 20_000  # characters of the patch that are shown with an ask; what the user's own tools run is shown whole
+RUN_MAX = 2_000_000  # characters of that: of more than this nothing is published by consent
 
 
 def shown_of(store: Store, plan: Plan, folder: str, name: str) -> dict[str, Json]:
     """What a person is shown of a plan. `name`: what to call the session in a command."""
     told = Changes(store, plan.before, plan.after)
-    patch = secrets.hide_text(told.patch())
+    first, rest = map(secrets.hide_text, patch_parts(store, told, plan.executable))
+    if len(first) > RUN_MAX:
+        why = f"the patch of what your own tools would run has {len(first):,} characters, too many to be shown"
+        raise NotApplied(folder, why, f"Read and publish it in the shell, with plait apply {name}, or leave it out with ignore=")
+    run_lines: dict[str, Json] = {"run lines": first.count("\n")} if first else {}
     found: dict[str, Json] = {
-        PUBLISHES: {"folder": folder, "before": plan.before, "after": plan.after, "paths": len(told)},
+        PUBLISHES: {"folder": folder, "before": plan.before, "after": plan.after, "paths": len(told), **run_lines},
         "changes": cast("Json", told.lines()),
     }
     found |= {what: {shown(path): why for path, why in paths.items()} for what, paths in _named(plan).items() if paths}
-    found["patch"] = patch[:PATCH_MAX]
-    if len(patch) > PATCH_MAX:
-        more = f"{len(patch) - PATCH_MAX:,} characters more are not shown here"
+    most = max(PATCH_MAX - len(first), 0)
+    found["patch"] = first + rest[:most]
+    if len(rest) > most:
+        more = f"{len(rest) - most:,} characters more are not shown here"
         found["patch is cut"] = f"{more}: plait apply {name} --dry-run prints all of it"
     return found
 
@@ -342,8 +348,7 @@ def _narrowed(
             break
         away |= {each.path: kept.why for each, kept in found}
         made = restored(store, before, made.tree, {kept.root for _, kept in found})
-    runs = {each.path: why for each in todo if each.after is not None and (why := executable_reason(each.path)) is not None}
-    return Plan(before, made.tree, dict(sorted(away.items())), runs)
+    return Plan(before, made.tree, dict(sorted(away.items())), executables(reader, folder, made.tree, todo))
 
 
 def _left_out(change: Change, rules: Rules) -> Kept | None:

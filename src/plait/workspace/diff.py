@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -180,6 +180,49 @@ def unified(objects: Objects | TreeReader, changes: Iterable[Change], *, context
             for one in _apart(change):
                 parts += _patch(reader, one, context, size_max)
     return "".join(parts)
+
+
+class Parts(NamedTuple):
+    """A patch in two parts: of what a person must see, and of all the rest."""
+
+    first: str
+    rest: str
+
+
+def patch_parts(objects: Objects | TreeReader, changes: Iterable[Change], first: Container[str]) -> Parts:
+    """The patch, with that of some paths before all others.
+
+    Those are told by their lines whatever they are: no rename stands for a content, and bytes that are no text are escaped.
+    """
+    reader, told = reading(objects), list(changes)
+    ahead = [one for change in told if change.path in first for one in _apart(change)]
+    parts = [part for one in ahead for part in (_patch(reader, one, 3, SIZE_MAX) if _is_told(reader, one) else _escaped_patch(reader, one))]
+    return Parts("".join(parts), unified(reader, [change for change in told if change.path not in first]))
+
+
+def _is_told(reader: TreeReader, change: Change) -> bool:
+    return all(_lines(reader, entry, SIZE_MAX) is not None for entry in (change.before, change.after))
+
+
+def _escaped_patch(reader: TreeReader, change: Change) -> list[str]:
+    """A patch for people alone. Of a file too long to be compared all lines are told as new."""
+    before, after = change.before, change.after
+    long = any(entry is not None and entry.size > SIZE_MAX for entry in (before, after))
+    left, right = (_escaped_lines(reader, entry) for entry in (None if long and after is not None else before, after))
+    names = [f"--- {_label('a', change.path, before)}\n", f"+++ {_label('b', change.path, after)}\n"]
+    if long:
+        hunks = [f"@@ -0,0 +{_range(0, len(right))} @@\n", *(_line("+", line) for line in right)]
+    else:
+        hunks = _hunks(left, right, 3)
+    return [_header(change.path, change.path), *_modes(before, after), _not_told(change, SIZE_MAX), *names, *hunks]
+
+
+def _escaped_lines(reader: TreeReader, entry: Entry | None) -> list[bytes]:
+    if entry is None or entry.kind in ("folder", "withheld"):
+        return []
+    content = os.fsencode(entry.target) if entry.kind == "link" else reader.content(entry)
+    text = content.decode("utf-8", "backslashreplace")
+    return split(text.replace("\0", "\\x00").encode())
 
 
 def _apart(change: Change) -> list[Change]:

@@ -2,7 +2,7 @@
 
 Two tables. Version control keeps commands in its own folders (hooks, filters, a monitor), and runs them unseen whenever a user looks at
 a repository: nothing below such a folder is published, under no spelling that some file system takes for its name. Other programs read
-executable configuration where they find it (`conftest.py`, `Makefile`, `.envrc`): that is published, and named first, with the reason.
+executable configuration where they find it (`conftest.py`, `Makefile`, `.envrc`): that is published, and named, with the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import translate
 from functools import cache
 from pathlib import Path
@@ -102,10 +102,13 @@ class Guard:
     def __init__(self, reader: TreeReader, folder: Path, before: Digest, after: Digest) -> None:
         self._reader, self._folder, self._before, self._after = reader, os.path.realpath(folder), before, after
         self._run_paths = run_paths(Path(self._folder))
+        self._why_all = folder_reason(folder)  # nothing at all is published to a folder that is itself version control's
 
     def kept(self, change: Change) -> Kept | None:
         """Where and why this change is not published. None: it may be."""
         path, after = change.path, change.after
+        if self._why_all is not None:
+            return Kept(path.partition("/")[0], self._why_all)
         if (found := metadata_root(path) or self._in_repository(path) or self._is_run(path, after)) is not None:
             return found
         if after is not None and after.kind == "link" and (owner := self._leads_into(path, after.target)) is not None:
@@ -113,10 +116,10 @@ class Guard:
         return None
 
     def _is_run(self, path: str, after: Entry | None) -> Kept | None:
-        for each, why in self._run_paths.items():
+        for each, below in self._run_paths.items():
             above = each.startswith(f"{path}/") and after is not None and after.kind == "link"
-            if path == each or path.startswith(f"{each}/") or above:
-                return Kept(path if above else each, why)
+            if path == each or (below and path.startswith(f"{each}/")) or above:
+                return Kept(path if above else each, _NAMED)
         return None
 
     def _in_repository(self, path: str) -> Kept | None:
@@ -186,10 +189,20 @@ _SETTING = re.compile(r"\s*([A-Za-z][\w.-]*)\s*=?\s*(.*)")
 # Keys whose values are commands, or files that are read as configuration or as commands. The middle part of a name is any.
 _RUN_KEYS = re.compile(
     r"(core\.(hookspath|fsmonitor|sshcommand|askpass|editor|pager|attributesfile|gitproxy|alternaterefscommand)"
-    r"|include\.path|includeif\.path|sequence\.editor|gpg\..*|credential\.helper|diff\.(external|command|textconv)"
-    r"|filter\.(clean|smudge|process)|merge\.driver|(diff|merge)tool\.cmd|interactive\.difffilter|remote\.(uploadpack|receivepack)"
-    r"|submodule\.update|trailer\.(command|cmd)|hook\.command|hooks\..*|extensions\..*|merge-tools\..*)"
+    r"|include\.path|includeif\.path|init\.templatedir|sequence\.editor|gpg\..*|credential\.helper|diff\.(external|command|textconv)"
+    r"|filter\.(clean|smudge|process)|merge\.driver|(diff|merge)tool\.(cmd|path)|interactive\.difffilter|remote\.(uploadpack|receivepack)"
+    r"|submodule\.update|trailer\.(command|cmd)|hook\.command|hooks\..*|extensions\..*|merge-tools\..*|alias\..*|pager\..*"
+    r"|(browser|man|guitool)\.(cmd|path)|sendemail\.(smtpserver|sendmailcmd|tocmd|cccmd|headercmd)|uploadpack\.packobjectshook"
+    r"|imap\.tunnel|instaweb\.(httpd|browser)|tar\.command|lfs\.(path|args|clean|smudge)|ui\.(editor|ssh|merge)|extdiff\..*)"
 )
+_WHOLE_KEYS = ("core.hookspath", "include.path", "includeif.path", "core.attributesfile", "init.templatedir")  # the value is one path
+_NAMED = "the configuration of version control names it, and has it run"
+_HOOKS = (
+    "applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg post-commit pre-rebase "
+    "post-checkout post-merge pre-push pre-receive update proc-receive post-receive post-update reference-transaction push-to-checkout "
+    "pre-auto-gc post-rewrite sendemail-validate fsmonitor-watchman p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-submit "
+    "post-index-change"
+).split()
 
 
 class _Setting(NamedTuple):
@@ -197,27 +210,74 @@ class _Setting(NamedTuple):
     value: str
 
 
+class _Run(NamedTuple):
+    path: str  # absolute
+    below: bool  # with all that lies below it
+
+
 def _settings(text: str) -> Iterator[_Setting]:
     """The settings of a file as git or Mercurial writes them; what cannot be read is passed over."""
     section = ""
     for line in text.replace("\\\n", " ").splitlines():
+        if line.startswith("%include "):
+            yield _Setting("include.path", line.removeprefix("%include ").strip())
+            continue
         if found := _SECTION.match(line):
             section, line = found[1].partition(".")[0].lower(), line[found.end() :]
         if section and (found := _SETTING.match(line)) and not line.lstrip().startswith(("#", ";")):
-            value = found[2].strip()
-            value = value[1:].partition('"')[0] if value.startswith('"') else re.split(r"\s[#;]", value)[0].strip()
-            yield _Setting(f"{section}.{found[1].lower()}", value)
+            yield _Setting(f"{section}.{found[1].lower()}", _unquoted(found[2].strip()))
 
 
-def run_paths(folder: Path) -> dict[str, str]:
-    """Paths of a folder that version control runs, or reads what it runs from, because its configuration or a hook says so."""
-    found: dict[str, str] = {}
-    for root in _work_trees(folder):
-        for path in _named_paths(root):
-            inside = os.path.relpath(path, folder)
-            if inside != "." and inside.split("/")[0] != "..":
-                found.setdefault(inside, "the configuration of version control names it, and has it run")
+def _unquoted(value: str) -> str:
+    """A value as git understands it: quotes may stand anywhere in it, and a comment ends it outside of them."""
+    found, quoted, at = "", False, 0
+    while at < len(value):
+        char = value[at]
+        if char == "\\" and at + 1 < len(value):
+            at += 1
+            found += {"n": "\n", "t": "\t", "b": ""}.get(value[at], value[at])
+        elif char == '"':
+            quoted = not quoted
+        elif char in "#;" and not quoted:
+            break
+        else:
+            found += char
+        at += 1
+    return found.strip()
+
+
+def run_paths(folder: Path) -> dict[str, bool]:
+    """Paths of a folder that version control runs, or reads what it runs from, because its configuration or a hook says so.
+
+    True: with all that lies below.
+    """
+    found: dict[str, bool] = {}
+    for path, below in _runs_around(folder):
+        inside = os.path.relpath(path, folder)
+        if inside != "." and inside.split("/")[0] != "..":
+            found[inside] = below or found.get(inside, False)
     return found
+
+
+def folder_reason(folder: Path) -> str | None:
+    """Why nothing is published to a folder: it lies in version control's own, or where its configuration has things run from."""
+    for place in dict.fromkeys((os.path.abspath(folder), os.path.realpath(folder))):
+        if (found := metadata_root(place.lstrip("/"))) is not None:
+            return found.why
+        parts = Path(place).parts
+        for end in range(1, len(parts)):
+            above = Path(*parts[:end])
+            if folded(parts[end]) in _BARE and (above / "HEAD").exists() and any((above / name).exists() for name in _BARE_SIGNS):
+                return f"{str(above)!r} is a repository, and git runs what it says"
+        for path, below in _runs_around(Path(place)):
+            if below and (place == path or place.startswith(f"{path}/")):
+                return _NAMED
+    return None
+
+
+def _runs_around(folder: Path) -> Iterator[_Run]:
+    for root in _work_trees(folder) or [folder]:
+        yield from _named_paths(root)
 
 
 def _work_trees(folder: Path) -> list[Path]:
@@ -240,7 +300,7 @@ def _work_trees(folder: Path) -> list[Path]:
 _NOT_ENTERED = ("node_modules", ".venv", "venv", ".tox", ".nox")
 
 
-def _named_paths(root: Path) -> Iterator[str]:
+def _named_paths(root: Path) -> Iterator[_Run]:
     """Of one work tree: where configuration and hooks lead, as absolute paths."""
     homes = [root / ".hg", *_git_homes(root / ".git")]
     files = [home / name for home in homes for name in ("config", "config.worktree", "hgrc")]
@@ -255,23 +315,42 @@ def _named_paths(root: Path) -> Iterator[str]:
             if not _RUN_KEYS.fullmatch(key):
                 continue
             base = file.parent if key.startswith("include") else root
-            paths = [os.path.join(base, os.path.expanduser(word)) for word in _words(key, value)]
+            paths = {os.path.join(base, os.path.expanduser(word)): below for word, below in _words(key, value).items()}
             files += map(Path, paths) if key.startswith("include") else ()
-            yield from (each for path in paths for each in (os.path.normpath(path), os.path.realpath(path)))
+            for path, below in paths.items():
+                for each in {os.path.normpath(path), os.path.realpath(path)}:
+                    if not f"{root}/".startswith(f"{each.rstrip('/')}/"):
+                        yield _Run(each, below)
+                    elif key == "core.hookspath":  # the work tree itself, or what it lies in: not all of it can be a hook
+                        yield from (_Run(os.path.join(each, name), True) for name in _HOOKS)
     for home in homes:
-        yield from _hook_links(home / "hooks")
+        yield from (_Run(path, True) for path in _hook_links(home / "hooks"))
 
 
-def _words(key: str, value: str) -> list[str]:
-    """What in a value may be a path: all of it, or each word of a command that has a slash in it or a suffix."""
-    if key in ("core.hookspath", "include.path", "includeif.path", "core.attributesfile"):
-        return [value]
+def _words(key: str, value: str) -> dict[str, bool]:
+    """What in a value may be a path: all of it, or each word of a command. True: what lies below is run, too.
+
+    A plain word may as well be an argument (`make docs`), and so may any of an alias: of those, only a file of that very name is meant,
+    or what Python would run of such a folder.
+    """
+    if key in _WHOLE_KEYS:
+        return {value: True} if value else {}
+    command = value.removeprefix("!")
     try:
-        words = shlex.split(value.removeprefix("!"))
+        words = shlex.split(command)
     except ValueError:
-        words = value.split()
+        words = command.split()
     words = [word.removeprefix("python:").partition(":")[0] if word.startswith("python:") else word for word in words]
-    return [word for word in words if "/" in word or re.search(r"\w\.\w+$", word)]
+    words += re.split(r"[\s;&|()<>{}`\"'$=,]+", command)
+    found: dict[str, bool] = {}
+    for before, word in zip(["", *words], words, strict=False):
+        if word.strip("./") == "" or "\0" in word:
+            continue
+        entered = before in ("cd", "-C")
+        below = entered or (not key.startswith("alias.") and ("/" in word or re.search(r"\w\.\w+$", word) is not None))
+        found[word] = below or found.get(word, False)
+        found.setdefault(f"{word}/__main__.py", False)
+    return found
 
 
 def _git_homes(dot_git: Path) -> list[Path]:
@@ -318,6 +397,10 @@ _EXECUTABLE: tuple[tuple[str, str], ...] = (
     ),
     ("pytest.ini .pytest.ini tox.ini", "pytest and tox take plugins and commands from it"),
     ("noxfile.py", "nox runs it"),
+    ("hatch_build.py Pipfile hatch.toml pdm.toml pixi.toml uv.toml conanfile.py", "the package manager runs it, or what it names"),
+    (".flake8", "the linter loads the plugins that it names"),
+    ("docs/conf.py doc/conf.py source/conf.py *.conf.py mkdocs.yml", "the tool for documents or servers runs it, or its hooks"),
+    ("Snakefile *.smk", "snakemake runs it"),
     ("tasks.py fabfile.py dodo.py", "invoke, fabric and doit run it"),
     (
         "pylintrc .pylintrc .pylintrc.toml mypy.ini .mypy.ini .coveragerc",
@@ -348,7 +431,11 @@ _EXECUTABLE: tuple[tuple[str, str], ...] = (
     (".inputrc .screenrc .tmux.conf .xinitrc .xprofile .xsession", "a terminal program runs it"),
     ("*.desktop *.service autorun.inf", "the desktop or the system starts what it names"),
     # builds
-    ("Makefile makefile GNUmakefile BSDmakefile *.mk *.mak Kbuild", "make runs it"),
+    ("Makefile Makefile.* GNUmakefile BSDmakefile *.mk *.mak Kbuild", "make runs it, or a tool that makes it"),
+    ("autogen.sh bootstrap.sh Build.PL cpanfile binding.gyp build.zig build.zig.zon magefile.go magefiles/*", "a build runs it"),
+    ("project.clj deps.edn bb.edn build.boot shadow-cljs.edn", "the build tool runs it, or what it names"),
+    ("xmake.lua premake5.lua BUILD.gn .gn PKGBUILD debian/rules build.cake build.fsx *.vcxproj nuget.config", "a build runs it"),
+    ("Earthfile", "earthly runs it"),
     (
         "justfile .justfile *.just Taskfile.yml Taskfile.yaml Taskfile.dist.y*ml",
         "a task runner runs it",
@@ -384,7 +471,7 @@ _EXECUTABLE: tuple[tuple[str, str], ...] = (
         "dune dune-project *.opam stack.yaml *.cabal Setup.hs Package.swift *.csproj *.fsproj *.vbproj *.props *.targets",
         "a build runs it",
     ),
-    ("flake.nix shell.nix default.nix .nixrc", "nix runs it"),
+    ("flake.nix shell.nix default.nix devenv.nix devbox.json .nixrc", "nix, devenv or devbox runs it"),
     # JavaScript
     ("package.json", "npm, yarn and pnpm run the scripts in it, some at each install"),
     (
@@ -396,7 +483,7 @@ _EXECUTABLE: tuple[tuple[str, str], ...] = (
         "the tool it is named after runs it",
     ),
     (
-        ".*rc.js .*rc.cjs .*rc.mjs .*rc.ts .eslintrc* .babelrc* .mocharc* .lintstagedrc* .swcrc",
+        ".*rc.js .*rc.cjs .*rc.mjs .*rc.ts .eslintrc* .babelrc* .mocharc* .lintstagedrc* .swcrc .prettierrc* .stylelintrc* .releaserc*",
         "the tool it is named after runs it, or its plugins",
     ),
     (
@@ -446,6 +533,10 @@ _EXECUTABLE: tuple[tuple[str, str], ...] = (
         ".readthedocs.y*ml netlify.toml vercel.json render.yaml fly.toml app.json Procfile Procfile.*",
         "a host runs it, or what it names",
     ),
+    (
+        ".teamcity/* .tekton/* .zuul.y*ml zuul.y*ml .zuul.d/* zuul.d/* codefresh.y*ml .codefresh/* bitrise.y*ml codemagic.y*ml",
+        "CI runs it, with its keys",
+    ),
     ("renovate.json .renovaterc* .github/dependabot.yml", "a bot changes dependencies by it"),
     # containers and machines
     ("Dockerfile Dockerfile.* *.Dockerfile Containerfile", "docker builds, and runs, by it"),
@@ -478,16 +569,99 @@ _EXECUTABLE: tuple[tuple[str, str], ...] = (
         "an interpreter or a client runs it at its start",
     ),
     (".ssh/* .netrc .curlrc .wgetrc", "programs that connect read it by themselves"),
+    # environments, where they are part of the tree
+    (
+        ".venv/bin/* venv/bin/* .venv/scripts/* venv/scripts/* .tox/*/bin/* .nox/*/bin/* pyvenv.cfg",
+        "it is run in place of the program it is called after",
+    ),
+    ("site-packages/* dist-packages/*", "Python imports it in every program of this environment"),
+    ("node_modules/.bin/*", "npm scripts run it in place of the program it is called after"),
 )
 
 
 @cache
 def _patterns() -> list[tuple[re.Pattern[str], str]]:
-    return [(re.compile("|".join(translate(glob.casefold()) for glob in globs.split())), why) for globs, why in _EXECUTABLE]
+    return [(_any_of(globs.split()), why) for globs, why in _EXECUTABLE]
 
 
-def executable_reason(path: str) -> str | None:
+@cache
+def _folder_patterns() -> list[tuple[re.Pattern[str], str]]:
+    """Folders in which something is run: a link in the place of one stands for all that it leads to."""
+    found: list[tuple[re.Pattern[str], str]] = []
+    for globs, why in _EXECUTABLE:
+        parts = [glob.split("/") for glob in globs.split() if "/" in glob]
+        if parts:
+            found.append((_any_of("/".join(each[:end]) for each in parts for end in range(1, len(each))), why))
+    return found
+
+
+def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(translate(glob.casefold()) for glob in globs))
+
+
+def executable_reason(path: str, *, is_link: bool = False) -> str | None:
     """Which program runs a file of this path by itself. None: no one that is known."""
     parts = [folded(part) for part in path.split("/")]
     ends = ["/".join(parts[at:]) for at in range(len(parts))]
-    return next((why for pattern, why in _patterns() if any(pattern.fullmatch(end) for end in ends)), None)
+    patterns = [*_patterns(), *(_folder_patterns() if is_link else ())]
+    return next((why for pattern, why in patterns if any(pattern.fullmatch(end) for end in ends)), None)
+
+
+def executables(reader: TreeReader, folder: Path, tree: Digest, todo: Iterable[Change]) -> dict[str, str]:
+    """Which of the paths that are written are run, and by which program, under their own names or by a link that the tree has then."""
+    root, links = os.path.realpath(folder), dict[str, list[str]]()
+    for path, entry in reader.walk(tree):
+        if entry.kind == "link" and (end := _link_end(reader, root, tree, path, entry.target)) is not None:
+            links.setdefault(end, []).append(path)
+    found: dict[str, str] = {}
+    for change in todo:
+        if change.after is None:
+            continue
+        is_link = change.after.kind == "link"
+        for name in _names_of(change.path, links):
+            if (why := executable_reason(name, is_link=is_link)) is not None:
+                found[change.path] = why if name == change.path else f"by a link it is {name!r}: {why}"
+                break
+    return found
+
+
+_NAMES_MAX = 1000  # of one file, by links
+
+
+def _names_of(path: str, links: Mapping[str, Sequence[str]]) -> list[str]:
+    """A path, and those that lead to the same by links."""
+    found = [path]
+    for name in found:  # grows meanwhile: a link may lie below another
+        parts = name.split("/") if links else []
+        for end in range(len(parts) + 1):
+            for link in links.get("/".join(parts[:end]), ()):
+                other = "/".join([link, *parts[end:]])
+                if other not in found and len(found) < _NAMES_MAX and other.count("/") < LINKS_MAX:
+                    found.append(other)
+    return found
+
+
+def _link_end(reader: TreeReader, root: str, tree: Digest, path: str, target: str) -> str | None:
+    """Where a link of a tree leads to in it. None: out of it, or nowhere."""
+    done, rest, links = path.split("/"), list[str](), 0
+    while target:
+        done, links = done[:-1], links + 1
+        if links > LINKS_MAX or (target.startswith("/") and not f"{target}/".startswith(f"{root}/")):
+            return None
+        if target.startswith("/"):
+            done, target = [], target[len(root) :]
+        rest, target = [*target.split("/"), *rest], ""
+        while rest and not target:
+            name = rest.pop(0)
+            if name == ".." and not done:  # out, and perhaps in again
+                back = os.path.relpath(os.path.normpath(os.path.join(root, "..", *rest)), root).split("/")
+                if back[0] == "..":
+                    return None
+                rest = back
+            elif name == "..":
+                done.pop()
+            elif name not in ("", "."):
+                done.append(name)
+                entry = reader.find(tree, "/".join(done))
+                target = entry.target if entry is not None and entry.kind == "link" else ""
+    return "/".join(done)

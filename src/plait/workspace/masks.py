@@ -20,6 +20,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from plait import secrets
+from plait.workspace.rules import HEAVY
 from plait.workspace.tree import shown
 
 SIZE_MAX = 1 << 20  # bytes of a file that is looked at
@@ -29,14 +30,18 @@ KEPT = 64  # heavy folders that are remembered
 
 # Files that carry credentials, by their paths in a heavy folder.
 _CARRIERS = re.compile(
-    r"(config|config\.worktree|FETCH_HEAD|credentials|\.git-credentials|logs/HEAD|hgrc"
+    r"(config|config\.(worktree|bak|old|orig|lock)|remotes/[^/]+|branches/[^/]+|repo/store/git/config|branch/branch\.conf|FETCH_HEAD|credentials|\.git-credentials|logs/HEAD|hgrc"
     r"|(modules/.+|worktrees/[^/]+)/(config|config\.worktree|FETCH_HEAD|logs/HEAD)"
     r"|pip\.conf|pip\.ini|\.npmrc|\.yarnrc|\.yarnrc\.yml|\.netrc|_netrc|\.pypirc|\.env|\.env\..+|etc/pip\.conf)\Z"
 )
-_CARRYING = ("", "logs", "etc", "modules", "worktrees")  # the folders that these lie in; the last two with all below
+_CARRYING = ("", "logs", "etc", "remotes", "branches", "modules", "worktrees")  # the folders that these lie in; the last two with all below
 _BELOW_MAX = 200  # folders of submodules and worktrees that are looked at each time
 
-_NOT_TEXT = (".so", ".a", ".o", ".pyc", ".png", ".jpg", ".jpeg", ".gif", ".ico", ".woff", ".woff2", ".ttf", ".zip", ".whl", ".gz", ".xz")
+# Looked at byte by byte, with limits of their own: what is text comes first. One that is not shown as it is is shown empty, since
+# without some of its bytes it is broken (Python takes empty bytecode for old, and reads the source).
+_BINARY = (".so", ".a", ".o", ".pyc", ".pyo", ".zip", ".whl", ".egg", ".jar", ".node", ".wasm")
+_UNREAD = (".png", ".jpg", ".jpeg", ".gif", ".ico", ".woff", ".woff2", ".ttf", ".gz", ".xz", ".bz2", ".zst")
+_OWNED = frozenset((".git", ".hg", ".jj", ".bzr", ".sl", *HEAVY))  # folders in which a carrier is known by its path
 
 # What a credential looks like, and what stays of it.
 _WEB = re.compile(rb"(?i)(\b(?:https?|ftps?)://)[^\s/\"'<>]+@")
@@ -66,6 +71,20 @@ def without_secrets(path: str, content: bytes) -> bytes:
     content = _OTHER.sub(rb"\1:" + _WORD + b"@", content)
     content = _SETTING.sub(rb"\1" + _WORD, content)
     return _NETRC.sub(rb"\1" + _WORD, content) if path.endswith("netrc") else content
+
+
+def is_carrier(path: str) -> bool:
+    """Whether a file of a tree is one that carries credentials: it lies in a heavy folder, or one of version control's."""
+    parts = path.split("/")
+    return any(name in _OWNED and _CARRIERS.match("/".join(parts[at:])) for at, name in enumerate(parts[:-1], 1))
+
+
+def carrier_without_secrets(path: str, content: bytes) -> bytes:
+    """The content of such a file without what must not be seen."""
+    parts = path.split("/")
+    for at, name in enumerate(parts[:-1], 1):
+        content = without_secrets("/".join(parts[at:]), content) if name in _OWNED else content
+    return content
 
 
 def masked_files(heavy: str) -> Masked:
@@ -119,7 +138,9 @@ def _text_shown(heavy: str, path: str) -> bytes | None:
     if len(content) > SIZE_MAX:
         return b""  # a carrier that cannot be looked at as a whole is not shown
     text = without_secrets(path, content)
-    return text if text != content else None
+    if text == content:
+        return None
+    return b"" if path.endswith(_BINARY) else text
 
 
 def _listed(folder: str) -> list[os.DirEntry[str]]:
@@ -143,6 +164,8 @@ class _Folder(NamedTuple):
     size: int  # bytes of them
     large: int  # files that were not: too large
     left: int  # files that were not: there were too many
+    binary: tuple[int, int] = (0, 0)  # files and bytes that were looked at and are no text
+    unread: int = 0  # files that were not: pictures, fonts, and what is compressed
 
 
 class _Seen:
@@ -159,15 +182,16 @@ class _Seen:
 
     @property
     def unlooked(self) -> str:
-        large, left = (sum(getattr(each, name) for each in self._folders.values()) for name in ("large", "left"))
+        large, left, unread = (sum(getattr(each, name) for each in self._folders.values()) for name in ("large", "left", "unread"))
         said = [f"{large:,} above {SIZE_MAX >> 20} MB"] if large else []
-        return ", ".join([*said, *([f"{left:,} beyond {FILES_MAX:,} files or {BYTES_MAX >> 20} MB"] if left else [])])
+        said += [f"{left:,} beyond {FILES_MAX:,} files or {BYTES_MAX >> 20} MB"] if left else []
+        return ", ".join([*said, *([f"{unread:,} pictures, fonts and compressed files"] if unread else [])])
 
     def look(self) -> None:
         known = secrets.known_hash()
         before = self._folders if known == self._known else {}
         self._known, self._folders = known, {}
-        open_, count, size = [""], 0, 0
+        open_, count, size, binary = [""], 0, 0, (0, 0)
         while open_:  # nearest first: what is deep down is left out first
             path = open_.pop(0)
             try:
@@ -176,33 +200,43 @@ class _Seen:
                 continue
             folder = before.get(path)
             if folder is None or folder.stamp != stamp:
-                folder = self._look_into(path, stamp, count, size)
+                folder = self._look_into(path, stamp, (count, size), binary)
             self._folders[path] = folder
             count, size = count + folder.looked, size + folder.size
+            binary = binary[0] + folder.binary[0], binary[1] + folder.binary[1]
             open_ += folder.below
 
-    def _look_into(self, path: str, stamp: int, count: int, size: int) -> _Folder:
-        below, files, looked, read, large, left = list[str](), dict[str, bytes](), 0, 0, 0, 0
+    def _look_into(self, path: str, stamp: int, texts: tuple[int, int], binaries: tuple[int, int]) -> _Folder:
+        """`texts`, `binaries`: how many files and bytes of each were looked at before."""
+        below, files, large, left, unread = list[str](), dict[str, bytes](), 0, 0, 0
+        spent = {False: texts, True: binaries}
         for entry in _listed(os.path.join(self._heavy, path)):
             here = f"{path}/{entry.name}" if path else entry.name
             if entry.is_dir(follow_symlinks=False):
                 below += [here] if not _is_objects(entry) else []
                 continue
-            if not entry.is_file(follow_symlinks=False) or entry.name.endswith(_NOT_TEXT):
+            if not entry.is_file(follow_symlinks=False):
+                continue
+            if entry.name.endswith(_UNREAD):
+                unread += 1
                 continue
             try:
                 long = entry.stat(follow_symlinks=False).st_size
             except OSError:
                 continue
+            is_binary = entry.name.endswith(_BINARY)
+            count, size = spent[is_binary]
             if long > SIZE_MAX:
                 large += 1
-            elif count + looked >= FILES_MAX or size + read + long > BYTES_MAX:
+            elif count >= FILES_MAX or size + long > BYTES_MAX:
                 left += 1
             else:
-                looked, read = looked + 1, read + long
+                spent[is_binary] = count + 1, size + long
                 if (text := _text_shown(self._heavy, here)) is not None:
                     files[here] = text
-        return _Folder(stamp, below, files, looked, read, large, left)
+        looked, read = spent[False][0] - texts[0], spent[False][1] - texts[1]
+        binary = spent[True][0] - binaries[0], spent[True][1] - binaries[1]
+        return _Folder(stamp, below, files, looked, read, large, left, binary, unread)
 
 
 _seen: dict[str, _Seen] = {}
