@@ -12,12 +12,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self, TypeVar
 
 import msgspec
 
-from plait.errors import InvalidValue, NoStore, NoSuchFile, NotPlaced, OutsideWorkspace, PlaitError, UnknownKey
+from plait.errors import InvalidValue, NoStore, NoSuchFile, NotAFile, NotPlaced, OutsideWorkspace, PlaitError, UnknownKey
 from plait.event import Event, Json
 from plait.event.kinds import (
     Budget,
@@ -51,7 +52,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId, Micros, short
 from plait.session import revision
-from plait.session.blame import Blame, Line, blame
+from plait.session.blame import Blame, Line, blame, path_in_tree
 from plait.session.content import unpack, value_of
 from plait.session.diff import Diff, compare
 from plait.session.events import Events, along
@@ -81,6 +82,7 @@ from plait.session.views import (
 )
 from plait.store import Durability, Store, ancestry, canonical, exists
 from plait.workspace import Workspace
+from plait.workspace.tree import TreeReader, shown
 
 T = TypeVar("T")
 
@@ -744,8 +746,32 @@ class Reading:
             message = message_of(event, stretch, store.get_blob)
             if about and message is not None and about in message.text:
                 return [event], f"the text {about!r}"
-        what = "fact, pending work, verdict, evidence, file line or message"
-        raise UnknownKey(self.short, what, about, tuple(state.story.facts))
+        raise self._unknown(about)
+
+    def _unknown(self, about: str) -> PlaitError:
+        """The error for a text that names nothing here: where it looks like a file, it says how files are named."""
+        state = self._state
+        what = "fact, pending work, verdict, evidence, result, file line or message"
+        unknown = UnknownKey(self.short, what, about, tuple(state.story.facts))
+        path, _, number = about.rpartition(":")
+        is_line = bool(path) and number.isdecimal()
+        path = path if is_line else about
+        if state.story.tree is None or not path or (not is_line and ("\n" in path or path.isspace())):
+            return unknown
+        reader, tree = TreeReader(self._store), state.story.tree.digest
+        try:
+            plain = path_in_tree(path)
+        except OutsideWorkspace as error:
+            return error if is_line else unknown
+        found = reader.find(tree, plain)
+        if found is not None and found.kind == "file":
+            return InvalidValue("about", f"a file needs path:line, and {about!r} has no line", f"name one, as in {plain}:1")
+        if found is not None:
+            return NotAFile(path, f"a {found.kind}")
+        if not is_line:
+            return unknown
+        files = [path for path, entry in islice(reader.walk(tree), 200) if entry.kind == "file"]
+        return UnknownKey(self.short, "file", path, tuple(shown(path) for path in files[:11]))
 
     def _named(self, about: str) -> tuple[builtins.list[Event], str] | None:
         """The events behind a fact, pending work, a verdict or evidence of this name."""
@@ -771,13 +797,13 @@ class Reading:
             return None
         try:
             found = blame(self._store, self._state, self.short, path)
-        except (NoSuchFile, OutsideWorkspace):
-            return None
+        except (NoSuchFile, NotAFile, OutsideWorkspace):
+            return None  # it may be a text that was said
         if not 1 <= int(number) <= len(found):
             why = f"{path} has {len(found)} lines here"
             raise InvalidValue("about", f"{why}, so no line {number}", "name one that it has")
         line = found[int(number)]
-        return [self._store.event(line.event)], f"{about}  {line.text.strip()}"
+        return [self._store.event(line.event)], f"{found.path}:{number}  {line.text.strip()}"
 
     def _fact_events(self, key: str) -> builtins.list[Event]:
         """The event that gave a fact its value; if that was a choice at a merge, also what was chosen between."""
