@@ -296,3 +296,64 @@ def test_a_file_without_a_line_and_one_that_is_not_there_say_the_step(placed: Se
             placed.why(name)
     with pytest.raises(UnknownKey, match="no file 'no.py'. There are 'cart.py'"):
         placed.why("no.py:1")
+
+
+# ── what a verdict may rest on ───────────────────────────────────────────────────────────────
+
+
+class Checks(Workflow):
+    def forward(self, session: Session) -> Session:
+        return session.use(check)
+
+
+@tool(effect="pure")
+def report() -> dict[str, int]:
+    """Report figures."""
+    return {"passed": 3}
+
+
+@tool(effect="pure")
+def names() -> list[str]:
+    """Name the tests."""
+    return ["one", "two"]
+
+
+def evidence_of(session: Session) -> str:
+    (event,) = [event for event in session.events if event.kind == "ValidationRecorded"]
+    (cause,) = event.header.causes
+    return session.events[[each.id for each in session.events].index(cause)].kind
+
+
+def test_a_verdict_rests_on_a_run() -> None:
+    session = Checks()(Session("Go.", store=STORE))
+    judged = session.validate("tests", True, evidence=session.runs[-1])
+    assert evidence_of(judged) == "RunFinished"
+    assert evidence_of(session.fork("a").validate("tests", True, evidence=[session.runs[-1]])) == "RunFinished"
+    assert "RunFinished" in {step.kind for step in judged.why("tests")}
+    assert session.why(session.runs[-1]).steps[0].kind == "RunFinished"
+    with pytest.raises(InvalidValue, match="evidence: run"):
+        Session("Other.", store=STORE).validate("tests", True, evidence=session.runs[-1])
+
+
+@pytest.mark.parametrize("tool", [check, report, names])
+def test_a_verdict_rests_on_the_last_result(tool: Any) -> None:
+    session = Session("Go.", store=STORE).use(tool)
+    for value in (session.result, f"{session.short}@{session.place}", str(session)):
+        assert evidence_of(session.validate("tests", True, evidence=value)) == "ToolReturned"
+        session = session.at(session.place).fork()
+    assert session.why(session.result).steps[0].kind == "ToolReturned"
+    assert session.influence(session.result).steps[0].kind == "ToolReturned"
+
+
+def test_a_verdict_rests_on_the_last_text() -> None:
+    session = agent("All is well.")(Session("Go.", store=STORE))
+    assert evidence_of(session.validate("tests", True, evidence=session.text)) == "ModelReplied"
+
+
+@pytest.mark.parametrize("value", ["nothing of that name", "zzzz@4", {"a": 1}, 2.5, None, True, ["x"]])
+def test_evidence_that_stands_for_nothing_is_named_as_such(value: Any) -> None:
+    session = Session("Go.", store=STORE).use(check)
+    with pytest.raises(InvalidValue, match=r"^evidence: .* stands for no event.*SHORT@4"):
+        session.validate("tests", True, evidence=value)
+    with pytest.raises(InvalidValue, match="^because: "):
+        session.fact("k", 1, because=value)

@@ -50,7 +50,7 @@ from plait.event.kinds import (
     Usage,
     ValidationRecorded,
 )
-from plait.ids import Digest, LogId, Micros, short
+from plait.ids import Digest, LogId, Micros, is_digest, short
 from plait.session import revision
 from plait.session.blame import Blame, Line, blame, path_in_tree
 from plait.session.content import unpack, value_of
@@ -341,20 +341,38 @@ class Reading:
     def result(self) -> Any:
         """What the last tool returned, or an agent that returns a type: plain data, as recorded. None: nothing yet, or nothing."""
         note_read(self._spot)
+        return self._last_result()[1]
+
+    def _last_result(self) -> tuple[Event | None, Any]:
+        """The event that brought the last result, and that result."""
         store = self._store
         for _, event in along(store, self._state.story.path, _RESULT_KINDS, reverse=True):
             body = event.body
             if isinstance(body, QuestionAnswered):
-                return body.answer
+                return event, body.answer
             if isinstance(body, TimerFired):
                 if body.by == "time":
-                    return None
+                    return event, None
                 continue  # the signal it fired by stands before it
             if isinstance(body, Signalled):
-                return body.value
+                return event, body.value
             assert isinstance(body, (ToolReturned, ToolResolved, ModelReplied))
             if not isinstance(body, ModelReplied) or (not body.aside and any(isinstance(part, Data) for part in body.parts)):
-                return value_of(unpack(body.parts, store.get_blob))
+                return event, value_of(unpack(body.parts, store.get_blob))
+        return None, None
+
+    def _last_shown(self, value: object) -> Event | None:
+        """The event behind a value that is the last result, or the last text. None: it is neither."""
+        if not isinstance(value, (str, bool, float, list, dict)) or value in ("", [], {}):
+            return None
+        event, result = self._last_result()
+        if type(result) is type(value) and result == value:
+            return event
+        if not isinstance(value, str):
+            return None
+        for stretch, event in along(self._store, self._state.story.path, _MESSAGE_KINDS, reverse=True):
+            if (message := message_of(event, stretch, self._store.get_blob)) is not None:
+                return event if message.text == value else None
         return None
 
     def result_as(self, type_: Callable[..., T]) -> T:
@@ -570,7 +588,7 @@ class Reading:
         """Where something comes from.
 
         `about` is an event or its place, a line of a file ("cart.py:6"), a fact, pending work, a verdict or evidence by name,
-        an effect, or a text that was said. `prompt` adds to each ask what the model was sent.
+        an effect, a run, the last result, or a text that was said. `prompt` adds to each ask what the model was sent.
         """
         note_read(self._spot, whole=True)
         events, question = self._events_about(about)
@@ -719,7 +737,7 @@ class Reading:
     def _along(self, kind: type[Any]) -> builtins.list[tuple[Event, Any]]:
         return [(event, event.body) for _, event in along(self._store, self._state.story.path, {kind.__name__})]
 
-    def _events_about(self, about: Any) -> tuple[list[Event], str]:
+    def _events_about(self, about: Any, where: str = "about") -> tuple[list[Event], str]:
         store, state = self._store, self._state
         if isinstance(about, Event):
             return [about], f"event {about.seq} of {short(about.log)}"
@@ -732,21 +750,37 @@ class Reading:
         if isinstance(about, (Attachment, Validation, Link, Line)):
             event = next(store.read(about.log, about.seq, about.seq))
             return [event], f"event {about.seq} of {short(about.log)}"
-        if isinstance(about, int):
+        if isinstance(about, Run):
+            return [self._end_of_run(about, where)], f"run {about.workflow}, {about.status}"
+        if isinstance(about, int) and not isinstance(about, bool):
             place = revision.place_in(self.id, about, self.place)
             return [self.events[place - 1]], f"event {place} of {self.short}"
-        if not isinstance(about, str):
-            raise InvalidValue("about", f"a {type(about).__name__} cannot be traced", "pass an event, a place, a key or a text")
-        found = self._named(about) or self._file_line(about)
+        found = self._named(about) if isinstance(about, str) else None
         if found is not None:
             return found
-        if len(about) == 64 and all(digit in "0123456789abcdef" for digit in about):
+        if not (isinstance(about, str) and is_digest(about)) and (shown := self._last_shown(about)) is not None:
+            what = "the text" if shown.kind in _MESSAGE_KINDS else "the result"
+            return [shown], f"{what} {about!r:.80}"
+        if not isinstance(about, str):
+            step = "pass an event, a run, a place, a key, a text or the last result"
+            raise InvalidValue(where, f"a {type(about).__name__} cannot be traced", step)
+        if (found := self._file_line(about)) is not None:
+            return found
+        if is_digest(about):
             return [store.event(Digest(about))], f"event {about[:12]}"
         for stretch, event in along(store, state.story.path, _MESSAGE_KINDS, reverse=True):
             message = message_of(event, stretch, store.get_blob)
             if about and message is not None and about in message.text:
                 return [event], f"the text {about!r}"
         raise self._unknown(about)
+
+    def _end_of_run(self, run: Run, where: str) -> Event:
+        """The event that ended a run of this session; of one that is open, the event that began it."""
+        seq = run.last or run.first
+        event = Events(self._spot)[seq - 1] if 1 <= seq <= self.place else None
+        if event is None or run.id not in (event.header.run, event.id):
+            raise InvalidValue(where, f"run {run.id} is not one of session {self.short}", "pass an event of it, or its session")
+        return event
 
     def _unknown(self, about: str) -> PlaitError:
         """The error for a text that names nothing here: where it looks like a file, it says how files are named."""
