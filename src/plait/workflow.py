@@ -28,7 +28,7 @@ from plait.runtime.call import NOBODY, Answerer, Calling, Entry, Watch, argument
 from plait.runtime.drive import Waiter, aside, settle, undisturbed
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.reads import Calls, doing
-from plait.runtime.run import OnEvent, Run, acting, import_path, run_of, running
+from plait.runtime.run import OnEvent, Run, acting, import_path, note_raised, run_of, running
 from plait.runtime.stops import Cancelled, Parked, Stop
 from plait.session import Session
 
@@ -223,12 +223,14 @@ class Workflow(Nested):
         kwargs = kwargs or {}
         entry = enter(session, self._calling(session, forward, args, kwargs, called), watch=watch, waiter=waiter, again=again)
         mine, call, before = running.set(entry.run), acting.set(entry.frame), doing.set(_calls(entry))
+        raised: BaseException | None = None
         try:
             with _heard(entry, watch.on_event):
                 if on_start is not None:
                     on_start(entry)
                 result = self._act(forward, entry.session, args, kwargs)
         except BaseException as error:
+            raised = error
             instead = fail(entry, error)
             if instead is not None:
                 raise instead from None
@@ -237,6 +239,8 @@ class Workflow(Nested):
             running.reset(mine)
             doing.reset(before)
             acting.reset(call)
+            if raised is not None:
+                note_raised(entry.run, entry.frame, entry.callers, raised)
         return leave(entry, result)
 
     async def _acall(
@@ -245,14 +249,15 @@ class Workflow(Nested):
         forward = original(type(self))
         entry, hit = await settle(lambda: enter(session, self._calling(session, forward, args, kwargs, called), watch=watch))
         mine, call, before = running.set(entry.run), acting.set(entry.frame), doing.set(_calls(entry))
+        caught: BaseException | None = None
         try:
             if hit is not None:
                 raise hit
             with _heard(entry, watch.on_event):
                 result = await self._aact(forward, entry.session, args, kwargs)
         except BaseException as error:
-            caught = error
-            instead, _ = await settle(lambda: fail(entry, caught))
+            caught = failed = error
+            instead, _ = await settle(lambda: fail(entry, failed))
             if instead is not None:
                 raise instead from None
             raise
@@ -260,6 +265,8 @@ class Workflow(Nested):
             running.reset(mine)
             doing.reset(before)
             acting.reset(call)
+            if caught is not None:
+                note_raised(entry.run, entry.frame, entry.callers, caught)
         return await aside(lambda: leave(entry, result))
 
 

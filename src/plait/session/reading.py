@@ -604,7 +604,11 @@ class Reading:
 
     def graph(self) -> Graph:
         """The family of this session in the store as it is now: sessions, what they did, how it hangs together."""
-        return graph(self._store, self.id)
+        drawn = graph(self._store, self.id)
+        for node in drawn.nodes:
+            if node.type == "session":  # its nodes quote every one of them
+                note_read(Spot(self.store, node.session, node.place, Digest(str(node.detail["head"]))), whole=True)
+        return drawn
 
     def verdict(self, name: str) -> tuple[bool, int] | None:
         """The last verdict of a name that counts: whether it passed, and where it was given. None: nobody gave one."""

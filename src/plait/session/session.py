@@ -688,7 +688,7 @@ class Session(Reading):
             object.__setattr__(self, "_user", self._opening.user or "")
         return _human(self._user) if self._user else writer_of(self.run).principal()
 
-    def _causes(self, because: Because | object, where: str = "because") -> tuple[Digest, ...]:
+    def _causes(self, because: Because, where: str = "because") -> tuple[Digest, ...]:
         """The ids of the events that something rests on; `where` is the argument that names them."""
         if because == ():
             return ()
