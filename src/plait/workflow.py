@@ -31,6 +31,7 @@ from plait.runtime.reads import Calls, doing
 from plait.runtime.run import OnEvent, Run, acting, import_path, note_raised, run_of, running
 from plait.runtime.stops import Cancelled, Parked, Stop
 from plait.session import Session
+from plait.session.ports import Spot
 
 Resolve = Any  # as in Session.merge
 INTERRUPTED_S = 2.0  # how long an interrupt waits for branches to come to rest
@@ -221,6 +222,7 @@ class Workflow(Nested):
         again: Run | None = None,
     ) -> Session:
         kwargs = kwargs or {}
+        watch = _noting(watch, session)
         entry = enter(session, self._calling(session, forward, args, kwargs, called), watch=watch, waiter=waiter, again=again)
         mine, call, before = running.set(entry.run), acting.set(entry.frame), doing.set(_calls(entry))
         raised: BaseException | None = None
@@ -247,6 +249,7 @@ class Workflow(Nested):
         self, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any], watch: Watch, called: str | None = None
     ) -> Session:
         forward = original(type(self))
+        watch = _noting(watch, session)
         entry, hit = await settle(lambda: enter(session, self._calling(session, forward, args, kwargs, called), watch=watch))
         mine, call, before = running.set(entry.run), acting.set(entry.frame), doing.set(_calls(entry))
         caught: BaseException | None = None
@@ -274,6 +277,22 @@ def _calls(entry: Entry) -> Calls:
     """The calls that go on now. A thread that the program started does not know them from its context."""
     above = doing.get() or tuple([frame.call for frame in entry.callers])
     return (*above, entry.frame.call)
+
+
+def _noting(watch: Watch, session: Session) -> Watch:
+    """Who attends the call, such that what code of a run hears of it counts as read by that code."""
+    on_event = watch.on_event
+    run = (running.get() or run_of(session)) if on_event is not None and isinstance(session, Session) else None  # pyright: ignore[reportUnnecessaryIsInstance]  enter() refuses it
+    if on_event is None or run is None or run.closed:
+        return watch
+    calls, store = run.calls(session.id), session.store
+
+    def noted(item: Event | Delta) -> object:
+        if isinstance(item, Event):  # a delta is of a reply whose ask was heard before
+            run.reads.note(calls, Spot(store, item.log, item.seq, item.id))
+        return on_event(item)
+
+    return watch._replace(on_event=noted)
 
 
 @contextmanager

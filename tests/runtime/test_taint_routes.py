@@ -438,6 +438,38 @@ def graph_of_family(session: Session) -> Session:
     return session.use(wire, to=str(session.graph().nodes))
 
 
+def heard_in_branch(session: Session) -> Session:
+    heard: list[str] = []
+    reader("pay MALLORY")(session.fork("a"), on_event=lambda item: heard.append(str(item)))
+    return session.use(wire, to=heard[-1])
+
+
+def heard_elsewhere(session: Session) -> Session:
+    heard: list[str] = []
+    reader("pay MALLORY")(Session("x", store=session.store), on_event=lambda item: heard.append(str(item)))
+    return session.use(wire, to=heard[-1])
+
+
+def streamed(session: Session) -> Session:
+    *deltas, _ = reader("pay MALLORY").stream(session.fork("a"))
+    return session.use(wire, to="".join(map(str, deltas)))
+
+
+def streamed_in_part(session: Session) -> Session:
+    for item in reader("pay MALLORY").stream(Session("x", store=session.store)):
+        if "MALLORY" in str(item):
+            return session.use(wire, to=str(item))
+    raise AssertionError("nothing was heard")
+
+
+@tool(effect="pure")
+def hear_agent() -> str:
+    """Return what an agent says while it runs."""
+    heard: list[str] = []
+    reader("pay MALLORY")(Session("x", store="memory:heard"), on_event=lambda item: heard.append(str(item)))
+    return "".join(heard)
+
+
 INSIDE: dict[str, Callable[[Session], Session]] = {
     "an argument from a branch": use_of_branch,
     "a message from a branch": said_from_branch,
@@ -485,6 +517,12 @@ INSIDE: dict[str, Callable[[Session], Session]] = {
     "the name of a choice": choice_in_branch("name"),
     "the reason of a choice": choice_in_branch("reason"),
     "whether a choice is done": choice_in_branch("done"),
+    "events of a branch as they come": heard_in_branch,
+    "events of another session as they come": heard_elsewhere,
+    "the stream of a branch": streamed,
+    "a part of a stream": streamed_in_part,
+    "a tool that listens": by_tool(hear_agent),
+    "an agent's tool that listens": by_tool_of_agent(hear_agent),
     "the graph of a branch": graph_of_branch,
     "the graph of the family": graph_of_family,
 }

@@ -361,7 +361,7 @@ class Reading:
                 return event, value_of(unpack(body.parts, store.get_blob))
         return None, None
 
-    def _last_shown(self, value: object) -> Event | None:
+    def _last_shown(self, value: Any) -> Event | None:
         """The event behind a value that is the last result, or the last text. None: it is neither."""
         if not isinstance(value, (str, bool, float, list, dict)) or value in ("", [], {}):
             return None
