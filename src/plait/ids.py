@@ -68,6 +68,10 @@ def short(log: LogId) -> str:
     return log[-12:-4]
 
 
+def is_digest(text: str) -> bool:
+    return _DIGEST.match(text) is not None
+
+
 def parse_digest(text: object, where: str = "digest") -> Digest:
     if isinstance(text, str) and _DIGEST.match(text):
         return Digest(text)

@@ -22,9 +22,9 @@ from plait.runtime.call import Calling, enter, fail, leave
 from plait.runtime.drive import drive
 from plait.runtime.effects import Answer, AskModel, Retry, Tell, Turning
 from plait.runtime.prompt import Prompt, Setup, View
-from plait.runtime.run import is_tried_again, principal_of, record, run_of
+from plait.runtime.run import is_tried_again, note_error, principal_of, record, run_of
 from plait.session import Session
-from plait.session.ports import Act, Draft, store_at
+from plait.session.ports import Act, Draft, note_read, store_at
 from plait.workflow import Nested, Workflow, acall_as, call_as
 
 DONE = "done"
@@ -36,13 +36,24 @@ Rule = Callable[[Session], "str | tuple[str, str] | None"]  # a name, or a name 
 class Choice:
     """What was chosen. Call it to run that on `session`; if nothing is left to do, that changes nothing."""
 
-    __slots__ = ("_called", "_workflow", "name", "reason", "session")
+    __slots__ = ("_called", "_workflow", "_name", "_reason", "session")
 
     def __init__(self, name: str, reason: str, session: Session, workflow: Workflow | None, called: str = "") -> None:
-        self.name, self.reason, self.session, self._workflow, self._called = name, reason, session, workflow, called or name
+        self._name, self._reason, self.session, self._workflow, self._called = name, reason, session, workflow, called or name
+
+    @property
+    def name(self) -> str:
+        note_read(self.session.spot)  # it was chosen by what stands there
+        return self._name
+
+    @property
+    def reason(self) -> str:
+        note_read(self.session.spot)
+        return self._reason
 
     @property
     def done(self) -> bool:
+        note_read(self.session.spot)
         return self._workflow is None
 
     def __call__(self, **kwargs: Any) -> Session:
@@ -112,6 +123,7 @@ class Selector(Nested):
             after, name = self._choose(entry.session)
         except BaseException as error:
             instead = fail(entry, error)
+            note_error(error)
             if instead is not None:
                 raise instead from None
             raise

@@ -29,9 +29,10 @@ from plait.runtime.call import NOBODY, Answerer, Calling, Entry, Watch, argument
 from plait.runtime.drive import Waiter, aside, settle, undisturbed
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.reads import Calls, doing
-from plait.runtime.run import OnEvent, Run, acting, import_path, run_of, running
+from plait.runtime.run import OnEvent, Run, acting, import_path, note_raised, run_of, running
 from plait.runtime.stops import Cancelled, Parked, Stop
 from plait.session import Session
+from plait.session.ports import Spot
 
 Resolve = Any  # as in Session.merge
 INTERRUPTED_S = 2.0  # how long an interrupt waits for branches to come to rest
@@ -222,15 +223,18 @@ class Workflow(Nested):
         again: Run | None = None,
     ) -> Session:
         kwargs = kwargs or {}
+        watch = _noting(watch, session)
         entry = enter(session, self._calling(session, forward, args, kwargs, called), watch=watch, waiter=waiter, again=again)
         mine, call, before = running.set(entry.run), acting.set(entry.frame), doing.set(_calls(entry))
         outer = inside.enter_code()
+        raised: BaseException | None = None
         try:
             with _heard(entry, watch.on_event):
                 if on_start is not None:
                     on_start(entry)
                 result = self._act(forward, entry.session, args, kwargs)
         except BaseException as error:
+            raised = error
             instead = fail(entry, error)
             if instead is not None:
                 raise instead from None
@@ -240,22 +244,26 @@ class Workflow(Nested):
             running.reset(mine)
             doing.reset(before)
             acting.reset(call)
+            if raised is not None:
+                note_raised(entry.run, entry.frame, entry.callers, raised)
         return leave(entry, result)
 
     async def _acall(
         self, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any], watch: Watch, called: str | None = None
     ) -> Session:
         forward = original(type(self))
+        watch = _noting(watch, session)
         entry, hit = await settle(lambda: enter(session, self._calling(session, forward, args, kwargs, called), watch=watch))
         mine, call, before = running.set(entry.run), acting.set(entry.frame), doing.set(_calls(entry))
+        caught: BaseException | None = None
         try:
             if hit is not None:
                 raise hit
             with _heard(entry, watch.on_event):
                 result = await self._aact(forward, entry.session, args, kwargs)
         except BaseException as error:
-            caught = error
-            instead, _ = await settle(lambda: fail(entry, caught))
+            caught = failed = error
+            instead, _ = await settle(lambda: fail(entry, failed))
             if instead is not None:
                 raise instead from None
             raise
@@ -263,6 +271,8 @@ class Workflow(Nested):
             running.reset(mine)
             doing.reset(before)
             acting.reset(call)
+            if caught is not None:
+                note_raised(entry.run, entry.frame, entry.callers, caught)
         return await aside(lambda: leave(entry, result))
 
 
@@ -270,6 +280,22 @@ def _calls(entry: Entry) -> Calls:
     """The calls that go on now. A thread that the program started does not know them from its context."""
     above = doing.get() or tuple([frame.call for frame in entry.callers])
     return (*above, entry.frame.call)
+
+
+def _noting(watch: Watch, session: Session) -> Watch:
+    """Who attends the call, such that what code of a run hears of it counts as read by that code."""
+    on_event = watch.on_event
+    run = (running.get() or run_of(session)) if on_event is not None and isinstance(session, Session) else None  # pyright: ignore[reportUnnecessaryIsInstance]  enter() refuses it
+    if on_event is None or run is None or run.closed:
+        return watch
+    calls, store = run.calls(session.id), session.store
+
+    def noted(item: Event | Delta) -> object:
+        if isinstance(item, Event):  # a delta is of a reply whose ask was heard before
+            run.reads.note(calls, Spot(store, item.log, item.seq, item.id))
+        return on_event(item)
+
+    return watch._replace(on_event=noted)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, open_store, tool
-from plait.errors import InvalidValue, UnknownKey
+from plait.errors import InvalidValue, OutsideWorkspace, PlaitError, UnknownKey
 from plait.event.kinds import FactRecorded, ToolRequested
 from plait.session.graph import Graph
 from plait.tools import decide, note, settle, todo, write_file
@@ -230,7 +230,7 @@ def test_a_file_line_leads_to_the_reply_behind_it(placed: Session) -> None:
 def test_a_line_that_is_not_there_is_refused(placed: Session) -> None:
     with pytest.raises(InvalidValue, match="cart.py has 3 lines"):
         placed.why("cart.py:9")
-    for name in ("no.py:1", "../x:1", ":1", "cart.py:", "cart.py:x"):
+    for name in ("no.py:1", ":1", "cart.py:", "cart.py:x"):
         with pytest.raises(UnknownKey):
             placed.why(name)
     with pytest.raises(UnknownKey):
@@ -272,3 +272,88 @@ def test_a_cause_in_another_session_is_named_for_what_it_is() -> None:
     other = Session("Judge.", store=STORE).validate("tests", True, evidence=judged)
     types = {node.type for node in other.graph().nodes}
     assert types == {"session", "validation"}
+
+
+@pytest.mark.parametrize("name", ["./cart.py:2", "sub/../cart.py:2", ".//cart.py:2", "./././cart.py:2"])
+def test_another_spelling_of_a_path_has_the_same_author(placed: Session, name: str) -> None:
+    trace = placed.why(name)
+    assert trace.about == "cart.py:2  two and a half"
+    assert trace.steps[0].id == placed.why("cart.py:2").steps[0].id
+    assert placed.blame(name.removesuffix(":2"))[2].event == placed.blame("cart.py")[2].event
+
+
+@pytest.mark.parametrize("name", ["/cart.py:2", "//cart.py:2", "../cart.py:2", "a/../../cart.py:2"])
+def test_a_path_that_leaves_the_tree_is_refused(placed: Session, name: str) -> None:
+    with pytest.raises(OutsideWorkspace, match="relative to the workspace"):
+        placed.why(name)
+    with pytest.raises(OutsideWorkspace):
+        placed.blame(name.removesuffix(":2"))
+
+
+def test_a_file_without_a_line_and_one_that_is_not_there_say_the_step(placed: Session) -> None:
+    for name in ("cart.py", "./cart.py", "cart.py:"):
+        with pytest.raises(PlaitError, match="a file needs path:line" if name != "cart.py:" else "check the name"):
+            placed.why(name)
+    with pytest.raises(UnknownKey, match="no file 'no.py'. There are 'cart.py'"):
+        placed.why("no.py:1")
+
+
+# ── what a verdict may rest on ───────────────────────────────────────────────────────────────
+
+
+class Checks(Workflow):
+    def forward(self, session: Session) -> Session:
+        return session.use(check)
+
+
+@tool(effect="pure")
+def report() -> dict[str, int]:
+    """Report figures."""
+    return {"passed": 3}
+
+
+@tool(effect="pure")
+def names() -> list[str]:
+    """Name the tests."""
+    return ["one", "two"]
+
+
+def evidence_of(session: Session) -> str:
+    (event,) = [event for event in session.events if event.kind == "ValidationRecorded"]
+    (cause,) = event.header.causes
+    return session.events[[each.id for each in session.events].index(cause)].kind
+
+
+def test_a_verdict_rests_on_a_run() -> None:
+    session = Checks()(Session("Go.", store=STORE))
+    judged = session.validate("tests", True, evidence=session.runs[-1])
+    assert evidence_of(judged) == "RunFinished"
+    assert evidence_of(session.fork("a").validate("tests", True, evidence=[session.runs[-1]])) == "RunFinished"
+    assert "RunFinished" in {step.kind for step in judged.why("tests")}
+    assert session.why(session.runs[-1]).steps[0].kind == "RunFinished"
+    with pytest.raises(InvalidValue, match="evidence: run"):
+        Session("Other.", store=STORE).validate("tests", True, evidence=session.runs[-1])
+
+
+@pytest.mark.parametrize("tool", [check, report, names])
+def test_a_verdict_rests_on_the_last_result(tool: Any) -> None:
+    session = Session("Go.", store=STORE).use(tool)
+    for value in (session.result, f"{session.short}@{session.place}", str(session)):
+        assert evidence_of(session.validate("tests", True, evidence=value)) == "ToolReturned"
+        session = session.at(session.place).fork()
+    assert session.why(session.result).steps[0].kind == "ToolReturned"
+    assert session.influence(session.result).steps[0].kind == "ToolReturned"
+
+
+def test_a_verdict_rests_on_the_last_text() -> None:
+    session = agent("All is well.")(Session("Go.", store=STORE))
+    assert evidence_of(session.validate("tests", True, evidence=session.text)) == "ModelReplied"
+
+
+@pytest.mark.parametrize("value", ["nothing of that name", "zzzz@4", {"a": 1}, 2.5, None, True, ["x"]])
+def test_evidence_that_stands_for_nothing_is_named_as_such(value: Any) -> None:
+    session = Session("Go.", store=STORE).use(check)
+    with pytest.raises(InvalidValue, match=r"^evidence: .* stands for no event.*SHORT@4"):
+        session.validate("tests", True, evidence=value)
+    with pytest.raises(InvalidValue, match="^because: "):
+        session.fact("k", 1, because=value)

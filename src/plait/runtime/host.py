@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from plait.errors import PlaitError
+from plait.errors import EffectError, PlaitError
 from plait.event import Event, Json
 from plait.model.base import Answered, Returned, Said, Turn
 from plait.runtime.call import end_unheld
@@ -15,7 +15,7 @@ from plait.runtime.drive import AsyncWaiter, Blocking, Waiter, adrive, drive
 from plait.runtime.hold import is_held
 from plait.runtime.mail import past_gates
 from plait.runtime.placing import place, publish
-from plait.runtime.run import principal_of, run_of
+from plait.runtime.run import note_error, principal_of, run_of
 from plait.runtime.sent import sent
 from plait.runtime.using import User, use_tool
 from plait.runtime.waiting import ask_human, sleep, wait_for
@@ -33,11 +33,19 @@ class LocalHost:
 
     def use(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Session:
         steps, waiter = _steps(session, tool, arguments)
-        return drive(steps, waiter)
+        try:
+            return drive(steps, waiter)
+        except EffectError as error:
+            note_error(error)
+            raise
 
     async def ause(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Session:
         steps, waiter = _steps(session, tool, arguments)
-        return await adrive(steps, AsyncWaiter(waiter))
+        try:
+            return await adrive(steps, AsyncWaiter(waiter))
+        except EffectError as error:
+            note_error(error)
+            raise
 
     def ask(self, session: Value, question: str, choices: Sequence[str]) -> Spot:
         return _waited(session, lambda value, actor: ask_human(value, question, choices, actor))

@@ -7,7 +7,8 @@ does not have yet. Origins follow causes (`session.origins`), so that a policy t
 
 A read counts for the call that made it and for those below it, which it may have handed arguments. What a
 workflow read does not count for its caller: the caller gets a session back, and has to read it to know more.
-What the code of a tool read counts for the result of the tool.
+What the code of a tool read counts for the result of the tool. An error says what it likes: what a call that
+raised had read and written counts for its caller (`run.note_raised`).
 """
 
 from __future__ import annotations
@@ -59,6 +60,13 @@ class Reads:
         left = [rewind.left for rewind in self._cuts(spot)] if whole else []
         for each in (*left, spot):
             self._keep(places, each)
+
+    def hand_up(self, calls: Calls, caller: Calls) -> None:
+        """Count what a call and those below it read for its caller too: their error, which the caller gets, may say any of it."""
+        for reader, logs in list(self.places.items()):
+            if reader != caller and reader[: len(calls)] == calls:
+                for spot in [spot for places in list(logs.values()) for spot in places]:
+                    self.note(caller, spot)
 
     def _keep(self, places: list[Spot], spot: Spot) -> None:
         """Keep the last place that was read of each path of a log: an earlier one has nothing else."""

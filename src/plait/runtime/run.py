@@ -28,7 +28,7 @@ from urllib.parse import quote
 import msgspec
 
 from plait import inside
-from plait.errors import InvalidValue, PlaitError, RunLost, StaleEpoch, StaleHead
+from plait.errors import EffectError, InvalidValue, PlaitError, RunLost, StaleEpoch, StaleHead
 from plait.event import Body, Event, Json
 from plait.event import kinds as k
 from plait.event.hidden import without_secrets
@@ -46,7 +46,7 @@ from plait.runtime.tracebacks import hide_in_tracebacks
 from plait.runtime.write import DirectWriter, bind_acting, bind_fences, check_decisions
 from plait.session import Session
 from plait.session.grants import Grant, is_share, spent_under
-from plait.session.ports import UNNAMED, Act, Draft, Spot, bind_reader, bind_writer, unbind_writer, writer_of
+from plait.session.ports import UNNAMED, Act, Draft, Spot, bind_reader, bind_writer, note_read, unbind_writer, writer_of
 from plait.session.state import NOTHING
 from plait.store import Fence, Log, Store
 from plait.store.base import TURNS, turns_in
@@ -915,6 +915,25 @@ class _RunReader:
         run = _runs.get(spot.run or "") or running.get()
         if run is not None and not run.closed:
             run.reads.note(run.calls(spot.id), spot, whole=whole)
+
+
+def note_error(error: BaseException) -> None:
+    """Note that the code here is handed an error that tells of a session."""
+    if isinstance(error, EffectError) and isinstance(error.session, Session):
+        note_read(error.session.spot)
+
+
+def note_raised(run: Run, frame: Frame, callers: tuple[Frame, ...], error: BaseException) -> None:
+    """Note for the caller of a call that raised, whose code this is, what that call had read and written."""
+    here = running.get() or (run if callers else None)
+    if not isinstance(error, Exception) or here is None or here.closed:
+        return
+    caller = doing.get() or tuple([each.call for each in callers])
+    with suppress(PlaitError):  # what the caller has to see is the error
+        here.reads.hand_up((*caller, frame.call), caller)
+        here.reads.note(caller, run.tip(frame.log))
+        if isinstance(error, EffectError) and isinstance(error.session, Session):
+            here.reads.note(caller, error.session.spot)
 
 
 def _acting_inside(store: str, spot: Spot | None) -> Act:

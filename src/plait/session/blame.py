@@ -9,10 +9,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from posixpath import normpath
 
 import msgspec
 
-from plait.errors import NoSuchFile, NotAFile, NotPlaced
+from plait.errors import NoSuchFile, NotAFile, NotPlaced, OutsideWorkspace
 from plait.event import Event
 from plait.event.kinds import Bypassed, ForkedFrom, Merged, PlacementChanged, ToolFailed, ToolRequested, ToolReturned
 from plait.ids import Digest, LogId, Micros, short
@@ -75,9 +76,20 @@ class _Written(msgspec.Struct):
     branch: str
 
 
+def path_in_tree(path: str) -> str:
+    """The path as events name it: `./x` and `a/../x` are x. One that is absolute or leads out of the tree is refused."""
+    plain = normpath(path) if path else ""
+    if plain.startswith("/"):
+        raise OutsideWorkspace(path, "it is absolute")
+    if plain == ".." or plain.startswith("../"):
+        raise OutsideWorkspace(path)
+    return plain
+
+
 def blame(store: Store, state: State, name: str, path: str) -> Blame:
     if state.story.tree is None:
         raise NotPlaced(name)
+    path = path_in_tree(path)
     reader = TreeReader(store)
     last = reader.find(state.story.tree.digest, path)
     if last is None:

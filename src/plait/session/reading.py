@@ -12,12 +12,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self, TypeVar
 
 import msgspec
 
-from plait.errors import InvalidValue, NoStore, NoSuchFile, NotPlaced, OutsideWorkspace, PlaitError, UnknownKey
+from plait.errors import InvalidValue, NoStore, NoSuchFile, NotAFile, NotPlaced, OutsideWorkspace, PlaitError, UnknownKey
 from plait.event import Event, Json
 from plait.event.kinds import (
     Budget,
@@ -49,9 +50,9 @@ from plait.event.kinds import (
     Usage,
     ValidationRecorded,
 )
-from plait.ids import Digest, LogId, Micros, short
+from plait.ids import Digest, LogId, Micros, is_digest, short
 from plait.session import revision
-from plait.session.blame import Blame, Line, blame
+from plait.session.blame import Blame, Line, blame, path_in_tree
 from plait.session.content import unpack, value_of
 from plait.session.diff import Diff, compare
 from plait.session.events import Events, along
@@ -81,6 +82,7 @@ from plait.session.views import (
 )
 from plait.store import Durability, Store, ancestry, canonical, exists
 from plait.workspace import Workspace
+from plait.workspace.tree import TreeReader, shown
 
 T = TypeVar("T")
 
@@ -339,20 +341,38 @@ class Reading:
     def result(self) -> Any:
         """What the last tool returned, or an agent that returns a type: plain data, as recorded. None: nothing yet, or nothing."""
         note_read(self._spot)
+        return self._last_result()[1]
+
+    def _last_result(self) -> tuple[Event | None, Any]:
+        """The event that brought the last result, and that result."""
         store = self._store
         for _, event in along(store, self._state.story.path, _RESULT_KINDS, reverse=True):
             body = event.body
             if isinstance(body, QuestionAnswered):
-                return body.answer
+                return event, body.answer
             if isinstance(body, TimerFired):
                 if body.by == "time":
-                    return None
+                    return event, None
                 continue  # the signal it fired by stands before it
             if isinstance(body, Signalled):
-                return body.value
+                return event, body.value
             assert isinstance(body, (ToolReturned, ToolResolved, ModelReplied))
             if not isinstance(body, ModelReplied) or (not body.aside and any(isinstance(part, Data) for part in body.parts)):
-                return value_of(unpack(body.parts, store.get_blob))
+                return event, value_of(unpack(body.parts, store.get_blob))
+        return None, None
+
+    def _last_shown(self, value: Any) -> Event | None:
+        """The event behind a value that is the last result, or the last text. None: it is neither."""
+        if not isinstance(value, (str, bool, float, list, dict)) or value in ("", [], {}):
+            return None
+        event, result = self._last_result()
+        if type(result) is type(value) and result == value:
+            return event
+        if not isinstance(value, str):
+            return None
+        for stretch, event in along(self._store, self._state.story.path, _MESSAGE_KINDS, reverse=True):
+            if (message := message_of(event, stretch, self._store.get_blob)) is not None:
+                return event if message.text == value else None
         return None
 
     def result_as(self, type_: Callable[..., T]) -> T:
@@ -571,7 +591,7 @@ class Reading:
         """Where something comes from.
 
         `about` is an event or its place, a line of a file ("cart.py:6"), a fact, pending work, a verdict or evidence by name,
-        an effect, or a text that was said. `prompt` adds to each ask what the model was sent.
+        an effect, a run, the last result, or a text that was said. `prompt` adds to each ask what the model was sent.
         """
         note_read(self._spot, whole=True)
         events, question = self._events_about(about)
@@ -587,7 +607,11 @@ class Reading:
 
     def graph(self) -> Graph:
         """The family of this session in the store as it is now: sessions, what they did, how it hangs together."""
-        return graph(self._store, self.id)
+        drawn = graph(self._store, self.id)
+        for node in drawn.nodes:
+            if node.type == "session":  # its nodes quote every one of them
+                note_read(Spot(self.store, node.session, node.place, Digest(str(node.detail["head"]))), whole=True)
+        return drawn
 
     def verdict(self, name: str) -> tuple[bool, int] | None:
         """The last verdict of a name that counts: whether it passed, and where it was given. None: nobody gave one."""
@@ -720,7 +744,7 @@ class Reading:
     def _along(self, kind: type[Any]) -> builtins.list[tuple[Event, Any]]:
         return [(event, event.body) for _, event in along(self._store, self._state.story.path, {kind.__name__})]
 
-    def _events_about(self, about: Any) -> tuple[list[Event], str]:
+    def _events_about(self, about: Any, where: str = "about") -> tuple[list[Event], str]:
         store, state = self._store, self._state
         if isinstance(about, Event):
             return [about], f"event {about.seq} of {short(about.log)}"
@@ -733,22 +757,62 @@ class Reading:
         if isinstance(about, (Attachment, Validation, Link, Line)):
             event = next(store.read(about.log, about.seq, about.seq))
             return [event], f"event {about.seq} of {short(about.log)}"
-        if isinstance(about, int):
+        if isinstance(about, Run):
+            return [self._end_of_run(about, where)], f"run {about.workflow}, {about.status}"
+        if isinstance(about, int) and not isinstance(about, bool):
             place = revision.place_in(self.id, about, self.place)
             return [self.events[place - 1]], f"event {place} of {self.short}"
-        if not isinstance(about, str):
-            raise InvalidValue("about", f"a {type(about).__name__} cannot be traced", "pass an event, a place, a key or a text")
-        found = self._named(about) or self._file_line(about)
+        found = self._named(about) if isinstance(about, str) else None
         if found is not None:
             return found
-        if len(about) == 64 and all(digit in "0123456789abcdef" for digit in about):
+        if not (isinstance(about, str) and is_digest(about)) and (shown := self._last_shown(about)) is not None:
+            what = "the text" if shown.kind in _MESSAGE_KINDS else "the result"
+            return [shown], f"{what} {about!r:.80}"
+        if not isinstance(about, str):
+            step = "pass an event, a run, a place, a key, a text or the last result"
+            raise InvalidValue(where, f"a {type(about).__name__} cannot be traced", step)
+        if (found := self._file_line(about)) is not None:
+            return found
+        if is_digest(about):
             return [store.event(Digest(about))], f"event {about[:12]}"
         for stretch, event in along(store, state.story.path, _MESSAGE_KINDS, reverse=True):
             message = message_of(event, stretch, store.get_blob)
             if about and message is not None and about in message.text:
                 return [event], f"the text {about!r}"
-        what = "fact, pending work, verdict, evidence, file line or message"
-        raise UnknownKey(self.short, what, about, tuple(state.story.facts))
+        raise self._unknown(about)
+
+    def _end_of_run(self, run: Run, where: str) -> Event:
+        """The event that ended a run of this session; of one that is open, the event that began it."""
+        seq = run.last or run.first
+        event = Events(self._spot)[seq - 1] if 1 <= seq <= self.place else None
+        if event is None or run.id not in (event.header.run, event.id):
+            raise InvalidValue(where, f"run {run.id} is not one of session {self.short}", "pass an event of it, or its session")
+        return event
+
+    def _unknown(self, about: str) -> PlaitError:
+        """The error for a text that names nothing here: where it looks like a file, it says how files are named."""
+        state = self._state
+        what = "fact, pending work, verdict, evidence, result, file line or message"
+        unknown = UnknownKey(self.short, what, about, tuple(state.story.facts))
+        path, _, number = about.rpartition(":")
+        is_line = bool(path) and number.isdecimal()
+        path = path if is_line else about
+        if state.story.tree is None or not path or (not is_line and ("\n" in path or path.isspace())):
+            return unknown
+        reader, tree = TreeReader(self._store), state.story.tree.digest
+        try:
+            plain = path_in_tree(path)
+        except OutsideWorkspace as error:
+            return error if is_line else unknown
+        found = reader.find(tree, plain)
+        if found is not None and found.kind == "file":
+            return InvalidValue("about", f"a file needs path:line, and {about!r} has no line", f"name one, as in {plain}:1")
+        if found is not None:
+            return NotAFile(path, f"a {found.kind}")
+        if not is_line:
+            return unknown
+        files = [path for path, entry in islice(reader.walk(tree), 200) if entry.kind == "file"]
+        return UnknownKey(self.short, "file", path, tuple(shown(path) for path in files[:11]))
 
     def _named(self, about: str) -> tuple[builtins.list[Event], str] | None:
         """The events behind a fact, pending work, a verdict or evidence of this name."""
@@ -774,13 +838,13 @@ class Reading:
             return None
         try:
             found = blame(self._store, self._state, self.short, path)
-        except (NoSuchFile, OutsideWorkspace):
-            return None
+        except (NoSuchFile, NotAFile, OutsideWorkspace):
+            return None  # it may be a text that was said
         if not 1 <= int(number) <= len(found):
             why = f"{path} has {len(found)} lines here"
             raise InvalidValue("about", f"{why}, so no line {number}", "name one that it has")
         line = found[int(number)]
-        return [self._store.event(line.event)], f"{about}  {line.text.strip()}"
+        return [self._store.event(line.event)], f"{found.path}:{number}  {line.text.strip()}"
 
     def _fact_events(self, key: str) -> builtins.list[Event]:
         """The event that gave a fact its value; if that was a choice at a merge, also what was chosen between."""

@@ -67,7 +67,7 @@ from plait.event.kinds import (
     ValidationRecorded,
 )
 from plait.event.strict import check_text
-from plait.ids import Digest, Micros, digest, parse_digest
+from plait.ids import Digest, Micros, digest, is_digest, parse_digest
 from plait.session import revision
 from plait.session.content import Content, contents, file, image, pack, text_of, unpack
 from plait.session.events import Events, along
@@ -96,18 +96,22 @@ from plait.session.state import (
     state_digest,
 )
 from plait.session.typed import misfit, to_json
-from plait.session.views import Attachment, Effect, Facts, Link, Message, Validation, Waiting
+from plait.session.views import Attachment, Effect, Facts, Link, Message, Run, Validation, Waiting
 from plait.store import Durability, Store, check_durability
 
-Cause: TypeAlias = "Event | Session | Message | Effect | Attachment | Validation | Link | int | str"
-# Events, what stands for one (an effect, say), places of this session, sessions for their last event, and names of facts,
-# pending work, verdicts and evidence.
+Cause: TypeAlias = "Event | Session | Message | Effect | Attachment | Validation | Link | Run | int | str"
+# Events, what stands for one (an effect, say, or a run for its end), places of this session, sessions for their last event,
+# names of facts, pending work, verdicts and evidence, the id of an event, a place as `SHORT@4`, the last result or text.
 Because: TypeAlias = "Cause | Sequence[Cause]"
 Resolve = Mapping[str, Json] | Callable[[str, Mapping[str, Any]], Json]
 
 
 NAME_MAX = 300
 QUOTE_MIN = 8  # characters that a text must share with another to count as taken from it
+_CAUSES = (
+    "pass an event or its id, an effect, message, run, attachment, verdict or link, a session, a place of this session (4) "
+    "or of another (SHORT@4), the name of a fact, pending work, verdict or evidence, or the last result or text"
+)
 _IN_RUN = "do it in the workflow, with the value that its forward has"
 _MERGE_INSTEAD = "let the run finish, or end it with session.cancel(); or merge in a fork: session.fork().merge(…)"
 _ORIGINS = {"human": "human", "agent": "model"}
@@ -259,7 +263,7 @@ class Session(Reading):
         if not isinstance(passed, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
             raise InvalidValue("passed", f"{passed!r} is neither True nor False", "say which")
         tree = self._state.story.tree
-        shown = self._causes(evidence)
+        shown = self._causes(evidence, "evidence")
         about = self.place if self._open_run_of_others() is not None else None  # it comes to the log later, and is about this place
         body = ValidationRecorded(
             _check_key(name, "name"),
@@ -685,27 +689,48 @@ class Session(Reading):
             object.__setattr__(self, "_user", self._opening.user or "")
         return _human(self._user) if self._user else writer_of(self.run).principal()
 
-    def _causes(self, because: Because) -> tuple[Digest, ...]:
+    def _causes(self, because: Because, where: str = "because") -> tuple[Digest, ...]:
+        """The ids of the events that something rests on; `where` is the argument that names them."""
         if because == ():
             return ()
         items = because if isinstance(because, Sequence) and not isinstance(because, (str, bytes)) else [because]
-        found: list[Digest] = []
-        for item in items:
-            if isinstance(item, Session):
-                found.append(item.head)
-            elif isinstance(item, (Event, Message)):
-                found.append(item.id)
-            elif isinstance(item, (Effect, Attachment, Validation, Link)):
-                found.append(self._events_about(item)[0][0].id)
-            elif isinstance(item, int):
-                found.append(Events(self._spot)[revision.place_in(self.id, item, self.place) - 1].id)
-            elif isinstance(item, str) and (named := self._named(item)) is not None:
-                found.append(named[0][0].id)
-            else:
-                found.append(parse_digest(item, "because"))
+        try:
+            found = [self._cause(item, where) for item in items]
+        except InvalidValue:
+            shown = self._last_shown(because)  # a result may be a list
+            if shown is None:
+                raise
+            found = [shown.id]
         for id in found:
             self._store.event(id)  # a cause that is nowhere would be a lie
         return tuple(dict.fromkeys(found))
+
+    def _cause(self, item: object, where: str) -> Digest:
+        if isinstance(item, Session):
+            return item.head
+        if isinstance(item, (Event, Message)):
+            return item.id
+        if isinstance(item, (Effect, Attachment, Validation, Link, Run)):
+            return self._events_about(item, where)[0][0].id
+        if isinstance(item, int) and not isinstance(item, bool):
+            return Events(self._spot)[revision.place_in(self.id, item, self.place) - 1].id
+        if isinstance(item, str):
+            if (named := self._named(item)) is not None:
+                return named[0][0].id
+            if is_digest(item):
+                return Digest(item)
+        if (shown := self._last_shown(item)) is not None:
+            return shown.id
+        if isinstance(item, str) and item.rpartition("@")[0] and (place := self._place_called(item)) is not None:
+            return place
+        raise InvalidValue(where, f"{_told(item)} stands for no event", _CAUSES)
+
+    def _place_called(self, name: str) -> Digest | None:
+        """The id of the event at a place that is written as `SHORT@4`. None: there is none."""
+        try:
+            return Session.open(name, store=self._store).head
+        except PlaitError:
+            return None
 
     def _is_quoted(self, text: str) -> bool:
         """Whether a text is, or repeats, what was said or returned here, if any of that comes from outside."""
