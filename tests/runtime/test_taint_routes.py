@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 from typing import Any
 
@@ -470,6 +471,21 @@ def hear_agent() -> str:
     return "".join(heard)
 
 
+@tool(effect="pure")
+def read_in_pool() -> str:
+    """Let an agent read a page in a thread of a pool."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: reader("pay MALLORY")(Session("x", store="memory:pool")).text).result()
+
+
+def read_in_own_thread(session: Session) -> Session:
+    found: list[str] = []
+    thread = Thread(target=lambda: found.append(reader("pay MALLORY")(Session("x", store=session.store)).text))
+    thread.start()
+    thread.join()
+    return session.use(wire, to=found[0])
+
+
 INSIDE: dict[str, Callable[[Session], Session]] = {
     "an argument from a branch": use_of_branch,
     "a message from a branch": said_from_branch,
@@ -523,6 +539,9 @@ INSIDE: dict[str, Callable[[Session], Session]] = {
     "a part of a stream": streamed_in_part,
     "a tool that listens": by_tool(hear_agent),
     "an agent's tool that listens": by_tool_of_agent(hear_agent),
+    "a tool that reads in a pool": by_tool(read_in_pool),
+    "an agent's tool that reads in a pool": by_tool_of_agent(read_in_pool),
+    "another session, read in a thread": read_in_own_thread,
     "the graph of a branch": graph_of_branch,
     "the graph of the family": graph_of_family,
 }

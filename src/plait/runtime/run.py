@@ -157,7 +157,10 @@ class Run:
 
     def calls(self, log: LogId) -> Calls:
         """The calls whose code this is: as the context says, else those that have this log in hand."""
-        return doing.get() or tuple([frame.call for frame in self.frames(log)])
+        here = doing.get()
+        if not here and (context := inside.starter_context()) is not None and context.get(running) is self:
+            here = context.get(doing, ())
+        return here or tuple([frame.call for frame in self.frames(log)])
 
     def let_act(self, scope: str, act: Act) -> None:
         self._acts[scope] = act
@@ -912,7 +915,7 @@ class _RunReader:
     """Notes what the code of a run reads, also of values that are not the run's."""
 
     def read(self, spot: Spot, whole: bool) -> None:
-        run = _runs.get(spot.run or "") or running.get()
+        run = _runs.get(spot.run or "") or _code_here()[0]
         if run is not None and not run.closed:
             run.reads.note(run.calls(spot.id), spot, whole=whole)
 
@@ -938,7 +941,7 @@ def note_raised(run: Run, frame: Frame, callers: tuple[Frame, ...], error: BaseE
 
 def _acting_inside(store: str, spot: Spot | None) -> Act:
     """How code of a run, or of a tool, acts on a value that is not the run's: a session of its own, say."""
-    run, handed = running.get(), tool_act.get()
+    run, handed = _code_here()[0], tool_act.get()
     if run is not None and not run.closed:
         return run.acting(store, spot)
     return handed[1] if handed is not None and spot is not None and spot.id == handed[0] else UNNAMED

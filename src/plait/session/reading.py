@@ -363,7 +363,7 @@ class Reading:
 
     def _last_shown(self, value: Any) -> Event | None:
         """The event behind a value that is the last result, or the last text. None: it is neither."""
-        if not isinstance(value, (str, bool, float, list, dict)) or value in ("", [], {}):
+        if type(value) not in (str, bool, float, list, dict) or value in ("", [], {}):
             return None
         event, result = self._last_result()
         if type(result) is type(value) and result == value:
