@@ -16,7 +16,7 @@ test: .venv/ready            ## the tests, in four minutes; LONG=1 takes the dos
 	$(PYTEST) -m "not slow"
 
 cover: .venv/ready           ## the same tests traced, and the ratchet: coverage may not fall
-	$(PYTEST) -m "not slow" --cov --cov-report=
+	COVER=1 $(PYTEST) -m "not slow" --cov --cov-report=
 	$(BIN)/python tools/ratchet.py
 
 test-all: .venv/ready        ## the slow ones too

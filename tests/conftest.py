@@ -63,6 +63,16 @@ def closed_stores() -> Iterator[None]:
         open_stores.pop(address).close()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave to CI what `make test` has no time for: LONG=1, or a torture run, takes it, and so does naming one file alone."""
+    if any(os.environ.get(name) for name in ("LONG", "COVER", "TORTURE")) or len({item.path for item in items}) == 1:
+        return
+    left = [item for item in items if item.get_closest_marker("ci")]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.get_closest_marker("ci")]
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker hands its counts to whoever prints them."""
     output: dict[str, object] | None = getattr(session.config, "workeroutput", None)

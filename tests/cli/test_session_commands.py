@@ -643,6 +643,7 @@ def test_a_terminal_gets_headings_ages_and_hints(family: tuple[Shell, str]) -> N
     assert "nothing is wrong" in on_a_terminal("verify")
 
 
+@pytest.mark.ci
 def test_a_terminal_is_not_overrun_and_a_pipe_is_not_cut(shell: Shell) -> None:
     long = "a long text, 日本語, " * 40
     session = shell.new(long)

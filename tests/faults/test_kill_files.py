@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.support import dose, report, run_module, seed
 
 
+@pytest.mark.ci
 def test_killed_at_every_moment_of_a_run_with_files() -> None:
     """MOMENTS_EVERY=1: at every moment, as in CI; else at every third, from a random one on."""
     stride, start = dose("MOMENTS_EVERY", short=3, long=1, ci=1), seed()

@@ -11,6 +11,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, cast
 
+import pytest
+
 from plait import Session, open_store
 from plait.session import verify
 from tests.support import dose, report, seed
@@ -37,6 +39,7 @@ CHILD = dedent("""
 """)
 
 
+@pytest.mark.ci
 def test_runs_that_are_killed(tmp_path: Path) -> None:
     chance = random.Random(begun := seed())
     kills, effects = dose("RUN_KILLS", 6, 200), 0

@@ -19,6 +19,7 @@ from tests.sandbox.remote.loopback import Server
 START = "/process.Process/Start"
 
 
+@pytest.mark.ci
 class TestE2B(SandboxContract):
     @pytest.fixture
     def backend(self, e2b_server: Server) -> E2B:
