@@ -351,3 +351,30 @@ def test_the_words_of_the_new_kinds() -> None:
     (body,) = [event.body for event in session.events if event.kind == VerdictAwaited.__name__]
     assert isinstance(body, VerdictAwaited) and (body.name, body.by) == ("tests", ANA)
     assert VerdictHeard.__name__ not in kinds(session)
+
+
+# ── branches ─────────────────────────────────────────────────────────────────────────────────
+
+
+@tool
+def wire_from_branch(amount: int) -> str:
+    """Wire."""
+    return f"{amount} wired"
+
+
+class PaysInBranch(Workflow):
+    policy = Policy(Ask("wire_from_branch"))
+
+    def forward(self, session: Session) -> Session:
+        return session.merge(session.fork("pay").use(wire_from_branch, amount=7))
+
+
+def test_what_a_branch_of_its_run_waits_for_can_be_approved_by_its_session() -> None:
+    with pytest.raises(Parked) as stop:
+        PaysInBranch()(Session("go", store="memory:"))
+    session = stop.value.session
+    (ask,) = session.waiting
+    assert ask.kind == "approval" and ask.log != session.id
+    session.approve(ask, actor=ANA)
+    assert session.waiting == []
+    assert [effect.tool for effect in resume(session, PaysInBranch()).effects] == ["wire_from_branch"]

@@ -76,6 +76,13 @@ def all_waiting(store: Store, *, answered: bool = False) -> list[Waiting]:
     return [with_request(store, waiting_of(store, row)) for row in rows]
 
 
+def waiting_in_branches(store: Store, run: str, root: LogId) -> list[Waiting]:
+    """What the branches of a run wait for, in the order it was asked, less what was answered."""
+    wanted = {"run": run, "answered": 0, "over": 0}
+    rows = store.rows(InboxRows.name, "ask", wanted, order="number", limit=_ALL)
+    return [with_request(store, waiting_of(store, row)) for row in rows if row["log"] != root]
+
+
 def due(store: Store, now: Micros) -> list[LogId]:
     """Sessions that could go on if somebody resumed them: a time is over, an answer is there, or they are to be cancelled.
 
@@ -131,6 +138,8 @@ def ask_now(spot: Spot, name: Waiting | Event | str, *kinds: WaitKind) -> Waitin
     try:
         return find_ask(asks_in(store, log.id, log.place + 1, log.tip), name, kinds=kinds, session=session)
     except UnknownAsk:
+        if isinstance(name, Waiting) and name.log != log.id:  # of a branch, as `session.waiting` has it
+            return ask_now(Spot(spot.store, name.log, 0, log.head), name, *kinds)
         asked = [ask for event in store.read(log.id, log.place + 1, log.tip, kinds=ASKS) if (ask := ask_of(event)) is not None]
         over = find_ask(asked, name, kinds=kinds, session=session)
     refuse_second(store, over)
@@ -153,7 +162,7 @@ def reply(spot: Spot, ask: Waiting, body: Body, act: Act, *, blobs: Mapping[Dige
             raise AskExpired(session, ask.event, ask.expires or 0)
         refuse_second(store, ask)
 
-    return writer_of(spot.run).post(spot.store, spot.id, [Draft(body, act._replace(causes=(ask.event,)))], blobs=blobs, check=check)[0]
+    return writer_of(spot.run).post(spot.store, ask.log, [Draft(body, act._replace(causes=(ask.event,)))], blobs=blobs, check=check)[0]
 
 
 def refuse_second(store: Store, ask: Waiting) -> None:

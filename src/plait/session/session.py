@@ -75,7 +75,7 @@ from plait.session.files import Files, merge_files, path_of, resolved_as
 from plait.session.fold import state_at
 from plait.session.gates import judge_name
 from plait.session.grants import budget_left
-from plait.session.inbox import arrived, ask_now, post, reply, waiting_in
+from plait.session.inbox import arrived, ask_now, post, reply, waiting_in, waiting_in_branches
 from plait.session.life import Life, check_may, live_on
 from plait.session.merge import WORKSPACE, combine, is_about_files, names_of
 from plait.session.origins import ORDINARY
@@ -530,9 +530,14 @@ class Session(Reading):
 
     @property
     def waiting(self) -> list[Waiting]:
-        """What this very log waits for at this place, less what was answered in the store as it is now."""
+        """What it waits for at this place, less what was answered in the store as it is now.
+
+        At its tip that includes what the branches of its run wait for.
+        """
         own = self._store.log(self.id)
-        return waiting_in(self._store, self.id, own.place + 1, self.place) if self.place > own.place else []
+        found = waiting_in(self._store, self.id, own.place + 1, self.place) if self.place > own.place else []
+        run = self._state.run if self.place == own.tip else None
+        return [*found, *waiting_in_branches(self._store, run, self.id)] if run is not None else found
 
     def _post(self, draft: Draft, verb: str, blobs: dict[Digest, bytes] | None = None) -> Session:
         now = self.reload()
