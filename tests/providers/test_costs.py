@@ -174,7 +174,7 @@ def test_the_estimated_half_is_priced_too(usage: Any, wire: Wire, chat: Chat) ->
 
 def test_a_stream_without_usage_and_one_that_breaks_off_are_estimated(wire: Wire, chat: Chat) -> None:
     piece: Any = {"model": "m", "choices": [{"delta": {"content": "word " * 400}, "finish_reason": None}]}
-    end: Any = {"model": "m", "choices": [{"delta": {}, "finish_reason": "stop"}]}
+    end: Any = {"model": "m", "choices": [{"delta": {"role": "assistant"}, "finish_reason": "stop"}]}
     wire.play(sse(piece, piece).cut(after=1), sse(piece, end, "[DONE]"))
     agent = Agent("x", model=chat(), retry=Retry(attempts=2, wait_s=0.0))
     session = agent(Session("go"), on_event=lambda _: None)

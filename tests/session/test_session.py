@@ -694,6 +694,9 @@ def test_tools_and_places_come_through_the_host(session: Session) -> None:
         def publish(self, session: Any, resolve: Any) -> Any:
             return session.fact("published", True).spot
 
+        def prompt(self, session: Any, asked: Any) -> Any:
+            return None
+
         def is_held(self, session: Any, run: str) -> bool:
             return False
 
