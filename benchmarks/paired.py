@@ -4,7 +4,8 @@
 
 Each checkout has a process of its own. In every round both do the same operation once, in an order
 drawn anew, so that whatever else the machine does hits both. Printed is the CPU time of each (p50)
-and their ratio; a ratio above 1.02 deserves a look, and a second run.
+and their ratio, and the ratio of the fastest tenths (p10), which other work on the machine disturbs
+less; a ratio above 1.02 deserves a look, and a second run.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def main() -> None:
         parser.error("--before is needed: the interpreter of the checkout to compare with")
     with tempfile.TemporaryDirectory(prefix="plait-paired-") as place:
         pair = [Checkout(python, Path(place) / name) for python, name in ((chosen.before, "before"), (sys.executable, "after"))]
-        print(f"{'':40}{'before':>10}{'after':>10}{'ratio':>8}   CPU, µs, p50")
+        print(f"{'':40}{'before':>10}{'after':>10}{'ratio':>8}{'p10':>8}   CPU, µs, p50")
         for name in [name for name in pair[0].names if chosen.only in name]:
             taken: list[list[float]] = [[], []]
             rounds = max(10, int(ROUNDS.get(name, ROUNDS_ELSE) * chosen.share))
@@ -149,7 +150,8 @@ def main() -> None:
                     if number >= rounds * WARM_UP:
                         taken[side].append(cost)
             before, after = map(statistics.median, taken)
-            print(f"{name:40}{before * 1e6:10.0f}{after * 1e6:10.0f}{after / before:8.3f}", flush=True)
+            low, high = (statistics.quantiles(costs, n=10)[0] for costs in taken)
+            print(f"{name:40}{before * 1e6:10.0f}{after * 1e6:10.0f}{after / before:8.3f}{high / low:8.3f}", flush=True)
 
 
 if __name__ == "__main__":

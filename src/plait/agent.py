@@ -89,7 +89,7 @@ class Agent(Workflow):
     @property
     def tools(self) -> dict[str, Tool[..., Any]]:
         """By name. A server is asked for its tools now."""
-        return _by_name([tool for source in self._sources for tool in (source.tools() if isinstance(source, ToolSource) else [source])])
+        return _by_name([tool for source in self._sources for tool in ([source] if isinstance(source, Tool) else source.tools())])
 
     def returns(self, type_: Any) -> Self:
         """The same agent, whose answer must have this type: `session.result` is the data, `session.result_as(type)` the value."""

@@ -247,14 +247,16 @@ def _say_resumed(run: Run, store: Store, log: LogId, times: int, *, branch: bool
     """Say that the run has a new holder; said in its root, the old one can write no more."""
     drafts = [Draft(k.RunResumed(run.holder, times, branch), Act(run.taker, "program"))]
     end = store.log(log)
-    run.told_of_write("before", drafts)
+    if run.on_write is not None:
+        run.on_write("before", drafts)
     try:
         append_at_tip(Spot(store.address, log, end.tip, end.head, run.id), drafts, run.fences_in(store.address))
     except StaleEpoch as error:
         if error.log != run.root:  # the run whose code resumes this one is lost
             raise run.halt_lost(error) from None
         raise
-    run.told_of_write("after", drafts)
+    if run.on_write is not None:
+        run.on_write("after", drafts)
 
 
 def _branches(store: Store, session: Session, run: str) -> Iterator[LogId]:

@@ -35,7 +35,15 @@ def _nothing() -> Code | None:
 
 
 _current: Callable[[], Code | None] = _nothing
-_work = threading.local()  # `handed`: the context of the code of a run that gave this thread what it does just now
+
+
+class _Work(threading.local):
+    """What a thread does just now."""
+
+    handed: Context | None = None  # the context of the code of a run that gave it this work
+
+
+_work = _Work()
 _deciding: ContextVar[Code | None] = ContextVar("plait_deciding", default=None)  # the run whose approver is being asked
 _threads: WeakKeyDictionary[threading.Thread, Context] = WeakKeyDictionary()  # by thread: the context of the code that started it
 _stores: dict[str, None] = {}  # tokens of the stores in which runs were opened here
@@ -79,14 +87,13 @@ def starter_context() -> Context | None:
     """Return the context of the code of a run that started this thread, or handed it its work. None: no run's code did."""
     if not _is_marking:  # no code of a run was ever executed here
         return None
-    handed: Context | None = getattr(_work, "handed", None)
-    return handed or (_threads.get(threading.current_thread()) if _has_threads else None)
+    return _work.handed or (_threads.get(threading.current_thread()) if _has_threads else None)
 
 
 def enter_code() -> Context | None:
     """Remember for this thread that code of a run executes here, whatever context it makes for itself; for `leave_code`."""
     global _is_marking
-    before: Context | None = getattr(_work, "handed", None)
+    before = _work.handed
     if _current() is not None:
         _is_marking = True
         _work.handed = copy_context()
@@ -243,7 +250,7 @@ def marked_work(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def marked(*args: Any, **kwargs: Any) -> Any:
-        before, _work.handed = getattr(_work, "handed", None), context
+        before, _work.handed = _work.handed, context
         try:
             return function(*args, **kwargs)
         finally:

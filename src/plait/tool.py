@@ -295,11 +295,10 @@ def as_tool(source: Any) -> Tool[..., Any]:
 
 def reason_of(tool: Tool[..., Any], given: Json) -> tuple[Json, str]:
     """The arguments without the reason for the call, and the reason: `reason`, unless the tool has such a parameter itself."""
-    properties: Any = tool.schema.get("properties", {})
-    if not isinstance(given, Mapping) or "reason" in properties or tool.schema.get("additionalProperties", False):
+    if not isinstance(given, dict) or not isinstance(reason := given.get("reason"), str):
         return given, ""
-    reason = given.get("reason", "")
-    if not isinstance(reason, str) or "reason" not in given:
+    properties: Any = tool.schema.get("properties", {})
+    if "reason" in properties or tool.schema.get("additionalProperties", False):
         return given, ""
     return {name: value for name, value in given.items() if name != "reason"}, reason
 

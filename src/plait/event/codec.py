@@ -388,24 +388,6 @@ def seal(
     causes: tuple[Digest, ...] = (),
 ) -> Event:
     """Make an event, or raise a typed error: what comes out can be written, read back and verified."""
-    return _seal(body, log, seq, parents, time, salt, actor, behalf, origin, run, call, causes)
-
-
-def _seal(
-    body: Body,
-    log: LogId,
-    seq: int,
-    parents: tuple[Digest, ...],
-    time: Micros,
-    salt: bytes,
-    actor: str,
-    behalf: str | None,
-    origin: str,
-    run: str | None,
-    call: str | None,
-    causes: tuple[Digest, ...],
-) -> Event:
-    """In the order of the header, by position: this is the path of every append."""
     _check_salt(salt)
     content = VOCABULARY.encode(body)
     commitment = Digest(sha256(BODY_TAG + salt + content).hexdigest())
@@ -444,7 +426,20 @@ def seal_all(
     events: list[Event] = []
     for place, body in enumerate(bodies, seq):
         now, salt = source.now(log, place), source.salt(log, place)
-        event = _seal(body, log, place, parents, now, salt, actor, behalf, origin, run, call, causes)
+        event = seal(
+            body,
+            log=log,
+            seq=place,
+            parents=parents,
+            time=now,
+            salt=salt,
+            actor=actor,
+            origin=origin,
+            behalf=behalf,
+            run=run,
+            call=call,
+            causes=causes,
+        )
         events.append(event)
         parents = (event.id,)
     return events

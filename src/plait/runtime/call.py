@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from importlib import metadata
 from typing import Any, NamedTuple
@@ -106,13 +106,18 @@ NOBODY = Watch()
 
 def check_attendants(session: Session, watch: Watch) -> None:
     """Raises if code of a run brings along who is to be asked: only the caller of the outermost run hands that in."""
+    if watch.approver is None and watch.answerer is None:
+        return
     outer = running.get()
-    given = (outer.approver, outer.answerer) if outer is not None else (None, None)
-    pairs = zip((watch.approver, watch.answerer), given, strict=True)
-    brought = any(each is not None and each is not known for each, known in pairs)
-    if brought and (why := is_inside(session.store)):
+    if outer is not None and _is_none_or(watch.approver, outer.approver) and _is_none_or(watch.answerer, outer.answerer):
+        return
+    if why := is_inside(session.store):
         step = "pass approver= and answerer= where the outermost workflow is called"
         raise MayNotApprove(session.short, direct_writer().principal(), f"{why}, nor hands in who does; {step}")
+
+
+def _is_none_or(given: object, known: object) -> bool:
+    return given is None or given is known
 
 
 class Entry(NamedTuple):
@@ -130,7 +135,11 @@ def enter(session: object, calling: Calling, *, watch: Watch = NOBODY, waiter: W
     if not isinstance(session, Session):
         raise NotASession(f"{calling.name} was called with", session)
     # What no event can hold is refused now, and not by the first append of a forward that is not to blame.
-    VOCABULARY.encode(k.CallStarted(calling.workflow, calling.name, calling.purpose, calling.agent))
+    body = k.CallStarted(calling.workflow, calling.name, calling.purpose, calling.agent)
+    if calling.purpose is None:
+        _check_names(body.workflow, body.path, body.agent)
+    else:
+        VOCABULARY.encode(body)
     policy_of(calling.bypass, os.environ)
     check_running(session)
     check_attendants(session, watch if again is None else NOBODY)
@@ -163,6 +172,11 @@ def enter(session: object, calling: Calling, *, watch: Watch = NOBODY, waiter: W
     act = _act(frame)._replace(causes=run.acting(session.store, session.spot).causes)
     run.ride(session.id, scope, Draft(body, act), {setup: calling.setup} if setup and calling.setup else None)
     return Entry(run, session, frame, callers, outermost)
+
+
+@lru_cache(1024)  # the same few names, at every call
+def _check_names(workflow: str, name: str, agent: str | None) -> None:
+    VOCABULARY.encode(k.CallStarted(workflow, name, agent=agent))
 
 
 def leave(entry: Entry, result: object) -> Session:
@@ -323,10 +337,13 @@ def let_go(run: Run, address: str) -> None:
         release(address, run.id)
 
 
+_REPLIES = frozenset({k.ModelReplied.__name__})
+
+
 def _last_agent(session: Session) -> str | None:
     """The path of the agent who spoke last, in whichever run. None: nobody yet."""
     store = store_at(session.store)
-    reply = next(store.read(session.id, 1, session.place, kinds={k.ModelReplied.__name__}, reverse=True), None)
+    reply = next(store.read(session.id, 1, session.place, kinds=_REPLIES, reverse=True), None)
     return unquote(reply.actor.partition(":")[2]) if reply is not None else None
 
 

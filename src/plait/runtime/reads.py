@@ -40,6 +40,9 @@ class Sources(NamedTuple):
 NOTHING_READ = Sources()
 
 
+_REWINDS = frozenset({Rewound.__name__})
+
+
 class Rewind(NamedTuple):
     to: int
     at: int  # its own place
@@ -70,9 +73,9 @@ class Reads:
 
     def _keep(self, places: list[Spot], spot: Spot) -> None:
         """Keep the last place that was read of each path of a log: an earlier one has nothing else."""
-        gone = self._gone(spot)
+        gone = self._gone(spot) if places and spot not in places else ()
         for at, other in enumerate(places):
-            if self._gone(other) == gone:
+            if other == spot or self._gone(other) == gone:
                 places[at] = max(other, spot, key=lambda each: each.place)
                 return
         places.append(spot)
@@ -117,8 +120,7 @@ class Reads:
         upto, rewinds = self._rewinds.get(spot.id, (0, ()))
         if upto < spot.place:
             news: list[Rewind] = []
-            kinds = {Rewound.__name__}
-            for event in store_at(spot.store).read(spot.id, upto + 1, spot.place, kinds=kinds):
+            for event in store_at(spot.store).read(spot.id, upto + 1, spot.place, kinds=_REWINDS):
                 body = event.body
                 assert isinstance(body, Rewound)
                 left = Spot(spot.store, spot.id, event.seq - 1, event.header.parents[0], spot.run)

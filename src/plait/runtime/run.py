@@ -200,13 +200,15 @@ class Run:
         was = self._was_named(store, drafts[0].body, fork) if self.record is not None and self.record.branched else None
         recorded = self.record.began(self, store, log, drafts, scope, was) if self.record is not None else None
         if recorded is None:
-            self.told_of_write("before", drafts)
+            if self.on_write is not None:
+                self.on_write("before", drafts)
             resting = self.fences_in(address)
             try:
                 recorded = self._direct.start(store, log, drafts, fork=fork, blobs=blobs, run=scope, behalf=self.behalf, fences=resting)
             except StaleEpoch as error:
                 raise self.halt_lost(error) from None
-            self.told_of_write("after", drafts)
+            if self.on_write is not None:
+                self.on_write("after", drafts)
             self._tell(recorded[1])
         spot = recorded[0]
         log = spot.id  # what was merged before it was branched off keeps its name
@@ -270,7 +272,8 @@ class Run:
         blobs: Mapping[Digest, bytes] | None,
         held: Sequence[Event],
     ) -> tuple[Spot, list[Event]]:
-        self.gated = self.gated or any([isinstance(draft.body, k.GateRequired) for draft in drafts])
+        if not self.gated and k.GateRequired in [type(draft.body) for draft in drafts]:
+            self.gated = True
         found: list[Event] = []
         path = self._path(spot)
         if path is not None:
@@ -280,7 +283,8 @@ class Run:
             drafts, spot = after_found(drafts, found), path.at
             merging -= len(found)
         spot = self._beyond(spot)
-        self.told_of_write("before", drafts)
+        if self.on_write is not None:  # a simulation may end the process here, or let it look as if it had ended
+            self.on_write("before", drafts)
         resting = self.fences_in(spot.store)
         try:
             # What a run does, it does on behalf of whoever started it.
@@ -298,7 +302,8 @@ class Run:
         for event in events:
             if event.kind == k.BudgetSet.__name__:
                 self._grant(event)
-        self.told_of_write("after", drafts)
+        if self.on_write is not None:
+            self.on_write("after", drafts)
         self._tell([*held, *events] if held else events)
         return after, [*found, *events] if found else events
 
@@ -308,11 +313,6 @@ class Run:
         assert isinstance(body, k.BudgetSet)
         above = self.pool(event.log) if is_share(self._direct.store(self._tips[event.log].store), event) else self.outer_pool
         self.pools[event.log] = Pool(body.budget, above=above, clock=lambda: self.io.clock() / 1e6)
-
-    def told_of_write(self, when: str, drafts: Sequence[Draft]) -> None:
-        """Whoever watches the writes may end the process here, or let it look as if it had ended."""
-        if self.on_write is not None:
-            self.on_write(when, drafts)
 
     def post(
         self,
@@ -684,8 +684,8 @@ class Run:
 
     def frames(self, log: LogId) -> tuple[Frame, ...]:
         """The calls that have this log in hand, the outermost first."""
-        with self._lock:
-            return self._frames.get(log, self._frames.get(self.root, ()))
+        found = self._frames.get(log)
+        return found if found is not None else self._frames.get(self.root, ())
 
     def base(self, log: LogId) -> tuple[Frame, ...]:
         """The calls that had this log in hand when it was forked."""
@@ -705,7 +705,7 @@ class Run:
     def ride(self, log: LogId, scope: str, draft: Draft, blobs: Mapping[Digest, bytes] | None = None) -> None:
         """Write this with the next append to the log."""
         with self._lock:
-            self._riding.setdefault((log, scope), []).append((draft, dict(blobs or {})))
+            self._riding.setdefault((log, scope), []).append((draft, dict(blobs) if blobs else {}))
 
     def hand_over(self, log: LogId, scope: str, agent: str) -> str | None:
         """From now on this agent has the session; returns who had it before, if that was another."""
@@ -825,8 +825,13 @@ def _with(
     riding: Sequence[Rider], drafts: Sequence[Draft], blobs: Mapping[Digest, bytes] | None
 ) -> tuple[list[Draft], dict[Digest, bytes]]:
     """What is written together: what was waiting first, and what is due after it."""
-    every = [*(draft for draft, _ in riding), *(draft._replace(act=_shifted(draft.act, len(riding))) for draft in drafts)]
-    return every, {**(blobs or {}), **{name: content for _, with_it in riding for name, content in with_it.items()}}
+    ahead = len(riding)
+    every = [draft for draft, _ in riding]
+    every += [draft._replace(act=_shifted(draft.act, ahead)) if draft.act.causes else draft for draft in drafts]
+    more = dict(blobs) if blobs else {}
+    for _, with_it in riding:
+        more.update(with_it)
+    return every, more
 
 
 def _moved(session: Session, spot: Spot, events: Sequence[Event]) -> Session:
@@ -837,7 +842,7 @@ def _moved(session: Session, spot: Spot, events: Sequence[Event]) -> Session:
 
 
 def _shifted(act: Act, by: int) -> Act:
-    return act._replace(causes=tuple([cause + by if isinstance(cause, int) else cause for cause in act.causes])) if act.causes else act
+    return act._replace(causes=tuple([cause + by if isinstance(cause, int) else cause for cause in act.causes]))
 
 
 # ── the registry ─────────────────────────────────────────────────────────────────────────────
@@ -915,7 +920,7 @@ class _RunReader:
     """Notes what the code of a run reads, also of values that are not the run's."""
 
     def read(self, spot: Spot, whole: bool) -> None:
-        run = _runs.get(spot.run or "") or _code_here()[0]
+        run = _runs.get(spot.run or "") or _run_here()
         if run is not None and not run.closed:
             run.reads.note(run.calls(spot.id), spot, whole=whole)
 
@@ -941,9 +946,10 @@ def note_raised(run: Run, frame: Frame, callers: tuple[Frame, ...], error: BaseE
 
 def _acting_inside(store: str, spot: Spot | None) -> Act:
     """How code of a run, or of a tool, acts on a value that is not the run's: a session of its own, say."""
-    run, handed = _code_here()[0], tool_act.get()
+    run = _run_here()
     if run is not None and not run.closed:
         return run.acting(store, spot)
+    handed = tool_act.get()
     return handed[1] if handed is not None and spot is not None and spot.id == handed[0] else UNNAMED
 
 
@@ -957,6 +963,14 @@ def _code_here() -> tuple[Run | None, Frame | None]:
     if run is None and (context := inside.starter_context()) is not None:
         return context.get(running), context.get(acting)
     return run, acting.get()
+
+
+def _run_here() -> Run | None:
+    """Return the run whose code this is: asked at every append, so it looks for no more."""
+    run = running.get()
+    if run is None and (context := inside.starter_context()) is not None:
+        return context.get(running)
+    return run
 
 
 def executing() -> tuple[Run, Frame | None] | None:
@@ -987,7 +1001,7 @@ class _Inside:
     """What writes outside of any run rest on: on the run whose code this is, and on that of a value whose run was let go."""
 
     def fences(self, address: str, by: str | None) -> tuple[Fence, ...]:
-        run, _ = _code_here()
+        run = _run_here()
         past = _let_go.get(by) if by is not None and _let_go else None
         own = past.fences if past is not None and past.home == address else ()
         if run is None or (run.closed and not run.is_lost):
@@ -997,7 +1011,7 @@ class _Inside:
         return (*own, *run.fences_in(address))
 
     def loss_error(self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]) -> BaseException:
-        (run, _), past = _code_here(), _let_go.get(by) if by is not None else None
+        run, past = _run_here(), _let_go.get(by) if by is not None else None
         if past is not None and error.log in [fence.log for fence in past.fences]:
             if spot is not None:
                 post_late(direct_writer(), spot, drafts)
@@ -1010,7 +1024,7 @@ bind_fences(_Inside())
 
 def check_held(session: Session) -> None:
     """Right before an effect starts that no append of its own precedes: raises if the run it belongs to was taken."""
-    run = run_of(session) or _code_here()[0]
+    run = run_of(session) or _run_here()
     if run is not None and (run.is_lost or not run.closed):
         run.check_mine()
 
@@ -1042,8 +1056,7 @@ def is_going_on(id: str) -> bool:
 
 def run_of(session: Session) -> Run | None:
     """The run this value belongs to, if it is going on in this process."""
-    id = session.run
-    return _runs.get(id) if id is not None else None
+    return _runs.get(session.run or "")
 
 
 def direct_writer() -> DirectWriter:

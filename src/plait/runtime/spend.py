@@ -191,6 +191,8 @@ def _why(refusal: Refusal, model: Model, cost: int | None) -> str:
 
 def counted_reply(effect: AskModel, reply: Reply) -> Reply:
     """Return a reply with an estimate of the tokens that the provider did not count, marked as one."""
+    if reply.usage.input_tokens and reply.usage.output_tokens:
+        return reply
     calls = "".join(f"{call.tool}{call.arguments}" for call in reply.calls)
     usage = _counted(effect, reply.usage, text_of(reply.parts) + "".join(_thoughts(reply.parts)) + calls)
     if usage is reply.usage:

@@ -102,6 +102,9 @@ _MATERIAL = frozenset(
 )
 
 
+_OPENINGS = frozenset({SessionOpened.__name__})
+
+
 class Reading:
     """A place in a log, read only."""
 
@@ -687,7 +690,7 @@ class Reading:
     @property
     def _opening(self) -> SessionOpened:
         """What its lineage began with; a log that was not begun as a session says nothing."""
-        first = next(self._store.read(self.id, 1, 1, kinds={SessionOpened.__name__}), None)
+        first = next(self._store.read(self.id, 1, 1, kinds=_OPENINGS), None)
         opened = first.body if first is not None else None
         return opened if isinstance(opened, SessionOpened) else SessionOpened()
 

@@ -123,8 +123,20 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 def to_json(value: Any) -> Json:
     """A value as plain JSON data; raises TypeError for what has none."""
+    if _is_flat(value):
+        return value.copy()  # as most arguments are: nothing in it needs another form
     plain = value if type(value) in _PLAIN else _sorted_sets(value)
     return _lists(msgspec.to_builtins(plain, enc_hook=_enc_hook, str_keys=True))
+
+
+def _is_flat(value: Any) -> bool:
+    """Say whether it is a dict of texts, numbers and nothing else."""
+    if type(value) is not dict:
+        return False
+    for key, item in cast("dict[Any, Any]", value).items():
+        if type(key) is not str or type(item) not in _PLAIN:
+            return False
+    return True
 
 
 def _sorted_sets(value: Any) -> Any:
@@ -146,7 +158,7 @@ def _sorted_sets(value: Any) -> Any:
     return value
 
 
-_PLAIN = (str, int, float, bool, type(None))
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 _HOLDERS = (set, frozenset, list, tuple, dict)
 
 

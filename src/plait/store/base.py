@@ -371,16 +371,15 @@ def check_chain(log: LogId, events: Sequence[Event], after: Digest | None, *, be
         if header.seq != seq:
             raise InvalidValue("seq", f"event {header.seq} stands where {seq} is due", "seal the events one after another")
         if (header.parents[0] if header.parents else None) != previous:
+            if not begins:
+                parse_digest(previous, "after")
             raise InvalidValue("parents", f"event {header.seq} does not follow {previous}", "seal it after the head you append to")
         seq, previous = seq + 1, event.id
 
 
 def turns_in(events: Sequence[Event]) -> int:
     """By how much these events raise the epoch of their log."""
-    turns = 0
-    for event in events:
-        turns += event.kind in TURNS
-    return turns
+    return sum([event.kind in TURNS for event in events])
 
 
 def check_epoch(fence: Fence, found: int, raised: int = 0) -> None:

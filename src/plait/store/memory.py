@@ -53,7 +53,7 @@ from plait.store.base import (
     turns_in,
 )
 from plait.store.blobs import check_size, checked, digest_of
-from plait.store.rows import check_columns, check_names, check_row, check_where, order_of
+from plait.store.rows import check_columns, check_names, check_where, checked_row, order_of
 
 _PAGE = 512  # events of the feed taken at a time
 
@@ -97,6 +97,7 @@ class MemoryStore:
         self._by_id: dict[Digest, Event] = {first.id: first}
         self._blobs: dict[Digest, _MemoryBlob] = {}
         self._projections: dict[str, Projection] = {}
+        self._interested: dict[str, list[Projection]] = {}  # by kind of event
         self._rows: dict[str, _MemoryRows] = {}
         self.attach(projections)
         _instances.add(self)
@@ -141,7 +142,7 @@ class MemoryStore:
         flush: bool = False,
         fences: Sequence[Fence] = (),
     ) -> Digest:
-        check_chain(log, events, parse_digest(after, "after"))
+        check_chain(log, events, after)
         with self._open():
             known = self._find(log)
             stands = known.head != after and self._stands(known, events[-1])
@@ -203,9 +204,10 @@ class MemoryStore:
                 own = self._find(segment.log)
                 start = own.place + 1
                 stretch = own.events[segment.first - start : segment.last - start + 1]
-                if [event.seq for event in stretch] != list(range(segment.first, segment.last + 1)):
+                size = max(segment.last - segment.first + 1, 0)
+                if len(stretch) != size or (size and (stretch[0].seq, stretch[-1].seq) != (segment.first, segment.last)):
                     raise StoreCorrupt(f"log {segment.log}", "an event is missing, or stands twice")
-                found += stretch
+                found = found + stretch if found else stretch
         if kinds is not None:
             found = [event for event in found if event.kind in kinds]
         return iter(found[::-1] if reverse else found)
@@ -346,6 +348,10 @@ class MemoryStore:
                 if kept is None or kept.version < projection.version:
                     self._projections[projection.name] = projection
                     self.rebuild(projection.name)
+                    every = self._projections.values()
+                    self._interested = {
+                        kind: [each for each in every if kind in each.kinds] for kind in {kind for each in every for kind in each.kinds}
+                    }
 
     def rebuild(self, projection: str) -> None:
         if projection not in self._projections:
@@ -431,13 +437,12 @@ class MemoryStore:
 
     def _fold(self, events: Sequence[Event]) -> dict[str, _MemoryRows]:
         folded: dict[str, _MemoryRows] = {}
-        for name, projection in self._projections.items():
-            rows: _MemoryRows | None = None
-            for number, event in enumerate(events, len(self._feed) + 1):
-                if event.kind in projection.kinds:
-                    if rows is None:
-                        rows = folded[name] = self._rows[name].draft()
-                    projection.apply(rows, number, event)
+        for number, event in enumerate(events, len(self._feed) + 1):
+            for projection in self._interested.get(event.kind, ()):
+                rows = folded.get(projection.name)
+                if rows is None:
+                    rows = folded[projection.name] = self._rows[projection.name].draft()
+                projection.apply(rows, number, event)
         return {name: rows.settled() for name, rows in folded.items()}
 
     def _keep_blobs(self, content: Mapping[Digest, bytes]) -> None:
@@ -471,8 +476,8 @@ class _MemoryRows:
 
     def put(self, table: str, row: Row) -> None:
         shape = self._shapes[table]
-        check_row(shape, row)
-        self._set(table, tuple(row[column] for column in shape.key), {column: row[column] for column in shape.columns})
+        kept = checked_row(shape, row)
+        self._set(table, tuple([kept[column] for column in shape.key]), kept)
 
     def delete(self, table: str, *key: Scalar) -> None:
         self._set(table, key, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from types import NoneType
+from typing import NamedTuple
 
 from plait.errors import InvalidValue, UnknownRows
 from plait.event.strict import check_text
@@ -23,26 +24,42 @@ class SqlRows:
 
     def __init__(self, db: Database, projection: Projection) -> None:
         self._db = db
-        self._name = projection.name
         self._tables = {table.name: table for table in projection.tables}
+        self._name = projection.name
+        self._statements: dict[str, _Statements] = {}
 
     def get(self, table: str, *key: Scalar) -> Row | None:
-        shape = self._tables[table]
-        row = self._db.row(f"SELECT {_quoted(shape.columns)} FROM {table_name(self._name, table)} WHERE {_by_key(shape)}", key)
-        return None if row is None else dict(zip(shape.columns, row, strict=True))
+        row = self._db.row(self._sql(table).get, key)
+        return None if row is None else dict(zip(self._tables[table].columns, row, strict=True))
 
     def put(self, table: str, row: Row) -> None:
-        shape = self._tables[table]
-        check_row(shape, row)
-        self._db.execute(
-            f"INSERT OR REPLACE INTO {table_name(self._name, table)} ({_quoted(shape.columns)}) "
-            f"VALUES ({', '.join('?' * len(shape.columns))})",
-            [row[column] for column in shape.columns],
-        )
+        self._db.execute(self._sql(table).put, [*checked_row(self._tables[table], row).values()])
 
     def delete(self, table: str, *key: Scalar) -> None:
-        shape = self._tables[table]
-        self._db.execute(f"DELETE FROM {table_name(self._name, table)} WHERE {_by_key(shape)}", key)
+        self._db.execute(self._sql(table).delete, key)
+
+    def _sql(self, table: str) -> _Statements:
+        found = self._statements.get(table)
+        if found is None:
+            found = self._statements[table] = _statements_of(self._name, self._tables[table])
+        return found
+
+
+class _Statements(NamedTuple):
+    """SQL of one table, made once: rows are written in every transaction."""
+
+    get: str
+    put: str
+    delete: str
+
+
+def _statements_of(projection: str, table: Table) -> _Statements:
+    name, columns = table_name(projection, table.name), _quoted(table.columns)
+    return _Statements(
+        f"SELECT {columns} FROM {name} WHERE {_by_key(table)}",
+        f"INSERT OR REPLACE INTO {name} ({columns}) VALUES ({', '.join('?' * len(table.columns))})",
+        f"DELETE FROM {name} WHERE {_by_key(table)}",
+    )
 
 
 def recreate(db: Database, projection: Projection) -> None:
@@ -96,9 +113,12 @@ def check_columns(projection: str, table: Table, columns: tuple[str, ...]) -> No
             raise UnknownRows(f"{projection}.{table.name}.{column}", f"the columns are {', '.join(table.columns)}")
 
 
-def check_row(table: Table, row: Mapping[str, Scalar]) -> None:
-    if row.keys() != table.columns.keys():
+def checked_row(table: Table, row: Mapping[str, Scalar]) -> Row:
+    """Copy a row, its columns in the order of the table's, or raise if it has others."""
+    kept = {column: row[column] for column in table.columns if column in row}
+    if not len(kept) == len(row) == len(table.columns):
         raise InvalidValue(f"row of {table.name}", f"it has {', '.join(row)}", f"put exactly {', '.join(table.columns)}")
+    return kept
 
 
 def check_where(where: Mapping[str, Scalar]) -> None:

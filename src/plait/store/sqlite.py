@@ -174,7 +174,7 @@ class SqliteStore:
         flush: bool = False,
         fences: Sequence[Fence] = (),
     ) -> Digest:
-        check_chain(log, events, parse_digest(after, "after"))
+        check_chain(log, events, after)
         known, prepared = self._find(log), prepare(events, blobs)
         keyed = [KeyedFence(fence, self._find(fence.log).key) for fence in fences] if fences else ()
         return self._connections.write(lambda db: self._work.append(db, log, known.key, after, prepared, keyed), flush or not known.lazy)
