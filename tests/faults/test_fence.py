@@ -16,8 +16,8 @@ from plait.ids import LogId, inbox_of
 from plait.session import verify
 from plait.store import Log
 from tests.faults import fenced_story
-from tests.faults.fenced_story import STORIES, until
-from tests.support import child_environment, module_command
+from tests.faults.fenced_story import STORIES
+from tests.support import child_environment, module_command, wait_until
 
 EFFECTS = ("at_most_once", "idempotent", "pure")
 _QUICK = {("at_most_once", "meanwhile"), ("idempotent", "meanwhile")}
@@ -50,7 +50,7 @@ class Loser:
         )
         assert self.process.stdout is not None
         self.session = Session.open(self.process.stdout.readline().strip(), store=str(folder / ".plait"))
-        until((folder / "busy").exists)
+        wait_until((folder / "busy").exists)
 
     @property
     def workflow(self) -> Workflow:

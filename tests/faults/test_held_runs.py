@@ -17,8 +17,8 @@ from plait.event import kinds as k
 from plait.runtime.stops import Parked
 from plait.session import verify
 from tests.faults import held_story
-from tests.faults.held_story import Held, until
-from tests.support import child_environment, module_command
+from tests.faults.held_story import Held
+from tests.support import child_environment, module_command, wait_until
 
 
 class First:
@@ -34,7 +34,7 @@ class First:
         )
         assert self.process.stdout is not None
         self.session = Session.open(self.process.stdout.readline().strip(), store=str(folder / ".plait"))
-        until((folder / "busy").exists)
+        wait_until((folder / "busy").exists)
 
     def lets_go(self) -> str:
         """Let its tool return; what it says in the end."""

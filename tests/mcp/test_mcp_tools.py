@@ -26,7 +26,7 @@ from plait.session.content import Loose
 from plait.tool import Tool
 from tests.guests.hosting import programs
 from tests.mcp.servers import Plain, Small, is_alive, until
-from tests.support import python
+from tests.support import free_port, python
 
 ADD = '''
 @server.tool()
@@ -102,15 +102,9 @@ def served(command: list[str], port: int) -> Generator[subprocess.Popen[bytes]]:
         child.wait()
 
 
-@pytest.fixture
-def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def test_the_time_server_over_http(port: int) -> None:
+def test_the_time_server_over_http() -> None:
     """mcp-proxy, which speaks streamable HTTP in the protocol of 2025, before mcp-server-time."""
+    port = free_port()
     time_server = programs("mcp-servers") / "mcp-server-time"
     proxy = programs("mcp-proxy") / "mcp-proxy"
     with served([str(proxy), "--port", str(port), str(time_server)], port):
@@ -158,7 +152,8 @@ def die() -> str:
 )
 
 
-def test_http_headers_loss_and_return(tmp_path: Path, port: int) -> None:
+def test_http_headers_loss_and_return(tmp_path: Path) -> None:
+    port = free_port()
     small = Small(tmp_path, HTTP_TOOLS)
     small.run = f'\nserver.run("streamable-http", host="127.0.0.1", port={port})\n'
     small.write(HTTP_TOOLS)

@@ -179,11 +179,6 @@ def dialect(request: pytest.FixtureRequest) -> Dialect:
     return request.param
 
 
-@pytest.fixture(params=[False, True], ids=["whole", "streamed"])
-def streamed(request: pytest.FixtureRequest) -> bool:
-    return request.param
-
-
 def answer(dialect: Dialect, streamed: bool, **given: Any) -> Answer:
     return dialect.stream(**given) if streamed else dialect.whole(**given)
 

@@ -14,17 +14,14 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.event.kinds import ModelAsked
 from plait.ids import Digest
-from plait.model.base import Answered, Fault, Reply, Request, Returned, Said, Turn
+from plait.model.base import Answered, Fault, Reply, Request, Returned, Said
 from plait.runtime import prompt as prompts
-from plait.runtime.effects import Retry
 from plait.runtime.run import record_at_tip
 from plait.runtime.sent import sent
 from plait.session import ABSENT
-from plait.session.content import text_of
 from plait.session.ports import Act, Draft, store_at
 from plait.testing import Simulation
-
-QUICK = Retry(wait_s=0.0)
+from tests.support import QUICK, Spy, turn_text
 
 
 @tool
@@ -39,10 +36,6 @@ def shaky(what: str) -> str:
     if what.endswith("0"):
         raise ValueError("not this one")
     return what
-
-
-def words(turn: Turn) -> str:
-    return " | ".join(text_of(each.parts) for each in turn.results) if isinstance(turn, Returned) else text_of(turn.parts)
 
 
 def every_ask(session: Session) -> list[Event]:
@@ -60,7 +53,7 @@ def check_all(session: Session) -> int:
     found = every_ask(session)
     for asked in found:
         rebuilt = sent(session, asked)
-        assert rebuilt.matches, (asked.log, asked.seq, asked.actor, [words(turn) for turn in rebuilt.turns])
+        assert rebuilt.matches, (asked.log, asked.seq, asked.actor, [turn_text(turn) for turn in rebuilt.turns])
         assert not isinstance(rebuilt.turns[0], (Answered, Returned)) and not isinstance(rebuilt.turns[-1], Answered)
     return len(found)
 
@@ -162,18 +155,6 @@ def test_in_hundreds_of_histories(part: int) -> None:
 # ── single things ────────────────────────────────────────────────────────────────────────────
 
 
-class Spy:
-    name = "spy"
-
-    def __init__(self, *script: Any) -> None:
-        self.requests: list[Request] = []
-        self._script = ScriptedModel(list(script))
-
-    def ask(self, request: Request, on_delta: Any) -> Reply:
-        self.requests.append(request)
-        return self._script.ask(request, on_delta)
-
-
 def test_an_outcome_that_came_late_is_told_after_what_was_shown() -> None:
     spy = Spy(ToolCall("look", what="a"), "One.")
     agent = Agent("x", model=spy, tools=[look], name="ann")
@@ -182,7 +163,7 @@ def test_an_outcome_that_came_late_is_told_after_what_was_shown() -> None:
     late, _ = record_at_tip(session, [Draft(k.ToolReturned((k.Text("late"),)), Act("service:x", "tool", call=asked))])
     prompts._kept.clear()  # pyright: ignore[reportPrivateUsage]
     agent(late)
-    assert [words(turn) for turn in spy.requests[2].turns][1:] == ["", "a " * 20, "One.", '(look {"what":"a"} returned)\nlate']
+    assert [turn_text(turn) for turn in spy.requests[2].turns][1:] == ["", "a " * 20, "One.", '(look {"what":"a"} returned)\nlate']
     assert check_all(late) == 4
 
 
@@ -193,7 +174,7 @@ def test_every_attempt_was_sent_what_the_first_one_was() -> None:
         name = "interrupted"
 
         def ask(self, request: Request, on_delta: Any) -> Reply:
-            if not any(isinstance(turn, Said) and words(turn) == "wait!" for turn in request.turns) and not request.outcomes:
+            if not any(isinstance(turn, Said) and turn_text(turn) == "wait!" for turn in request.turns) and not request.outcomes:
                 record_at_tip(Session.open(request.session.id), [Draft(k.MessageSaid("user", (k.Text("wait!"),)), Act("human:u"))])
                 raise Fault("Overloaded", "try again", retryable=True)
             return Reply((k.Text("fine"),))
@@ -224,7 +205,7 @@ def test_a_session_that_says_nothing_is_asked_to_go_on() -> None:
     spy = Spy("Hm.", "Well.")
     agent = Agent("x", model=spy, name="ann")
     session = agent(agent(Session(title="empty")))
-    assert [words(turn) for turn in spy.requests[1].turns] == ["Go on.", "Hm.", "Go on."]
+    assert [turn_text(turn) for turn in spy.requests[1].turns] == ["Go on.", "Hm.", "Go on."]
     assert check_all(session) == 2
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from plait import (
     Agent,
     Parallel,
-    Parked,
     ScriptedModel,
     Selector,
     Session,
@@ -40,16 +38,11 @@ from plait.event.kinds import (
 )
 from plait.runtime.sent import sent
 from plait.session import verify
+from tests.support import RAN, ask_preview, events_of, parked_session, scripted_model
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
 
 BOSS = "human:boss"
-RAN: list[Any] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_ran() -> None:
-    RAN.clear()
 
 
 @tool(effect="pure")
@@ -66,26 +59,22 @@ def pay(amount: int, idempotency_key: str) -> str:
     return f"paid {amount}"
 
 
-def scripted(*items: Any) -> ScriptedModel:
-    return ScriptedModel(list(items))
-
-
 class Trip(Workflow):
     """Tools, branches, a choice, a question, a fact: a bit of everything."""
 
     def __init__(self) -> None:
         self.scout = Agent(
             "Scout.",
-            model=scripted(ToolCall("look", what="map"), [ToolCall("look", what="a"), ToolCall("look", what="b")], "scouted"),
+            model=scripted_model(ToolCall("look", what="map"), [ToolCall("look", what="a"), ToolCall("look", what="b")], "scouted"),
             tools=[look],
         )
         self.critics = Parallel(
-            one=Agent("Criticise.", model=scripted(ToolCall("look", what="one"), "one is fine"), tools=[look]),
-            two=Agent("Doubt.", model=scripted("two doubts")),
+            one=Agent("Criticise.", model=scripted_model(ToolCall("look", what="one"), "one is fine"), tools=[look]),
+            two=Agent("Doubt.", model=scripted_model("two doubts")),
         )
-        self.walk, self.ride = Agent("Walk.", model=scripted("walked")), Agent("Ride.", model=scripted("rode"))
+        self.walk, self.ride = Agent("Walk.", model=scripted_model("walked")), Agent("Ride.", model=scripted_model("rode"))
         self.choose = Selector({"walk": self.walk, "ride": self.ride}, rule=lambda session: "ride" if session.facts["far"] else "walk")
-        self.payer = Agent("Pay.", model=scripted(ToolCall("pay", amount=5), "done"), tools=[pay])
+        self.payer = Agent("Pay.", model=scripted_model(ToolCall("pay", amount=5), "done"), tools=[pay])
 
     def forward(self, session: Session) -> Session:
         session = self.scout(session)
@@ -102,10 +91,6 @@ def trip() -> Session:
 
 def told(session: Session) -> list[str]:
     return [each.text for each in session.messages if each.text]
-
-
-def events_of(session: Session, kind: Any) -> list[Event]:
-    return [event for event in session.events if isinstance(event.body, kind)]
 
 
 def own(session: Session) -> list[Event]:
@@ -145,9 +130,11 @@ def test_at_every_place_the_past_is_kept_and_the_rest_is_live() -> None:
 def test_a_model_is_another_from_there_on() -> None:
     session = trip()
     (reply,) = [event for event in events_of(session, ModelReplied) if "scouted" in str(event.body)]
-    other = whatif(session, Trip(), at=reply.seq, model=scripted("something else"), effects="live", answerer=lambda question, choices: "no")
+    other = whatif(
+        session, Trip(), at=reply.seq, model=scripted_model("something else"), effects="live", answerer=lambda question, choices: "no"
+    )
     assert told(other) == ["go", "scouted", *["something else"] * 4]
-    named = whatif(session, Trip(), at=reply.seq, model={"ride": scripted("flew")}, effects="live", answerer=lambda q, c: "yes")
+    named = whatif(session, Trip(), at=reply.seq, model={"ride": scripted_model("flew")}, effects="live", answerer=lambda q, c: "yes")
     assert told(named) == ["go", "scouted", "one is fine", "two doubts", "flew", "done"]
     assert replay(other, Trip()).head == other.head and replay(named, Trip()).head == named.head
 
@@ -245,21 +232,12 @@ def test_what_cannot_be_replaced_is_refused() -> None:
 
 class Pays(Workflow):
     def __init__(self) -> None:
-        self.payer = Agent("Pay.", model=scripted(ToolCall("look", what="bill"), ToolCall("pay", amount=5), "done"), tools=[look, pay])
+        self.payer = Agent(
+            "Pay.", model=scripted_model(ToolCall("look", what="bill"), ToolCall("pay", amount=5), "done"), tools=[look, pay]
+        )
 
     def forward(self, session: Session) -> Session:
         return self.payer(session)
-
-
-def shows(ask: Any) -> Any:
-    """What a person is shown of an ask."""
-    return ask.shown
-
-
-def parked(call: Callable[[], Session]) -> Session:
-    with pytest.raises(Parked) as caught:
-        call()
-    return caught.value.session
 
 
 @pytest.mark.parametrize("at", ["start", "call", "look", "request"])
@@ -273,8 +251,8 @@ def test_what_reaches_outside_needs_consent_and_has_a_key_of_its_own(at: str) ->
         "request": events_of(session, ToolRequested)[1].seq,
     }
     RAN.clear()
-    other = parked(lambda: whatif(session, Pays(), at=places[at]))
-    assert [each for each in RAN if each != "bill"] == [] and shows(other.waiting[0])["tool"] == "pay"
+    other = parked_session(lambda: whatif(session, Pays(), at=places[at]))
+    assert [each for each in RAN if each != "bill"] == [] and ask_preview(other.waiting[0])["tool"] == "pay"
     assert other.parent is not None and other.parent.id == session.id
     RAN.clear()
     other = resume(other.approve(other.waiting[0], actor=BOSS), Pays())
@@ -294,7 +272,7 @@ def test_what_the_program_itself_does_needs_consent_too() -> None:
     session = Direct()(Session("go"))
     for place in range(events_of(session, RunStarted)[0].seq, events_of(session, ToolRequested)[0].seq + 1):
         RAN.clear()
-        parked(lambda: whatif(session, Direct(), at=place))  # noqa: B023
+        parked_session(lambda: whatif(session, Direct(), at=place))  # noqa: B023
         assert RAN == [], place
 
 
@@ -311,7 +289,7 @@ def test_a_what_if_of_a_what_if() -> None:
     far = events_of(session, FactRecorded)[0]
     walked = _replaced(session, far, False)
     fact = next(event for event in own(walked) if isinstance(event.body, FactRecorded))
-    again = whatif(walked, Trip(), at=fact.seq, model={"walk": scripted("crawled")}, effects="live")
+    again = whatif(walked, Trip(), at=fact.seq, model={"walk": scripted_model("crawled")}, effects="live")
     assert told(again) == ["go", "scouted", "one is fine", "two doubts", "crawled", "done"]
     assert walked.reload().head == walked.head and again.parent is not None and again.parent.id == walked.id
     assert replay(again, Trip()).head == again.head

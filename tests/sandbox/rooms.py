@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,16 +63,6 @@ def room(path: Path, rung: str, files: Mapping[str, str] | None = None, **more: 
     finally:
         box.close()
         store.close()
-
-
-def until(what: Callable[[], object], within_s: float = 5.0) -> bool:
-    """Whether it came true in time."""
-    end = time.monotonic() + within_s
-    while not what():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def processes(mark: str) -> list[int]:

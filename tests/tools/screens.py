@@ -16,7 +16,6 @@ from plait.sandbox import Network, Sandbox, Wanted
 from plait.sandbox.local import LocalBackend
 from plait.store.sqlite import SqliteStore
 from plait.testing import Seeded
-from plait.tool import Result
 from plait.tools.browser import CHROMIUM
 from plait.workspace.copies import snapshot_folder
 
@@ -59,11 +58,6 @@ def require_browser() -> None:
 def require_desktop(*programs: str) -> None:
     for program in ("Xvfb", "xdotool", "import", "xmodmap", *programs):
         require(shutil.which(program) is not None, "apt-get install xvfb xdotool imagemagick x11-xserver-utils mousepad")
-
-
-def text(result: Result) -> str:
-    assert isinstance(result.parts[0], str)
-    return result.parts[0]
 
 
 def gone(process: int) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
+
+from tests.support import free_port
 
 KEY = "key-of-the-real-server-0123456789"
 IMAGE, DAEMON = "docker.io/library/plait-standin:1", "docker.io/opensandbox/execd:standin"
@@ -50,7 +51,7 @@ def running(folder: Path) -> Generator[str]:
     podman = ["podman", "--storage-driver", "vfs", "--root", f"{folder}/root", "--runroot", f"{folder}/run", "--runtime", "runc"]
     podman += ["--cgroup-manager", "cgroupfs"]
     _import_image(podman, folder)
-    address, port = f"unix://{folder}/podman.sock", _free_port()
+    address, port = f"unix://{folder}/podman.sock", free_port()
     # Without these, containers ask for more open files than a container may.
     (folder / "containers.conf").write_text('[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=512:512"]\n')
     (folder / "server.toml").write_text(_CONFIG.format(port=port, key=KEY, daemon=DAEMON, folder=folder))
@@ -155,9 +156,3 @@ def _healthy(port: int) -> bool:
             return answer.status == 200
     except (URLError, ConnectionError):
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return bound.getsockname()[1]
