@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plait import Agent, Compactor, Parallel, ScriptedModel, Selector, Sequential, Session, ToolCall, View, Workflow, tool
-from plait.errors import ToolFailed
+from plait.errors import BranchFailed, ModelFailed, ToolFailed
 from plait.event import Event
 from plait.event import kinds as k
 from plait.event.kinds import ModelAsked
@@ -134,16 +134,32 @@ def _late(session: Session, tool: str) -> Session:
     return record_at_tip(session, [Draft(body, Act("service:tools", "tool", call=calls[len(calls) // 2]))])[0]
 
 
+def session_after(simulation: Simulation, program: Chance, *content: str | Session) -> Session:
+    """The session at the end of a run. A run in which every attempt met a fault has failed, and left a history, too."""
+    try:
+        return simulation.run(program, *content)
+    except ModelFailed as error:
+        return error.session
+    except BranchFailed as error:
+        assert isinstance(error.__cause__, ModelFailed)
+        return error.session
+
+
 def rebuilt(simulation: Simulation) -> None:
-    session = simulation.run(Chance(simulation.seed), "Begin.")
+    session = session_after(simulation, Chance(simulation.seed), "Begin.")
     prompts._kept.clear()  # pyright: ignore[reportPrivateUsage]  another process
-    session = simulation.run(Chance(simulation.seed + 1), session.say("Go on."))
+    session = session_after(simulation, Chance(simulation.seed + 1), session.say("Go on."))
     assert check_all(session) > 0
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_what_was_sent_can_be_rebuilt_whatever_happened(part: int) -> None:
     assert Simulation.check(rebuilt, seeds=range(part * 12, part * 12 + 12), model_fault_rate=0.2, tool_fault_rate=0.2) == 12
+
+
+def test_what_was_sent_can_be_rebuilt_though_no_attempt_was_answered() -> None:
+    assert Simulation.check(rebuilt, seeds=[434, *range(12)], model_fault_rate=0.7, tool_fault_rate=0.2) == 13
+    assert Simulation.check(rebuilt, seeds=[434], model_fault_rate=0.2, tool_fault_rate=0.2) == 1  # a branch of two fails
 
 
 @pytest.mark.slow
