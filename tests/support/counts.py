@@ -13,6 +13,7 @@ EXAMPLES: Counter[str] = Counter()
 
 
 def count(law: str, store: object) -> None:
+    """Count one example of a law."""
     EXAMPLES[f"{law} on {type(store).__name__}"] += 1
 
 
