@@ -24,8 +24,7 @@ from plait.session.ports import Draft
 from plait.tool import Tool
 from tests.support import wait_until
 
-PATIENCE_S = 60.0
-folder = Path(os.environ.get("FENCED_FOLDER", "."))
+folder = Path(os.environ.get("STORY_FOLDER", "."))
 meanwhile: list[Callable[[], object]] = []
 LOSES = __name__ == "__main__" and sys.argv[1] != "taker"
 

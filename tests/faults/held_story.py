@@ -11,8 +11,7 @@ from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, tool
 from plait.errors import PlaitError
 from tests.support import wait_until
 
-PATIENCE_S = 30.0
-folder = Path(os.environ.get("HELD_FOLDER", "."))
+folder = Path(os.environ.get("STORY_FOLDER", "."))
 meanwhile: list[Callable[[], object]] = []  # what a process that took the run over does in its tool
 
 
