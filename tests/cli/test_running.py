@@ -10,7 +10,6 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 import termios
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from plait.event import kinds as k
 from plait.ids import Digest
 from plait.session.ports import Act, Draft, writer_of
 from plait.store import exists
-from tests.cli.shell import COMMAND, Shell, on_a_terminal, process, shell
+from tests.cli.shell import COMMAND, Shell, harmless, on_a_terminal, process, program_folder, shell
 from tests.support import kinds, python, wait_until
 
 __all__ = ["shell"]
@@ -111,15 +110,8 @@ ready = Needs(8)
 
 @pytest.fixture
 def folder(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    (tmp_path / "flow.py").write_text(PROGRAM)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield tmp_path
-    sys.modules.pop("flow", None)
-
-
-def harmless(text: str) -> str:
-    assert all(char.isprintable() or char == "\n" for char in text), ascii(text)
-    return text
+    with program_folder(tmp_path, "flow", PROGRAM, monkeypatch) as folder:
+        yield folder
 
 
 def ran(code: int, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -55,7 +55,7 @@ from tests.faults.power import (
     image_after,
     lay_out,
 )
-from tests.support import RawSql, unsynced_count
+from tests.support import RawSql, unsynced_count, wait_until
 
 UNSYNCED_MAX = 6  # small, so that it is met often
 
@@ -311,10 +311,7 @@ def by_time(folder: Path) -> SqliteStore:
     log = begin(store)
     for i in range(4):
         extend(store, log, *[said(f"{i}")] * (1 + i))
-        deadline = time.monotonic() + 20
-        while unsynced_count(store):
-            assert time.monotonic() < deadline, "nobody synced"
-            time.sleep(0.002)
+        wait_until(lambda: not unsynced_count(store))
         store.recording.steps.append(Boundary())
     return store
 

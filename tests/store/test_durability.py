@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ from plait.store import database as database_module
 from plait.store.commit import GroupCommit
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, fork, new_log, said, sealed
-from tests.support import RawSql, needs_strace, python, sqlite_writer, unsynced_count
+from tests.support import RawSql, needs_strace, python, sqlite_writer, unsynced_count, wait_until
 
 
 def opened(folder: Path) -> SqliteStore:
@@ -81,10 +80,7 @@ def test_a_boundary_comes_by_time_though_nobody_writes(tmp_path: Path, monkeypat
     for text in ("a", "b"):
         extend(store, log, said(text))
         assert unsynced_count(store)
-        deadline = time.monotonic() + 20
-        while unsynced_count(store):
-            assert time.monotonic() < deadline, "nobody synced"
-            time.sleep(0.005)
+        wait_until(lambda: not unsynced_count(store))
     store.close()
 
 
@@ -277,9 +273,7 @@ def test_a_round_is_as_durable_as_its_most_demanding_piece() -> None:
     followers = [threading.Thread(target=group.submit, args=(lambda: None, durable)) for durable in (False, True, False)]
     for i, follower in enumerate(followers):
         follower.start()
-        deadline = time.monotonic() + 20
-        while len(vars(group)["_queue"]) < i + 2 and time.monotonic() < deadline:
-            time.sleep(0.001)
+        wait_until(lambda queued=i + 2: len(vars(group)["_queue"]) >= queued)
     go.set()
     for thread in (leader, *followers):
         thread.join(20)

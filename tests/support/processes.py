@@ -41,11 +41,11 @@ def python(code: str, *arguments: str | Path, prefix: tuple[str, ...] = (), chec
     return subprocess.run(command, check=check, capture_output=True, text=True, timeout=90, env=child_environment())
 
 
-def wait_until(condition: Callable[[], Found], within_s: float = 60.0) -> Found:
-    """The first true value of the condition. A test that waits longer for it has failed."""
+def wait_until(condition: Callable[[], Found | None], within_s: float = 60.0, evidence: Callable[[], object] = str) -> Found:
+    """The first true value of the condition. If none comes in time, the test has failed, and the evidence says more."""
     end = time.monotonic() + within_s
     while not (found := condition()):
-        assert time.monotonic() < end, f"not within {within_s:g} s"
+        assert time.monotonic() < end, f"not within {within_s:g} s. {evidence()}"
         time.sleep(0.005)
     return found
 

@@ -12,14 +12,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from tests.support import free_port
+from tests.support import free_port, wait_until
 
 KEY = "key-of-the-real-server-0123456789"
 IMAGE, DAEMON = "docker.io/library/plait-standin:1", "docker.io/opensandbox/execd:standin"
@@ -58,9 +57,9 @@ def running(folder: Path) -> Generator[str]:
     engine = {**os.environ, "CONTAINERS_CONF": str(folder / "containers.conf")}
     server = {**os.environ, "HOME": str(folder), "DOCKER_HOST": address}
     with _process([*podman, "system", "service", "--time=0", address], engine, folder / "podman.log"):
-        _until(lambda: (folder / "podman.sock").exists(), folder / "podman.log")
+        _wait_for(lambda: (folder / "podman.sock").exists(), folder / "podman.log")
         with _process([str(program()), "--config", str(folder / "server.toml")], server, folder / "server.log"):
-            _until(lambda: _healthy(port), folder / "server.log")
+            _wait_for(lambda: _healthy(port), folder / "server.log")
             yield f"127.0.0.1:{port}"
         subprocess.run([*podman, "rm", "--all", "--force", "--time", "0"], check=False, capture_output=True, timeout=60)
 
@@ -142,12 +141,8 @@ def _process(command: list[str], env: dict[str, str], log: Path) -> Generator[No
                 process.kill()
 
 
-def _until(ready: object, log: Path) -> None:
-    end = time.monotonic() + 60
-    assert callable(ready)
-    while not ready():
-        assert time.monotonic() < end, f"it did not come up: {log.read_text()[-1000:]}"
-        time.sleep(0.2)
+def _wait_for(ready: Callable[[], bool], log: Path) -> None:
+    wait_until(ready, evidence=lambda: log.read_text()[-1000:])
 
 
 def _healthy(port: int) -> bool:
