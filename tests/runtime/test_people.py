@@ -75,7 +75,7 @@ class Pay(Workflow):
         return self.clerk(session)
 
 
-def told(session: Session) -> str:
+def sent_text(session: Session) -> str:
     """All that the model was sent at the end, as one text."""
     return msgspec.json.encode(sent(session).turns).decode()
 
@@ -169,7 +169,7 @@ def test_two_asks_in_one_step_are_two_approvals() -> None:
     session = parked_session(lambda: resume(session.approve(first, actor=BOSS), Pay(script)))
     assert RAN == ["notes"] and [each.event for each in session.waiting] == [second.event]
     session = resume(session.deny(second, "far too much", actor=BOSS), Pay(script))
-    assert RAN == ["notes"] and "far too much" in told(session)
+    assert RAN == ["notes"] and "far too much" in sent_text(session)
     assert_replays(session, Pay(script))
 
 
@@ -225,7 +225,7 @@ def test_an_ask_that_expired_is_not_granted_and_the_model_is_told() -> None:
         session.approve(ask, actor=BOSS)
     post(session.store, session.id, [Draft(ApprovalGranted(ask.binding or Digest("")), Act(BOSS, "human", causes=(ask.event,)))])
     session = resume(session, Pay(policy=HOUR))
-    assert RAN == [] and session.text == "done" and "ApprovalExpired" in told(session)
+    assert RAN == [] and session.text == "done" and "ApprovalExpired" in sent_text(session)
     assert len(bodies(session, ApprovalExpired)) == 1
     assert_replays(session, Pay(policy=HOUR))
 
@@ -291,7 +291,7 @@ def test_whoever_denies_is_quoted() -> None:
     session = resume(session.deny(session.waiting[0], "ask the bank first", actor=BOSS), Pay())
     assert RAN == [] and session.text == "done"
     assert session.effects[0].failure is not None and session.effects[0].failure.kind == "Denied"
-    assert "ask the bank first" in told(session)
+    assert "ask the bank first" in sent_text(session)
     assert events_of(session, ApprovalDenied)[0].actor == BOSS
     assert_replays(session, Pay())
 
@@ -360,7 +360,7 @@ def test_an_approver_is_asked_at_once(answer: Any, ran: list[Any], words: str) -
         return answer
 
     session = Pay()(Session("go"), approver=approver)
-    assert ran == RAN and words in told(session)
+    assert ran == RAN and words in sent_text(session)
     (approval,) = asked
     request = events_of(session, ToolRequested)[0]
     assert approval.request == request and approval.binding == bodies(session, ApprovalRequested)[0].binding
@@ -552,7 +552,7 @@ def test_a_refusal_is_recorded_with_its_policy_and_told() -> None:
     session = Pay(policy=policy)(Session("go"))
     (request,) = bodies(session, ToolRequested)
     assert RAN == [] and request.decision == "refuse" and request.policy == digest_of([policy])
-    assert "no money today" in told(session)
+    assert "no money today" in sent_text(session)
     assert_replays(session, Pay(policy=policy))
 
 
@@ -673,7 +673,7 @@ def test_an_agent_can_ask_a_person() -> None:
     session = parked_session(lambda: resume(session, asker()))
     assert len(bodies(session, QuestionAsked)) == 1
     session = resume(session.answer(session.waiting[0], "b", actor=BOSS), asker())
-    assert session.text == "thanks" and session.effects[0].result == "b" and '"b"' in told(session)
+    assert session.text == "thanks" and session.effects[0].result == "b" and '"b"' in sent_text(session)
     assert_replays(session, asker())
     at_once = asker()(Session("go"), answerer=lambda question, choices: "a")
     assert at_once.effects[0].result == "a"

@@ -14,7 +14,7 @@ from plait.errors import ToolFailed
 from plait.event import kinds as k
 from plait.workspace import files
 from plait.workspace.hazards import executable_reason, metadata_of
-from tests.support import sh
+from tests.support import filled_folder, sh
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
 
@@ -25,10 +25,7 @@ def git(folder: Path, *words: str) -> None:
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "repo"
-    folder.mkdir()
-    (folder / "README").write_text("a shop\n")
-    return folder
+    return filled_folder(tmp_path / "repo", {"README": "a shop\n"})
 
 
 @pytest.fixture

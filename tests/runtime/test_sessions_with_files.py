@@ -19,7 +19,7 @@ from plait.model.base import OutputDelta
 from plait.sandbox import Limits, Sandbox
 from plait.tool import tool
 from plait.workspace.files import LocalFiles
-from tests.support import sh
+from tests.support import filled_folder, sh
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
 
@@ -39,11 +39,8 @@ def read(path: str, sandbox: Sandbox) -> str:
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "repo"
-    (folder / "src").mkdir(parents=True)
-    (folder / "src" / "cart.py").write_text("def total(items):\n    return sum(items) + 1\n")
-    (folder / "README").write_text("a shop\n")
-    (folder / "run.sh").write_text("#!/bin/sh\necho hi\n")
+    cart = "def total(items):\n    return sum(items) + 1\n"
+    folder = filled_folder(tmp_path / "repo", {"src/cart.py": cart, "README": "a shop\n", "run.sh": "#!/bin/sh\necho hi\n"})
     (folder / "run.sh").chmod(0o755)
     return folder
 

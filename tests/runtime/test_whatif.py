@@ -89,7 +89,7 @@ def trip() -> Session:
     return Trip()(Session("go"), answerer=lambda question, choices: "yes")
 
 
-def told(session: Session) -> list[str]:
+def message_texts(session: Session) -> list[str]:
     return [each.text for each in session.messages if each.text]
 
 
@@ -104,14 +104,14 @@ WORDS = ["go", "scouted", "one is fine", "two doubts", "rode", "done"]
 @pytest.mark.long
 def test_at_every_place_the_past_is_kept_and_the_rest_is_live() -> None:
     session = trip()
-    assert told(session) == WORDS
+    assert message_texts(session) == WORDS
     first, last = events_of(session, RunStarted)[0].seq, events_of(session, RunFinished)[-1].seq
     before, recorded = session.head, list(RAN)
     key = recorded[-1][1]
     for at in range(first, last + 1):
         RAN.clear()
         other = whatif(session, Trip(), at=at, effects="live", answerer=lambda question, choices: "yes")
-        assert told(other) == WORDS, at
+        assert message_texts(other) == WORDS, at
         assert other.id != session.id and session.reload().head == before
         prefix = [event.id for event in session.events][:at]
         assert [event.id for event in other.events][:at] == prefix
@@ -133,9 +133,9 @@ def test_a_model_is_another_from_there_on() -> None:
     other = whatif(
         session, Trip(), at=reply.seq, model=scripted_model("something else"), effects="live", answerer=lambda question, choices: "no"
     )
-    assert told(other) == ["go", "scouted", *["something else"] * 4]
+    assert message_texts(other) == ["go", "scouted", *["something else"] * 4]
     named = whatif(session, Trip(), at=reply.seq, model={"ride": scripted_model("flew")}, effects="live", answerer=lambda q, c: "yes")
-    assert told(named) == ["go", "scouted", "one is fine", "two doubts", "flew", "done"]
+    assert message_texts(named) == ["go", "scouted", "one is fine", "two doubts", "flew", "done"]
     assert replay(other, Trip()).head == other.head and replay(named, Trip()).head == named.head
 
 
@@ -181,14 +181,14 @@ def _replaced(session: Session, event: Event, value: Any, **more: Any) -> Sessio
 def test_a_fact_is_another() -> None:
     session = trip()
     other = _replaced(session, events_of(session, FactRecorded)[0], False)
-    assert other.facts["far"] is False and told(other) == ["go", "scouted", "one is fine", "two doubts", "walked", "done"]
+    assert other.facts["far"] is False and message_texts(other) == ["go", "scouted", "one is fine", "two doubts", "walked", "done"]
     assert session.reload().facts["far"] is True
 
 
 def test_an_answer_is_another() -> None:
     session = trip()
     other = _replaced(session, events_of(session, QuestionAnswered)[0], "no")
-    assert other.facts["far"] is False and "walked" in told(other)
+    assert other.facts["far"] is False and "walked" in message_texts(other)
 
 
 def test_a_tools_result_is_another() -> None:
@@ -204,7 +204,7 @@ def test_a_reply_is_another() -> None:
     session = trip()
     reply = [event for event in events_of(session, ModelReplied) if "scouted" in str(event.body)][0]
     other = _replaced(session, reply, "there is nothing there")
-    assert told(other)[:2] == ["go", "there is nothing there"]
+    assert message_texts(other)[:2] == ["go", "there is nothing there"]
 
 
 def test_what_cannot_be_replaced_is_refused() -> None:
@@ -290,7 +290,7 @@ def test_a_what_if_of_a_what_if() -> None:
     walked = _replaced(session, far, False)
     fact = next(event for event in own(walked) if isinstance(event.body, FactRecorded))
     again = whatif(walked, Trip(), at=fact.seq, model={"walk": scripted_model("crawled")}, effects="live")
-    assert told(again) == ["go", "scouted", "one is fine", "two doubts", "crawled", "done"]
+    assert message_texts(again) == ["go", "scouted", "one is fine", "two doubts", "crawled", "done"]
     assert walked.reload().head == walked.head and again.parent is not None and again.parent.id == walked.id
     assert replay(again, Trip()).head == again.head
 
@@ -327,5 +327,9 @@ def test_a_message_is_another() -> None:
     session = Echo()(Session("go"))
     said = events_of(session, MessageSaid)[-1]
     other = whatif(session, Echo(), replace={said: "rainy"})
-    assert told(other) == ["go", "rainy", "you said rainy"] and told(session.reload()) == ["go", "sunny", "you said sunny"]
+    assert message_texts(other) == ["go", "rainy", "you said rainy"] and message_texts(session.reload()) == [
+        "go",
+        "sunny",
+        "you said sunny",
+    ]
     assert replay(other, Echo()).head == other.head

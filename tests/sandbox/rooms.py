@@ -16,6 +16,7 @@ from plait.sandbox.rungs import RUNGS, find
 from plait.store import SqliteStore
 from plait.testing import Seeded
 from plait.workspace.copies import snapshot_folder
+from tests.support import filled_folder
 
 ISOLATED = RUNGS[:3]
 NAMESPACED = RUNGS[:2]
@@ -50,11 +51,7 @@ def needs(rung: str, folder: Path) -> None:
 @contextmanager
 def room(path: Path, rung: str, files: Mapping[str, str] | None = None, **more: Any) -> Generator[Room]:
     needs(rung, path)
-    folder = path / "repo"
-    folder.mkdir(exist_ok=True)
-    for name, text in (files or {"a.txt": "hello\n"}).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+    folder = filled_folder(path / "repo", files or {"a.txt": "hello\n"})
     store = SqliteStore(folder / ".plait", source=Seeded(0))
     tree = snapshot_folder(store, folder).tree
     box = LocalBackend().create(Wanted(store, more.pop("key", "one"), tree, isolation=rung, folder=str(folder), **more))

@@ -2,6 +2,7 @@
 
 from tests.support.counts import EXAMPLES, FINDINGS, count, count_calls, dose, growth, report, seed
 from tests.support.events import bodies, events_of, kinds, record, record_reply
+from tests.support.files import filled_folder
 from tests.support.models import QUICK, Spy, scripted_model, speaker, turn_text
 from tests.support.processes import ROOT, child_environment, free_port, module_command, needs_strace, python, run_module, wait_until
 from tests.support.runs import RAN, Later, ask_preview, assert_replays, parked_session, set_clock_ahead
@@ -26,6 +27,7 @@ __all__ = [
     "dose",
     "double",
     "events_of",
+    "filled_folder",
     "free_port",
     "growth",
     "kinds",

@@ -18,6 +18,7 @@ from plait.store.sqlite import SqliteStore
 from plait.testing import Seeded
 from plait.tools.browser import CHROMIUM
 from plait.workspace.copies import snapshot_folder
+from tests.support import filled_folder
 
 PNG = b"\x89PNG\r\n\x1a\n"
 GONE_S = 10.0
@@ -27,12 +28,7 @@ ISOLATION = os.environ.get("PLAIT_TEST_RUNG", "")  # a rung by name; "": the bes
 @contextmanager
 def placed(folder: Path, files: Mapping[str, str | bytes], network: Network = "off") -> Generator[Sandbox]:
     """A sandbox of the best rung with these files."""
-    source = folder / "source"
-    source.mkdir()
-    for name, content in files.items():
-        path = source / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    source = filled_folder(folder / "source", files)
     store = SqliteStore(folder / "store", source=Seeded())
     snapshot = snapshot_folder(store, source)
     sandbox = LocalBackend().create(Wanted(store, "screen", snapshot.tree, isolation=ISOLATION, network=network))
