@@ -32,7 +32,7 @@ from plait.errors import BranchFailed, BudgetExceeded, InvalidValue, MayNotAppro
 from plait.event.kinds import ApprovalRequested, ToolUnknown
 from plait.runtime.hold import hold, release
 from plait.runtime.run import run_of
-from tests.support import RAN, parked_session
+from tests.support import RAN, parked_session, python
 
 BROKEN = [False]
 BOSS = "human:boss"
@@ -314,10 +314,10 @@ def test_reading_the_folder_frees_no_lock(tmp_path: Path) -> None:
     for file in (tmp_path / ".plait").iterdir():
         file.read_bytes()  # as a backup does
     code = "import sys; from plait.runtime.hold import hold; hold(sys.argv[1], 'run-1', 's')"
-    other = subprocess.run([sys.executable, "-c", code, store.address], capture_output=True, text=True)
+    other = python(code, store.address, check=False)
     assert other.returncode != 0 and "RunHeld" in other.stderr
     release(store.address, "run-1")
-    assert subprocess.run([sys.executable, "-c", code, store.address], capture_output=True).returncode == 0
+    assert python(code, store.address, check=False).returncode == 0
     store.close()
 
 

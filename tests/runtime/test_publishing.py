@@ -14,13 +14,10 @@ from plait.errors import ToolFailed
 from plait.event import kinds as k
 from plait.workspace import files
 from plait.workspace.hazards import executable_reason, metadata_of
+from tests.planting import git
 from tests.support import filled_folder, sh
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
-
-
-def git(folder: Path, *words: str) -> None:
-    subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
 
 
 @pytest.fixture

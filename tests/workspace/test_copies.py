@@ -26,7 +26,7 @@ from plait.workspace.base import PIECE, Node
 from plait.workspace.copies import Copy, Layered, Plain, cache_folder, list_copies, open_copy, open_in_place, snapshot_folder
 from plait.workspace.edited import edited
 from plait.workspace.rules import heavy_in, rules_for
-from tests.support import filled_folder
+from tests.support import filled_folder, python
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
 
@@ -218,7 +218,7 @@ def test_the_folder_itself_has_no_way_back(store: Store, cache: Path, folder: Pa
 
 def test_the_cache_of_a_store_in_memory_goes_with_the_process() -> None:
     code = "from plait.workspace.copies import cache_folder as f; p = f('memory:x'); (p / 'd').mkdir(); (p / 'd').chmod(0); print(p)"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    ran = python(code)
     assert not Path(ran.stdout.strip()).exists()
 
 
