@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from plait.store import _open as open_stores  # pyright: ignore[reportPrivateUsage]
-from tests.support import EXAMPLES, FINDINGS
+from tests.support import EXAMPLES, FINDINGS, RAN
 
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("default", max_examples=20, deadline=None, suppress_health_check=_slow)
@@ -61,6 +61,12 @@ def closed_stores() -> Iterator[None]:
     yield
     for address in set(open_stores) - before:
         open_stores.pop(address).close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    """Forget what the tools of the test before did."""
+    RAN.clear()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -10,7 +10,8 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -74,6 +75,21 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     yield made
     if (store := opened(made.address)) is not None:
         store.close()
+
+
+@contextmanager
+def program_folder(folder: Path, module: str, source: str, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
+    """A folder with a program of one module, which `plait` imports and the next test does not find."""
+    (folder / f"{module}.py").write_text(source)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield folder
+    sys.modules.pop(module, None)
+
+
+def harmless(text: str) -> str:
+    """The text, in which nothing is left that a terminal obeys."""
+    assert all(char.isprintable() or char == "\n" for char in text), ascii(text)
+    return text
 
 
 def process(

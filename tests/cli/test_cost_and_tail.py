@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ from plait.event.kinds import ModelAsked, ModelReplied, Price, RunFinished, RunS
 from plait.ids import Digest
 from plait.session.ports import Act, Draft, writer_of
 from tests.cli.shell import COMMAND, Shell, on_a_terminal, shell
+from tests.support import wait_until
 
 __all__ = ["shell"]
 
@@ -141,10 +141,7 @@ class Following:
             self.lines.append(line.rstrip("\n"))
 
     def wait_for(self, there: Callable[[], Any]) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while not there():
-            assert time.monotonic() < deadline, self.lines
-            time.sleep(0.01)
+        wait_until(there, WAIT_S, lambda: self.lines)
 
     def end(self) -> int:
         code = self.process.wait(WAIT_S)

@@ -60,7 +60,7 @@ def raw(*arguments: str) -> bytes:
     return done.stdout_bytes
 
 
-def harmless(text: str) -> bool:
+def is_harmless(text: str) -> bool:
     """Whether nothing is left that a terminal obeys, but for our own colours."""
     plain = text.replace("\n", "")
     for code in ("\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[36m"):
@@ -129,7 +129,7 @@ def test_cat_on_a_terminal_is_harmless(placed: tuple[Field, str]) -> None:
     assert on_a_terminal("cat", f"{name}:evil{EVIL}.txt") == "red  text\nnext\n"
     assert on_a_terminal("cat", f"{name}:src/cart.py") == "def total():\n        return 1\n\n# end\n"
     assert "no text: 10 bytes" in on_a_terminal("cat", f"{name}:logo.png")
-    assert harmless(on_a_terminal("cat", f"{name}:"))
+    assert is_harmless(on_a_terminal("cat", f"{name}:"))
 
 
 def test_files(placed: tuple[Field, str]) -> None:
@@ -148,7 +148,7 @@ def test_files(placed: tuple[Field, str]) -> None:
     assert {each["path"] for each in document["files"]} >= {"b\\xffd.txt", "docs", ".env"}
     assert document["files"][0].keys() == {"path", "kind", "mode", "size", "target", "blobs"}
     assert field.shell.jsonl("files", name) == document["files"]
-    assert harmless(on_a_terminal("files", name))
+    assert is_harmless(on_a_terminal("files", name))
     assert "there is no" in field.shell.error(3, "files", name, "nowhere")
 
 
@@ -194,9 +194,9 @@ def test_a_patch_from_a_pipe_can_be_applied(field: Field, tmp_path: Path) -> Non
 
 def test_diff_on_a_terminal_is_harmless(placed: tuple[Field, str]) -> None:
     _, name = placed
-    assert harmless(on_a_terminal("diff", name, width=60))
+    assert is_harmless(on_a_terminal("diff", name, width=60))
     shown = on_a_terminal("diff", name, "--files")
-    assert harmless(shown)
+    assert is_harmless(shown)
     assert "\x1b[32m+        return 1" in shown and "\x1b[31m-        return 0" in shown
 
 
@@ -275,7 +275,7 @@ def test_blame(placed: tuple[Field, str]) -> None:
 def test_blame_on_a_terminal(placed: tuple[Field, str], width: int) -> None:
     _, name = placed
     shown = on_a_terminal("blame", f"{name}:evil{EVIL}.txt", width=width, NO_COLOR="1")
-    assert harmless(shown) and "red  text" in shown
+    assert is_harmless(shown) and "red  text" in shown
     assert max(map(len, shown.splitlines())) <= width
     assert ("agent:coder" in shown) == (width > 60)  # the text comes first, then who, then when
 
@@ -302,7 +302,7 @@ def test_show_says_where_it_is_placed_and_what_changed(placed: tuple[Field, str]
     assert document["placement"]["rung"] == "overlay" and document["tree"] == field.shell.open(name).tree
     assert document["changed"]["after"] == document["tree"] and "src/cart.py" in document["changed"]["paths"]
     assert field.shell.json("show", f"{name}@4")["changed"] is None
-    assert harmless(on_a_terminal("show", name))
+    assert is_harmless(on_a_terminal("show", name))
 
 
 def test_a_sandbox_is_told_by_a_short_id(field: Field) -> None:

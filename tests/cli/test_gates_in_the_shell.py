@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from plait import Session
-from tests.cli.shell import Shell, shell
+from tests.cli.shell import Shell, program_folder, shell
 
 __all__ = ["shell"]
 
@@ -46,10 +45,8 @@ class Counts(Workflow):
 
 @pytest.fixture
 def folder(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    (tmp_path / "gatedflow.py").write_text(PROGRAM)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield tmp_path
-    sys.modules.pop("gatedflow", None)
+    with program_folder(tmp_path, "gatedflow", PROGRAM, monkeypatch) as folder:
+        yield folder
 
 
 def only(shell: Shell) -> Session:

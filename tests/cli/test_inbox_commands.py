@@ -4,39 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from plait import Session
 from plait.cli.terminal import clean, visible
-from plait.event import Body, Json
+from plait.event import Json
 from plait.event.kinds import ApprovalRequested, QuestionAsked, RunStarted, TimerSet, ToolRequested, ToolUnknown
 from plait.ids import Digest, inbox_of
-from plait.session.ports import Act, Draft, writer_of
 from tests.cli.shell import Shell, on_a_terminal, shell
+from tests.support import record
 
 __all__ = ["shell"]
 
+record_for_ana = partial(record, run="run-1", behalf="human:ana")
 B = Digest("b" * 64)
 HOSTILE = "safe\x1b[2K\r\u202egnp.exe\u200b\u2066 \u00a0\u3164end\x07"
 
 
-def record(session: Session, *bodies: Body, call: str | None = None, actor: str = "agent:coder") -> Session:
-    """Events that only the runtime writes."""
-    drafts = [Draft(body, Act(actor, "model", behalf="human:ana", call=call)) for body in bodies]
-    return Session.of(writer_of(None).append(msgspec.structs.replace(session.spot, run="run-1"), drafts))
-
-
 def held(shell: Shell) -> Session:
     """A session that a run holds."""
-    return record(shell.open(shell.new("Clean up.")), RunStarted("m:W"))
+    return record_for_ana(shell.open(shell.new("Clean up.")), RunStarted("m:W"))
 
 
 def ask(session: Session, arguments: Json, shown: Json = None, expires: int | None = None) -> Session:
     request = ToolRequested("delete", arguments, "at_most_once", version="v-17", reason="it is old")
-    return record(session, request, ApprovalRequested(B, shown, expires), call="call-1")
+    return record_for_ana(session, request, ApprovalRequested(B, shown, expires), call="call-1")
 
 
 # ── looking ──────────────────────────────────────────────────────────────────────────────────
@@ -67,7 +62,7 @@ def test_an_approval_shows_all_that_is_bound(shell: Shell) -> None:
 
 def test_nothing_hostile_gets_out_raw_and_nothing_is_left_out(shell: Shell) -> None:
     session = ask(held(shell), {HOSTILE: HOSTILE}, {"why": HOSTILE, HOSTILE: [HOSTILE]})
-    record(session, QuestionAsked(HOSTILE, (HOSTILE, "b")), call="call-2")
+    record_for_ana(session, QuestionAsked(HOSTILE, (HOSTILE, "b")), call="call-2")
     text = shell("inbox")
     assert not [char for char in HOSTILE if char in text and (not char.isprintable() or char in "\u3164")] and "[2K" in text
     line = next(line for line in text.splitlines() if line.strip().startswith("arguments"))
@@ -102,7 +97,7 @@ def test_an_ask_that_shows_something_else_than_its_request_is_said_to(shell: She
 
 
 def test_what_does_not_wait_for_people_is_shown_only_if_asked_for(shell: Shell) -> None:
-    session = record(held(shell), TimerSet(1_000_000, "deployed"), call="t")
+    session = record_for_ana(held(shell), TimerSet(1_000_000, "deployed"), call="t")
     assert shell("inbox") == "" and shell.json("inbox") == {"waiting": []}
     assert "1970-01-01 00:00:01 UTC" in shell("inbox", "--all") and "deployed" in shell("inbox", "--all")
     assert "nothing waits" in on_a_terminal("inbox")
@@ -169,9 +164,9 @@ def test_the_start_of_an_id_must_name_one(shell: Shell) -> None:
 
 
 def test_answering_and_resolving(shell: Shell) -> None:
-    session = record(held(shell), QuestionAsked("Which?", ("1", "b")), call="call-2")
-    session = record(session, ToolRequested("pay", {"sum": 3}, "at_most_once"), call="call-3")
-    session = record(session, ToolUnknown(session.events[-1].id, "killed"), call="call-3")
+    session = record_for_ana(held(shell), QuestionAsked("Which?", ("1", "b")), call="call-2")
+    session = record_for_ana(session, ToolRequested("pay", {"sum": 3}, "at_most_once"), call="call-3")
+    session = record_for_ana(session, ToolUnknown(session.events[-1].id, "killed"), call="call-3")
     question, unknown = session.waiting
     text = shell("inbox")
     assert "Which?" in text and '["1", "b"]' in text and "pay" in text and '{"sum": 3}' in text and "killed" in text

@@ -15,6 +15,7 @@ from plait.sandbox import Capability, Held, Probe, Sandbox, Wanted, backend
 from plait.session.ports import store_at
 from plait.workspace.tree import EMPTY
 from tests.cli.shell import Shell, on_a_terminal, shell
+from tests.support import filled_folder
 
 __all__ = ["shell"]
 
@@ -23,11 +24,7 @@ HOST = ["--isolation", "host"]  # there on every machine
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "repo"
-    (folder / "src").mkdir(parents=True)
-    (folder / "src" / "cart.py").write_text("one\ntwo\nthree\n")
-    (folder / "README").write_text("hello\n")
-    return folder
+    return filled_folder(tmp_path / "repo", {"src/cart.py": "one\ntwo\nthree\n", "README": "hello\n"})
 
 
 @pytest.fixture

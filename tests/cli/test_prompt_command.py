@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from plait import Agent, Compactor, ScriptedModel, Session, ToolCall, tool
+from plait import Agent, Compactor, ScriptedModel, Session, ToolCall
 from plait.event.kinds import ModelAsked
 from plait.ids import Digest
 from plait.runtime.run import record
 from plait.session.ports import Act, Draft
 from tests.cli.shell import Shell, shell
+from tests.support import word_count
 
 __all__ = ["shell"]
-
-
-@tool
-def word_count(text: str) -> int:
-    """Count the words of a text."""
-    return len(text.split())
 
 
 @pytest.fixture

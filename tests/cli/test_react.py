@@ -137,7 +137,7 @@ def check(session: Session, documents: list[Any], text: str) -> Counter[str]:
     return Counter(step["observation"]["how"] for step in steps)
 
 
-def told(shell: Shell, session: Session, *more: str) -> list[Any]:
+def react_steps(shell: Shell, session: Session, *more: str) -> list[Any]:
     """The documents, checked against the text."""
     options = (str(session), "--react", "--store", session.store, *more)
     found = shell.jsonl("log", *options)
@@ -183,7 +183,7 @@ def test_five_rounds_over_three_tools(shell: Shell, folder: Path) -> None:
         "thought      6: both say 15",
         "answer       Ana owes 15.",
     ]
-    found = told(shell, session)
+    found = react_steps(shell, session)
     assert [step["thought"][0] for step in found] == list("123456")
     assert [step["caused_by"]["seq"] for step in found[:5]] == [6, 10, 14, 18, 22]
     assert found[1]["observation"] == {
@@ -197,7 +197,7 @@ def test_five_rounds_over_three_tools(shell: Shell, folder: Path) -> None:
 def test_calls_side_by_side_share_a_thought(shell: Shell, folder: Path) -> None:
     both = thinks("both at once", ToolCall("read", path="prices.txt"), ToolCall("search", word="bob"))
     session = run(both, thinks("and then", ToolCall("compute", expression="2*4")), "8")
-    found = told(shell, session)
+    found = react_steps(shell, session)
     assert [(step["thought"], step["same_thought"]) for step in found] == [
         ("both at once", False),
         ("both at once", True),
@@ -263,7 +263,7 @@ def test_causes_are_read_and_not_guessed(shell: Shell) -> None:
     write(ToolRequested("compute", {"expression": "first"}, "pure"), "c1", first)
     write(ToolReturned((Text("1"),)), "c1")
     write(ToolReturned((Text("2"),)), "c2")
-    found = told(shell, Session.of(spot))
+    found = react_steps(shell, Session.of(spot))
     assert [(step["thought"], step["action"]["arguments"]["expression"], step["observation"]["text"]) for step in found] == [
         ("first", "first", "1"),
         ("second", "second", "2"),
@@ -291,11 +291,11 @@ def test_a_tool_that_is_tried_again_is_one_action(shell: Shell) -> None:
 
     model = ScriptedModel([thinks("try", ToolCall("flaky")), "done"])
     session = Agent("Try.", model=model, tools=[flaky])(Session("x"))
-    (step, _) = told(shell, session)
+    (step, _) = react_steps(shell, session)
     assert step["observation"]["text"] == "at last" and len(tries) == 3
     # Between two attempts nobody knows what will come of it.
     again = next(event for event in session.events if isinstance(event.body, ToolRequested) and event.body.attempt == 2)
-    (step,) = told(shell, session.at(again.seq))
+    (step,) = react_steps(shell, session.at(again.seq))
     assert step["observation"]["how"] == "unknown"
 
 
@@ -309,7 +309,7 @@ def test_what_is_not_known(shell: Shell, folder: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         Agent("Hang.", model=ScriptedModel([thinks("go", ToolCall("hang"))]), tools=[hang])(session)
     session = session.reload()
-    (step,) = told(shell, session)
+    (step,) = react_steps(shell, session)
     assert (step["observation"]["how"], step["observation"]["text"]) == ("unknown", "(outcome not known)")
     assert step["observed"] is None and step["caused_by"]["seq"] == session.place - 1
     # At the reply's own place it has not even been requested, and in a branch from the request nobody ran it.
@@ -338,7 +338,7 @@ def test_somebody_finds_out_what_happened(shell: Shell) -> None:
         nonlocal session
         spot = writer_of(None).append(session.spot, [Draft(body, Act("human:ana", call=request.header.call))])
         session = Session.of(spot)
-        (step,) = told(shell, session)
+        (step,) = react_steps(shell, session)
         return step["observation"]["how"], step["observation"]["text"]
 
     assert settle(ToolUnknown(request.id, "the process died")) == ("unknown", "(outcome not known) the process died")
@@ -350,15 +350,15 @@ def test_somebody_finds_out_what_happened(shell: Shell) -> None:
 def test_the_path_is_followed(shell: Shell, folder: Path) -> None:
     session = run(thinks("one", ToolCall("compute", expression="1")), thinks("two", ToolCall("compute", expression="2")), "3")
     shell("rewind", session.id, "8")
-    assert [step["thought"] for step in told(shell, session.reload())] == ["one"]
+    assert [step["thought"] for step in react_steps(shell, session.reload())] == ["one"]
     shell("rewind", session.id, "7")
-    (step,) = told(shell, session.reload())
+    (step,) = react_steps(shell, session.reload())
     assert (step["observation"]["how"], step["observation"]["text"], step["observed"]) == ("rewound", "(outcome rewound)", None)
-    assert [step["thought"] for step in told(shell, session)] == ["one", "two", None]
+    assert [step["thought"] for step in react_steps(shell, session)] == ["one", "two", None]
     assert shell("log", f"{session.id}@8", "--react", "--oneline").splitlines()[-1] == f"{session.short}@8  observation  1"
     # A fork goes on with what was there, and a text from before has its place still.
     forked = Session.open(f"{session.id}@12").fork("again")
-    assert [step["thought"] for step in told(shell, forked)] == ["one", "two"]
+    assert [step["thought"] for step in react_steps(shell, forked)] == ["one", "two"]
     assert [place for place, *_ in rows(shell("log", "again", "--react", "--oneline"))][:2] == [f"{forked.short}@6", f"{forked.short}@7"]
 
 
@@ -377,7 +377,7 @@ class Routed(Workflow):
 
 def test_merged_branches_have_their_names_and_others_stay_out(shell: Shell) -> None:
     session = Routed()(Session("x"))
-    found = told(shell, session)
+    found = react_steps(shell, session)
     assert [step["thought"] for step in found] == ["left", None, "right", None]  # no thought of the selector, no act of the program
     text = shell("log", session.id, "--react", "--oneline")
     assert turns(text) == "TAOFTAOF"
@@ -395,13 +395,13 @@ def test_an_answer_without_words_and_one_of_data(shell: Shell) -> None:
     session = Agent("Loop.", model=asking, tools=TOOLS, steps_max=1)(Session("x"))
     assert [says for _, what, says in rows(shell("log", session.id, "--react", "--oneline")) if what == "answer"] == ["(no words)"]
     session = Agent("Count.", model=ScriptedModel(['{"answer": [1, 2]}']), returns=list[int])(Session("x"))
-    assert [step["answer"] for step in told(shell, session)] == ["[1,2]"]
+    assert [step["answer"] for step in react_steps(shell, session)] == ["[1,2]"]
 
 
 def test_long_results_are_whole_for_programs(shell: Shell, folder: Path) -> None:
     (folder / "long.txt").write_text("word " * 20_000)
     session = run(thinks("long", ToolCall("read", path="long.txt")), "done")
-    (step, _) = told(shell, session)
+    (step, _) = react_steps(shell, session)
     assert step["observation"]["text"] == "word " * 20_000
     shown = on_a_terminal("log", session.id, "--react", width=60)
     assert all(cell_len(re.sub(r"\x1b\[[\d;]*m", "", line)) <= 60 for line in shown.splitlines())
@@ -431,7 +431,7 @@ def test_no_observation_reaches_the_terminal_as_a_command(shell: Shell) -> None:
     ]
     shown = on_a_terminal("log", session.id, "--react", NO_COLOR="1")
     assert all(char == "\n" or unicodedata.category(char) not in ("Cc", "Cf") for char in shown)
-    (first, *_) = told(shell, session)
+    (first, *_) = react_steps(shell, session)
     assert first["observation"]["text"] == first["thought"] == HOSTILE  # the record keeps it as it came
 
 

@@ -10,10 +10,8 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 import termios
-import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +25,8 @@ from plait.event import kinds as k
 from plait.ids import Digest
 from plait.session.ports import Act, Draft, writer_of
 from plait.store import exists
-from tests.cli.shell import COMMAND, Shell, on_a_terminal, process, shell
-from tests.support import python
+from tests.cli.shell import COMMAND, Shell, harmless, on_a_terminal, process, program_folder, shell
+from tests.support import kinds, python, wait_until
 
 __all__ = ["shell"]
 
@@ -112,15 +110,8 @@ ready = Needs(8)
 
 @pytest.fixture
 def folder(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    (tmp_path / "flow.py").write_text(PROGRAM)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield tmp_path
-    sys.modules.pop("flow", None)
-
-
-def harmless(text: str) -> str:
-    assert all(char.isprintable() or char == "\n" for char in text), ascii(text)
-    return text
+    with program_folder(tmp_path, "flow", PROGRAM, monkeypatch) as folder:
+        yield folder
 
 
 def ran(code: int, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -131,20 +122,8 @@ def ran(code: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def until(met: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 30
-    while not (found := met()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return found
-
-
 def sent(folder: Path) -> list[str]:
     return (folder / "sent").read_text().splitlines() if (folder / "sent").exists() else []
-
-
-def kinds(session: Session) -> list[str]:
-    return [event.kind for event in session.reload().events]
 
 
 def latest(shell: Shell) -> Session:
@@ -318,7 +297,7 @@ def running(shell: Shell, folder: Path, *arguments: str, waits: str = "wait") ->
                 bodies = [event.body for event in session.events]
                 return session if any(isinstance(body, k.ToolRequested) and body.tool == waits for body in bodies) else None
 
-            yield started, until(at_the_tool)
+            yield started, wait_until(at_the_tool)
         finally:
             started.kill()
 
@@ -365,7 +344,7 @@ def test_killed_within_an_effect(shell: Shell, folder: Path) -> None:
         "class Hangs(Flow):\n    def __init__(self):\n        self.coder = agent(ToolCall('hang'), 'Done.', tools=[hang])\n"
     )
     with running(shell, folder, "run", "stuck.py:Hangs", "-i", "x", waits="hang") as (started, session):
-        until(lambda: sent(folder))
+        wait_until(lambda: sent(folder))
         started.send_signal(signal.SIGKILL)
         started.communicate(timeout=30)
     parked = ran(4, "resume", session.short)
@@ -452,7 +431,7 @@ def test_asking_at_the_terminal(shell: Shell, folder: Path, keys: list[bytes], c
     assert ended == code, text
     assert r'arguments   {"text": "x\u001b[2J\u001b]0;owned\u0007\u202eevil"}' in text and "\x1b]0;" not in text and "\u202e" not in text
     assert all(word in text for word in ("agent:asks/coder", "at_most_once", "tool send", "version"))
-    assert len(sent(folder)) == done and recorded <= set(kinds(latest(shell)))
+    assert len(sent(folder)) == done and recorded <= set(kinds(latest(shell).reload()))
     if b"today" in keys[0]:
         denied = next(event.body for event in latest(shell).events if isinstance(event.body, k.ApprovalDenied))
         assert denied.reason == "not today"

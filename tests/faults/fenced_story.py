@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,25 +22,18 @@ from plait.runtime.run import Run
 from plait.runtime.stops import Parked
 from plait.session.ports import Draft
 from plait.tool import Tool
+from tests.support import wait_until
 
-PATIENCE_S = 60.0
-folder = Path(os.environ.get("FENCED_FOLDER", "."))
+folder = Path(os.environ.get("STORY_FOLDER", "."))
 meanwhile: list[Callable[[], object]] = []
 LOSES = __name__ == "__main__" and sys.argv[1] != "taker"
-
-
-def until(found: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not found():
-        assert time.monotonic() < end, "nothing came of it"
-        time.sleep(0.005)
 
 
 def stop_here() -> None:
     """The process that loses stops here until it has lost; what `meanwhile` says is done where the other one is as far."""
     if LOSES and not (folder / "busy").exists():
         (folder / "busy").touch()
-        until((folder / "go").exists)
+        wait_until((folder / "go").exists)
     elif meanwhile:
         meanwhile.pop()()
 
@@ -137,7 +129,7 @@ class Threads(Story):
 
     def _pay(self, fork: Session, paid: list[Session]) -> None:
         stop_here()
-        until(lambda: not LOSES or (folder / "go").exists())
+        wait_until(lambda: not LOSES or (folder / "go").exists())
         try:
             paid.append(fork.use(self.pay))
         except BaseException:
@@ -158,7 +150,7 @@ class Left(Story):
         return session.merge(fork.fact("done", 1))
 
     def _pay(self, session: Session, fork: Session) -> None:
-        until((folder / "lost").exists)
+        wait_until((folder / "lost").exists)
         for value in (fork, lambda: fork.fork("x"), lambda: session.fork("y"), session, lambda: fork.reload(), lambda: session.reload()):
             try:
                 value = value() if callable(value) else value
@@ -179,7 +171,7 @@ class Parks(Story):
         return session.ask("Go on?")
 
     def _pay(self, session: Session, forks: list[Session]) -> None:
-        until((folder / "lost").exists)
+        wait_until((folder / "lost").exists)
         stop_here()
         for act in (
             lambda: forks[0].use(self.pay),

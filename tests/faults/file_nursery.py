@@ -13,20 +13,18 @@ import shutil
 import signal
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from plait import Session, Workflow, open_store, tool
 from plait.durable import _resume, replay  # pyright: ignore[reportPrivateUsage]
-from plait.runtime.bypass import owned
 from plait.runtime.call import NOBODY
 from plait.runtime.run import Run
 from plait.sandbox import Sandbox
 from plait.session import verify
-from plait.session.ports import Draft
 from plait.workflow import original
+from tests.faults.lives import exit_code, kill_at
 
 where = Path()
 calls = 0  # of tools, in this life
@@ -62,37 +60,6 @@ def live(arm: Callable[[Run], None]) -> None:
         Story()._run(original(Story), session, on_start=lambda entry: arm(entry.run))  # pyright: ignore[reportPrivateUsage]
 
 
-def dying_at(moment: int) -> Callable[[Run], None]:
-    def arm(running: Run) -> None:
-        met = 0
-
-        def on_write(when: str, drafts: Sequence[Draft]) -> None:
-            nonlocal met
-            met += 1
-            if met == moment:
-                os.kill(os.getpid(), signal.SIGKILL)
-            with owned():  # what the test does is no doing of the run
-                (where / "moments").write_text(str(met))
-
-        running.on_write = on_write
-
-    return arm
-
-
-def child(work: Callable[[], object]) -> int:
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        except BaseException:
-            (where / "wrong").write_text(traceback.format_exc())
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 def tell() -> None:
     session = Session.open((where / "id").read_text(), store=where / ".plait")
     faults = [str(fault) for fault in verify(open_store(where / ".plait"), state=True)]
@@ -125,12 +92,12 @@ def raised(lives: Sequence[tuple[int, int]]) -> dict[str, Any]:
         killed = 0
         for moment, call in (*lives, (0, 0)):
             calls, die_in = 0, call
-            code = child(lambda moment=moment: live(dying_at(moment)))
+            code = exit_code(lambda moment=moment: live(kill_at(moment, where)), where)
             killed += code == -signal.SIGKILL
             assert code in (0, -signal.SIGKILL), (where / "wrong").read_text()
             if code == 0:
                 break
-        assert child(tell) == 0, (where / "wrong").read_text()
+        assert exit_code(tell, where) == 0, (where / "wrong").read_text()
         answer = json.loads((where / "told").read_text())
         assert not answer["faults"], answer["faults"]
         return {"told": answer["told"], "killed": killed, "moments": int((where / "moments").read_text())}

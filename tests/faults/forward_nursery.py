@@ -23,7 +23,6 @@ from typing import Any
 
 from plait import Agent, Ask, Compactor, Parallel, Policy, ScriptedModel, Selector, Session, ToolCall, Workflow, open_store, tool
 from plait.durable import _resume, replay  # pyright: ignore[reportPrivateUsage]
-from plait.runtime.bypass import owned
 from plait.runtime.call import NOBODY
 from plait.runtime.run import Run
 from plait.runtime.stops import Parked
@@ -31,9 +30,11 @@ from plait.session import verify
 from plait.session.inbox import all_waiting
 from plait.session.ports import Draft, store_at
 from plait.workflow import original
+from tests.faults.lives import DONE, WRONG, exit_code, kill_at
+from tests.faults.undisturbed import Wrong
 
 MEMORY = "/dev/shm"
-DONE, PARKED, WRONG = 0, 3, 1
+PARKED = 3  # how a life ends that waits for somebody
 LIVES_MAX = 30
 
 where = Path()  # the world of this child: its store, and the file of effects
@@ -102,17 +103,8 @@ class Story(Workflow):
 
 
 def child(work: Callable[[], int]) -> int:
-    """Do it in a process of its own; returns how it ended: its code, or less than 0 for a signal."""
-    pid = os.fork()
-    if pid == 0:
-        code = WRONG
-        try:
-            code = work()
-        except BaseException:
-            (where / "wrong").write_text(traceback.format_exc())
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    """The exit code of a child in this world."""
+    return exit_code(work, where)
 
 
 def store() -> str:
@@ -137,26 +129,6 @@ def live(arm: Callable[[Run], None]) -> int:
     return DONE
 
 
-def dying_at(moment: int) -> Callable[[Run], None]:
-    """Kill this process at a moment, before or after a write, counted from 1; 0 counts them only."""
-
-    def arm(run: Run) -> None:
-        met = 0
-
-        def on_write(when: str, drafts: Sequence[Draft]) -> None:
-            nonlocal met
-            met += 1
-            if met == moment:
-                os.kill(os.getpid(), signal.SIGKILL)
-            if not moment:
-                with owned():  # what the test does is no doing of the run
-                    (where / "moments").write_text(str(met))
-
-        run.on_write = on_write
-
-    return arm
-
-
 def people() -> int:
     """Whoever looks into the inbox, and into the world."""
     found = all_waiting(store_at(the_session().store))
@@ -171,8 +143,8 @@ def people() -> int:
     return DONE if found else WRONG
 
 
-def told() -> int:
-    """What came of it, as anybody finds it."""
+def write_story() -> int:
+    """Write what came of it, as anybody finds it."""
     session = the_session()
     faults = [str(fault) for fault in verify(open_store(store()), state=True)]
     said = [f"{message.role}: {message.text}" for message in session.messages]
@@ -213,10 +185,6 @@ def replayed() -> int:
 # ── histories ────────────────────────────────────────────────────────────────────────────────
 
 
-class Wrong(Exception):
-    """The run did not come out as it should."""
-
-
 def lived(lives: Sequence[Callable[[], int]], last: Callable[[], int]) -> int:
     """Live these lives, and more like the last one until the story is told; returns how many were killed."""
     killed = 0
@@ -248,7 +216,7 @@ def in_a_new_world(work: Callable[[], None]) -> None:
 
 
 def finding() -> dict[str, Any]:
-    if child(told) != DONE:
+    if child(write_story) != DONE:
         raise Wrong(_wrong())
     return json.loads((where / "told").read_text())
 
@@ -259,7 +227,7 @@ def undisturbed() -> tuple[dict[str, Any], list[int]]:
     found: dict[str, Any] = {}
 
     def counted() -> int:
-        code = child(lambda: live(dying_at(0)))
+        code = child(lambda: live(kill_at(0, where)))
         moments.append(int((where / "moments").read_text()))
         return code
 
@@ -290,7 +258,7 @@ def at_every_moment(expected: dict[str, Any], moments: Sequence[int], part: int,
 
         def work(life: int = life, moment: int = moment) -> None:
             nonlocal killed
-            lives = [*[plain] * life, lambda: child(lambda: live(dying_at(moment)))]
+            lives = [*[plain] * life, lambda: child(lambda: live(kill_at(moment, where)))]
             times = lived(lives, plain)
             ended = (life, moment) == (len(moments) - 1, moments[-1])  # dead after its last word: nothing is left to do
             if times != 1 and not ended:

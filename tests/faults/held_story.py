@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, tool
 from plait.errors import PlaitError
+from tests.support import wait_until
 
-PATIENCE_S = 30.0
-folder = Path(os.environ.get("HELD_FOLDER", "."))
+folder = Path(os.environ.get("STORY_FOLDER", "."))
 meanwhile: list[Callable[[], object]] = []  # what a process that took the run over does in its tool
-
-
-def until(found: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not found():
-        assert time.monotonic() < end, "nothing came of it"
-        time.sleep(0.005)
 
 
 def _act(key: str) -> str:
@@ -30,7 +22,7 @@ def _act(key: str) -> str:
         meanwhile.pop()()
     else:
         (folder / "busy").touch()
-        until((folder / "go").exists)
+        wait_until((folder / "go").exists)
     return f"done by {'the first' if __name__ == '__main__' else 'another'}"
 
 

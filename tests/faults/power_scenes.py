@@ -55,7 +55,7 @@ from tests.faults.power import (
     image_after,
     lay_out,
 )
-from tests.support import RawSql
+from tests.support import RawSql, unsynced_count, wait_until
 
 UNSYNCED_MAX = 6  # small, so that it is met often
 
@@ -311,18 +311,9 @@ def by_time(folder: Path) -> SqliteStore:
     log = begin(store)
     for i in range(4):
         extend(store, log, *[said(f"{i}")] * (1 + i))
-        deadline = time.monotonic() + 20
-        while unsynced(store):
-            assert time.monotonic() < deadline, "nobody synced"
-            time.sleep(0.002)
+        wait_until(lambda: not unsynced_count(store))
         store.recording.steps.append(Boundary())
     return store
-
-
-def unsynced(store: SqliteStore) -> int:
-    """How many appends the store takes to be not on disk yet."""
-    inside: Any = vars(store)["_connections"]
-    return inside._handles.writer.unsynced
 
 
 def sessions(folder: Path) -> SqliteStore:

@@ -109,7 +109,7 @@ def _kin(one: Session, other: Session) -> bool:
     return bool(one.covers.keys() & other.covers.keys()) and other.status not in ("closed", "archived")
 
 
-def told(store: Store, sessions: list[Session]) -> dict[str, Any]:
+def history_facts(store: Store, sessions: list[Session]) -> dict[str, Any]:
     """All that can be said of a history, with ids of events as their places and times left out."""
     places = {event.id: f"{event.log}@{event.seq}" for _, event in store.feed()}
 
@@ -146,7 +146,7 @@ def history(folder: Path, time: Callable[[int], Micros], steps: int, start: int)
     store = open_store(folder)
     with by(Clock(time)):
         sessions = live(store, steps, start)
-        found = told(store, sessions)
+        found = history_facts(store, sessions)
         for session in sessions:
             check_slices(session)
             check_snapshots(store, session)

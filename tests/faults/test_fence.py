@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from plait import Session, Workflow, open_store
+from plait import Workflow, open_store
 from plait.durable import replay, resume
 from plait.ids import LogId, inbox_of
-from plait.session import verify
 from plait.store import Log
 from tests.faults import fenced_story
-from tests.faults.fenced_story import STORIES, until
+from tests.faults.fenced_story import STORIES
+from tests.faults.holder import Holder, playing
 from tests.support import child_environment, module_command
 
 EFFECTS = ("at_most_once", "idempotent", "pure")
@@ -37,32 +36,16 @@ CASES = [
 ]
 
 
-class Loser:
+class Loser(Holder):
     """The process that begins the run, and loses it."""
 
     def __init__(self, folder: Path, story: str, effect: str) -> None:
-        self.folder, self.story, self.effect = folder, story, effect
-        self.process = subprocess.Popen(
-            module_command("tests.faults.fenced_story", story, effect),
-            stdout=subprocess.PIPE,
-            text=True,
-            env=child_environment(FENCED_FOLDER=str(folder)),
-        )
-        assert self.process.stdout is not None
-        self.session = Session.open(self.process.stdout.readline().strip(), store=str(folder / ".plait"))
-        until((folder / "busy").exists)
+        super().__init__(fenced_story, folder, story, effect)
+        self.story, self.effect = story, effect
 
     @property
     def workflow(self) -> Workflow:
         return STORIES[self.story](self.effect)
-
-    def loses_its_lock(self) -> None:
-        (self.folder / ".plait" / "runs.lock").unlink()
-
-    def goes_on(self) -> str:
-        """Let it go on; what it says in the end."""
-        (self.folder / "go").touch()
-        return self.process.communicate(timeout=fenced_story.PATIENCE_S)[0].strip()
 
     @property
     def logs(self) -> dict[LogId, Log]:
@@ -80,17 +63,8 @@ class Loser:
         return [(who, key) for who, _, key in (line.rpartition(" ") for line in lines)]
 
 
-@contextmanager
-def _loser(folder: Path, story: str, effect: str) -> Generator[Loser]:
-    fenced_story.folder = folder
-    loser = Loser(folder, story, effect)
-    try:
-        yield loser
-        assert list(verify(open_store(str(folder / ".plait")), state=True)) == []
-    finally:
-        loser.process.kill()
-        loser.process.communicate()
-        fenced_story.meanwhile.clear()
+def _loser(folder: Path, story: str, effect: str) -> AbstractContextManager[Loser]:
+    return playing(fenced_story, lambda: Loser(folder, story, effect), folder)
 
 
 def _check_lost(loser: Loser, before: list[tuple[str, str]]) -> None:
@@ -127,7 +101,7 @@ def test_the_loser_is_fenced_as_soon_as_the_root_says_so(tmp_path: Path, story: 
         loser.loses_its_lock()
         taker = subprocess.run(
             module_command("tests.faults.fenced_story", "taker", story, "at_most_once", loser.session.id),
-            env=child_environment(FENCED_FOLDER=str(tmp_path)),
+            env=child_environment(STORY_FOLDER=str(tmp_path)),
         )
         assert taker.returncode < 0
         kinds = [event.kind for event in loser.session.reload().events]

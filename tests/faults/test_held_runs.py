@@ -3,63 +3,30 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from plait import Session, open_store
 from plait.durable import replay, resume
 from plait.errors import RunHeld
 from plait.event import kinds as k
 from plait.runtime.stops import Parked
-from plait.session import verify
 from tests.faults import held_story
-from tests.faults.held_story import Held, until
-from tests.support import child_environment, module_command
+from tests.faults.held_story import Held
+from tests.faults.holder import Holder, playing
 
 
-class First:
+class First(Holder):
     """The process that begins, and is busy in its tool."""
-
-    def __init__(self, folder: Path, tool: str) -> None:
-        self.folder = folder
-        self.process = subprocess.Popen(
-            module_command("tests.faults.held_story", tool),
-            stdout=subprocess.PIPE,
-            text=True,
-            env=child_environment(HELD_FOLDER=str(folder)),
-        )
-        assert self.process.stdout is not None
-        self.session = Session.open(self.process.stdout.readline().strip(), store=str(folder / ".plait"))
-        until((folder / "busy").exists)
-
-    def lets_go(self) -> str:
-        """Let its tool return; what it says in the end."""
-        (self.folder / "go").touch()
-        return self.process.communicate(timeout=held_story.PATIENCE_S)[0].strip()
-
-    def loses_its_lock(self) -> None:
-        (self.folder / ".plait" / "runs.lock").unlink()
 
     @property
     def effects(self) -> list[str]:
         return (self.folder / "effects").read_text().split()
 
 
-@contextmanager
-def _first(folder: Path, tool: str) -> Generator[First]:
-    held_story.folder = folder
-    first = First(folder, tool)
-    try:
-        yield first
-        assert list(verify(open_store(str(folder / ".plait")), state=True)) == []
-    finally:
-        first.process.kill()
-        first.process.communicate()
-        held_story.meanwhile.clear()
+def _first(folder: Path, tool: str) -> AbstractContextManager[First]:
+    return playing(held_story, lambda: First(held_story, folder, tool), folder)
 
 
 def test_a_held_run_is_refused_and_free_once_its_holder_is_killed(tmp_path: Path) -> None:
@@ -87,7 +54,7 @@ def test_who_lost_a_run_cannot_write_and_its_late_outcome_settles_the_call(tmp_p
         with pytest.raises(Parked):
             resume(first.session, Held("once"))
         parked = first.session.reload()
-        assert first.lets_go() == "RunLost"
+        assert first.goes_on() == "RunLost"
         assert first.session.reload() == parked, "nothing was written by whoever lost it"
         (late,) = parked.inbox
         assert isinstance(late.body, k.ToolReturned)
@@ -102,7 +69,7 @@ def test_a_late_outcome_does_not_settle_a_call_a_second_time(tmp_path: Path) -> 
     with _first(tmp_path, "often") as first:
         first.loses_its_lock()
         said: list[str] = []
-        held_story.meanwhile.append(lambda: said.append(first.lets_go()))
+        held_story.meanwhile.append(lambda: said.append(first.goes_on()))
         ended = resume(first.session, Held("often"))
         assert said == ["RunLost"] and ended.text == "all is well"
         assert len(set(first.effects)) == 1 and len(first.effects) == 2, "run again, with the same key"
@@ -122,5 +89,5 @@ def test_a_run_taken_over_while_nothing_is_under_way_is_lost_at_the_next_write(t
         held_story.meanwhile.append(lambda: None)
         ended = resume(first.session, Held("once"))
         assert ended.text == "all is well"
-        assert first.lets_go() == "RunLost"
+        assert first.goes_on() == "RunLost"
         assert ended.reload() == ended and [event.kind for event in ended.inbox] == ["ToolResolved", "ToolReturned"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import struct
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -34,7 +32,7 @@ from plait.store import database as database_module
 from plait.store.transact import short_of
 from plait.testing import Seeded
 from plait.testing.store import Tally, begin, extend, new_log, said, sealed, texts
-from tests.support import RawSql
+from tests.support import RawSql, python
 
 
 def opened(folder: Path, *projections: Any) -> SqliteStore:
@@ -219,7 +217,7 @@ for _ in range(300):
     extend(store, mine, said("y"))
 print(refused, "ok")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = python(code, check=False)
     assert done.stdout.endswith("ok\n"), done.stderr
     assert signal.getsignal(signal.SIGALRM) in (signal.SIG_DFL, None)
 

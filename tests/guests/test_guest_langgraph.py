@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from examples.supervisor import Supervisor, routes, transcript
 
-from plait import Agent, ScriptedModel, Session, ToolCall, tool
+from plait import Agent, ScriptedModel, Session, ToolCall
 from tests.guests.hosting import guest
-from tests.support import report
+from tests.support import double, report
 
 WORKERS = {"researcher": ["found it", "found more", "nothing left"], "writer": ["a draft", "a better draft", "the last draft"]}
 CASES: dict[str, dict[str, Any]] = {
@@ -24,12 +24,6 @@ CASES: dict[str, dict[str, Any]] = {
 }
 for number, made in enumerate(CASES.values()):
     made.update(task=f"Question {number}?", answer=f"Answer {number}.")
-
-
-@tool
-def double(number: int) -> int:
-    """Twice a number."""
-    return 2 * number
 
 
 def worker(name: str, script: list[str | int]) -> Agent:

@@ -19,23 +19,17 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from plait import Budget, Session, open_store
 from plait.errors import MergeConflict, NoCommonBase, StaleHead, WrongStatus
-from plait.event.kinds import ModelReplied, Text, ToolRequested, ToolReturned, Usage
+from plait.event.kinds import Text, ToolRequested, ToolReturned
 from plait.session import fold, verify
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.state import state_digest
 from plait.store import Store
 from tests.laws.naive import Naive
-from tests.support import count
+from tests.support import count, record_reply
 
 KEYS = st.sampled_from(["db", "verdict", "漢字"])
 VALUES = st.one_of(st.integers(0, 3), st.none(), st.sampled_from(["a", {"deep": [1, {"er": None}]}]))
 TEXTS = st.sampled_from(["yes", "no", "\u2028\x85\0 \u202e", "long " * 1000])
-
-
-def reply(session: Session, tokens: int) -> Session:
-    """A model's reply, as the runtime will record it."""
-    body = ModelReplied((Text("reply"),), Usage(input_tokens=tokens), "end")
-    return Session.of(writer_of(None).append(session.spot, [Draft(body, Act("agent:model", "model"))]))
 
 
 def effect(session: Session, kind: Any) -> Session:
@@ -104,7 +98,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(session=sessions, tokens=st.integers(1, 99))
     def spend(self, session: Session, tokens: int) -> None:
-        self.keep(reply(self.tip(session), tokens))
+        self.keep(record_reply(self.tip(session), tokens))
 
     @rule(session=sessions, kind=st.sampled_from(["pure", "workspace", "at_most_once"]))
     def act(self, session: Session, kind: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Generator
 from pathlib import Path
 
 # Run by the test's own Python: the SDK is installed beside us.
@@ -100,12 +98,3 @@ def is_alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
-
-
-def until(what: str, seconds: float = 20) -> Generator[None]:
-    """`for _ in until("it is there"): if …: break`, with a deadline."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        yield
-        time.sleep(0.02)
-    raise AssertionError(f"{what}: not within {seconds} s")

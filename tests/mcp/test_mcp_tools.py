@@ -25,8 +25,8 @@ from plait.mcp import MCPServer
 from plait.session.content import Loose
 from plait.tool import Tool
 from tests.guests.hosting import programs
-from tests.mcp.servers import Plain, Small, is_alive, until
-from tests.support import python
+from tests.mcp.servers import Plain, Small, is_alive
+from tests.support import free_port, python, wait_until
 
 ADD = '''
 @server.tool()
@@ -87,30 +87,26 @@ def test_the_git_server_over_stdio(tmp_path: Path) -> None:
         assert server.changes() == [] and server.warnings == ()
 
 
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextmanager
 def served(command: list[str], port: int) -> Generator[subprocess.Popen[bytes]]:
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        for _ in until("the HTTP server listens"):
-            assert child.poll() is None, "the HTTP server ended"
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
+        wait_until(lambda: is_listening(port) or child.poll() is not None)
+        assert child.poll() is None, "the HTTP server ended"
         yield child
     finally:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
 
 
-@pytest.fixture
-def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def test_the_time_server_over_http(port: int) -> None:
+def test_the_time_server_over_http() -> None:
     """mcp-proxy, which speaks streamable HTTP in the protocol of 2025, before mcp-server-time."""
+    port = free_port()
     time_server = programs("mcp-servers") / "mcp-server-time"
     proxy = programs("mcp-proxy") / "mcp-proxy"
     with served([str(proxy), "--port", str(port), str(time_server)], port):
@@ -158,7 +154,8 @@ def die() -> str:
 )
 
 
-def test_http_headers_loss_and_return(tmp_path: Path, port: int) -> None:
+def test_http_headers_loss_and_return(tmp_path: Path) -> None:
+    port = free_port()
     small = Small(tmp_path, HTTP_TOOLS)
     small.run = f'\nserver.run("streamable-http", host="127.0.0.1", port={port})\n'
     small.write(HTTP_TOOLS)
@@ -342,9 +339,7 @@ def test_a_server_killed_in_a_call_is_connected_anew_at_the_next(tmp_path: Path)
         # One that dies while nobody calls is not noticed by the next caller.
         first, second = small.pids()
         os.kill(second, signal.SIGKILL)
-        for _ in until("the loss is seen"):
-            if "not connected" in repr(server):
-                break
+        wait_until(lambda: "not connected" in repr(server))
         assert call(tools["add"], a=1, b=2) == "3"
         assert not is_alive(first) and not is_alive(second)
     assert len(small.pids()) == 3 and small.alive() == []
@@ -393,9 +388,7 @@ def test_close_does_not_wait_for_a_greeting() -> None:
 
     asking = threading.Thread(target=ask)
     asking.start()
-    for _ in until("it is on its way"):
-        if server._held.connection is not None:  # pyright: ignore[reportPrivateUsage]
-            break
+    wait_until(lambda: server._held.connection is not None)  # pyright: ignore[reportPrivateUsage]
     server.close()
     asking.join(20)
     assert len(said) == 1 and "it was closed" in str(said[0])
@@ -446,9 +439,7 @@ def test_no_child_is_left_when_the_program_is_killed(tmp_path: Path) -> None:
     done = python(CHILD + "os.kill(os.getpid(), 9)", small.script, check=False)
     assert done.returncode == -signal.SIGKILL
     assert len(small.pids()) == 1
-    for _ in until("the orphan ends"):
-        if not small.alive():
-            break
+    wait_until(lambda: not small.alive())
 
 
 def test_a_stubborn_child_is_ended_by_close(tmp_path: Path) -> None:
@@ -499,9 +490,7 @@ def replaced(small: Small, server: MCPServer, tools: str) -> None:
     """The server comes back as another."""
     small.write(tools)
     os.kill(small.pids()[-1], signal.SIGKILL)
-    for _ in until("the loss is seen"):
-        if "not connected" in repr(server):
-            break
+    wait_until(lambda: "not connected" in repr(server))
 
 
 def test_a_changed_tool_is_disabled_until_accepted(tmp_path: Path) -> None:
@@ -572,9 +561,7 @@ def test_a_tool_that_changes_under_way_is_noticed(tmp_path: Path) -> None:
         tools = by_name(server)
         assert call(tools["add"], a=1, b=2) == {"result": 3}
         call(tools["morph"])
-        for _ in until("the change is seen"):
-            if server.changes():
-                break
+        wait_until(lambda: server.changes())
         with pytest.raises(errors.ToolChanged):
             call(tools["add"], a=1, b=2)
         assert len(small.pids()) == 1

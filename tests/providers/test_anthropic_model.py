@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.utils import formatdate
 from hashlib import sha256
-from pathlib import Path
 from time import time
 from typing import Any, Literal, cast
 
@@ -35,13 +34,6 @@ MODEL = "claude-sonnet-5-5"
 BLOBS: dict[Digest, bytes] = {}
 
 both_ways = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-
-
-@pytest.fixture(autouse=True)
-def no_certificates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Every client loads the system's certificates, which takes longer than the tests; nothing here needs one."""
-    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
 
 
 def blob(content: bytes) -> Digest:

@@ -20,6 +20,7 @@ from plait.runtime import loop
 from plait.runtime.effects import Retry
 from plait.session.state import Cost, Spent
 from tests.providers.wire import Answer, Wire, sse, whole
+from tests.support import bodies
 
 
 def said(text: str, usage: dict[str, int] | None = None) -> Answer:
@@ -45,10 +46,6 @@ def chat(wire: Wire) -> Iterator[Chat]:
 
     yield make
     loop.wait(loop.start(close()))
-
-
-def bodies(session: Session, kind: Any) -> list[Any]:
-    return [event.body for event in session.events if isinstance(event.body, kind)]
 
 
 # ── how a cost looks ─────────────────────────────────────────────────────────────────────────

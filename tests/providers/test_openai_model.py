@@ -179,11 +179,6 @@ def dialect(request: pytest.FixtureRequest) -> Dialect:
     return request.param
 
 
-@pytest.fixture(params=[False, True], ids=["whole", "streamed"])
-def streamed(request: pytest.FixtureRequest) -> bool:
-    return request.param
-
-
 def answer(dialect: Dialect, streamed: bool, **given: Any) -> Answer:
     return dialect.stream(**given) if streamed else dialect.whole(**given)
 
@@ -214,7 +209,7 @@ def texts(reply: Reply) -> list[Any]:
     return [part for part in reply.parts if not isinstance(part, Reasoning)]
 
 
-def told(deltas: Sequence[Delta]) -> str:
+def delta_text(deltas: Sequence[Delta]) -> str:
     return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
 
@@ -226,7 +221,7 @@ def test_a_text_with_its_usage(dialect: Dialect, wire: Wire, streamed: bool) -> 
     reply, deltas = ask(dialect.model(wire.url), streamed=streamed)
     assert reply.parts == (Text("Hello, wörld 🙂."),)
     assert (reply.calls, reply.stop, reply.usage) == ((), "end", Usage(100, 20, 64, 7))
-    assert told(deltas) == ("Hello, wörld 🙂." if streamed else "")
+    assert delta_text(deltas) == ("Hello, wörld 🙂." if streamed else "")
     assert len(deltas) > 1 or not streamed
     assert isinstance(dialect.model(wire.url), Model)
     [asked] = wire.requests
@@ -272,7 +267,7 @@ def test_a_refusal(dialect: Dialect, wire: Wire, streamed: bool) -> None:
     model = dialect.model(wire.url)
     reply, deltas = ask(model, streamed=streamed)
     assert (reply.parts, reply.stop) == ((Text("I will not."),), "refusal")
-    assert told(deltas) == ("I will not." if streamed else "")
+    assert delta_text(deltas) == ("I will not." if streamed else "")
     assert ask(model, streamed=streamed)[0].stop == "refusal"
 
 
@@ -858,7 +853,7 @@ def test_aimock_text_and_tools(dialect: Dialect, aimock: AIMock, streamed: bool)
     results = Returned((Result("c1", "count", (Text("6"),)), Result("c2", "look", (Text("nothing"),))))
     reply, deltas = ask(model, request(said, answered, results), streamed=streamed)
     assert (texts(reply), reply.stop) == ([Text("It is six.")], "end")
-    assert told(deltas) == ("It is six." if streamed else "")
+    assert delta_text(deltas) == ("It is six." if streamed else "")
     assert len(aimock.requests(dialect.path)) == 2
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -33,9 +33,9 @@ from tests.providers.test_anthropic_model import text as text_block
 from tests.providers.test_openai_model import THOUGHT as OPENAI_THOUGHT
 from tests.providers.test_openai_model import Calls, Chat, Responses
 from tests.providers.wire import Answer, Wire, sse, whole
+from tests.support import QUICK, RAN, bodies, kinds
 
 KEY = "sk-told-to-nobody-0123456789"
-QUICK = Retry(wait_s=0.0)
 
 
 # ── the providers ────────────────────────────────────────────────────────────────────────────
@@ -123,11 +123,6 @@ def provider(request: pytest.FixtureRequest) -> Iterator[Provider]:
     made.close()
 
 
-@pytest.fixture(params=[False, True], ids=["whole", "streamed"])
-def streamed(request: pytest.FixtureRequest) -> bool:
-    return request.param
-
-
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     address = tmp_path / ".plait"
@@ -151,13 +146,6 @@ def error(status: int, said: str = "no", **more: Any) -> dict[str, Any]:
 
 
 # ── the agent ────────────────────────────────────────────────────────────────────────────────
-
-RAN: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_has_run() -> None:
-    RAN.clear()
 
 
 @tool(effect="pure")
@@ -211,17 +199,6 @@ def failed(agent: Agent, session: Session | str, streamed: bool) -> ModelFailed:
     assert kinds(ended)[-3:] == ["ModelFailed", "CallFinished", "RunFailed"]
     assert bodies(ended, k.RunFailed)[0].failure.kind == "ModelFailed"
     return caught.value
-
-
-B = TypeVar("B", bound=k.Body)
-
-
-def bodies(session: Session, kind: type[B]) -> list[B]:
-    return [event.body for event in session.events if isinstance(event.body, kind)]
-
-
-def kinds(session: Session) -> list[str]:
-    return [event.kind for event in session.events]
 
 
 def attempts(session: Session) -> list[int]:

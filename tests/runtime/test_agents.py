@@ -11,46 +11,8 @@ import pytest
 from plait import Agent, Budget, Parallel, ScriptedModel, Sequential, Session, ToolCall, View, Workflow, tool
 from plait.errors import InvalidValue, ModelFailed, NoModel, ResultInvalid
 from plait.event import kinds as k
-from plait.model.base import Answered, Fault, Reply, Request, Returned, Said, Turn
-from plait.runtime.effects import Retry
-from plait.session.content import text_of
-
-QUICK = Retry(wait_s=0.0)
-
-
-@tool
-def word_count(text: str) -> int:
-    """Count the words of a text."""
-    return len(text.split())
-
-
-class Spy:
-    """A model that keeps what it was asked with."""
-
-    name = "spy"
-
-    def __init__(self, *script: Any) -> None:
-        self.requests: list[Request] = []
-        self._script = ScriptedModel(list(script))
-
-    def ask(self, request: Request, on_delta: Any) -> Reply:
-        self.requests.append(request)
-        return self._script.ask(request, on_delta)
-
-
-def kinds(session: Session) -> list[str]:
-    return [event.kind for event in session.events]
-
-
-def bodies(session: Session, kind: type[Any]) -> list[Any]:
-    return [event.body for event in session.events if isinstance(event.body, kind)]
-
-
-def told(turn: Turn) -> str:
-    if isinstance(turn, Returned):
-        return " | ".join(text_of(result.parts) for result in turn.results)
-    return text_of(turn.parts)
-
+from plait.model.base import Answered, Fault, Reply, Request, Returned, Said
+from tests.support import QUICK, Spy, bodies, kinds, turn_text, word_count
 
 # ── the loop ─────────────────────────────────────────────────────────────────────────────────
 
@@ -115,8 +77,10 @@ def test_wrong_arguments_and_unknown_tools_become_results_the_model_can_correct(
     assert session.text == "Two."
     results = [result for turn in spy.requests[1].turns if isinstance(turn, Returned) for result in turn.results]
     assert [result.failed for result in results] == [True, True, False]
-    assert "missing required field `text`" in told(Said(results[0].parts)) or "unknown field `txt`" in told(Said(results[0].parts))
-    assert "there is no tool 'word_cuont'; there are: word_count" in told(Said(results[1].parts))
+    assert "missing required field `text`" in turn_text(Said(results[0].parts)) or "unknown field `txt`" in turn_text(
+        Said(results[0].parts)
+    )
+    assert "there is no tool 'word_cuont'; there are: word_count" in turn_text(Said(results[1].parts))
     failures = [body.failure.kind for body in bodies(session, k.ToolFailed)]
     assert failures == ["WrongArguments", "UnknownTool", "WrongArguments", "WrongArguments"]
     assert bodies(session, k.ToolRequested)[3].arguments == '{"text": "cut o'  # as it came
@@ -273,7 +237,7 @@ def test_the_step_limit_ends_well() -> None:
     spy = Spy(*[ToolCall("word_count", text="a")] * 3, "That is all I know.")
     session = Agent("x", model=spy, tools=[word_count], steps_max=3)(Session("go"))
     assert session.text == "That is all I know." and len(spy.requests) == 4
-    assert spy.requests[3].choice == "none" and "Answer now" in told(spy.requests[3].turns[-1])
+    assert spy.requests[3].choice == "none" and "Answer now" in turn_text(spy.requests[3].turns[-1])
     assert spy.requests[3].tools == spy.requests[0].tools  # the prefix stays as it is
 
 
@@ -310,7 +274,7 @@ def test_an_answer_of_another_type_is_told_why_and_asked_again() -> None:
     spy = Spy("maybe", '{"passed": "yes"}', '```json\n{"passed": false}\n```')
     session = Agent("Judge.", model=spy, returns=Verdict)(Session("go"))
     assert session.result_as(Verdict) == Verdict(False)
-    assert "it is not JSON" in told(spy.requests[1].turns[-1]) and "Expected `bool`" in told(spy.requests[2].turns[-1])
+    assert "it is not JSON" in turn_text(spy.requests[1].turns[-1]) and "Expected `bool`" in turn_text(spy.requests[2].turns[-1])
     with pytest.raises(ResultInvalid) as caught:
         Agent("Judge.", model=ScriptedModel(["no"] * 9), returns=Verdict)(Session("go"))
     assert kinds(caught.value.session)[-1] == "RunFailed"
@@ -366,13 +330,13 @@ def test_an_agent_takes_nobody_elses_words_for_its_own() -> None:
     ann, bob = Spy("I am Ann.", "Ann again."), Spy("I am Bob.")
     pair = Sequential(ann=Agent("You are Ann.", model=ann), bob=Agent("You are Bob.", model=bob), last=Agent("Sum up.", model=Spy("Sum.")))
     session = pair(Session("hello"))
-    assert [told(turn) for turn in bob.requests[0].turns] == ["hello", "[ann] I am Ann."]
+    assert [turn_text(turn) for turn in bob.requests[0].turns] == ["hello", "[ann] I am Ann."]
     assert isinstance(bob.requests[0].turns[1], Said)
     assert [event.body.to for event in session.events if isinstance(event.body, k.HandedOff)] == ["sequential/bob", "sequential/last"]
     again = Agent("You are Ann.", model=ann, name="ann")
     session = again(again(Session("x")))
     assert [type(turn).__name__ for turn in ann.requests[-1].turns] == ["Said", "Answered", "Said"]
-    assert told(ann.requests[-1].turns[-1]) == "Go on."
+    assert turn_text(ann.requests[-1].turns[-1]) == "Go on."
 
 
 def test_a_handoff_from_run_to_run_is_on_record_too() -> None:
@@ -389,14 +353,14 @@ def test_what_the_program_fetched_is_there_to_be_read() -> None:
 
     spy = Spy("ok")
     Agent("x", model=spy)(Session("go").use(fetch))
-    assert "x" * 10_000 in told(spy.requests[0].turns[-1])
+    assert "x" * 10_000 in turn_text(spy.requests[0].turns[-1])
 
 
 def test_two_agents_without_a_name_are_two() -> None:
     ann, bob = Spy("I am Ann."), Spy("I am Bob.")
     session = Agent("You are Ann.", model=ann)(Session("hello"))
     session = Agent("You are Bob.", model=bob)(session)
-    assert [type(turn) for turn in bob.requests[0].turns] == [Said, Said] and "I am Ann." in told(bob.requests[0].turns[1])
+    assert [type(turn) for turn in bob.requests[0].turns] == [Said, Said] and "I am Ann." in turn_text(bob.requests[0].turns[1])
 
 
 def test_facts_work_verdicts_and_program_calls_are_seen() -> None:
@@ -404,7 +368,7 @@ def test_facts_work_verdicts_and_program_calls_are_seen() -> None:
     session = Session("go").fact("db", {"port": 5432}).decide("verdict", "reject").note("slow").todo("test it", key="t").settle("t", "done")
     session = session.validate("tests", False, detail={"failed": 2}).retract("verdict", reason="wrong").use(word_count, text="a b")
     Agent("x", model=spy)(session)
-    text = "\n".join(told(turn) for turn in spy.requests[0].turns)
+    text = "\n".join(turn_text(turn) for turn in spy.requests[0].turns)
     for part in ('(fact db: {"port":5432})', "(decision verdict: reject)", "slow", "(to do: test it)", "(settled t: done)"):
         assert part in text
     for part in ('(verdict tests: failed: {"failed":2})', "verdict no longer holds: wrong", 'word_count {"text":"a b"} returned', "2"):
@@ -419,14 +383,14 @@ def test_a_call_left_behind_by_a_fork_is_shown_as_not_run() -> None:
     spy2 = Spy("ok")
     agent2 = Agent("x", model=spy2, tools=[word_count], name="a")
     agent2(session.fork("early", at=reply).say("instead?"))
-    assert [told(turn) for turn in spy2.requests[0].turns] == ["go", "", "(not run in this branch)", "instead?"]
+    assert [turn_text(turn) for turn in spy2.requests[0].turns] == ["go", "", "(not run in this branch)", "instead?"]
 
 
 def test_views_show_less() -> None:
     def asked(view: Any, session: Session) -> list[str]:
         spy = Spy("ok")
         Agent("x", model=spy, view=view, name="viewer")(session if session.label else session.fork())
-        return [told(turn) for turn in spy.requests[0].turns]
+        return [turn_text(turn) for turn in spy.requests[0].turns]
 
     session = Session("one").say("two").fact("k", "v").say("three")
     session = Agent("a", model=ScriptedModel(["I am a"]), name="ann")(session)
@@ -444,7 +408,7 @@ def test_merged_branches_are_seen_as_named_blocks() -> None:
     spy = Spy("settled")
     both = Parallel(pro=Agent("p", model=ScriptedModel(["yes"])), con=Agent("c", model=ScriptedModel(["no"])))
     Sequential(both, Agent("settle", model=spy))(Session("Shall we?"))
-    assert [told(turn) for turn in spy.requests[0].turns] == ["Shall we?", "[pro] yes", "[con] no"]
+    assert [turn_text(turn) for turn in spy.requests[0].turns] == ["Shall we?", "[pro] yes", "[con] no"]
 
 
 def test_images_reach_the_model_whole() -> None:

@@ -24,29 +24,9 @@ from plait.runtime.run import _runs as runs  # pyright: ignore[reportPrivateUsag
 from plait.session import verify
 from plait.session.content import text_of
 from plait.session.ports import store_at
-from tests.support import python
+from tests.support import bodies, kinds, python, speaker, wait_until
 
-QUICK = Retry(wait_s=0.0)
 PATIENCE_S = 10.0
-
-
-def says(*texts: Any, **more: Any) -> Agent:
-    return Agent(f"Say {texts[:1]}", model=ScriptedModel(list(texts)), retry=QUICK, **more)
-
-
-def kinds(session: Session) -> list[str]:
-    return [event.kind for event in session.events]
-
-
-def bodies(session: Session, kind: type[Any]) -> list[Any]:
-    return [event.body for event in session.events if isinstance(event.body, kind)]
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not true() and time.monotonic() < end:
-        time.sleep(0.01)
-    assert true()
 
 
 class Till:
@@ -78,7 +58,7 @@ class Plain(Workflow):
 def test_after_a_cancel_no_branch_goes_on_behind_our_back(how: str) -> None:
     till, before = Till(), _at_work()
     pays = [ToolCall("pay", n=n) for n in range(8)]
-    both = Plain(Parallel(a=says(*pays, "a", tools=[till.pay]), b=says(*pays, "b", tools=[till.pay])))
+    both = Plain(Parallel(a=speaker(*pays, "a", tools=[till.pay]), b=speaker(*pays, "b", tools=[till.pay])))
     session = Session("go")
 
     async def cancelled() -> None:
@@ -98,7 +78,7 @@ def test_after_a_cancel_no_branch_goes_on_behind_our_back(how: str) -> None:
     assert paid <= 2 and kinds(session.reload())[-1] == "RunCancelled"
     settled = [event for branch in Session.list(parent=session) for event in branch.events if event.kind == "ToolReturned"]
     assert len(settled) == paid  # what was under way is on record
-    until(lambda: not [name for name in _at_work() if name not in before])
+    wait_until(lambda: not [name for name in _at_work() if name not in before])
     assert len(till.paid) == paid
 
 
@@ -141,7 +121,7 @@ def test_after_an_interrupt_no_branch_goes_on_behind_our_back() -> None:
 def test_a_plain_tool_that_runs_while_its_turn_is_cancelled_is_recorded() -> None:
     till = Till()
     session = Session("go")
-    agent = says(ToolCall("pay", n=100), "done", tools=[till.pay])
+    agent = speaker(ToolCall("pay", n=100), "done", tools=[till.pay])
 
     async def cancelled() -> None:
         task = asyncio.ensure_future(agent.acall(session))
@@ -179,7 +159,7 @@ def test_a_call_whose_outcome_nobody_knows_is_told_as_such() -> None:
 def test_a_cancel_at_any_moment_leaves_no_run_open() -> None:
     async def cancelled(after: int) -> Session:
         session = Session("go", store="memory:")
-        task = asyncio.ensure_future(says("a", name="a").acall(session))
+        task = asyncio.ensure_future(speaker("a", name="a").acall(session))
         for _ in range(after):
             await asyncio.sleep(0)
         task.cancel()
@@ -191,7 +171,7 @@ def test_a_cancel_at_any_moment_leaves_no_run_open() -> None:
     for after in (*range(12), 0, 0, 1, 1, 2, 2):
         session = asyncio.run(cancelled(after))
         assert session.open_run is None and len(runs) == before
-        assert says("ok")(session).text == "ok"
+        assert speaker("ok")(session).text == "ok"
 
 
 def test_a_nested_call_that_is_given_up_leaves_its_caller_free() -> None:
@@ -202,7 +182,7 @@ def test_a_nested_call_that_is_given_up_leaves_its_caller_free() -> None:
 
     class Patient(Workflow):
         def __init__(self) -> None:
-            self.slow, self.last = Slow(), says("after all")
+            self.slow, self.last = Slow(), speaker("after all")
 
         async def forward(self, session: Session) -> Session:
             try:
@@ -223,7 +203,7 @@ def test_an_async_tool_cannot_end_the_loop_or_the_run() -> None:
         raise {"ctrl-c": KeyboardInterrupt, "exit": SystemExit, "cancel": asyncio.CancelledError}[how]
 
     calls = [ToolCall("interrupt", how=how) for how in ("ctrl-c", "exit", "cancel")]
-    session = says(calls, calls[0], "still here", tools=[interrupt])(Session("go"))
+    session = speaker(calls, calls[0], "still here", tools=[interrupt])(Session("go"))
     assert session.text == "still here"
     assert [effect.failure.kind for effect in session.effects if effect.failure] == [
         "KeyboardInterrupt",
@@ -231,7 +211,7 @@ def test_an_async_tool_cannot_end_the_loop_or_the_run() -> None:
         "CancelledError",
         "KeyboardInterrupt",
     ]
-    awaited = asyncio.run(says(calls, "still here", tools=[interrupt]).acall(Session("go")))
+    awaited = asyncio.run(speaker(calls, "still here", tools=[interrupt]).acall(Session("go")))
     assert awaited.text == "still here"
 
 
@@ -244,7 +224,7 @@ def test_one_tool_that_ends_oddly_does_not_take_its_siblings_along() -> None:
     def good() -> int:
         return 1
 
-    session = says([ToolCall("odd"), ToolCall("good")], "ok", tools=[odd, good])(Session("go"))
+    session = speaker([ToolCall("odd"), ToolCall("good")], "ok", tools=[odd, good])(Session("go"))
     assert [effect.result for effect in session.effects] == [None, 1] and session.effects[0].failure is not None
 
 
@@ -264,8 +244,8 @@ def test_a_forward_of_ones_own_counts_in_acall_too() -> None:
 
     made = [
         lambda: MyAgent("x", model=ScriptedModel(["x"])),
-        lambda: MySequential(a=says("x")),
-        lambda: MyParallel(a=says("x")),
+        lambda: MySequential(a=speaker("x")),
+        lambda: MyParallel(a=speaker("x")),
     ]
     for make in made:
         blocking, awaited = make()(Session("go")), asyncio.run(make().acall(Session("go")))
@@ -307,7 +287,7 @@ def test_decorated_mixed_in_and_late_forwards_are_runs() -> None:
 def test_threads_that_race_for_a_session_leave_no_call_behind() -> None:
     class Race(Workflow):
         def __init__(self) -> None:
-            self.a, self.b, self.c = says("a"), says("b"), says("c")
+            self.a, self.b, self.c = speaker("a"), speaker("b"), speaker("c")
 
         def forward(self, session: Session) -> Session:
             errors: list[BaseException] = []
@@ -332,7 +312,7 @@ def test_threads_that_race_for_a_session_leave_no_call_behind() -> None:
 def test_retrying_a_failed_parallel_is_allowed() -> None:
     class Again(Workflow):
         def __init__(self) -> None:
-            self.both = Parallel(a=says(Fault("BadRequest", "no"), "a"), b=says("b"))
+            self.both = Parallel(a=speaker(Fault("BadRequest", "no"), "a"), b=speaker("b"))
 
         async def forward(self, session: Session) -> Session:
             try:
@@ -347,7 +327,7 @@ def test_retrying_a_failed_parallel_is_allowed() -> None:
 def test_a_tree_that_knows_its_root_is_no_circle() -> None:
     class Child(Workflow):
         def __init__(self, parent: Workflow) -> None:
-            self.parent, self.agent = parent, says("x")
+            self.parent, self.agent = parent, speaker("x")
 
         def forward(self, session: Session) -> Session:
             return self.agent(session)
@@ -369,7 +349,7 @@ def test_listeners_and_streams_inside_a_run() -> None:
 
     class Inner(Workflow):
         def __init__(self) -> None:
-            self.a, self.b = says("from a"), says("from b")
+            self.a, self.b = speaker("from a"), speaker("from b")
 
         def forward(self, session: Session) -> Session:
             session = self.a(session, on_event=seen.append)
@@ -380,7 +360,7 @@ def test_listeners_and_streams_inside_a_run() -> None:
     Inner()(Session("go"))
     assert "".join(item.text for item in seen if isinstance(item, TextDelta)) == "from a"
     heard: list[Any] = []
-    *_, session = says("x").stream(Session("go"), on_event=heard.append)
+    *_, session = speaker("x").stream(Session("go"), on_event=heard.append)
     assert heard and isinstance(session, Session)
 
 
@@ -389,14 +369,14 @@ def test_listeners_that_raise_at_once_in_two_branches() -> None:
         raise ValueError("display")
 
     with pytest.warns(RuntimeWarning):
-        session = Parallel({str(n): says("x") for n in range(8)})(Session("go"), on_event=broken)
+        session = Parallel({str(n): speaker("x") for n in range(8)})(Session("go"), on_event=broken)
     assert len(session.messages) == 9
 
 
 def test_a_paused_value_runs_nothing_inside_a_run_either() -> None:
     class Pauses(Workflow):
         def forward(self, session: Session) -> Session:
-            return says("x")(session.pause())
+            return speaker("x")(session.pause())
 
     with pytest.raises(WrongStatus):
         Pauses()(Session("go"))
@@ -436,7 +416,7 @@ def test_whatever_comes_of_a_tool_is_settled(odd: str, seen: Any) -> None:
             raise value
         return value
 
-    session = says(ToolCall("give"), "ok", tools=[give])(Session("go"))
+    session = speaker(ToolCall("give"), "ok", tools=[give])(Session("go"))
     assert session.text == "ok" and session.effects[0].failure is not None
 
 
@@ -463,7 +443,7 @@ def test_types_that_look_at_what_they_are_made_of(error: Exception) -> None:
     def take(picky: Picky) -> int:
         return picky.x
 
-    session = says(ToolCall("take", picky={"x": -1}), ToolCall("take", picky={"x": 1}), "ok", tools=[take])(Session("go"))
+    session = speaker(ToolCall("take", picky={"x": -1}), ToolCall("take", picky={"x": 1}), "ok", tools=[take])(Session("go"))
     assert session.text == "ok" and session.effects[0].failure is not None and session.effects[0].failure.kind == "WrongArguments"
 
 
@@ -528,7 +508,7 @@ def test_what_no_event_can_hold_is_refused_before_anything_is_written() -> None:
         lambda: Agent("a\ud800"),
         lambda: Agent("a", parameters={"t": object()}),  # type: ignore[dict-item]
         lambda: Agent("a", parameters={"stop": {1, 2}}),  # type: ignore[dict-item]
-        lambda: Selector({"\ud800": says("x")}),
+        lambda: Selector({"\ud800": speaker("x")}),
     ):
         with pytest.raises(InvalidValue):
             make()
@@ -550,7 +530,7 @@ def test_a_function_that_forgot_its_async() -> None:
     def outer() -> Any:
         return inner()
 
-    session = says(ToolCall("outer"), "ok", tools=[outer])(Session("go"))
+    session = speaker(ToolCall("outer"), "ok", tools=[outer])(Session("go"))
     assert session.effects[0].failure is not None and "async def" in session.effects[0].failure.message
 
 
@@ -576,7 +556,7 @@ def test_a_workspace_tool_that_is_tried_again_is_still_alone(how: str) -> None:
     def other() -> int:
         return 0
 
-    agent = says([ToolCall("write", n=1), ToolCall("write", n=2), ToolCall("other")], "ok", tools=[write, other])
+    agent = speaker([ToolCall("write", n=1), ToolCall("write", n=2), ToolCall("other")], "ok", tools=[write, other])
     session = agent(Session("go")) if how == "blocking" else asyncio.run(agent.acall(Session("go")))
     assert order == [1, 1, 2] and [effect.result for effect in session.effects] == [1, 2, 0]
 
@@ -589,7 +569,7 @@ def test_many_calls_do_not_make_as_many_threads() -> None:
         peak.append(threading.active_count())
         return n
 
-    session = says([ToolCall("count", n=n) for n in range(300)], "ok", tools=[count])(Session("go", store="memory:"))
+    session = speaker([ToolCall("count", n=n) for n in range(300)], "ok", tools=[count])(Session("go", store="memory:"))
     assert [effect.result for effect in session.effects] == list(range(300)) and max(peak) < 80
 
 
@@ -603,7 +583,7 @@ def test_the_facts_view_keeps_its_facts() -> None:
             seen.append([text_of(turn.parts) for turn in request.turns if isinstance(turn, Said)])
             return Reply((k.Text("ok"),))
 
-    route = Selector(a=says("x"), model=ScriptedModel(["nonsense", "done"]))
+    route = Selector(a=speaker("x"), model=ScriptedModel(["nonsense", "done"]))
     session = route(Session("go")).session.fact("k", "IMPORTANT").say("last question")
     Agent("x", model=Spy(), view=View.facts())(session)
     assert seen == [["(fact k: IMPORTANT)", "last question"]]
@@ -612,7 +592,7 @@ def test_the_facts_view_keeps_its_facts() -> None:
 def test_an_agent_knows_its_own_words_in_a_merged_branch() -> None:
     class Twice(Workflow):
         def __init__(self) -> None:
-            self.both = Parallel(a=says("one", "two"), b=says("uno", "dos"))
+            self.both = Parallel(a=speaker("one", "two"), b=speaker("uno", "dos"))
 
         def forward(self, session: Session) -> Session:
             return self.both(self.both(session))
@@ -626,9 +606,9 @@ def test_answers_of_odd_types() -> None:
     class answer:
         answer: int
 
-    assert says('{"answer": null}', returns=int | None)(Session("go")).result is None
-    assert says('{"answer": 3}', returns=answer)(Session("go")).result_as(answer) == answer(3)
-    assert says("5.0", returns=int)(Session("go")).result_as(int) == 5
+    assert speaker('{"answer": null}', returns=int | None)(Session("go")).result is None
+    assert speaker('{"answer": 3}', returns=answer)(Session("go")).result_as(answer) == answer(3)
+    assert speaker("5.0", returns=int)(Session("go")).result_as(int) == 5
 
 
 def test_two_types_of_one_name_are_two_in_the_schema() -> None:
@@ -721,7 +701,7 @@ def test_an_interrupt_at_the_commit_writes_the_outcome_once(when: str, monkeypat
     monkeypatch.setattr(Run, "write", interrupted)
     session = Session("go")
     with pytest.raises(KeyboardInterrupt):
-        says(ToolCall("echo", n=1), "done", tools=[echo])(session)
+        speaker(ToolCall("echo", n=1), "done", tools=[echo])(session)
     assert kinds(session.reload()).count("ToolReturned") == 1 and session.reload().effects[0].result == 1
 
 
@@ -734,13 +714,13 @@ def test_a_failing_branch_does_not_disturb_another() -> None:
                 at = forks[1]
                 while not over.is_set():
                     with suppress(Exception):
-                        says(Fault("BadRequest", "no"), name="bad")(at)
+                        speaker(Fault("BadRequest", "no"), name="bad")(at)
                     at = at.reload()
 
             thread = threading.Thread(target=fail)
             thread.start()
             try:
-                return says(*[ToolCall("echo", n=n) for n in range(30)], "good", tools=[echo], name="good")(forks[0])
+                return speaker(*[ToolCall("echo", n=n) for n in range(30)], "good", tools=[echo], name="good")(forks[0])
             finally:
                 over.set()
                 thread.join()
@@ -764,7 +744,7 @@ def test_whatever_ran_when_a_turn_was_cancelled_is_settled(pause_s: float) -> No
     async def cancelled() -> Session:
         session = Session("go", store="memory:")
         calls = [ToolCall(("plain", "waits")[n % 2], n=n) for n in range(60)]
-        task = asyncio.ensure_future(says(calls, "done", tools=[plain, waits]).acall(session))
+        task = asyncio.ensure_future(speaker(calls, "done", tools=[plain, waits]).acall(session))
         await asyncio.sleep(pause_s)
         for _ in range(2):  # twice: the second while the first is being heard
             task.cancel()
@@ -782,7 +762,7 @@ def test_whatever_ran_when_a_turn_was_cancelled_is_settled(pause_s: float) -> No
 def test_two_cancels_leave_no_run_open() -> None:
     async def cancelled(first: int, second: int) -> Session:
         session = Session("go", store="memory:")
-        task = asyncio.ensure_future(says("a", name="a").acall(session))
+        task = asyncio.ensure_future(speaker("a", name="a").acall(session))
         for ticks in (first, second):
             for _ in range(ticks):
                 await asyncio.sleep(0)
@@ -818,14 +798,14 @@ def test_leaving_a_stream_does_not_take_back_somebody_elses_stop() -> None:
 
     class Streams(Workflow):
         def __init__(self) -> None:
-            self.inner = says(ToolCall("slow"), "x", tools=[slow])
-            self.after = says(ToolCall("pay"), "y", tools=[pay])
+            self.inner = speaker(ToolCall("slow"), "x", tools=[slow])
+            self.after = speaker(ToolCall("pay"), "y", tools=[pay])
 
         def forward(self, session: Session) -> Session:
             stream = self.inner.stream(session)
             next(stream)
             assert failed.wait(PATIENCE_S)
-            until(lambda: bool(vars(run_of(session))["_stopped"]))
+            wait_until(lambda: bool(vars(run_of(session))["_stopped"]))
             cast("Any", stream).close()
             return self.after(session.reload())
 
@@ -842,7 +822,7 @@ def test_code_of_a_run_that_is_over_does_nothing_more() -> None:
             def late() -> None:
                 assert over.wait(PATIENCE_S)
                 try:
-                    says("late")(session.fork("late"))
+                    speaker("late")(session.fork("late"))
                 except BaseException as error:
                     tried.append(error)
 
@@ -851,5 +831,5 @@ def test_code_of_a_run_that_is_over_does_nothing_more() -> None:
 
     session = Leaves()(Session("go"))
     over.set()
-    until(lambda: bool(tried))
-    assert type(tried[0]).__name__ == "Cancelled" and says("free")(session).text == "free"
+    wait_until(lambda: bool(tried))
+    assert type(tried[0]).__name__ == "Cancelled" and speaker("free")(session).text == "free"

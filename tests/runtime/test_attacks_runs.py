@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,15 +32,14 @@ from plait.errors import BranchFailed, BudgetExceeded, InvalidValue, MayNotAppro
 from plait.event.kinds import ApprovalRequested, ToolUnknown
 from plait.runtime.hold import hold, release
 from plait.runtime.run import run_of
+from tests.support import RAN, parked_session, python
 
-RAN: list[int] = []
 BROKEN = [False]
 BOSS = "human:boss"
 
 
 @pytest.fixture(autouse=True)
 def _clean() -> None:  # pyright: ignore[reportUnusedFunction]
-    RAN.clear()
     BROKEN[:] = [False]
     open_store("memory:attacks").close()
 
@@ -67,12 +65,6 @@ def new() -> Session:
     return Session("go", store="memory:attacks")
 
 
-def parked(go_on: Callable[[], object]) -> Session:
-    with pytest.raises(Parked) as stop:
-        go_on()
-    return stop.value.session
-
-
 def test_what_was_refused_is_refused_when_the_run_is_resumed() -> None:
     session, never = new(), Policy(Refuse("wire"))
     for again in (False, True, True):
@@ -84,11 +76,11 @@ def test_what_was_refused_is_refused_when_the_run_is_resumed() -> None:
 def test_one_consent_is_for_one_execution() -> None:
     BROKEN[:] = [True]
     pay = Pay(Policy(Ask("wire")))
-    session = parked(lambda: pay(new()))
+    session = parked_session(lambda: pay(new()))
     session.approve(session.waiting[0], actor=BOSS)
     with pytest.raises(ToolFailed):
         resume(session, pay)
-    session = parked(lambda: resume(session, pay))  # what raised may have happened: a person looks first
+    session = parked_session(lambda: resume(session, pay))  # what raised may have happened: a person looks first
     assert RAN == [1] and [ask.kind for ask in session.waiting] == ["unknown"]
     session.resolve(session.waiting[0], "did_not_happen", actor=BOSS)
     BROKEN[:] = [False]
@@ -101,7 +93,7 @@ def test_what_raised_is_not_made_again_without_a_word() -> None:
     session = new()
     with pytest.raises(ToolFailed):
         Pay()(session)
-    session = parked(lambda: resume(session, Pay()))
+    session = parked_session(lambda: resume(session, Pay()))
     assert RAN == [1] and "bank did not answer" in str(session.events.where(ToolUnknown)[0].body)
     session.resolve(session.waiting[0], "happened", "1 sent", actor=BOSS)
     session = resume(session, Pay())
@@ -145,14 +137,14 @@ def test_no_tool_approves_what_its_agent_asks_for(actor: str | None) -> None:
 
     script = [ToolCall("wire", amount=1), ToolCall("helper")]
     clerk = Agent("Pay.", model=ScriptedModel([script, "done"]), tools=[wire, helper], policy=Policy(Ask("wire")))
-    session = parked(lambda: clerk(new()))
-    parked(lambda: resume(session, clerk))
+    session = parked_session(lambda: clerk(new()))
+    parked_session(lambda: resume(session, clerk))
     assert RAN == [] and refused
 
 
 @pytest.mark.parametrize("policy", [Policy(Refuse("wire")), Policy(Ask("wire", name="another"))])
 def test_consent_does_not_outlive_the_policy_it_was_asked_under(policy: Policy) -> None:
-    session = parked(lambda: Pay(Policy(Ask("wire")))(new()))
+    session = parked_session(lambda: Pay(Policy(Ask("wire")))(new()))
     session.approve(session.waiting[0], actor=BOSS)
     with pytest.raises((Parked, ToolFailed)):
         resume(session, Pay(policy))
@@ -161,7 +153,7 @@ def test_consent_does_not_outlive_the_policy_it_was_asked_under(policy: Policy) 
 
 def test_a_correction_is_judged_like_any_call() -> None:
     pay = Pay(Policy(Ask("wire"), Refuse("wire", when=lambda call: call.arguments["amount"] > 1000)))
-    session = parked(lambda: pay(new()))
+    session = parked_session(lambda: pay(new()))
     session.approve(session.waiting[0], edited={"amount": 10**6}, actor=BOSS)
     with pytest.raises(ToolFailed, match="not allowed"):
         resume(session, pay)
@@ -186,7 +178,7 @@ def test_an_approver_who_is_too_late_has_not_allowed_it() -> None:
 
 def test_a_cancel_is_final_and_meant_for_the_run_it_was_said_to() -> None:
     pay = Pay(Policy(Ask("wire")))
-    session = parked(lambda: pay(new()))
+    session = parked_session(lambda: pay(new()))
     session.approve(session.waiting[0], actor=BOSS).cancel("paid by hand", actor=BOSS)
     with pytest.raises(NothingToResume, match="human:boss cancelled"):
         resume(session, pay)
@@ -234,7 +226,7 @@ def test_a_branch_that_was_stopped_says_what_it_did_not_run() -> None:
 
 def test_whoever_cannot_resume_holds_nothing() -> None:
     pay = Pay(Policy(Ask("wire")))
-    session = parked(lambda: pay(new()))
+    session = parked_session(lambda: pay(new()))
     wrong: list[object] = [Pay, 3, "Pay"]
     for program in wrong:
         for act in (resume, replay, whatif):
@@ -322,10 +314,10 @@ def test_reading_the_folder_frees_no_lock(tmp_path: Path) -> None:
     for file in (tmp_path / ".plait").iterdir():
         file.read_bytes()  # as a backup does
     code = "import sys; from plait.runtime.hold import hold; hold(sys.argv[1], 'run-1', 's')"
-    other = subprocess.run([sys.executable, "-c", code, store.address], capture_output=True, text=True)
+    other = python(code, store.address, check=False)
     assert other.returncode != 0 and "RunHeld" in other.stderr
     release(store.address, "run-1")
-    assert subprocess.run([sys.executable, "-c", code, store.address], capture_output=True).returncode == 0
+    assert python(code, store.address, check=False).returncode == 0
     store.close()
 
 
@@ -393,7 +385,7 @@ def test_a_run_that_was_cancelled_while_a_branch_waited_is_replayed() -> None:
             return session.say("said")
 
     both = Parallel(waits=_Asks(), says=Says())
-    session = parked(lambda: both(new())).cancel("never mind", actor=BOSS).reload()
+    session = parked_session(lambda: both(new())).cancel("never mind", actor=BOSS).reload()
     assert replay(session, both).head == session.head
 
 

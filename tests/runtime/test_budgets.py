@@ -20,7 +20,6 @@ from plait import (
     Session,
     ToolCall,
     Workflow,
-    replay,
     resume,
     tool,
 )
@@ -30,13 +29,7 @@ from plait.model.base import OnDelta, Reply, Request
 from plait.runtime.drive import Blocking
 from plait.runtime.sent import sent
 from plait.workflow import original
-
-RAN: list[Any] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_ran() -> None:
-    RAN.clear()
+from tests.support import RAN, assert_replays, bodies
 
 
 @tool(effect="pure")
@@ -67,16 +60,6 @@ def searcher(model: Any, **more: Any) -> Agent:
     return Agent("Look.", model=model, tools=[look], name="searcher", parameters={"tokens_max": 40}, **more)
 
 
-def bodies(session: Session, kind: Any) -> list[Any]:
-    return [event.body for event in session.events if isinstance(event.body, kind)]
-
-
-def same(session: Session, workflow: Workflow) -> None:
-    before = list(RAN)
-    assert replay(session, workflow).head == session.head
-    assert before == RAN
-
-
 def tokens(session: Session) -> int:
     return session.usage.input_tokens + session.usage.output_tokens
 
@@ -94,7 +77,7 @@ def test_steps_are_never_more_and_the_last_is_an_answer(limit: int) -> None:
     (refused,) = bodies(session, BudgetRefused)
     assert (refused.limit, refused.final) == ("steps", False)
     assert "budget" in msgspec.json.encode(sent(session).turns).decode()
-    same(session, searcher(model))
+    assert_replays(session, searcher(model))
     assert len(model.asked) == limit
 
 
@@ -112,7 +95,7 @@ def test_tokens_are_never_more(limit: int) -> None:
     assert session.text == "that is all" and 0 < tokens(session) <= limit
     assert bodies(session, BudgetRefused)[0].limit == "tokens"
     assert all(asked.reserved is not None and asked.reserved.output_tokens == 40 for asked in bodies(session, ModelAsked))
-    same(session, searcher(model))
+    assert_replays(session, searcher(model))
 
 
 def test_money_is_never_more() -> None:
@@ -138,7 +121,7 @@ def test_tool_calls_are_never_more_and_the_model_is_told() -> None:
     assert [each.failure and each.failure.kind for each in session.effects] == [None, None, "BudgetExceeded", "BudgetExceeded"]
     assert "BudgetExceeded" in msgspec.json.encode(sent(session).turns).decode()
     assert len(bodies(session, BudgetRefused)) == 2
-    same(session, agent)
+    assert_replays(session, agent)
 
 
 class Uses(Workflow):
@@ -159,7 +142,7 @@ def test_what_the_program_itself_does_is_counted_too() -> None:
     assert RAN == [0, 1]
     session = resume(session.reload().grant(Budget(tool_calls_max=5)), Uses())
     assert RAN == [0, 1, 2]
-    same(session, Uses())
+    assert_replays(session, Uses())
 
 
 class Ticking(Blocking):
@@ -182,7 +165,7 @@ def test_time_is_up_before_the_next_ask() -> None:
     session = agent._run(original(type(agent)), Session("go", budget=Budget(wall_s_max=60)), waiter=waiter)  # pyright: ignore[reportPrivateUsage]
     assert session.text == "that is all" and len(model.asked) == 6  # after 54 s only the answer is left
     assert bodies(session, BudgetRefused)[0].limit == "wall_s"
-    same(session, agent)
+    assert_replays(session, agent)
 
 
 # ── one pool ─────────────────────────────────────────────────────────────────────────────────
@@ -227,7 +210,7 @@ def test_a_fork_has_a_budget_of_its_own_and_draws_on_the_runs() -> None:
     model = Counting()
     session = Forked(model, Budget(steps_max=3))(Session("go", budget=Budget(steps_max=10)))
     assert len(model.asked) == 10 and session.text == "that is all"  # 3 there, 7 here
-    same(session, Forked(model, Budget(steps_max=3)))
+    assert_replays(session, Forked(model, Budget(steps_max=3)))
     tight = Counting()
     with pytest.raises(BudgetExceeded):
         Forked(tight, Budget(steps_max=100))(Session("go", budget=Budget(steps_max=6)))
@@ -248,7 +231,7 @@ def test_going_back_gives_nothing_back() -> None:
     model = Counting()
     session = Back(model)(Session("go", budget=Budget(steps_max=6)))
     assert len(model.asked) == 6 and session.left is not None and session.left.steps_max == 0
-    same(session, Back(model))
+    assert_replays(session, Back(model))
 
 
 # ── resumed ──────────────────────────────────────────────────────────────────────────────────
@@ -286,7 +269,7 @@ def test_a_budget_survives_whoever_spends_it(at: tuple[int, ...]) -> None:
     assert times == len(at)
     assert len(model.asked) == 6 and session.left is not None and session.left.steps_max == 0  # lost asks are spent
     assert [each.failure.kind for each in bodies(session, ModelFailed)] == ["ProcessEnded"] * len(at)
-    same(session, searcher(model))
+    assert_replays(session, searcher(model))
 
 
 def test_an_ask_that_was_lost_counts_what_was_set_aside() -> None:
@@ -297,7 +280,7 @@ def test_an_ask_that_was_lost_counts_what_was_set_aside() -> None:
     (failed,) = bodies(session, ModelFailed)
     assert failed.usage == lost.reserved and lost.reserved.output_tokens == 40
     assert tokens(session) <= 5000
-    same(session, searcher(model))
+    assert_replays(session, searcher(model))
 
 
 def test_branches_are_counted_when_they_are_taken_up_again() -> None:
@@ -341,7 +324,7 @@ def test_when_nothing_is_left_it_is_over_until_more_is_granted() -> None:
     assert model.asked == []
     session = resume(session.reload().grant(Budget(tokens_max=1000)), searcher(model))
     assert session.text == "that is all" and tokens(session) <= 1000
-    same(session, searcher(model))
+    assert_replays(session, searcher(model))
 
 
 def test_a_session_goes_on_with_what_the_run_before_left() -> None:

@@ -13,14 +13,9 @@ from plait import Agent, Budget, ScriptedModel, Session, ToolCall, Workflow, res
 from plait.errors import BudgetExceeded, InvalidValue
 from plait.event.kinds import Price, Text, Usage
 from plait.model.base import OnDelta, Reply, Request
+from tests.support import RAN
 
-RAN: list[int] = []
 _lock = threading.Lock()
-
-
-@pytest.fixture(autouse=True)
-def nothing_ran() -> None:
-    RAN.clear()
 
 
 @tool(effect="pure")

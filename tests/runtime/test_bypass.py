@@ -19,6 +19,7 @@ from plait.errors import BypassRefused, InvalidValue
 from plait.event.kinds import Bypassed
 from plait.runtime import bypass
 from plait.runtime.bypass import Policy, owned, unwatch, watch
+from tests.support import python
 
 
 class FakeRun:
@@ -208,7 +209,7 @@ def test_a_forked_child_is_another_process(begin: Callable[..., FakeRun], tmp_pa
         "try:\n    os.system('true')\nexcept Exception as error: print(type(error).__name__)\n"
     )
     unwatch(run)
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "child")], capture_output=True, text=True)
+    done = python(script, tmp_path / "child", check=False)
     assert (done.stdout, done.stderr) == ("noticed process\nBypassRefused\n", "")
     assert (tmp_path / "child").exists()
 

@@ -11,14 +11,14 @@ from plait import Agent, Compactor, ScriptedModel, Session, ToolCall, View, tool
 from plait.errors import InvalidValue, ModelFailed
 from plait.event import kinds as k
 from plait.event.kinds import ContextCompacted
-from plait.model.base import Answered, Fault, Reply, Request, Returned, Turn
+from plait.model.base import Answered, Fault, Returned
 from plait.runtime.effects import Retry
 from plait.runtime.prompt import Prompt, Setup
 from plait.runtime.run import record
 from plait.runtime.sent import sent
-from plait.session.content import text_of
 from plait.session.ports import Act, Draft
 from plait.session.views import Message
+from tests.support import Spy, turn_text
 
 SUMMARY = "(what went before, in short)"
 
@@ -29,26 +29,10 @@ def look(what: str) -> str:
     return f"{what} " * 50
 
 
-class Spy:
-    name = "spy"
-
-    def __init__(self, *script: Any) -> None:
-        self.requests: list[Request] = []
-        self._script = ScriptedModel(list(script))
-
-    def ask(self, request: Request, on_delta: Any) -> Reply:
-        self.requests.append(request)
-        return self._script.ask(request, on_delta)
-
-
-def words(turn: Turn) -> str:
-    return " | ".join(text_of(each.parts) for each in turn.results) if isinstance(turn, Returned) else text_of(turn.parts)
-
-
 def shown(session: Session, view: View | None = None, actor: str = "agent:reader") -> list[str]:
     prompt = Prompt(Setup("x", (), view=view or View()), actor, None)
     prompt.catch_up(session)
-    return [words(turn) for turn in prompt.ask()[1]]
+    return [turn_text(turn) for turn in prompt.ask()[1]]
 
 
 def compactions(session: Session) -> list[ContextCompacted]:
@@ -121,7 +105,7 @@ def test_a_call_and_its_results_stay_together() -> None:
         for at, turn in enumerate(turns):
             assert not isinstance(turn, Returned) or isinstance(turns[at - 1], Answered)
             assert not (isinstance(turn, Answered) and turn.calls) or isinstance(turns[at + 1], Returned)
-        assert not any("not known" in words(turn) for turn in turns)
+        assert not any("not known" in turn_text(turn) for turn in turns)
 
 
 def test_an_outcome_that_comes_after_its_call_has_left_is_told() -> None:
@@ -164,7 +148,7 @@ def test_a_model_makes_the_summary_aside() -> None:
     spy = Spy("All of it in short.")
     session = Compactor(model=spy, keep=1)(said(Session("Fix cart.py"), "two", "three"))
     request = spy.requests[0]
-    assert "identifiers" in request.instruction and [words(turn) for turn in request.turns][:3] == ["Fix cart.py", "two", "three"]
+    assert "identifiers" in request.instruction and [turn_text(turn) for turn in request.turns][:3] == ["Fix cart.py", "two", "three"]
     assert shown(session) == [f"{SUMMARY}\nAll of it in short.", "three"]
     event = next(event for event in session.events if event.kind == "ContextCompacted")
     reply = next(event for event in session.events if event.kind == "ModelReplied")
@@ -215,7 +199,7 @@ def test_an_agent_compacts_before_it_asks_too_much() -> None:
     assert session.text == "done" and len(compactions(session)) > 1
     for request in spy.requests:
         assert len(request.turns) <= 12
-    assert [words(turn) for turn in spy.requests[-1].turns][1] == "(fact goal: find w7)"
+    assert [turn_text(turn) for turn in spy.requests[-1].turns][1] == "(fact goal: find w7)"
     for event in session.events:
         assert event.kind != "ModelAsked" or sent(session.at(event.seq)).matches
 

@@ -12,17 +12,10 @@ from plait import Agent, Parallel, ScriptedModel, Selector, Sequential, Session,
 from plait.errors import PlaitError
 from plait.model.base import Fault
 from plait.runtime import loop
-from plait.runtime.effects import Retry
 from plait.session.audit import verify
 from plait.session.ports import store_at
 from plait.testing import Simulation, history
-
-QUICK = Retry(wait_s=0.0)
-
-
-@tool
-def double(n: int) -> int:
-    return 2 * n
+from tests.support import QUICK, double
 
 
 @tool
@@ -41,7 +34,7 @@ def team() -> Workflow:
     """A bit of everything."""
     broken = Fault("RateLimited", "slow down", retryable=True, retry_after_s=0.0)
     return Sequential(
-        plan=says(ToolCall("double", n=4), broken, ToolCall("later", n=3), ToolCall("nothing"), "planned"),
+        plan=says(ToolCall("double", number=4), broken, ToolCall("later", n=3), ToolCall("nothing"), "planned"),
         both=Parallel(left=says(ToolCall("later", n=1), "left"), right=says("right")),
         last=says(Fault("StreamCut", "broke off", retryable=True, partial="la"), "last"),
     )
@@ -53,7 +46,7 @@ class Routed(Workflow):
         self.route = Selector({"team": self.team}, model=ScriptedModel(["what?", "done"]))
 
     def forward(self, session: Session) -> Session:
-        session = self.team(session).fact("a", 1).use(double, n=2)
+        session = self.team(session).fact("a", 1).use(double, number=2)
         choice = self.route(session)
         return choice()
 

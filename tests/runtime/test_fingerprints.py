@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from plait.errors import BadTool
 from plait.fingerprint import NODES_MAX, fingerprint
 from plait.runtime.stops import Parked
 from plait.tool import Tool
-from tests.support import child_environment
+from tests.support import child_environment, parked_session
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
 
@@ -291,22 +291,16 @@ class Pay(Workflow):
         return self.clerk(session)
 
 
-def parked(run: Callable[[], Session]) -> Session:
-    with pytest.raises(Parked) as stop:
-        run()
-    return stop.value.session.reload()
-
-
 def test_consent_is_asked_for_again_when_the_object_of_a_method_changed() -> None:
     bank = Bank("ACME")
     pay = Pay(bank)
-    session = parked(lambda: pay(Session("go")))
+    session = parked_session(lambda: pay(Session("go")))
     session.approve(session.waiting[0], actor=BOSS)
     bank.account = "MALLORY"
-    session = parked(lambda: resume(session, pay))
+    session = parked_session(lambda: resume(session, pay))
     assert bank.paid == [] and "wire has changed" in str(session.waiting[0].shown)
     bank.account = "ACME"
-    session = parked(lambda: resume(session.approve(session.waiting[0], actor=BOSS), pay))
+    session = parked_session(lambda: resume(session.approve(session.waiting[0], actor=BOSS), pay))
     resume(session.approve(session.waiting[0], actor=BOSS), pay)
     assert bank.paid == ["5 from ACME"]
 
@@ -326,12 +320,12 @@ def test_what_did_not_happen_is_not_run_as_another_tool() -> None:
     bank = Dies("ACME")
     with pytest.raises(KeyboardInterrupt):
         Pay(bank)(session := Session("go"), approver=lambda _: True)
-    session = parked(lambda: resume(session, Pay(bank)))
+    session = parked_session(lambda: resume(session, Pay(bank)))
     (doubt,) = session.waiting
     assert doubt.kind == "unknown"
     session.resolve(doubt, "did_not_happen", actor=BOSS)
     bank.account = "MALLORY"
-    session = parked(lambda: resume(session, Pay(bank)))
+    session = parked_session(lambda: resume(session, Pay(bank)))
     assert bank.paid == [] and session.waiting[0].kind == "approval"
 
 
@@ -345,7 +339,7 @@ def test_a_condition_with_a_memory_does_not_ask_for_ever() -> None:
     bank = Bank("ACME")
     pay = Pay(bank)
     pay.policy = Policy(Ask("wire", when=third))
-    session = parked(lambda: pay(Session("go")))
+    session = parked_session(lambda: pay(Session("go")))
     for _ in range(3):
         session.approve(session.waiting[0], actor=BOSS)
         try:

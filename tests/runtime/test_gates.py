@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -15,18 +14,9 @@ from plait.runtime.stops import Parked
 from plait.session import verify
 from plait.session.inbox import all_waiting, due
 from plait.session.ports import store_at
+from tests.support import RAN, kinds, parked_session
 
 ANA = "human:ana"
-
-
-def parked(act: Callable[[], Session]) -> Session:
-    with pytest.raises(Parked) as stop:
-        act()
-    return stop.value.session
-
-
-def kinds(session: Session) -> list[str]:
-    return [event.kind for event in session.events]
 
 
 @tool
@@ -112,7 +102,7 @@ def test_only_the_verdict_of_the_workflow_that_is_named_opens_a_gate(who: str, b
         assert done.text == "went on" and done.unmet.get("tests", "came after").count("came after")
         assert replay(done, made()).head == done.head
     else:
-        held = parked(lambda: made()(session))
+        held = parked_session(lambda: made()(session))
         assert "went on" not in held.text and (not held.validation or held.validation[-1].counts is False)
 
 
@@ -128,7 +118,7 @@ def test_code_of_a_run_speaks_for_nobody_else() -> None:
             return session.sleep(0)
 
     for actor, by in ((ANA, ANA), ("service:forger/judge", "judge"), ("service:forger/judge", "service:forger/judge")):
-        held = parked(lambda actor=actor, by=by: Forger(actor, by)(Session("go", store="memory:")))
+        held = parked_session(lambda actor=actor, by=by: Forger(actor, by)(Session("go", store="memory:")))
         assert "does not count" in held.unmet["tests"], (actor, by)
 
 
@@ -180,7 +170,7 @@ class Gated(Workflow):
 
 
 def test_a_run_at_a_gate_waits_like_any_other() -> None:
-    session = parked(lambda: Gated(ANA)(Session("go")))
+    session = parked_session(lambda: Gated(ANA)(Session("go")))
     store = store_at(session.store)
     (ask,) = session.waiting
     assert (ask.kind, ask.name, ask.by, ask.log) == ("verdict", "tests", ANA, session.id)
@@ -190,7 +180,7 @@ def test_a_run_at_a_gate_waits_like_any_other() -> None:
     session.validate("tests", True, actor="human:ben")  # recorded, and does not count
     session.validate("tests", False, actor=ANA)
     assert session.waiting == [ask] and due(store, 0) == []
-    session = parked(lambda: resume(session, Gated(ANA)))
+    session = parked_session(lambda: resume(session, Gated(ANA)))
     assert [each.event for each in session.waiting] == [ask.event] and [each.counts for each in session.validation] == [False, True]
 
     session.validate("tests", True, actor=ANA)
@@ -207,9 +197,9 @@ def test_a_gate_that_is_required_from_outside_holds_the_run_and_ends_with_it() -
         def forward(self, session: Session) -> Session:
             return session.wait_for("go").sleep(0)
 
-    session = parked(lambda: Waits()(Session("go")))
+    session = parked_session(lambda: Waits()(Session("go")))
     session.require("tests").signal("go")
-    session = parked(lambda: resume(session, Waits()))
+    session = parked_session(lambda: resume(session, Waits()))
     assert [ask.kind for ask in session.waiting] == ["timer", "verdict"]
     session.cancel("never mind")
     assert session.reload().waiting == [] == all_waiting(store_at(session.store)) and session.reload().status == "active"
@@ -222,14 +212,14 @@ class Merging(Workflow):
 
 
 def test_a_merge_that_waits_for_a_verdict_is_due_when_it_is_there() -> None:
-    session = parked(lambda: Merging()(Session("go")))
+    session = parked_session(lambda: Merging()(Session("go")))
     store = store_at(session.store)
     (ask,) = session.waiting
     assert ask.of is not None
     branch = Session.open(ask.of)
     assert branch.label == "side" and session.status == "waiting"
     branch.validate("review", True, actor="human:ben")
-    session = parked(lambda: resume(session, Merging()))
+    session = parked_session(lambda: resume(session, Merging()))
     branch.reload().validate("review", True, actor=ANA)
     assert due(store, 0) == [session.id] and all_waiting(store) == []
     done = resume(session, Merging())
@@ -239,10 +229,10 @@ def test_a_merge_that_waits_for_a_verdict_is_due_when_it_is_there() -> None:
 
 
 def test_a_verdict_is_about_the_place_it_was_given_at() -> None:
-    session = parked(lambda: Merging()(Session("go")))
+    session = parked_session(lambda: Merging()(Session("go")))
     branch = Session.open(session.waiting[0].of or "")
     branch.send("One more thing.").validate("review", True, actor=ANA)  # what was sent is not in what she saw
-    session = parked(lambda: resume(session, Merging()))
+    session = parked_session(lambda: resume(session, Merging()))
     assert due(store_at(session.store), 0) == [] and len(session.waiting) == 1
     branch.reload().validate("review", True, actor=ANA)
     assert resume(session, Merging()).facts["merged"] is True
@@ -266,13 +256,11 @@ def test_a_tool_does_not_wait_at_a_gate() -> None:
 # ── a Parallel in which one branch waits, and another failed ─────────────────────────────────
 
 BROKEN = [True]
-RAN: list[Any] = []
 
 
 @pytest.fixture(autouse=True)
 def anew() -> None:
     BROKEN[:] = [True]
-    RAN.clear()
 
 
 @tool
@@ -330,7 +318,7 @@ def test_a_branch_that_waits_still_does_when_another_failed(waits: type[Workflow
             resume(session, made())
         assert all_waiting(store) == []
     BROKEN[:] = [False]
-    parked(lambda: resume(session, made()))
+    parked_session(lambda: resume(session, made()))
     (ask,) = all_waiting(store)
     branch = Session.open(ask.log)
     assert branch.waiting == [ask] and branch.status == "waiting"
@@ -347,7 +335,7 @@ def test_a_branch_that_waits_still_does_when_another_failed(waits: type[Workflow
 
 
 def test_the_words_of_the_new_kinds() -> None:
-    session = parked(lambda: Gated(ANA)(Session("go", store="memory:")))
+    session = parked_session(lambda: Gated(ANA)(Session("go", store="memory:")))
     (body,) = [event.body for event in session.events if event.kind == VerdictAwaited.__name__]
     assert isinstance(body, VerdictAwaited) and (body.name, body.by) == ("tests", ANA)
     assert VerdictHeard.__name__ not in kinds(session)

@@ -21,20 +21,17 @@ import pytest
 from plait import Ask, Policy, Session, Workflow, inside, resume, tool
 from plait.errors import MayNotApprove, ToolFailed
 from plait.event.kinds import ApprovalGranted
-from plait.runtime.stops import Parked
 from plait.session.ports import Act, Draft, writer_of
-from tests.support import child_environment
+from tests.support import RAN, child_environment, parked_session
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
 
 BOSS = "human:boss"
-RAN: list[str] = []
 SAID: list[str] = []  # what came of each try
 
 
 @pytest.fixture(autouse=True)
 def empty() -> None:
-    RAN.clear()
     SAID.clear()
 
 
@@ -55,12 +52,6 @@ class Pay(Workflow):
 class Asks(Workflow):
     def forward(self, session: Session) -> Session:
         return session.ask("Which?", ("a", "b"))
-
-
-def parked(run: Callable[[], Session]) -> Session:
-    with pytest.raises(Parked) as stop:
-        run()
-    return stop.value.session.reload()
 
 
 def attempt(decide: Callable[[], object]) -> None:
@@ -161,8 +152,8 @@ ROUTES = [
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_no_thread_of_a_run_decides(route: Callable[[Callable[[], None]], None]) -> None:
-    waits = parked(lambda: Pay()(Session("go")))
-    asks = parked(lambda: Asks()(Session("go")))
+    waits = parked_session(lambda: Pay()(Session("go")))
+    asks = parked_session(lambda: Asks()(Session("go")))
     (ask,), (question,) = waits.waiting, asks.waiting
 
     @tool(effect="pure")
@@ -186,7 +177,7 @@ def test_no_thread_of_a_run_decides(route: Callable[[Callable[[], None]], None])
 
 def test_a_thread_that_outlives_its_run_decides_nothing() -> None:
     go_on, done = threading.Event(), threading.Event()
-    waits = parked(lambda: Pay()(Session("go")))
+    waits = parked_session(lambda: Pay()(Session("go")))
 
     def later() -> None:
         go_on.wait()
@@ -211,7 +202,7 @@ def test_a_thread_that_outlives_its_run_decides_nothing() -> None:
 
 def test_a_server_takes_decisions_while_a_run_goes_on() -> None:
     """A thread that no run started decides, also if it began during a run, and so does work that a server gives to a pool."""
-    waits = [parked(lambda: Pay()(Session("go"))) for _ in range(3)]
+    waits = [parked_session(lambda: Pay()(Session("go"))) for _ in range(3)]
     pool = ThreadPoolExecutor(1)
     going, ready = threading.Event(), threading.Event()
 
@@ -243,8 +234,8 @@ def test_a_server_takes_decisions_while_a_run_goes_on() -> None:
 
 
 def test_code_of_a_run_hands_in_no_approver() -> None:
-    waits = parked(lambda: Pay()(Session("go")))
-    asks = parked(lambda: Asks()(Session("go")))
+    waits = parked_session(lambda: Pay()(Session("go")))
+    asks = parked_session(lambda: Asks()(Session("go")))
 
     class Helps(Workflow):
         def __init__(self) -> None:
@@ -266,7 +257,7 @@ def test_code_of_a_run_hands_in_no_approver() -> None:
 
 
 def test_the_approver_of_the_caller_is_asked_and_may_decide_more() -> None:
-    other = parked(lambda: Pay()(Session("go")))
+    other = parked_session(lambda: Pay()(Session("go")))
     asked = list[str]()
 
     def approver(approval: Any) -> bool:
@@ -287,7 +278,7 @@ def test_the_approver_of_the_caller_is_asked_and_may_decide_more() -> None:
 
 
 def test_no_writer_takes_a_decision_from_a_run() -> None:
-    waits = parked(lambda: Pay()(Session("go")))
+    waits = parked_session(lambda: Pay()(Session("go")))
     binding = waits.waiting[0].binding
     assert binding is not None
     draft = Draft(ApprovalGranted(binding), Act(BOSS, "human", call=waits.waiting[0].call))
@@ -436,7 +427,7 @@ PROCESSES = [
 def test_no_process_of_a_run_decides(start: Callable[[Session, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLAIT_STORE", str(tmp_path / "store"))
     store = str(tmp_path / "store")
-    waits = parked(lambda: Pay()(Session("go", store=store)))
+    waits = parked_session(lambda: Pay()(Session("go", store=store)))
 
     @tool(effect="pure")
     def helper() -> str:
@@ -507,7 +498,7 @@ def test_a_process_of_a_run_decides_in_a_store_of_its_own(tmp_path: Path) -> Non
 
 
 def test_a_refused_decision_is_no_end_of_the_tool() -> None:
-    waits = parked(lambda: Pay()(Session("go")))
+    waits = parked_session(lambda: Pay()(Session("go")))
 
     @tool(effect="pure")
     def helper() -> str:

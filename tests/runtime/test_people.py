@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,21 +43,15 @@ from plait.event.kinds import (
     QuestionAsked,
     ToolRequested,
 )
-from plait.ids import Digest, LogId, Micros
-from plait.runtime.live import Live
+from plait.ids import Digest
 from plait.runtime.policy import binding, digest_of
-from plait.runtime.run import direct_writer, record
+from plait.runtime.run import record
 from plait.runtime.sent import sent
 from plait.session.inbox import all_waiting, post
 from plait.session.ports import Act, Draft
+from tests.support import RAN, ask_preview, assert_replays, bodies, events_of, parked_session, read, set_clock_ahead
 
 BOSS = "human:boss"
-RAN: list[Any] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_ran() -> None:
-    RAN.clear()
 
 
 @tool
@@ -66,13 +59,6 @@ def wire(amount: int, to: str = "bob") -> str:
     """Wire money."""
     RAN.append((amount, to))
     return f"wired {amount} to {to}"
-
-
-@tool(effect="pure")
-def read(name: str) -> str:
-    """Read a file."""
-    RAN.append(name)
-    return f"the words of {name}"
 
 
 EVERYTHING = Policy(Ask("*"))
@@ -89,49 +75,9 @@ class Pay(Workflow):
         return self.clerk(session)
 
 
-def parked(call: Callable[[], Session]) -> Session:
-    with pytest.raises(Parked) as caught:
-        call()
-    return caught.value.session
-
-
-def shows(ask: Any) -> Any:
-    """What a person is shown of an ask."""
-    return ask.shown
-
-
-def same(session: Session, workflow: Workflow) -> None:
-    """Replayed, it asks nobody, runs nothing and ends where it ended."""
-    before = list(RAN)
-    assert replay(session, workflow).head == session.head
-    assert before == RAN
-
-
-def bodies(session: Session, kind: Any) -> list[Any]:
-    return [event.body for event in session.events if isinstance(event.body, kind)]
-
-
-def events_of(session: Session, kind: Any) -> list[Event]:
-    return [event for event in session.events if isinstance(event.body, kind)]
-
-
-def told(session: Session) -> str:
+def sent_text(session: Session) -> str:
     """All that the model was sent at the end, as one text."""
     return msgspec.json.encode(sent(session).turns).decode()
-
-
-class Later(Live):
-    """The clock of another day."""
-
-    def __init__(self, seconds: float) -> None:
-        self.ahead = int(seconds * 1e6)
-
-    def now(self, log: LogId, seq: int) -> Micros:
-        return super().now(log, seq) + self.ahead
-
-
-def move_on(session: Session, seconds: float) -> None:
-    direct_writer().bind_source(session.store, Later(seconds))
 
 
 # ── bound to one request ─────────────────────────────────────────────────────────────────────
@@ -174,22 +120,22 @@ def _forgeries(session: Session, request: Event, policy: Digest | None) -> list[
 
 
 def test_a_grant_that_is_not_for_exactly_this_is_none() -> None:
-    session = parked(lambda: Pay()(Session("go")))
+    session = parked_session(lambda: Pay()(Session("go")))
     (ask,) = session.waiting
     request = events_of(session, ToolRequested)[0]
     forged = _forgeries(session, request, bodies(session, ToolRequested)[0].policy)
     assert len(forged) >= 100
     for bound, actor in forged:
         post(session.store, session.id, [Draft(ApprovalGranted(bound), Act(actor, "human"))])
-    session = parked(lambda: resume(session, Pay()))
+    session = parked_session(lambda: resume(session, Pay()))
     assert RAN == [] and [each.event for each in session.waiting] == [ask.event]
     session = resume(session.approve(ask, actor=BOSS), Pay())  # the real one still counts
     assert RAN == [(5, "bob")] and session.text == "done"
-    same(session, Pay())
+    assert_replays(session, Pay())
 
 
 def test_an_ask_is_for_what_the_request_says() -> None:
-    session = parked(lambda: Pay()(Session("go")))
+    session = parked_session(lambda: Pay()(Session("go")))
     request = events_of(session, ToolRequested)[0]
     said = request.body
     assert isinstance(said, ToolRequested) and said.decision == "ask" and said.policy == digest_of([EVERYTHING])
@@ -198,70 +144,70 @@ def test_an_ask_is_for_what_the_request_says() -> None:
 
 
 def test_a_grant_that_names_another_ask_is_none() -> None:
-    session = parked(lambda: Pay()(Session("go")))
+    session = parked_session(lambda: Pay()(Session("go")))
     (ask,) = session.waiting
-    other = parked(lambda: Pay()(Session("go"))).waiting[0]
+    other = parked_session(lambda: Pay()(Session("go"))).waiting[0]
     post(session.store, session.id, [Draft(ApprovalGranted(ask.binding or Digest("")), Act(BOSS, "human", causes=(other.event,)))])
-    parked(lambda: resume(session, Pay()))
+    parked_session(lambda: resume(session, Pay()))
     assert RAN == []
 
 
 def test_a_grant_written_into_the_log_itself_is_none() -> None:
-    session = parked(lambda: Pay()(Session("go")))
+    session = parked_session(lambda: Pay()(Session("go")))
     (ask,) = session.waiting
     record(session, [Draft(ApprovalGranted(ask.binding or Digest("")), Act(BOSS, "human", call=ask.call, causes=(ask.event,)))])
-    parked(lambda: resume(session, Pay()))
+    parked_session(lambda: resume(session, Pay()))
     assert RAN == []
 
 
 def test_two_asks_in_one_step_are_two_approvals() -> None:
     script = [ToolCall("read", name="notes"), ToolCall("wire", amount=1_000_000)]
-    session = parked(lambda: Pay(script)(Session("go")))
+    session = parked_session(lambda: Pay(script)(Session("go")))
     first, second = session.waiting
-    assert [shows(each)["tool"] for each in (first, second)] == ["read", "wire"]
+    assert [ask_preview(each)["tool"] for each in (first, second)] == ["read", "wire"]
     assert first.binding != second.binding
-    session = parked(lambda: resume(session.approve(first, actor=BOSS), Pay(script)))
+    session = parked_session(lambda: resume(session.approve(first, actor=BOSS), Pay(script)))
     assert RAN == ["notes"] and [each.event for each in session.waiting] == [second.event]
     session = resume(session.deny(second, "far too much", actor=BOSS), Pay(script))
-    assert RAN == ["notes"] and "far too much" in told(session)
-    same(session, Pay(script))
+    assert RAN == ["notes"] and "far too much" in sent_text(session)
+    assert_replays(session, Pay(script))
 
 
 def test_two_equal_calls_in_one_step_are_two_approvals() -> None:
     script = [ToolCall("wire", amount=5), ToolCall("wire", amount=5)]
-    session = parked(lambda: Pay(script)(Session("go")))
+    session = parked_session(lambda: Pay(script)(Session("go")))
     first, second = session.waiting
-    session = parked(lambda: resume(session.approve(first, actor=BOSS), Pay(script)))
+    session = parked_session(lambda: resume(session.approve(first, actor=BOSS), Pay(script)))
     assert RAN == [(5, "bob")]
     session = resume(session.approve(second, actor=BOSS), Pay(script))
     assert RAN == [(5, "bob")] * 2
-    same(session, Pay(script))
+    assert_replays(session, Pay(script))
 
 
 def test_a_grant_is_used_once() -> None:
     script = (ToolCall("wire", amount=5), ToolCall("wire", amount=5))
-    session = parked(lambda: Pay(*script)(Session("go")))
+    session = parked_session(lambda: Pay(*script)(Session("go")))
     (ask,) = session.waiting
     session.approve(ask, actor=BOSS)
     with pytest.raises(AlreadyAnswered):
         session.approve(ask, actor=BOSS)
-    session = parked(lambda: resume(session, Pay(*script)))
+    session = parked_session(lambda: resume(session, Pay(*script)))
     assert RAN == [(5, "bob")]
     for causes in ((), (ask.event,), (session.waiting[0].event,)):
         post(session.store, session.id, [Draft(ApprovalGranted(ask.binding or Digest("")), Act(BOSS, "human", causes=causes))])
-    session = parked(lambda: resume(session, Pay(*script)))
+    session = parked_session(lambda: resume(session, Pay(*script)))
     assert RAN == [(5, "bob")]
     with pytest.raises((AlreadyAnswered, UnknownAsk)):
         session.approve(ask, actor=BOSS)
     session = resume(session.approve(session.waiting[0], actor=BOSS), Pay(*script))
     assert RAN == [(5, "bob")] * 2
-    same(session, Pay(*script))
+    assert_replays(session, Pay(*script))
 
 
 def test_a_grant_in_one_session_is_none_in_a_fork_of_it() -> None:
-    session = parked(lambda: Pay()(Session("go")))
+    session = parked_session(lambda: Pay()(Session("go")))
     session.approve(session.waiting[0], actor=BOSS)
-    branch = parked(lambda: Pay()(session.fork("again")))
+    branch = parked_session(lambda: Pay()(session.fork("again")))
     assert RAN == [] and len(branch.waiting) == 1
 
 
@@ -271,26 +217,26 @@ HOUR = Policy(Ask("wire", expires_s=3600))
 
 
 def test_an_ask_that_expired_is_not_granted_and_the_model_is_told() -> None:
-    session = parked(lambda: Pay(policy=HOUR)(Session("go")))
+    session = parked_session(lambda: Pay(policy=HOUR)(Session("go")))
     (ask,) = session.waiting
     assert ask.expires is not None and ask.expires - ask.since == pytest.approx(3600e6, abs=1e6)
-    move_on(session, 4000)
+    set_clock_ahead(session, 4000)
     with pytest.raises(AskExpired):
         session.approve(ask, actor=BOSS)
     post(session.store, session.id, [Draft(ApprovalGranted(ask.binding or Digest("")), Act(BOSS, "human", causes=(ask.event,)))])
     session = resume(session, Pay(policy=HOUR))
-    assert RAN == [] and session.text == "done" and "ApprovalExpired" in told(session)
+    assert RAN == [] and session.text == "done" and "ApprovalExpired" in sent_text(session)
     assert len(bodies(session, ApprovalExpired)) == 1
-    same(session, Pay(policy=HOUR))
+    assert_replays(session, Pay(policy=HOUR))
 
 
 def test_a_grant_in_time_counts_however_late_it_is_heard() -> None:
-    session = parked(lambda: Pay(policy=HOUR)(Session("go")))
+    session = parked_session(lambda: Pay(policy=HOUR)(Session("go")))
     session.approve(session.waiting[0], actor=BOSS)
-    move_on(session, 10_000)
+    set_clock_ahead(session, 10_000)
     session = resume(session, Pay(policy=HOUR))
     assert RAN == [(5, "bob")]
-    same(session, Pay(policy=HOUR))
+    assert_replays(session, Pay(policy=HOUR))
 
 
 # ── the tool changed ─────────────────────────────────────────────────────────────────────────
@@ -308,7 +254,7 @@ def _changed_wire() -> Any:
 
 @pytest.mark.parametrize("granted", [False, True])
 def test_a_tool_that_changed_since_is_not_run(granted: bool) -> None:
-    session = parked(lambda: Pay()(Session("go")))
+    session = parked_session(lambda: Pay()(Session("go")))
     (ask,) = session.waiting
     if granted:
         session.approve(ask, actor=BOSS)
@@ -330,28 +276,28 @@ class Direct(Workflow):
 
 
 def test_what_the_program_itself_does_needs_consent_too() -> None:
-    session = parked(lambda: Direct()(Session("go")))
+    session = parked_session(lambda: Direct()(Session("go")))
     assert RAN == []
     session = resume(session.approve(session.waiting[0], actor=BOSS), Direct())
     assert RAN == [(5, "bob")] and session.effects[-1].result == "wired 5 to bob"
-    same(session, Direct())
+    assert_replays(session, Direct())
 
 
 # ── what people answer ───────────────────────────────────────────────────────────────────────
 
 
 def test_whoever_denies_is_quoted() -> None:
-    session = parked(lambda: Pay()(Session("go")))
+    session = parked_session(lambda: Pay()(Session("go")))
     session = resume(session.deny(session.waiting[0], "ask the bank first", actor=BOSS), Pay())
     assert RAN == [] and session.text == "done"
     assert session.effects[0].failure is not None and session.effects[0].failure.kind == "Denied"
-    assert "ask the bank first" in told(session)
+    assert "ask the bank first" in sent_text(session)
     assert events_of(session, ApprovalDenied)[0].actor == BOSS
-    same(session, Pay())
+    assert_replays(session, Pay())
 
 
 def test_corrected_arguments_are_run_and_the_model_is_told() -> None:
-    session = parked(lambda: Pay()(Session("go")))
+    session = parked_session(lambda: Pay()(Session("go")))
     session = resume(session.approve(session.waiting[0], edited={"amount": 3, "to": "ann"}, actor=BOSS), Pay())
     assert RAN == [(3, "ann")]
     first, second = events_of(session, ToolRequested)
@@ -363,24 +309,24 @@ def test_corrected_arguments_are_run_and_the_model_is_told() -> None:
     text = msgspec.json.encode(result.parts).decode()
     assert BOSS in text and "ann" in text and "wired 3 to ann" in text
     assert sent(session).matches
-    same(session, Pay())
+    assert_replays(session, Pay())
 
 
 def test_corrected_arguments_that_do_not_fit_use_up_no_consent() -> None:
-    session = parked(lambda: Pay()(Session("go")))
-    session = parked(lambda: resume(session.approve(session.waiting[0], edited={"amount": "a lot"}, actor=BOSS), Pay()))
+    session = parked_session(lambda: Pay()(Session("go")))
+    session = parked_session(lambda: resume(session.approve(session.waiting[0], edited={"amount": "a lot"}, actor=BOSS), Pay()))
     assert RAN == [] and len(session.waiting) == 1 and BOSS in str(session.waiting[0].shown)
     session = resume(session.approve(session.waiting[0], edited={"amount": 3, "to": "bob"}, actor=BOSS), Pay())
     assert RAN == [(3, "bob")] and session.text == "done"
-    same(session, Pay())
+    assert_replays(session, Pay())
     with pytest.raises(InvalidValue):
         bad: Any = ["not", "an", "object"]
-        other = parked(lambda: Pay()(Session("go")))
+        other = parked_session(lambda: Pay()(Session("go")))
         other.approve(other.waiting[0], edited=bad, actor=BOSS)
 
 
 def test_only_people_and_services_other_than_who_asks_decide() -> None:
-    session = parked(lambda: Pay()(Session("go")))
+    session = parked_session(lambda: Pay()(Session("go")))
     (ask,) = session.waiting
     assert ask.actor.startswith("agent:")
     for actor in (ask.actor, "agent:somebody", "agent:clerk"):
@@ -388,10 +334,10 @@ def test_only_people_and_services_other_than_who_asks_decide() -> None:
             session.approve(ask, actor=actor)
         with pytest.raises(MayNotApprove):
             session.deny(ask, actor=actor)
-    direct = parked(lambda: Direct()(Session("go")))
+    direct = parked_session(lambda: Direct()(Session("go")))
     with pytest.raises(MayNotApprove):
         direct.approve(direct.waiting[0], actor=direct.waiting[0].actor)
-    parked(lambda: resume(session, Pay()))
+    parked_session(lambda: resume(session, Pay()))
     assert RAN == []
 
 
@@ -414,13 +360,13 @@ def test_an_approver_is_asked_at_once(answer: Any, ran: list[Any], words: str) -
         return answer
 
     session = Pay()(Session("go"), approver=approver)
-    assert ran == RAN and words in told(session)
+    assert ran == RAN and words in sent_text(session)
     (approval,) = asked
     request = events_of(session, ToolRequested)[0]
     assert approval.request == request and approval.binding == bodies(session, ApprovalRequested)[0].binding
-    settled = events_of(session, (ApprovalGranted, ApprovalDenied))[0]
+    settled = events_of(session, ApprovalGranted, ApprovalDenied)[0]
     assert settled.actor.startswith("human:") and settled.header.causes == (events_of(session, ApprovalRequested)[0].id,)
-    same(session, Pay())
+    assert_replays(session, Pay())
     assert len(asked) == 1
 
 
@@ -442,7 +388,7 @@ def test_a_run_that_failed_because_its_approver_did_can_be_taken_up() -> None:
         Pay()(session, approver=broken)
     session = resume(session, Pay(), approver=lambda approval: True)
     assert RAN == [(5, "bob")]
-    same(session, Pay())
+    assert_replays(session, Pay())
 
 
 def test_what_is_shown_is_what_is_executed() -> None:
@@ -481,7 +427,7 @@ class Wide(Workflow):
 @pytest.mark.parametrize("through", ["root", "branch"])
 @pytest.mark.parametrize("verdict", ["approve", "deny"])
 def test_a_branch_waits_while_the_others_go_on(through: str, verdict: str) -> None:
-    session = parked(lambda: Wide()(Session("go")))
+    session = parked_session(lambda: Wide()(Session("go")))
     assert sorted(RAN) == ["a", "b"] and [ask.kind for ask in session.waiting] == ["approval"]
     store = open_store()
     (ask,) = [ask for ask in all_waiting(store) if ask.kind == "approval"]
@@ -491,7 +437,7 @@ def test_a_branch_waits_while_the_others_go_on(through: str, verdict: str) -> No
     session = resume(session if through == "root" else branch, Wide())
     assert ((5, "bob") in RAN) == (verdict == "approve") and RAN.count("a") == RAN.count("b") == 1
     assert session.open_run is None and [each.text for each in session.messages if each.text] == ["go", "a", "b", "paid"]
-    same(session, Wide())
+    assert_replays(session, Wide())
 
 
 def test_on_an_event_loop_it_waits_likewise() -> None:
@@ -505,8 +451,8 @@ def test_on_an_event_loop_it_waits_likewise() -> None:
     assert session.status == "waiting" and RAN == []
     session = resume(session.approve(session.waiting[0], actor=BOSS), Pay())
     assert RAN == [(5, "bob")]
-    same(session, Pay())
-    session = asyncio.run(Pay().acall(Session("go"), approver=lambda approval: shows(approval)["arguments"]["amount"] == 5))
+    assert_replays(session, Pay())
+    session = asyncio.run(Pay().acall(Session("go"), approver=lambda approval: ask_preview(approval)["arguments"]["amount"] == 5))
     assert session.text == "done" and RAN == [(5, "bob")] * 2
     wide = asyncio.run(go(Wide(), Session("go")))
     assert wide.open_run is not None and (5, "bob") not in RAN[2:]
@@ -562,10 +508,10 @@ def test_each_step_can_be_done_by_another_process(tmp_path: Path, store: str) ->
 
 
 def test_a_run_that_waits_is_held_by_nobody() -> None:
-    session = parked(lambda: Pay()(Session("go")))
+    session = parked_session(lambda: Pay()(Session("go")))
     for _ in range(3):  # as often as one likes, in this process and with nothing changed
         before = len(bodies(session, ApprovalRequested))
-        session = parked(lambda: resume(session, Pay()))  # noqa: B023
+        session = parked_session(lambda: resume(session, Pay()))  # noqa: B023
         assert len(bodies(session, ApprovalRequested)) == before == 1
 
 
@@ -584,21 +530,21 @@ def test_text_of_the_web_makes_what_is_dangerous_need_consent() -> None:
     clean = Pay(ToolCall("wire", amount=1), tools=[wire, fetch], policy=policy)(Session("go"))
     assert RAN == [(1, "bob")] and bodies(clean, ToolRequested)[0].decision == "allow"
     script = (ToolCall("fetch", url="x"), ToolCall("wire", amount=1))
-    tainted = parked(lambda: Pay(*script, tools=[wire, fetch], policy=policy)(Session("go")))
+    tainted = parked_session(lambda: Pay(*script, tools=[wire, fetch], policy=policy)(Session("go")))
     assert RAN == [(1, "bob"), "x"] and "web" in tainted.origins
-    assert shows(tainted.waiting[0])["tool"] == "wire"
+    assert ask_preview(tainted.waiting[0])["tool"] == "wire"
 
 
 def test_an_effect_class_needs_consent() -> None:
     policy = Policy(Ask(effect="at_most_once"))
-    session = parked(lambda: Pay(ToolCall("read", name="n"), ToolCall("wire", amount=1), policy=policy)(Session("go")))
-    assert RAN == ["n"] and shows(session.waiting[0])["tool"] == "wire"
+    session = parked_session(lambda: Pay(ToolCall("read", name="n"), ToolCall("wire", amount=1), policy=policy)(Session("go")))
+    assert RAN == ["n"] and ask_preview(session.waiting[0])["tool"] == "wire"
 
 
 def test_a_function_decides_what_needs_consent() -> None:
     policy = Policy(Ask("wire", when=lambda call: call.arguments["amount"] > 100, name="large amounts"))
-    session = parked(lambda: Pay(ToolCall("wire", amount=100), ToolCall("wire", amount=101), policy=policy)(Session("go")))
-    assert RAN == [(100, "bob")] and shows(session.waiting[0])["rule"] == "large amounts"
+    session = parked_session(lambda: Pay(ToolCall("wire", amount=100), ToolCall("wire", amount=101), policy=policy)(Session("go")))
+    assert RAN == [(100, "bob")] and ask_preview(session.waiting[0])["rule"] == "large amounts"
 
 
 def test_a_refusal_is_recorded_with_its_policy_and_told() -> None:
@@ -606,8 +552,8 @@ def test_a_refusal_is_recorded_with_its_policy_and_told() -> None:
     session = Pay(policy=policy)(Session("go"))
     (request,) = bodies(session, ToolRequested)
     assert RAN == [] and request.decision == "refuse" and request.policy == digest_of([policy])
-    assert "no money today" in told(session)
-    same(session, Pay(policy=policy))
+    assert "no money today" in sent_text(session)
+    assert_replays(session, Pay(policy=policy))
 
 
 class Inner(Workflow):
@@ -649,12 +595,12 @@ def test_a_child_may_not_more_than_its_caller(through: str) -> None:
         "wire": "refuse",
         "read": "allow",
     }
-    same(session, Outer(through))
+    assert_replays(session, Outer(through))
 
 
 def test_consent_is_for_the_policy_it_was_asked_under() -> None:
     script = (ToolCall("wire", amount=1), ToolCall("wire", amount=2))
-    session = parked(lambda: Pay(*script)(Session("go")))
+    session = parked_session(lambda: Pay(*script)(Session("go")))
     session.approve(session.waiting[0], actor=BOSS)
     strict = Policy(Refuse("wire"))
     session = resume(session, Pay(*script, policy=strict))
@@ -664,8 +610,8 @@ def test_consent_is_for_the_policy_it_was_asked_under() -> None:
         ("refuse", digest_of([strict])),
         ("refuse", digest_of([strict])),
     ]
-    same(session, Pay(*script))
-    same(session, Pay(*script, policy=strict))
+    assert_replays(session, Pay(*script))
+    assert_replays(session, Pay(*script, policy=strict))
 
 
 def test_what_an_agent_has_no_tool_for_it_cannot_do() -> None:
@@ -686,7 +632,7 @@ class Asking(Workflow):
 
 
 def test_a_question_parks_and_the_answer_is_the_result() -> None:
-    session = parked(lambda: Asking()(Session("go")))
+    session = parked_session(lambda: Asking()(Session("go")))
     (ask,) = session.waiting
     assert (ask.kind, ask.question, ask.choices) == ("question", "Which region?", ("eu", "us"))
     with pytest.raises(InvalidValue):
@@ -696,11 +642,11 @@ def test_a_question_parks_and_the_answer_is_the_result() -> None:
     session.answer(ask, "eu", actor=BOSS)
     with pytest.raises(AlreadyAnswered):
         session.answer(ask, "us", actor=BOSS)
-    session = parked(lambda: resume(session, Asking()))
+    session = parked_session(lambda: resume(session, Asking()))
     session = resume(session.answer(session.waiting[0], {"law": ["gdpr"]}, actor=BOSS), Asking())
     assert dict(session.facts) == {"region": "eu", "why": {"law": ["gdpr"]}}
     assert len(bodies(session, QuestionAsked)) == 2 and [event.actor for event in events_of(session, QuestionAnswered)] == [BOSS] * 2
-    same(session, Asking())
+    assert_replays(session, Asking())
 
 
 def test_an_answerer_is_asked_at_once() -> None:
@@ -713,7 +659,7 @@ def test_an_answerer_is_asked_at_once() -> None:
     session = Asking()(Session("go"), answerer=answerer)
     assert dict(session.facts) == {"region": "us", "why": "because"}
     assert asked == [("Which region?", ("eu", "us")), ("Why?", ())]
-    same(session, Asking())
+    assert_replays(session, Asking())
     assert len(asked) == 2
 
 
@@ -722,26 +668,26 @@ def asker() -> Agent:
 
 
 def test_an_agent_can_ask_a_person() -> None:
-    session = parked(lambda: asker()(Session("go")))
+    session = parked_session(lambda: asker()(Session("go")))
     assert session.waiting[0].choices == ("a", "b")
-    session = parked(lambda: resume(session, asker()))
+    session = parked_session(lambda: resume(session, asker()))
     assert len(bodies(session, QuestionAsked)) == 1
     session = resume(session.answer(session.waiting[0], "b", actor=BOSS), asker())
-    assert session.text == "thanks" and session.effects[0].result == "b" and '"b"' in told(session)
-    same(session, asker())
+    assert session.text == "thanks" and session.effects[0].result == "b" and '"b"' in sent_text(session)
+    assert_replays(session, asker())
     at_once = asker()(Session("go"), answerer=lambda question, choices: "a")
     assert at_once.effects[0].result == "a"
-    same(at_once, asker())
+    assert_replays(at_once, asker())
 
 
 @pytest.mark.parametrize("answer", [None, 0, "", [], {"a": 1}, "text", False])
 def test_any_answer_is_one(answer: Any) -> None:
-    session = parked(lambda: asker()(Session("go", store="memory:answers")))
+    session = parked_session(lambda: asker()(Session("go", store="memory:answers")))
     ask = msgspec.structs.replace(session.waiting[0], choices=())
     post(session.store, session.id, [Draft(QuestionAnswered(ask.event, answer), Act(BOSS, "human", causes=(ask.event,)))])
     session = resume(session, asker())
     assert session.text == "thanks"
-    same(session, asker())
+    assert_replays(session, asker())
 
 
 class _Half(Workflow):

@@ -13,19 +13,13 @@ import pytest
 
 from plait import Agent, Allow, Ask, Parked, Policy, Refuse, ScriptedModel, Session, ToolCall, Workflow, resume, tool, whatif
 from plait.errors import PlaitError, ToolFailed
-
-PAID: list[int] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_paid() -> None:
-    PAID.clear()
+from tests.support import RAN
 
 
 @tool
 def wire(amount: int) -> str:
     """Send money."""
-    PAID.append(amount)
+    RAN.append(amount)
     return "sent"
 
 
@@ -97,7 +91,7 @@ def directly(act: Callable[[], object]) -> None:
 @pytest.mark.parametrize("name", ACTS)
 def test_what_a_policy_refuses_is_refused_on_every_session(name: str, how: Callable[[Callable[[], object]], None]) -> None:
     Guarded(lambda session: how(lambda: attempt(lambda: ACTS[name](session))))(Session("go"))
-    assert PAID == []
+    assert RAN == []
 
 
 def test_the_refusal_is_on_record_where_the_call_was_made() -> None:
@@ -130,7 +124,7 @@ def test_a_tool_cannot_do_on_another_session_what_its_agent_may_not() -> None:
 
     model = ScriptedModel([[ToolCall("sly"), ToolCall("sly_too")], "done"])
     Agent("x", model=model, tools=[sly, sly_too], policy=NO)(Session("go"))
-    assert PAID == []
+    assert RAN == []
 
 
 def test_the_policy_of_the_call_that_acts_binds_not_only_that_of_the_run() -> None:
@@ -146,7 +140,7 @@ def test_the_policy_of_the_call_that_acts_binds_not_only_that_of_the_run() -> No
             return session.use(wire, amount=7)  # outside of the inner call its policy says nothing
 
     Outer()(Session("go"))
-    assert PAID == [7]
+    assert RAN == [7]
 
 
 def test_what_needs_consent_on_another_session_is_refused_with_the_reason() -> None:
@@ -158,7 +152,7 @@ def test_what_needs_consent_on_another_session_is_refused_with_the_reason() -> N
         why.append(str(caught.value))
 
     Guarded(act, Policy(Ask("wire")))(Session("go"))
-    assert PAID == [] and "consent" in why[0]
+    assert RAN == [] and "consent" in why[0]
 
 
 def test_runs_taken_up_again_from_inside_a_run_are_bound(tmp_path: Path) -> None:
@@ -168,16 +162,16 @@ def test_runs_taken_up_again_from_inside_a_run_are_bound(tmp_path: Path) -> None
     waiting = caught.value.session
     waiting.approve(waiting.waiting[0], actor="human:boss")
     Guarded(lambda session: attempt(lambda: resume(waiting, parked)))(Session("go"))
-    assert PAID == []
+    assert RAN == []
     done = payer()(Session("y"))
-    assert PAID == [1]
+    assert RAN == [1]
     Guarded(lambda session: attempt(lambda: whatif(done, payer(), at=3, effects="live")))(Session("go"))
-    assert PAID == [1]
+    assert RAN == [1]
 
 
 def test_a_grant_closes_other_sessions_too() -> None:
     Guarded(lambda session: attempt(lambda: Session("x").use(wire, amount=1)), Policy(Allow("read_*")))(Session("go"))
-    assert PAID == []
+    assert RAN == []
 
 
 def test_when_the_run_is_over_nothing_binds() -> None:
@@ -186,7 +180,7 @@ def test_when_the_run_is_over_nothing_binds() -> None:
     other = threading.Thread(target=lambda: Session("x").use(wire, amount=6))
     other.start()
     other.join()
-    assert PAID == [5, 6]
+    assert RAN == [5, 6]
 
 
 def test_a_thread_of_somebody_else_is_free() -> None:
@@ -201,4 +195,4 @@ def test_a_thread_of_somebody_else_is_free() -> None:
     thread.start()
     Guarded(lambda session: [go.set(), done.wait(10)])(Session("go"))
     thread.join()
-    assert PAID == [8]
+    assert RAN == [8]

@@ -9,22 +9,19 @@ from typing import Any
 import pytest
 
 from plait import Agent, Compactor, Parallel, ScriptedModel, Selector, Sequential, Session, ToolCall, View, Workflow, tool
-from plait.errors import ToolFailed
+from plait.errors import BranchFailed, ModelFailed, ToolFailed
 from plait.event import Event
 from plait.event import kinds as k
 from plait.event.kinds import ModelAsked
 from plait.ids import Digest
-from plait.model.base import Answered, Fault, Reply, Request, Returned, Said, Turn
+from plait.model.base import Answered, Fault, Reply, Request, Returned, Said
 from plait.runtime import prompt as prompts
-from plait.runtime.effects import Retry
 from plait.runtime.run import record_at_tip
 from plait.runtime.sent import sent
 from plait.session import ABSENT
-from plait.session.content import text_of
 from plait.session.ports import Act, Draft, store_at
 from plait.testing import Simulation
-
-QUICK = Retry(wait_s=0.0)
+from tests.support import QUICK, Spy, turn_text
 
 
 @tool
@@ -39,10 +36,6 @@ def shaky(what: str) -> str:
     if what.endswith("0"):
         raise ValueError("not this one")
     return what
-
-
-def words(turn: Turn) -> str:
-    return " | ".join(text_of(each.parts) for each in turn.results) if isinstance(turn, Returned) else text_of(turn.parts)
 
 
 def every_ask(session: Session) -> list[Event]:
@@ -60,7 +53,7 @@ def check_all(session: Session) -> int:
     found = every_ask(session)
     for asked in found:
         rebuilt = sent(session, asked)
-        assert rebuilt.matches, (asked.log, asked.seq, asked.actor, [words(turn) for turn in rebuilt.turns])
+        assert rebuilt.matches, (asked.log, asked.seq, asked.actor, [turn_text(turn) for turn in rebuilt.turns])
         assert not isinstance(rebuilt.turns[0], (Answered, Returned)) and not isinstance(rebuilt.turns[-1], Answered)
     return len(found)
 
@@ -141,16 +134,32 @@ def _late(session: Session, tool: str) -> Session:
     return record_at_tip(session, [Draft(body, Act("service:tools", "tool", call=calls[len(calls) // 2]))])[0]
 
 
+def session_after(simulation: Simulation, program: Chance, *content: str | Session) -> Session:
+    """The session at the end of a run. A run in which every attempt met a fault has failed, and left a history, too."""
+    try:
+        return simulation.run(program, *content)
+    except ModelFailed as error:
+        return error.session
+    except BranchFailed as error:
+        assert isinstance(error.__cause__, ModelFailed)
+        return error.session
+
+
 def rebuilt(simulation: Simulation) -> None:
-    session = simulation.run(Chance(simulation.seed), "Begin.")
+    session = session_after(simulation, Chance(simulation.seed), "Begin.")
     prompts._kept.clear()  # pyright: ignore[reportPrivateUsage]  another process
-    session = simulation.run(Chance(simulation.seed + 1), session.say("Go on."))
+    session = session_after(simulation, Chance(simulation.seed + 1), session.say("Go on."))
     assert check_all(session) > 0
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_what_was_sent_can_be_rebuilt_whatever_happened(part: int) -> None:
     assert Simulation.check(rebuilt, seeds=range(part * 12, part * 12 + 12), model_fault_rate=0.2, tool_fault_rate=0.2) == 12
+
+
+def test_what_was_sent_can_be_rebuilt_though_no_attempt_was_answered() -> None:
+    assert Simulation.check(rebuilt, seeds=[434, *range(12)], model_fault_rate=0.7, tool_fault_rate=0.2) == 13
+    assert Simulation.check(rebuilt, seeds=[434], model_fault_rate=0.2, tool_fault_rate=0.2) == 1  # a branch of two fails
 
 
 @pytest.mark.slow
@@ -162,18 +171,6 @@ def test_in_hundreds_of_histories(part: int) -> None:
 # ── single things ────────────────────────────────────────────────────────────────────────────
 
 
-class Spy:
-    name = "spy"
-
-    def __init__(self, *script: Any) -> None:
-        self.requests: list[Request] = []
-        self._script = ScriptedModel(list(script))
-
-    def ask(self, request: Request, on_delta: Any) -> Reply:
-        self.requests.append(request)
-        return self._script.ask(request, on_delta)
-
-
 def test_an_outcome_that_came_late_is_told_after_what_was_shown() -> None:
     spy = Spy(ToolCall("look", what="a"), "One.")
     agent = Agent("x", model=spy, tools=[look], name="ann")
@@ -182,7 +179,7 @@ def test_an_outcome_that_came_late_is_told_after_what_was_shown() -> None:
     late, _ = record_at_tip(session, [Draft(k.ToolReturned((k.Text("late"),)), Act("service:x", "tool", call=asked))])
     prompts._kept.clear()  # pyright: ignore[reportPrivateUsage]
     agent(late)
-    assert [words(turn) for turn in spy.requests[2].turns][1:] == ["", "a " * 20, "One.", '(look {"what":"a"} returned)\nlate']
+    assert [turn_text(turn) for turn in spy.requests[2].turns][1:] == ["", "a " * 20, "One.", '(look {"what":"a"} returned)\nlate']
     assert check_all(late) == 4
 
 
@@ -193,7 +190,7 @@ def test_every_attempt_was_sent_what_the_first_one_was() -> None:
         name = "interrupted"
 
         def ask(self, request: Request, on_delta: Any) -> Reply:
-            if not any(isinstance(turn, Said) and words(turn) == "wait!" for turn in request.turns) and not request.outcomes:
+            if not any(isinstance(turn, Said) and turn_text(turn) == "wait!" for turn in request.turns) and not request.outcomes:
                 record_at_tip(Session.open(request.session.id), [Draft(k.MessageSaid("user", (k.Text("wait!"),)), Act("human:u"))])
                 raise Fault("Overloaded", "try again", retryable=True)
             return Reply((k.Text("fine"),))
@@ -224,7 +221,7 @@ def test_a_session_that_says_nothing_is_asked_to_go_on() -> None:
     spy = Spy("Hm.", "Well.")
     agent = Agent("x", model=spy, name="ann")
     session = agent(agent(Session(title="empty")))
-    assert [words(turn) for turn in spy.requests[1].turns] == ["Go on.", "Hm.", "Go on."]
+    assert [turn_text(turn) for turn in spy.requests[1].turns] == ["Go on.", "Hm.", "Go on."]
     assert check_all(session) == 2
 
 

@@ -12,31 +12,17 @@ import pytest
 from plait import Approval, Ask, Granted, Parked, Policy, Session, Workflow, replay, resume
 from plait.errors import ToolFailed
 from plait.event import kinds as k
-from plait.sandbox import Sandbox
-from plait.tool import Result, tool
 from plait.workspace import files
 from plait.workspace.hazards import executable_reason, metadata_of
+from tests.planting import git
+from tests.support import filled_folder, sh
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
 
 
-def git(folder: Path, *words: str) -> None:
-    subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
-
-
-@tool(effect="workspace")
-def sh(command: str, sandbox: Sandbox) -> Result:
-    """Run a command."""
-    ran = sandbox.exec(["sh", "-ec", command])
-    return Result([ran.output.view() or "(nothing)"], ran.exit_code)
-
-
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "repo"
-    folder.mkdir()
-    (folder / "README").write_text("a shop\n")
-    return folder
+    return filled_folder(tmp_path / "repo", {"README": "a shop\n"})
 
 
 @pytest.fixture

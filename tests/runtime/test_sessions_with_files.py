@@ -17,8 +17,9 @@ from plait.errors import InvalidValue, IsolationMissing, MergeConflict, NotAppli
 from plait.event import kinds as k
 from plait.model.base import OutputDelta
 from plait.sandbox import Limits, Sandbox
-from plait.tool import Result, tool
+from plait.tool import tool
 from plait.workspace.files import LocalFiles
+from tests.support import filled_folder, sh
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
 
@@ -30,13 +31,6 @@ def write(path: str, text: str, sandbox: Sandbox) -> str:
     return f"wrote {path}"
 
 
-@tool(effect="workspace")
-def run(command: str, sandbox: Sandbox) -> Result:
-    """Run a command."""
-    ran = sandbox.exec(["sh", "-c", command])
-    return Result([ran.output.view() or "(nothing)"], ran.exit_code)
-
-
 @tool(effect="pure")
 def read(path: str, sandbox: Sandbox) -> str:
     """Read a file."""
@@ -45,11 +39,8 @@ def read(path: str, sandbox: Sandbox) -> str:
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "repo"
-    (folder / "src").mkdir(parents=True)
-    (folder / "src" / "cart.py").write_text("def total(items):\n    return sum(items) + 1\n")
-    (folder / "README").write_text("a shop\n")
-    (folder / "run.sh").write_text("#!/bin/sh\necho hi\n")
+    cart = "def total(items):\n    return sum(items) + 1\n"
+    folder = filled_folder(tmp_path / "repo", {"src/cart.py": cart, "README": "a shop\n", "run.sh": "#!/bin/sh\necho hi\n"})
     (folder / "run.sh").chmod(0o755)
     return folder
 
@@ -71,7 +62,7 @@ def test_placing_records_the_tree_and_touches_nothing(placed: Session, repo: Pat
 
 
 def test_every_tool_event_has_trees_and_a_place(placed: Session) -> None:
-    used = placed.use(run, command="echo new > new.txt; rm README; exit 3")
+    used = placed.use(sh, command="echo new > new.txt; rm README; exit 3")
     body = used.events[-1].body
     assert isinstance(body, k.ToolReturned) and body.exit_code == 3
     assert body.trees and body.trees.before == placed.tree and body.trees.after == used.tree
@@ -86,27 +77,27 @@ def test_every_tool_event_has_trees_and_a_place(placed: Session) -> None:
 def test_branches_have_files_of_their_own(placed: Session) -> None:
     first = placed.use(write, path="a.txt", text="1\n")
     a, b = first.fork("a"), first.fork("b")
-    a, b = a.use(write, path="a.txt", text="A\n"), b.use(run, command="cat a.txt; echo B > b.txt")
+    a, b = a.use(write, path="a.txt", text="A\n"), b.use(sh, command="cat a.txt; echo B > b.txt")
     assert b.result == "1\n"
     assert a.workspace.text("a.txt") == "A\n" and "b.txt" not in a.workspace
     assert b.workspace.text("a.txt") == "1\n" and b.workspace.text("b.txt") == "B\n"
     assert first.workspace.text("a.txt") == "1\n"
-    on = first.use(run, command="cat a.txt; ls")
+    on = first.use(sh, command="cat a.txt; ls")
     assert on.result == "1\nREADME\na.txt\nrun.sh\nsrc\n"
 
 
 def test_rewinding_brings_files_back_that_a_command_changed(placed: Session) -> None:
-    changed = placed.use(run, command="echo x > x; rm -r src; chmod 600 run.sh; mkdir empty; ln -s README link")
+    changed = placed.use(sh, command="echo x > x; rm -r src; chmod 600 run.sh; mkdir empty; ln -s README link")
     assert changed.diff(placed).files
     back = changed.rewind(placed.place)
     assert back.tree == placed.tree
-    seen = back.use(run, command="ls -A; stat -c %a run.sh; cat src/cart.py | head -1")
+    seen = back.use(sh, command="ls -A; stat -c %a run.sh; cat src/cart.py | head -1")
     assert seen.result == "README\nrun.sh\nsrc\n755\ndef total(items):\n" and seen.tree == placed.tree
 
 
 def test_merging_is_three_way_by_path(placed: Session) -> None:
     a = placed.fork("a").use(write, path="src/cart.py", text="def total(items):\n    return sum(items)\n")
-    b = placed.fork("b").use(run, command="mv README README.md && echo more >> README.md")
+    b = placed.fork("b").use(sh, command="mv README README.md && echo more >> README.md")
     merged = a.merge(b)
     assert merged.workspace.text("src/cart.py").endswith("sum(items)\n")
     assert merged.workspace.text("README.md") == "a shop\nmore\n" and "README" not in merged.workspace
@@ -116,7 +107,7 @@ def test_merging_is_three_way_by_path(placed: Session) -> None:
     assert caught.value.conflicts["src/cart.py"]["c"] == "def total(items):\n    return 0\n"
     chosen = merged.merge(c, resolve={"src/cart.py": "def total(items):\n    return 7\n"})
     assert chosen.workspace.text("src/cart.py").endswith("7\n") and chosen.workspace.text("README.md").endswith("more\n")
-    assert chosen.use(run, command="cat src/cart.py | tail -1").result == "    return 7\n"
+    assert chosen.use(sh, command="cat src/cart.py | tail -1").result == "    return 7\n"
 
 
 def test_merging_again_takes_only_what_is_new(placed: Session) -> None:
@@ -131,19 +122,19 @@ def test_merging_again_takes_only_what_is_new(placed: Session) -> None:
 
 
 def test_blame_names_the_event_behind_a_line(placed: Session) -> None:
-    first = placed.use(run, command="sed -i 's/ + 1//' src/cart.py")
-    a = first.fork("a").use(run, command="echo '# from a' >> src/cart.py")
-    b = first.fork("b").use(run, command="sed -i '1i # from b' src/cart.py")
+    first = placed.use(sh, command="sed -i 's/ + 1//' src/cart.py")
+    a = first.fork("a").use(sh, command="echo '# from a' >> src/cart.py")
+    b = first.fork("b").use(sh, command="sed -i '1i # from b' src/cart.py")
     merged = a.merge(b)
     lines = list(merged.blame("src/cart.py"))
     assert [line.text for line in lines] == ["# from b", "def total(items):", "    return sum(items)", "# from a"]
     assert [line.event for line in lines] == [b.head, placed.head, first.head, a.head]
-    assert lines[2].tool == "run" and lines[0].branch == "b"
+    assert lines[2].tool == "sh" and lines[0].branch == "b"
     assert merged.at(first.place).blame("src/cart.py")[1].event == placed.head
 
 
 def test_publishing_merges_with_the_folder_as_it_is(placed: Session, repo: Path) -> None:
-    used = placed.use(run, command="sed -i 's/ + 1//' src/cart.py; rm README; echo new > new.txt; chmod 700 run.sh")
+    used = placed.use(sh, command="sed -i 's/ + 1//' src/cart.py; rm README; echo new > new.txt; chmod 700 run.sh")
     (repo / "other.txt").write_text("by hand\n")
     applied = used.apply()
     assert (repo / "src" / "cart.py").read_text().endswith("sum(items)\n") and (repo / "other.txt").exists()
@@ -162,9 +153,9 @@ def test_publishing_merges_with_the_folder_as_it_is(placed: Session, repo: Path)
 
 
 def test_an_agent_works_on_files(placed: Session) -> None:
-    calls = ToolCall("write", path="a", text="1\n"), ToolCall("run", command="cat a >> b; cat a >> b"), ToolCall("read", path="b")
+    calls = ToolCall("write", path="a", text="1\n"), ToolCall("sh", command="cat a >> b; cat a >> b"), ToolCall("read", path="b")
     model = ScriptedModel([*calls, "done"])
-    done = Agent("fix it", model=model, tools=[write, run, read])(placed)
+    done = Agent("fix it", model=model, tools=[write, sh, read])(placed)
     assert done.text == "done" and done.workspace.text("b") == "1\n1\n"
     assert done.at(placed.place).tree == placed.tree
 
@@ -177,8 +168,8 @@ class Editing(Workflow):
 
     def forward(self, session: Session) -> Session:
         session = session.to("local", self.where).use(write, path="a", text="1\n")
-        branch = session.fork("b").use(run, command="cat a a > c")
-        return session.use(run, command="echo 2 >> a").merge(branch)
+        branch = session.fork("b").use(sh, command="cat a a > c")
+        return session.use(sh, command="echo 2 >> a").merge(branch)
 
 
 def test_replay_touches_no_files(repo: Path, tmp_path: Path) -> None:
@@ -247,17 +238,17 @@ def test_bad_places_are_refused_before_anything_is_written(placed: Session, tmp_
 def test_an_empty_place(tmp_path: Path) -> None:
     empty = Session("x", store=tmp_path / "store").to("local")
     assert empty.workspace.files() == []
-    used = empty.use(run, command="pwd; ls -A; echo 1 > a")
+    used = empty.use(sh, command="pwd; ls -A; echo 1 > a")
     assert used.workspace.text("a") == "1\n"
-    assert used.to("local", clean=True).use(run, command="ls -A").result == "a\n"
+    assert used.to("local", clean=True).use(sh, command="ls -A").result == "a\n"
 
 
 def test_in_place_there_is_no_way_back_and_strangers_are_noticed(repo: Path, tmp_path: Path) -> None:
     here = Session("x", store=tmp_path / "store").to("local", repo, in_place=True)
-    used = here.use(run, command="echo 1 > a")
+    used = here.use(sh, command="echo 1 > a")
     assert (repo / "a").read_text() == "1\n" and used.workspace.text("a") == "1\n"
     (repo / "b").write_text("by hand\n")
-    on = used.use(run, command="cat b")
+    on = used.use(sh, command="cat b")
     noticed = [event.body for event in on.events if event.kind == "Bypassed"]
     assert len(noticed) == 1 and isinstance(noticed[0], k.Bypassed) and noticed[0].what == "workspace"
     assert on.workspace.text("b") == "by hand\n"
@@ -268,10 +259,10 @@ def test_a_file_with_a_secret_is_withheld_and_never_lost(repo: Path, tmp_path: P
     (repo / ".env").write_text("TOKEN=s3cr3t-c4n4ry-0815\n")
     placed = Session("x", store=tmp_path / "store").to("local", repo)
     assert placed.workspace.entry(".env").kind == "withheld"
-    used = placed.use(run, command="ls -A; echo 1 > a").apply()
+    used = placed.use(sh, command="ls -A; echo 1 > a").apply()
     assert (repo / ".env").read_text() == "TOKEN=s3cr3t-c4n4ry-0815\n" and (repo / "a").exists()
     assert used.workspace.entry(".env").kind == "withheld"
-    leaked = used.use(run, command="printf 's3cr3t-c4n4ry'; printf -- '-0815' ; printf 's3cr3t-c4n4ry-0815' > out")
+    leaked = used.use(sh, command="printf 's3cr3t-c4n4ry'; printf -- '-0815' ; printf 's3cr3t-c4n4ry-0815' > out")
     assert "s3cr3t" not in str(leaked.result) and leaked.workspace.entry("out").kind == "withheld"
     assert not [path for path in (tmp_path / "store").rglob("*.db*") if b"s3cr3t-c4n4ry-0815" in path.read_bytes()]
 
@@ -285,7 +276,7 @@ def test_two_processes_on_one_session_have_files_of_their_own(placed: Session, t
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program, placed.store, str(used.id)], env=environ, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout == "2\n\n", done.stderr
-    assert used.reload().use(run, command="cat a").result == "2\n"
+    assert used.reload().use(sh, command="cat a").result == "2\n"
     assert not [copy for copy in (tmp_path / "store" / "work" / "copies").glob("*.*.*") if copy.is_dir()]
 
 
@@ -303,7 +294,7 @@ def test_a_call_that_is_left_behind_keeps_its_hands_off(placed: Session) -> None
         placed.use(slow)
     failed = caught.value.session
     ended.set()
-    on = failed.use(run, command="ls")
+    on = failed.use(sh, command="ls")
     assert on.result == "README\nrun.sh\nsrc\n" and on.tree == placed.tree
 
 
@@ -343,33 +334,33 @@ def test_publishing_leaves_alone_what_was_never_the_sessions(repo: Path, tmp_pat
     (repo / "other" / "big.bin").write_text("precious")
     (repo / "conf" / ".env").write_text("TOKEN=s3cr3t-c4n4ry-4711\n")
     placed = Session("x", store=tmp_path / "store").to("local", repo)
-    gone = placed.use(run, command="rm -rf data src").apply()
+    gone = placed.use(sh, command="rm -rf data src").apply()
     assert (repo / "data" / "big.bin").read_text() == "precious" and not (repo / "data" / "kept.txt").exists()
     assert not (repo / "src").exists()  # a folder goes with what was in it
     with pytest.raises(NotApplied, match=r"big\.bin"):
-        gone.fork().use(run, command="rm -rf other; ln -s /mnt other").apply()
+        gone.fork().use(sh, command="rm -rf other; ln -s /mnt other").apply()
     with pytest.raises(MergeConflict, match="conf"):
-        gone.fork().use(run, command="rm -rf conf").apply()
+        gone.fork().use(sh, command="rm -rf conf").apply()
     with pytest.raises(MergeConflict, match="conf"):
-        gone.fork().use(run, command="mkdir -p conf; echo NEW > conf/.env").apply()
+        gone.fork().use(sh, command="mkdir -p conf; echo NEW > conf/.env").apply()
     assert (repo / "other" / "big.bin").exists() and (repo / "conf" / ".env").read_text().startswith("TOKEN")
-    chosen = gone.fork().use(run, command="mkdir -p conf; echo NEW > conf/.env")
+    chosen = gone.fork().use(sh, command="mkdir -p conf; echo NEW > conf/.env")
     chosen.apply(resolve={"conf/.env": "NEW\n"})
     assert (repo / "conf" / ".env").read_text() == "NEW\n"
 
 
 def test_what_was_published_is_the_tree(placed: Session, repo: Path) -> None:
     command = "mv src lib; chmod 700 lib; mkdir -p deep/er; rm run.sh; mkdir run.sh; echo x > run.sh/x; rm README; ln -s lib README"
-    used = placed.use(run, command=command).apply()
+    used = placed.use(sh, command=command).apply()
     assert used.fork().to("local", repo).tree == used.tree
-    back = used.use(run, command="rm -r run.sh; echo '#!/bin/sh' > run.sh").apply()
+    back = used.use(sh, command="rm -r run.sh; echo '#!/bin/sh' > run.sh").apply()
     assert back.fork().to("local", repo).tree == back.tree
     undone = back.rewind(placed.place).apply()  # what was published is not forgotten by a rewind
     assert undone.tree == placed.tree and undone.fork().to("local", repo).tree == placed.tree
 
 
 def test_an_edit_during_publishing_is_not_overwritten(placed: Session, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    used = placed.use(run, command="for n in 1 2 3 4 5; do echo $n > f$n; done; echo new > README")
+    used = placed.use(sh, command="for n in 1 2 3 4 5; do echo $n > f$n; done; echo new > README")
     replace = LocalFiles.replace
 
     def late(self: LocalFiles, *args: Any) -> None:
@@ -380,7 +371,7 @@ def test_an_edit_during_publishing_is_not_overwritten(placed: Session, repo: Pat
     monkeypatch.setattr(LocalFiles, "replace", late)
     with pytest.raises(ToolFailed, match="README"):
         # README is written last or first; whatever is written before it, the edit comes in between
-        used.use(run, command="echo a > A; echo newer > README").apply()
+        used.use(sh, command="echo a > A; echo newer > README").apply()
     assert (repo / "README").read_text() == "by hand\n"
 
 
@@ -420,12 +411,12 @@ def test_of_two_that_change_files_at_once_one_is_told(placed: Session, tmp_path:
     assert len(outcome) == 1 and "StaleFiles" in str(outcome[0])
     now = placed.reload()
     assert "other" in now.workspace and "mine" not in now.workspace
-    assert now.use(run, command="ls").result == "README\nother\nrun.sh\nsrc\n"
+    assert now.use(sh, command="ls").result == "README\nother\nrun.sh\nsrc\n"
 
 
 def test_a_revert_between_two_merges_is_no_silence(placed: Session) -> None:
     a = placed.fork("a2").use(write, path="f", text="A\n")
-    b = placed.fork("b2").merge(a).use(run, command="rm f")
+    b = placed.fork("b2").merge(a).use(sh, command="rm f")
     later = a.fork("later").use(write, path="f", text="B\n")
     with pytest.raises(MergeConflict):
         b.merge(later)
@@ -445,7 +436,7 @@ def test_a_fact_and_a_file_of_one_name(placed: Session) -> None:
 def test_what_a_command_writes_is_heard_as_it_runs(placed: Session) -> None:
     class Loud(Workflow):
         def forward(self, session: Session) -> Session:
-            return session.use(run, command="echo one; echo two")
+            return session.use(sh, command="echo one; echo two")
 
     heard: list[object] = []
     done = Loud()(placed, on_event=heard.append)
@@ -456,16 +447,16 @@ def test_what_a_command_writes_is_heard_as_it_runs(placed: Session) -> None:
 def test_placed_again_it_goes_on_as_it_was(repo: Path, tmp_path: Path) -> None:
     first = Session("x", store=tmp_path / "store").to("local", repo, env={"A": "1"}, limits=Limits(time_s=30), isolation="bubblewrap")
     clean = first.to("local", clean=True)
-    assert clean.use(run, command="echo $A").result == "1\n" and clean.placement and clean.placement.rung == "bubblewrap"
+    assert clean.use(sh, command="echo $A").result == "1\n" and clean.placement and clean.placement.rung == "bubblewrap"
     for wrong in ({"bogus": 1}, {"limits": {"tme_s": 3}}, {"limits": Limits(time_s=-1)}, {"env": ["NOT_SET_ANYWHERE"]}):
         with pytest.raises(InvalidValue):
             first.to("local", **wrong)  # pyright: ignore[reportArgumentType]
 
 
 def test_in_place_forks_share_the_folder_and_blame_knows_strangers(repo: Path, tmp_path: Path) -> None:
-    here = Session("x", store=tmp_path / "store").to("local", repo, in_place=True).use(run, command="echo 1 > a")
+    here = Session("x", store=tmp_path / "store").to("local", repo, in_place=True).use(sh, command="echo 1 > a")
     (repo / "other").write_text("by hand\n")
-    fork = here.fork("q").use(run, command="cat other")
+    fork = here.fork("q").use(sh, command="cat other")
     assert fork.result == "by hand\n" and fork.blame("other")[1].kind == "Bypassed"
 
 
@@ -476,7 +467,7 @@ def test_an_emptied_cache_heals(placed: Session, tmp_path: Path, gone: str) -> N
     shutil.rmtree(tmp_path / "store" / gone)
     for _ in range(3):
         try:
-            used = used.use(run, command="cat README b; echo 3 > c")
+            used = used.use(sh, command="cat README b; echo 3 > c")
             break
         except ToolFailed as error:
             used = error.session
@@ -511,7 +502,7 @@ def test_a_revert_is_seen_over_two_bases(placed: Session) -> None:
     with pytest.raises(MergeConflict, match="f"):
         two.fork("edited").use(write, path="f", text="B\n").merge(reverted)
     with pytest.raises(MergeConflict, match="f"):
-        two.fork("removed").use(run, command="rm f").merge(reverted)
+        two.fork("removed").use(sh, command="rm f").merge(reverted)
     assert two.fork("edited2").use(write, path="f", text="B\n").merge(zero).workspace.text("f") == "B\n"
 
 
@@ -545,7 +536,7 @@ def test_what_the_rules_leave_out_is_not_published(repo: Path, tmp_path: Path) -
     (repo / "cache" / "u").write_text("by hand\n")
     begun = Session("x", store=tmp_path / "store")
     here = begun.fork("a").to("local", repo, ignore=["*.log", "cache"])
-    there = begun.fork("b").to("local").use(run, command="echo S > k.log; mkdir cache; echo S > cache/u; echo S > ok")
+    there = begun.fork("b").to("local").use(sh, command="echo S > k.log; mkdir cache; echo S > cache/u; echo S > ok")
     here.merge(there).apply()
     assert (repo / "k.log").read_text() == (repo / "cache" / "u").read_text() == "by hand\n" and (repo / "ok").exists()
 
@@ -553,12 +544,12 @@ def test_what_the_rules_leave_out_is_not_published(repo: Path, tmp_path: Path) -
 def test_what_came_into_the_way_is_not_overwritten(placed: Session, repo: Path) -> None:
     os.mkfifo(repo / "L")
     with pytest.raises((ToolFailed, NotApplied)):
-        placed.fork().use(run, command="ln -s README L").apply()
+        placed.fork().use(sh, command="ln -s README L").apply()
     assert (repo / "L").is_fifo()
 
 
 def test_what_one_branch_published_the_other_knows_after_a_merge(placed: Session, repo: Path) -> None:
-    a = placed.fork("a").use(write, path="n", text="1\n").apply().use(run, command="rm n")
+    a = placed.fork("a").use(write, path="n", text="1\n").apply().use(sh, command="rm n")
     placed.fork("b").merge(a).apply()
     assert not (repo / "n").exists()
 
@@ -576,7 +567,7 @@ def test_a_command_that_is_left_running_is_no_outcome(placed: Session) -> None:
 
     with pytest.raises(ToolFailed, match="still runs") as caught:
         placed.use(careless)
-    assert caught.value.session.use(run, command="sleep 2; ls").result == "README\nrun.sh\nsrc\n"
+    assert caught.value.session.use(sh, command="sleep 2; ls").result == "README\nrun.sh\nsrc\n"
 
 
 def test_what_a_tool_may_do_with_a_loan(placed: Session) -> None:

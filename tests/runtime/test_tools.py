@@ -18,6 +18,7 @@ from plait import Agent, ScriptedModel, Session, ToolCall, file, image, tool
 from plait.errors import BadTool, InvalidValue, ToolFailed
 from plait.event import kinds as k
 from plait.tool import Tool, WrongArguments
+from tests.support import kinds, word_count
 
 
 class Colour(enum.Enum):
@@ -38,16 +39,6 @@ class Row(typing.TypedDict):
 class Item(msgspec.Struct):
     sku: str
     amount: int = 1
-
-
-@tool
-def word_count(text: str) -> int:
-    """Count the words of a text."""
-    return len(text.split())
-
-
-def kinds(session: Session) -> list[str]:
-    return [event.kind for event in session.events]
 
 
 # ── schemas ──────────────────────────────────────────────────────────────────────────────────

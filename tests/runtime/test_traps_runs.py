@@ -42,7 +42,6 @@ from plait import (
     Ask,
     Budget,
     Parallel,
-    Parked,
     Policy,
     Retry,
     ScriptedModel,
@@ -61,13 +60,7 @@ from plait.model.base import Fault
 from plait.runtime.run import direct_writer
 from plait.session import verify
 from plait.session.ports import Act, Draft, Spot
-
-RAN: list[Any] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_ran() -> None:
-    RAN.clear()
+from tests.support import RAN, ask_preview, parked_session, read, scripted_model
 
 
 @tool
@@ -77,33 +70,11 @@ def wire(amount: int) -> str:
     return f"wired {amount}"
 
 
-@tool(effect="pure")
-def read(name: str) -> str:
-    """Read a file."""
-    RAN.append(name)
-    return f"the words of {name}"
-
-
-def scripted(*items: Any) -> ScriptedModel:
-    return ScriptedModel(list(items))
-
-
-def shows(ask: Any) -> Any:
-    """What a person is shown of an ask."""
-    return ask.shown
-
-
-def parked(call: Any) -> Session:
-    with pytest.raises(Parked) as caught:
-        call()
-    return caught.value.session
-
-
 # ── state ────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_run_and_its_session_are_one_record() -> None:
-    agent = Agent("Wire.", model=scripted(ToolCall("wire", amount=1), "done"), tools=[wire])
+    agent = Agent("Wire.", model=scripted_model(ToolCall("wire", amount=1), "done"), tools=[wire])
     session = agent(Session("go"))
     known = Session.open(session.id)  # from the log alone
     assert [run.status for run in known.runs] == ["finished"] and known.text == "done" and known.effects[0].result == "wired 1"
@@ -112,14 +83,14 @@ def test_a_run_and_its_session_are_one_record() -> None:
 
 
 def test_branches_of_a_run_are_merged_without_repeating() -> None:
-    both = Parallel(a=Agent("A.", model=scripted("from a")), b=Agent("B.", model=scripted("from b")))
+    both = Parallel(a=Agent("A.", model=scripted_model("from a")), b=Agent("B.", model=scripted_model("from b")))
     session = both(Session("go"))
     assert [each.text for each in session.messages] == ["go", "from a", "from b"]
 
 
 class Hops(Workflow):
     def __init__(self, count: int) -> None:
-        self.agents = [Agent(f"Agent {n}.", model=scripted(f"answer {n}")) for n in range(count)]
+        self.agents = [Agent(f"Agent {n}.", model=scripted_model(f"answer {n}")) for n in range(count)]
 
     def forward(self, session: Session) -> Session:
         for agent in self.agents:
@@ -148,7 +119,7 @@ def test_a_run_stores_each_turn_once(store: str) -> None:
             return f"{n}: {words}"
 
         script = [*(ToolCall("search", n=n) for n in range(steps)), "done"]
-        session = Agent("Search.", model=scripted(*script), tools=[search], steps_max=steps + 2)(Session("go", store="memory:growth"))
+        session = Agent("Search.", model=scripted_model(*script), tools=[search], steps_max=steps + 2)(Session("go", store="memory:growth"))
         return sum(len(event.content) for event in session.events)
 
     small, large = size(25), size(100)
@@ -166,16 +137,16 @@ def test_of_two_calls_on_one_session_one_is_refused() -> None:
         return "held"
 
     session = Session("go")
-    holder = Agent("Hold.", model=scripted(ToolCall("hold"), "done"), tools=[hold])
+    holder = Agent("Hold.", model=scripted_model(ToolCall("hold"), "done"), tools=[hold])
     done: list[Session] = []
     thread = threading.Thread(target=lambda: done.append(holder(session)))
     thread.start()
     assert inside.wait(20)
     try:
         with pytest.raises(PlaitError):
-            Agent("Too.", model=scripted("me too"))(session)  # a value from before: somebody else went on
+            Agent("Too.", model=scripted_model("me too"))(session)  # a value from before: somebody else went on
         with pytest.raises(RunOpen):
-            Agent("Too.", model=scripted("me too"))(session.reload())
+            Agent("Too.", model=scripted_model("me too"))(session.reload())
         with pytest.raises(RunHeld):
             resume(session, holder)
     finally:
@@ -187,7 +158,7 @@ def test_of_two_calls_on_one_session_one_is_refused() -> None:
 class Nest(Workflow):
     def __init__(self, depth: int) -> None:
         self.inner = Nest(depth - 1) if depth else None
-        self.agent = Agent(f"At {depth}.", model=scripted(ToolCall("read", name=f"{depth}"), f"said at {depth}"), tools=[read])
+        self.agent = Agent(f"At {depth}.", model=scripted_model(ToolCall("read", name=f"{depth}"), f"said at {depth}"), tools=[read])
 
     def forward(self, session: Session) -> Session:
         session = self.agent(session)
@@ -199,7 +170,7 @@ def test_time_travel_within_a_nested_run() -> None:
     said = [each for each in session.messages if each.text]
     middle = next(each for each in said if each.text == "said at 2")
     assert [each.text for each in session.at(middle.seq).messages if each.text][-1] == "said at 2"
-    other = whatif(session, Nest(4), at=middle.seq, model={"inner/inner/inner/agent": scripted("x"), "nest": scripted("y")})
+    other = whatif(session, Nest(4), at=middle.seq, model={"inner/inner/inner/agent": scripted_model("x"), "nest": scripted_model("y")})
     assert [each.text for each in other.messages if each.text][:4] == [each.text for each in said][:4]
     assert replay(other, Nest(4)).head == other.head and session.reload().head == session.head
 
@@ -214,7 +185,7 @@ def test_replay_has_nobody_who_could_execute(monkeypatch: pytest.MonkeyPatch, tm
         return "done"
 
     def agent() -> Agent:
-        return Agent("Do.", model=scripted(ToolCall("everything", path=str(tmp_path / "file")), "done"), tools=[everything])
+        return Agent("Do.", model=scripted_model(ToolCall("everything", path=str(tmp_path / "file")), "done"), tools=[everything])
 
     session = agent()(Session("go"))
     (tmp_path / "file").unlink()
@@ -253,9 +224,9 @@ def test_a_run_that_failed_at_step_8_goes_on_from_there() -> None:
 
 
 def test_whoever_has_the_wrong_code_does_no_harm() -> None:
-    pay = Agent("Wire.", model=scripted(ToolCall("wire", amount=1), "done"), tools=[wire], policy=Policy(Ask("wire")), name="payer")
-    other = Agent("Something else.", model=scripted("nothing"), name="other")
-    session = parked(lambda: pay(Session("go")))
+    pay = Agent("Wire.", model=scripted_model(ToolCall("wire", amount=1), "done"), tools=[wire], policy=Policy(Ask("wire")), name="payer")
+    other = Agent("Something else.", model=scripted_model("nothing"), name="other")
+    session = parked_session(lambda: pay(Session("go")))
     session.approve(session.waiting[0], actor="human:boss")
     for _ in range(2):
         with pytest.raises(ReplayDiverged):
@@ -274,7 +245,7 @@ def test_a_second_writer_is_heard_while_the_agent_runs() -> None:
         Session.open(session.id).send("by the way", actor="human:ana")
         return "listened"
 
-    after = Agent("Listen.", model=scripted(ToolCall("listen"), "heard"), tools=[listen])(session)
+    after = Agent("Listen.", model=scripted_model(ToolCall("listen"), "heard"), tools=[listen])(session)
     assert [each.text for each in after.messages if each.text] == ["go", "by the way", "heard"]
 
 
@@ -289,14 +260,14 @@ def test_a_payment_that_may_have_happened_is_not_made_again() -> None:
         raise KeyboardInterrupt
 
     def agent() -> Agent:
-        return Agent("Pay.", model=scripted(ToolCall("pay", amount=9), "done"), tools=[pay])
+        return Agent("Pay.", model=scripted_model(ToolCall("pay", amount=9), "done"), tools=[pay])
 
     session = Session("go")
     with pytest.raises(KeyboardInterrupt):
         agent()(session)
     assert RAN == [9]
     for _ in range(3):
-        session = parked(lambda: resume(session, agent()))  # noqa: B023
+        session = parked_session(lambda: resume(session, agent()))  # noqa: B023
         assert RAN == [9] and [each.kind for each in session.waiting] == ["unknown"]
     session = resume(session.resolve(session.waiting[0], "happened", "paid 9", actor="human:boss"), agent())
     assert RAN == [9] and session.text == "done"
@@ -306,12 +277,12 @@ def test_a_payment_that_may_have_happened_is_not_made_again() -> None:
 def test_reading_the_file_does_not_approve_the_wire() -> None:
     def agent() -> Agent:
         script = [[ToolCall("read", name="notes"), ToolCall("wire", amount=1_000_000)], "done"]
-        return Agent("Go.", model=scripted(*script), tools=[read, wire], policy=Policy(Ask("*")))
+        return Agent("Go.", model=scripted_model(*script), tools=[read, wire], policy=Policy(Ask("*")))
 
-    session = parked(lambda: agent()(Session("go")))
-    session.approve(next(each for each in session.waiting if shows(each)["tool"] == "read"), actor="human:boss")
-    session = parked(lambda: resume(session, agent()))
-    assert RAN == ["notes"] and [shows(each)["tool"] for each in session.waiting] == ["wire"]
+    session = parked_session(lambda: agent()(Session("go")))
+    session.approve(next(each for each in session.waiting if ask_preview(each)["tool"] == "read"), actor="human:boss")
+    session = parked_session(lambda: resume(session, agent()))
+    assert RAN == ["notes"] and [ask_preview(each)["tool"] for each in session.waiting] == ["wire"]
 
 
 def test_a_zombie_cannot_write() -> None:
@@ -327,7 +298,7 @@ def test_a_zombie_cannot_write() -> None:
         return "late"
 
     with pytest.raises(RunLost):
-        Agent("Go.", model=scripted(ToolCall("slow"), "done"), tools=[slow])(session)
+        Agent("Go.", model=scripted_model(ToolCall("slow"), "done"), tools=[slow])(session)
     session = session.reload()
     assert [event for event in session.events if isinstance(event.body, ToolReturned)] == [] and session.open_run is not None
     assert [event.kind for event in session.inbox] == ["ToolReturned"]
@@ -335,7 +306,7 @@ def test_a_zombie_cannot_write() -> None:
 
 class Interrupted(Workflow):
     def __init__(self) -> None:
-        self.agent = Agent("Go.", model=scripted(ToolCall("wire", amount=1), "went"), tools=[wire])
+        self.agent = Agent("Go.", model=scripted_model(ToolCall("wire", amount=1), "went"), tools=[wire])
 
     def forward(self, session: Session) -> Session:
         session = session.use(read, name="before")
@@ -345,15 +316,15 @@ class Interrupted(Workflow):
 
 
 def test_what_came_before_the_interrupt_is_not_run_again() -> None:
-    session = parked(lambda: Interrupted()(Session("go")))
-    session = parked(lambda: resume(session, Interrupted()))
+    session = parked_session(lambda: Interrupted()(Session("go")))
+    session = parked_session(lambda: resume(session, Interrupted()))
     session = resume(session.answer(session.waiting[0], "yes", actor="human:boss"), Interrupted())
     assert RAN == ["before", 1, "after yes"] and len([e for e in session.events if isinstance(e.body, ModelAsked)]) == 2
 
 
 def test_every_attempt_is_on_record() -> None:
     slow = Fault("RateLimited", "slow down", retryable=True, retry_after_s=0.0)
-    session = Agent("Go.", model=scripted(slow, slow, "at last"), retry=Retry(attempts=5))(Session("go"))
+    session = Agent("Go.", model=scripted_model(slow, slow, "at last"), retry=Retry(attempts=5))(Session("go"))
     asked = [event.body for event in session.events if isinstance(event.body, ModelAsked)]
     failed = [event.body for event in session.events if isinstance(event.body, ModelFailed)]
     assert [each.attempt for each in asked] == [1, 2, 3] and [each.failure.kind for each in failed] == ["RateLimited"] * 2
@@ -362,6 +333,6 @@ def test_every_attempt_is_on_record() -> None:
 
 @pytest.mark.parametrize("name", ["shell", "bash", "python", "read", "wire", "open"])
 def test_an_agent_without_tools_can_do_nothing(name: str) -> None:
-    session = Agent("Go.", model=scripted(ToolCall(name, command="id"), "done"), tools=[])(Session("go"))
+    session = Agent("Go.", model=scripted_model(ToolCall(name, command="id"), "done"), tools=[])(Session("go"))
     assert RAN == [] and [each.failure and each.failure.kind for each in session.effects] == ["UnknownTool"]
     assert len([event for event in session.events if isinstance(event.body, RunStarted)]) == 1

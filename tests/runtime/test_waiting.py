@@ -10,21 +10,14 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, Cancelled, Parallel, Parked, ScriptedModel, Session, ToolCall, Workflow, open_store, replay, resume, tool
+from plait import Agent, Cancelled, Parallel, ScriptedModel, Session, ToolCall, Workflow, open_store, replay, resume, tool
 from plait.errors import GateUnmet, NoRun, ToolFailed
 from plait.event.kinds import MessageSaid, ModelAsked, RunCancelled, TimerFired, TimerSet
 from plait.ids import LogId, Micros
-from plait.runtime.live import Live
 from plait.runtime.run import direct_writer
 from plait.session import verify
 from plait.session.inbox import due
-
-RAN: list[Any] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_ran() -> None:
-    RAN.clear()
+from tests.support import RAN, assert_replays, bodies, parked_session, set_clock_ahead
 
 
 @tool(effect="pure")
@@ -34,36 +27,8 @@ def look(n: int = 0) -> int:
     return n
 
 
-def parked(call: Callable[[], Session]) -> Session:
-    with pytest.raises(Parked) as caught:
-        call()
-    return caught.value.session
-
-
-def same(session: Session, workflow: Workflow) -> None:
-    before = list(RAN)
-    assert replay(session, workflow).head == session.reload().head
-    assert before == RAN
-
-
-def bodies(session: Session, kind: Any) -> list[Any]:
-    return [event.body for event in session.events if isinstance(event.body, kind)]
-
-
 def sound(session: Session) -> None:
     assert list(verify(open_store(session.store), state=True)) == []
-
-
-class Later(Live):
-    def __init__(self, seconds: float) -> None:
-        self._ahead = int(seconds * 1e6)
-
-    def now(self, log: LogId, seq: int) -> Micros:
-        return super().now(log, seq) + self._ahead
-
-
-def move_on(session: Session, seconds: float) -> None:
-    direct_writer().bind_source(session.store, Later(seconds))
 
 
 def now(session: Session) -> Micros:
@@ -86,24 +51,24 @@ def test_a_short_sleep_is_slept_in_place() -> None:
     session = Sleeps(0.05)(Session("go"))
     assert time.monotonic() - begun >= 0.05 and RAN == [1]
     assert len(bodies(session, TimerSet)) == 1 and [each.by for each in bodies(session, TimerFired)] == ["time"]
-    same(session, Sleeps(0.05))
+    assert_replays(session, Sleeps(0.05))
 
 
 def test_a_long_sleep_is_a_row_and_fires_once() -> None:
-    session = parked(lambda: Sleeps(3600)(Session("go")))
+    session = parked_session(lambda: Sleeps(3600)(Session("go")))
     assert (session.status, [each.kind for each in session.waiting], RAN) == ("waiting", ["timer"], [])
     store = open_store(session.store)
     assert due(store, now(session)) == [] and due(store, session.waiting[0].until or 0) == [session.id]
     for _ in range(2):  # before its time: nothing is set again
-        session = parked(lambda: resume(session, Sleeps(3600)))  # noqa: B023
+        session = parked_session(lambda: resume(session, Sleeps(3600)))  # noqa: B023
         assert len(bodies(session, TimerSet)) == 1
-    move_on(session, 4000)
+    set_clock_ahead(session, 4000)
     assert due(store, now(session)) == [session.id]
     session = resume(session, Sleeps(3600))
     assert RAN == [1] and len(bodies(session, TimerFired)) == 1 and due(store, 2**60) == []
     again = resume(session, Sleeps(3600))
     assert again.head == session.head and RAN == [1] and len(bodies(again, TimerFired)) == 1
-    same(session, Sleeps(3600))
+    assert_replays(session, Sleeps(3600))
 
 
 class Waits(Workflow):
@@ -118,12 +83,12 @@ class Waits(Workflow):
 
 
 def test_a_signal_ends_the_wait_and_its_value_is_the_result() -> None:
-    session = parked(lambda: Waits()(Session("go")))
+    session = parked_session(lambda: Waits()(Session("go")))
     session.signal("something else", 0)
-    session = parked(lambda: resume(session, Waits()))
+    session = parked_session(lambda: resume(session, Waits()))
     session = resume(session.signal("deployed", {"ok": [1]}), Waits())
     assert session.facts["came"] == {"value": {"ok": [1]}} and [each.by for each in bodies(session, TimerFired)] == ["event"]
-    same(session, Waits())
+    assert_replays(session, Waits())
 
 
 def test_a_signal_that_comes_before_it_is_waited_for() -> None:
@@ -141,12 +106,12 @@ def test_a_signal_that_comes_before_it_is_waited_for() -> None:
 
 
 def test_nobody_signals_in_time() -> None:
-    session = parked(lambda: Waits(50)(Session("go")))
-    session = parked(lambda: resume(session, Waits(50)))
-    move_on(session, 60)
+    session = parked_session(lambda: Waits(50)(Session("go")))
+    session = parked_session(lambda: resume(session, Waits(50)))
+    set_clock_ahead(session, 60)
     session = resume(session, Waits(50))
     assert session.facts["came"] == {"value": None} and [each.by for each in bodies(session, TimerFired)] == ["time"]
-    same(session, Waits(50))
+    assert_replays(session, Waits(50))
 
 
 class Twice(Workflow):
@@ -158,12 +123,12 @@ class Twice(Workflow):
 
 
 def test_a_signal_is_heard_once() -> None:
-    session = parked(lambda: Twice()(Session("go")))
-    session = parked(lambda: resume(session.signal("go", 1), Twice()))
+    session = parked_session(lambda: Twice()(Session("go")))
+    session = parked_session(lambda: resume(session.signal("go", 1), Twice()))
     assert dict(session.facts) == {"n0": 1}
     session = resume(session.signal("go", 2), Twice())
     assert dict(session.facts) == {"n0": 1, "n1": 2}
-    same(session, Twice())
+    assert_replays(session, Twice())
 
 
 def test_outside_of_a_run_nobody_waits() -> None:
@@ -195,21 +160,21 @@ class Gated(Workflow):
 
 
 def test_a_gate_holds_the_next_effect_until_the_verdict() -> None:
-    session = parked(lambda: Gated()(Session("go")))
+    session = parked_session(lambda: Gated()(Session("go")))
     assert bodies(session, ModelAsked) == []
-    session = parked(lambda: resume(session, Gated()))
-    session = parked(lambda: resume(session.reload().validate("tests", False), Gated()))
+    session = parked_session(lambda: resume(session, Gated()))
+    session = parked_session(lambda: resume(session.reload().validate("tests", False), Gated()))
     assert bodies(session, ModelAsked) == []
     session = resume(session.reload().validate("tests", True), Gated())
     assert session.text == "went on"
-    same(session, Gated())
+    assert_replays(session, Gated())
 
 
 def test_whoever_is_to_judge_may_act() -> None:
     session = Gated("checker", checks=True)(Session("go"))
     assert RAN == [7] and session.text == "went on"
-    same(session, Gated("checker", checks=True))
-    held = parked(lambda: Gated("somebody", checks=True)(Session("go")))
+    assert_replays(session, Gated("checker", checks=True))
+    held = parked_session(lambda: Gated("somebody", checks=True)(Session("go")))
     assert RAN == [7] and bodies(held, ModelAsked) == []
 
 
@@ -220,13 +185,13 @@ class Merging(Workflow):
 
 
 def test_a_gate_holds_a_merge() -> None:
-    session = parked(lambda: Merging()(Session("go")))
+    session = parked_session(lambda: Merging()(Session("go")))
     assert "done" not in session.facts and session.open_run is not None
     (branch,) = [each for each in (Session.open(row.id) for row in Session.list()) if each.label == "side"]
     branch.validate("review", True)
     session = resume(session, Merging())
     assert session.facts["done"] is True
-    same(session, Merging())
+    assert_replays(session, Merging())
 
 
 def test_outside_of_a_run_an_unmet_gate_raises_and_writes_nothing() -> None:
@@ -261,23 +226,23 @@ def test_what_is_sent_is_heard_at_the_next_safe_point() -> None:
     session = Told(lambda other: other.send("wait a moment", actor="human:ana"))(Session("go"))
     assert [each.text for each in session.messages] == ["go", "one", "wait a moment", "two"]
     assert [event.actor for event in session.events if isinstance(event.body, MessageSaid)][-1] == "human:ana"
-    same(session, Told())
+    assert_replays(session, Told())
     sound(session)
 
 
 def test_what_is_said_directly_is_taken_along() -> None:
     session = Told(lambda other: other.say("by the way"))(Session("go"))
     assert [each.text for each in session.messages] == ["go", "one", "by the way", "two"]
-    same(session, Told())
+    assert_replays(session, Told())
     sound(session)
 
 
 def test_a_pause_parks_it_until_it_is_resumed() -> None:
-    session = parked(lambda: Told(lambda other: other.pause(reason="lunch"))(Session("go")))
+    session = parked_session(lambda: Told(lambda other: other.pause(reason="lunch"))(Session("go")))
     assert session.status == "paused" and [each.text for each in session.messages] == ["go", "one"]
     session = resume(session, Told())
     assert session.status == "active" and session.text == "two"
-    same(session, Told())
+    assert_replays(session, Told())
     sound(session)
 
 
@@ -294,7 +259,7 @@ def test_a_cancel_is_heard_before_the_next_effect() -> None:
     start = Session("go")
     session = _cancelled(lambda: Told(lambda other: other.cancel("enough"))(start), start)
     assert [each.text for each in session.messages] == ["go", "one"] and bodies(session, RunCancelled)[0].reason == "enough"
-    same(session, Told())
+    assert_replays(session, Told())
     assert Told()(session.say("on")).text == "two"  # it can be used again
 
 
@@ -353,7 +318,7 @@ def test_a_branch_is_sent_something() -> None:
 
 
 def test_a_run_that_nobody_holds_is_cancelled_at_once() -> None:
-    session = parked(lambda: Sleeps(3600)(Session("go")))
+    session = parked_session(lambda: Sleeps(3600)(Session("go")))
     session.cancel("never mind", actor="human:ana")
     session = session.reload()
     assert session.open_run is None and session.status == "active" and session.waiting == []
@@ -395,7 +360,7 @@ def test_a_tool_that_takes_too_long_is_told_as_that(how: str, calls: int, loop: 
         let_go.set()
     assert session.text == "gave up"
     assert [each.failure and each.failure.kind for each in session.effects] == ["TimedOut"] * calls
-    same(session, agent)
+    assert_replays(session, agent)
 
 
 def test_a_tool_of_the_program_that_takes_too_long() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from plait import (
     Agent,
     Parallel,
-    Parked,
     ScriptedModel,
     Selector,
     Session,
@@ -40,16 +38,11 @@ from plait.event.kinds import (
 )
 from plait.runtime.sent import sent
 from plait.session import verify
+from tests.support import RAN, ask_preview, events_of, parked_session, scripted_model
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
 
 BOSS = "human:boss"
-RAN: list[Any] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_ran() -> None:
-    RAN.clear()
 
 
 @tool(effect="pure")
@@ -66,26 +59,22 @@ def pay(amount: int, idempotency_key: str) -> str:
     return f"paid {amount}"
 
 
-def scripted(*items: Any) -> ScriptedModel:
-    return ScriptedModel(list(items))
-
-
 class Trip(Workflow):
     """Tools, branches, a choice, a question, a fact: a bit of everything."""
 
     def __init__(self) -> None:
         self.scout = Agent(
             "Scout.",
-            model=scripted(ToolCall("look", what="map"), [ToolCall("look", what="a"), ToolCall("look", what="b")], "scouted"),
+            model=scripted_model(ToolCall("look", what="map"), [ToolCall("look", what="a"), ToolCall("look", what="b")], "scouted"),
             tools=[look],
         )
         self.critics = Parallel(
-            one=Agent("Criticise.", model=scripted(ToolCall("look", what="one"), "one is fine"), tools=[look]),
-            two=Agent("Doubt.", model=scripted("two doubts")),
+            one=Agent("Criticise.", model=scripted_model(ToolCall("look", what="one"), "one is fine"), tools=[look]),
+            two=Agent("Doubt.", model=scripted_model("two doubts")),
         )
-        self.walk, self.ride = Agent("Walk.", model=scripted("walked")), Agent("Ride.", model=scripted("rode"))
+        self.walk, self.ride = Agent("Walk.", model=scripted_model("walked")), Agent("Ride.", model=scripted_model("rode"))
         self.choose = Selector({"walk": self.walk, "ride": self.ride}, rule=lambda session: "ride" if session.facts["far"] else "walk")
-        self.payer = Agent("Pay.", model=scripted(ToolCall("pay", amount=5), "done"), tools=[pay])
+        self.payer = Agent("Pay.", model=scripted_model(ToolCall("pay", amount=5), "done"), tools=[pay])
 
     def forward(self, session: Session) -> Session:
         session = self.scout(session)
@@ -100,12 +89,8 @@ def trip() -> Session:
     return Trip()(Session("go"), answerer=lambda question, choices: "yes")
 
 
-def told(session: Session) -> list[str]:
+def message_texts(session: Session) -> list[str]:
     return [each.text for each in session.messages if each.text]
-
-
-def events_of(session: Session, kind: Any) -> list[Event]:
-    return [event for event in session.events if isinstance(event.body, kind)]
 
 
 def own(session: Session) -> list[Event]:
@@ -119,14 +104,14 @@ WORDS = ["go", "scouted", "one is fine", "two doubts", "rode", "done"]
 @pytest.mark.long
 def test_at_every_place_the_past_is_kept_and_the_rest_is_live() -> None:
     session = trip()
-    assert told(session) == WORDS
+    assert message_texts(session) == WORDS
     first, last = events_of(session, RunStarted)[0].seq, events_of(session, RunFinished)[-1].seq
     before, recorded = session.head, list(RAN)
     key = recorded[-1][1]
     for at in range(first, last + 1):
         RAN.clear()
         other = whatif(session, Trip(), at=at, effects="live", answerer=lambda question, choices: "yes")
-        assert told(other) == WORDS, at
+        assert message_texts(other) == WORDS, at
         assert other.id != session.id and session.reload().head == before
         prefix = [event.id for event in session.events][:at]
         assert [event.id for event in other.events][:at] == prefix
@@ -145,10 +130,12 @@ def test_at_every_place_the_past_is_kept_and_the_rest_is_live() -> None:
 def test_a_model_is_another_from_there_on() -> None:
     session = trip()
     (reply,) = [event for event in events_of(session, ModelReplied) if "scouted" in str(event.body)]
-    other = whatif(session, Trip(), at=reply.seq, model=scripted("something else"), effects="live", answerer=lambda question, choices: "no")
-    assert told(other) == ["go", "scouted", *["something else"] * 4]
-    named = whatif(session, Trip(), at=reply.seq, model={"ride": scripted("flew")}, effects="live", answerer=lambda q, c: "yes")
-    assert told(named) == ["go", "scouted", "one is fine", "two doubts", "flew", "done"]
+    other = whatif(
+        session, Trip(), at=reply.seq, model=scripted_model("something else"), effects="live", answerer=lambda question, choices: "no"
+    )
+    assert message_texts(other) == ["go", "scouted", *["something else"] * 4]
+    named = whatif(session, Trip(), at=reply.seq, model={"ride": scripted_model("flew")}, effects="live", answerer=lambda q, c: "yes")
+    assert message_texts(named) == ["go", "scouted", "one is fine", "two doubts", "flew", "done"]
     assert replay(other, Trip()).head == other.head and replay(named, Trip()).head == named.head
 
 
@@ -194,14 +181,14 @@ def _replaced(session: Session, event: Event, value: Any, **more: Any) -> Sessio
 def test_a_fact_is_another() -> None:
     session = trip()
     other = _replaced(session, events_of(session, FactRecorded)[0], False)
-    assert other.facts["far"] is False and told(other) == ["go", "scouted", "one is fine", "two doubts", "walked", "done"]
+    assert other.facts["far"] is False and message_texts(other) == ["go", "scouted", "one is fine", "two doubts", "walked", "done"]
     assert session.reload().facts["far"] is True
 
 
 def test_an_answer_is_another() -> None:
     session = trip()
     other = _replaced(session, events_of(session, QuestionAnswered)[0], "no")
-    assert other.facts["far"] is False and "walked" in told(other)
+    assert other.facts["far"] is False and "walked" in message_texts(other)
 
 
 def test_a_tools_result_is_another() -> None:
@@ -217,7 +204,7 @@ def test_a_reply_is_another() -> None:
     session = trip()
     reply = [event for event in events_of(session, ModelReplied) if "scouted" in str(event.body)][0]
     other = _replaced(session, reply, "there is nothing there")
-    assert told(other)[:2] == ["go", "there is nothing there"]
+    assert message_texts(other)[:2] == ["go", "there is nothing there"]
 
 
 def test_what_cannot_be_replaced_is_refused() -> None:
@@ -245,21 +232,12 @@ def test_what_cannot_be_replaced_is_refused() -> None:
 
 class Pays(Workflow):
     def __init__(self) -> None:
-        self.payer = Agent("Pay.", model=scripted(ToolCall("look", what="bill"), ToolCall("pay", amount=5), "done"), tools=[look, pay])
+        self.payer = Agent(
+            "Pay.", model=scripted_model(ToolCall("look", what="bill"), ToolCall("pay", amount=5), "done"), tools=[look, pay]
+        )
 
     def forward(self, session: Session) -> Session:
         return self.payer(session)
-
-
-def shows(ask: Any) -> Any:
-    """What a person is shown of an ask."""
-    return ask.shown
-
-
-def parked(call: Callable[[], Session]) -> Session:
-    with pytest.raises(Parked) as caught:
-        call()
-    return caught.value.session
 
 
 @pytest.mark.parametrize("at", ["start", "call", "look", "request"])
@@ -273,8 +251,8 @@ def test_what_reaches_outside_needs_consent_and_has_a_key_of_its_own(at: str) ->
         "request": events_of(session, ToolRequested)[1].seq,
     }
     RAN.clear()
-    other = parked(lambda: whatif(session, Pays(), at=places[at]))
-    assert [each for each in RAN if each != "bill"] == [] and shows(other.waiting[0])["tool"] == "pay"
+    other = parked_session(lambda: whatif(session, Pays(), at=places[at]))
+    assert [each for each in RAN if each != "bill"] == [] and ask_preview(other.waiting[0])["tool"] == "pay"
     assert other.parent is not None and other.parent.id == session.id
     RAN.clear()
     other = resume(other.approve(other.waiting[0], actor=BOSS), Pays())
@@ -294,7 +272,7 @@ def test_what_the_program_itself_does_needs_consent_too() -> None:
     session = Direct()(Session("go"))
     for place in range(events_of(session, RunStarted)[0].seq, events_of(session, ToolRequested)[0].seq + 1):
         RAN.clear()
-        parked(lambda: whatif(session, Direct(), at=place))  # noqa: B023
+        parked_session(lambda: whatif(session, Direct(), at=place))  # noqa: B023
         assert RAN == [], place
 
 
@@ -311,8 +289,8 @@ def test_a_what_if_of_a_what_if() -> None:
     far = events_of(session, FactRecorded)[0]
     walked = _replaced(session, far, False)
     fact = next(event for event in own(walked) if isinstance(event.body, FactRecorded))
-    again = whatif(walked, Trip(), at=fact.seq, model={"walk": scripted("crawled")}, effects="live")
-    assert told(again) == ["go", "scouted", "one is fine", "two doubts", "crawled", "done"]
+    again = whatif(walked, Trip(), at=fact.seq, model={"walk": scripted_model("crawled")}, effects="live")
+    assert message_texts(again) == ["go", "scouted", "one is fine", "two doubts", "crawled", "done"]
     assert walked.reload().head == walked.head and again.parent is not None and again.parent.id == walked.id
     assert replay(again, Trip()).head == again.head
 
@@ -349,5 +327,9 @@ def test_a_message_is_another() -> None:
     session = Echo()(Session("go"))
     said = events_of(session, MessageSaid)[-1]
     other = whatif(session, Echo(), replace={said: "rainy"})
-    assert told(other) == ["go", "rainy", "you said rainy"] and told(session.reload()) == ["go", "sunny", "you said sunny"]
+    assert message_texts(other) == ["go", "rainy", "you said rainy"] and message_texts(session.reload()) == [
+        "go",
+        "sunny",
+        "you said sunny",
+    ]
     assert replay(other, Echo()).head == other.head

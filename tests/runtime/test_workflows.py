@@ -8,35 +8,24 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, Event, Parallel, ScriptedModel, Selector, Sequential, Session, ToolCall, Workflow, tool
+from plait import Agent, Event, Parallel, ScriptedModel, Selector, Sequential, Session, ToolCall, Workflow
 from plait.errors import BranchFailed, ChoiceInvalid, DiskFull, InvalidValue, MergeConflict, ModelFailed, NotASession, RunOpen, WrongStatus
 from plait.event import kinds as k
 from plait.model.base import Fault, Reply, Request, TextDelta, ToolDelta
-from plait.runtime.effects import Retry
 from plait.session.audit import verify
 from plait.session.ports import store_at
-
-QUICK = Retry(wait_s=0.0)
-
-
-def says(*texts: Any, **more: Any) -> Agent:
-    return Agent(f"Say {texts[:1]}", model=ScriptedModel(list(texts)), retry=QUICK, **more)
-
-
-@tool
-def word_count(text: str) -> int:
-    return len(text.split())
+from tests.support import QUICK, bodies, kinds, speaker, word_count
 
 
 class Review(Workflow):
     """Draft, criticise from two sides, settle."""
 
     def __init__(self) -> None:
-        self.draft, self.judge = says("a draft"), says("settled")
-        self.critics = Parallel(security=says("unsafe"), style=says("ugly"))
+        self.draft, self.judge = speaker("a draft"), speaker("settled")
+        self.critics = Parallel(security=speaker("unsafe"), style=speaker("ugly"))
         self.route = Selector(
-            expand=says("longer"),
-            shorten=says("shorter"),
+            expand=speaker("longer"),
+            shorten=speaker("shorter"),
             model=ScriptedModel(["expand", '{"reason": "too long", "choice": "shorten"}', "done"]),
         )
 
@@ -45,14 +34,6 @@ class Review(Workflow):
         while not (choice := self.route(session)).done:
             session = choice()
         return self.judge(choice.session)
-
-
-def kinds(session: Session) -> list[str]:
-    return [event.kind for event in session.events]
-
-
-def bodies(session: Session, kind: type[Any]) -> list[Any]:
-    return [event.body for event in session.events if isinstance(event.body, kind)]
 
 
 # ── one act, two spellings ───────────────────────────────────────────────────────────────────
@@ -121,10 +102,10 @@ def test_it_prints_as_a_tree() -> None:
 def test_children_register_by_attribute_also_in_lists_and_dicts() -> None:
     class Team(Workflow):
         def __init__(self) -> None:
-            self.lead = says("a")
-            self.members = [says("b"), says("c")]
-            self.by_name = {"ann": says("d")}
-            self._hidden = says("e")
+            self.lead = speaker("a")
+            self.members = [speaker("b"), speaker("c")]
+            self.by_name = {"ann": speaker("d")}
+            self._hidden = speaker("e")
 
         def forward(self, session: Session) -> Session:
             for member in self.members:
@@ -152,7 +133,7 @@ def test_purposes_and_paths_stand_in_the_call_events() -> None:
         purpose = "plan"
 
         def forward(self, session: Session) -> Session:
-            return says("planned", name="planner")(says("checked", purpose="validate", name="checker")(session))
+            return speaker("planned", name="planner")(speaker("checked", purpose="validate", name="checker")(session))
 
     session = Plan()(Session("go"))
     assert [(body.path, body.purpose, body.agent) for body in bodies(session, k.CallStarted)] == [
@@ -160,9 +141,9 @@ def test_purposes_and_paths_stand_in_the_call_events() -> None:
         ("plan/checker", "validate", "checker"),
         ("plan/planner", "plan", "planner"),  # its caller's
     ]
-    assert bodies(says("x")(Session("go")), k.CallStarted)[0].purpose == "act"
+    assert bodies(speaker("x")(Session("go")), k.CallStarted)[0].purpose == "act"
     with pytest.raises(InvalidValue, match="purpose"):
-        says("x", purpose="fun")
+        speaker("x", purpose="fun")
     Plan.purpose = "fun"  # type: ignore[assignment]
     before = Session("go")
     with pytest.raises(InvalidValue, match="purpose"):
@@ -200,7 +181,7 @@ def test_an_error_of_forward_is_on_record_and_reaches_the_caller() -> None:
     assert kinds(after)[2:] == ["RunStarted", "CallStarted", "FactRecorded", "CallFinished", "RunFailed"]
     assert "ZeroDivisionError" in bodies(after, k.RunFailed)[0].failure.traceback and after.open_run is None
     assert any(after.short in note for note in caught.value.__notes__)
-    assert says("ok")(after).text == "ok"
+    assert speaker("ok")(after).text == "ok"
 
 
 @pytest.mark.parametrize("returned", [None, "text", 3])
@@ -230,15 +211,15 @@ def test_an_interrupted_run_stays_open_and_says_so() -> None:
     after = session.reload()
     assert after.open_run is not None and kinds(after)[-1] == "FactRecorded" and [run.status for run in after.runs] == ["open"]
     with pytest.raises(RunOpen, match="has an open run"):
-        says("ok")(after)
-    assert says("ok")(after.fork()).text == "ok"
+        speaker("ok")(after)
+    assert speaker("ok")(after.fork()).text == "ok"
 
 
 def test_sessions_that_rest_or_are_over_run_nothing() -> None:
     session = Session("go")
     for value in (session.fork().pause(), session.fork().close()):
         with pytest.raises(WrongStatus, match="run a workflow"):
-            says("ok")(value)
+            speaker("ok")(value)
     with pytest.raises(WrongStatus):
         session.fork().close().use(word_count, text="a")
 
@@ -246,11 +227,11 @@ def test_sessions_that_rest_or_are_over_run_nothing() -> None:
 def test_returning_another_session_is_fine() -> None:
     class Branch(Workflow):
         def forward(self, session: Session) -> Session:
-            return says("in the branch")(session.fork("b"))
+            return speaker("in the branch")(session.fork("b"))
 
     class Stale(Workflow):
         def forward(self, session: Session) -> Session:
-            says("dropped?")(session)
+            speaker("dropped?")(session)
             return session
 
     session = Session("go")
@@ -288,13 +269,13 @@ def test_values_outlive_their_run() -> None:
             return session
 
     Keep()(Session("go"))
-    assert says("later")(kept[0]).text == "later"
+    assert speaker("later")(kept[0]).text == "later"
 
 
 def test_a_fresh_session_inside_a_run_has_a_run_of_its_own() -> None:
     class Outer(Workflow):
         def forward(self, session: Session) -> Session:
-            inner = says("inner")(Session("another"))
+            inner = speaker("inner")(Session("another"))
             assert inner.run is None and inner.open_run is None
             return session.note(inner.text)
 
@@ -387,7 +368,7 @@ def test_nested_parallels_and_user_threads() -> None:
             results: list[Session] = [session] * 3
 
             def work(n: int) -> None:
-                results[n] = says(f"from {n}", name=f"t{n}")(forks[n])
+                results[n] = speaker(f"from {n}", name=f"t{n}")(forks[n])
 
             threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
             for thread in threads:
@@ -396,7 +377,7 @@ def test_nested_parallels_and_user_threads() -> None:
                 thread.join()
             return session.merge(*results)
 
-    session = Parallel(one=Threads(), two=Parallel(x=says("x"), y=says("y")))(Session("go"))
+    session = Parallel(one=Threads(), two=Parallel(x=speaker("x"), y=speaker("y")))(Session("go"))
     assert sorted(message.text for message in session.messages[1:]) == ["from 0", "from 1", "from 2", "x", "y"]
     assert len({event.header.run for event in session.events[2:]}) == 1
 
@@ -404,7 +385,7 @@ def test_nested_parallels_and_user_threads() -> None:
 def test_a_branch_is_whole_when_it_is_merged() -> None:
     class Both(Workflow):
         def __init__(self) -> None:
-            self.a, self.b = says("a"), Sequential(x=says("x"), y=says("y"))
+            self.a, self.b = speaker("a"), Sequential(x=speaker("x"), y=speaker("y"))
 
         def forward(self, session: Session) -> Session:
             return session.merge(self.a(session.fork("a")), self.b(session.fork("b")))
@@ -439,7 +420,7 @@ def test_what_cannot_be_nested_is_refused() -> None:
             kind()
         with pytest.raises(InvalidValue, match="not a workflow"):
             kind(a=lambda session: session)  # type: ignore[arg-type]
-    positional = Sequential(says("a"), {"named": says("b")}, last=says("c"))
+    positional = Sequential(speaker("a"), {"named": speaker("b")}, last=speaker("c"))
     assert [name for name, _ in positional.named_children()] == ["0", "named", "last"]
 
 
@@ -457,12 +438,12 @@ def test_routes_are_on_record_with_candidates_and_reason() -> None:
 
 
 def test_an_answer_outside_the_set_is_retried_then_a_typed_error() -> None:
-    route = Selector(a=says("A"), model=ScriptedModel(["nonsense", "a"]))
+    route = Selector(a=speaker("A"), model=ScriptedModel(["nonsense", "a"]))
     choice = route(Session("go"))
     assert (choice.name, choice.done, choice.session.run) == ("a", False, None) and choice().text == "A"
     assert choice.session.text == "go"  # what a selector and its model say to each other is not part of the conversation
     with pytest.raises(ChoiceInvalid, match="answered 'c'") as caught:
-        Selector(a=says("A"), model=ScriptedModel(["b", "{}", "c"]))(Session("go"))
+        Selector(a=speaker("A"), model=ScriptedModel(["b", "{}", "c"]))(Session("go"))
     assert kinds(caught.value.session)[-1] == "RunFailed" and "RouteSelected" not in kinds(caught.value.session)
 
 
@@ -470,7 +451,7 @@ def test_rules_choose_without_a_model() -> None:
     def rule(session: Session) -> Any:
         return None if len(session.messages) > 2 else ("again", "it is short")
 
-    again = Selector({"again": says("more", "and more")}, rule=rule)
+    again = Selector({"again": speaker("more", "and more")}, rule=rule)
     session = Session("go")
     choice = again(session)
     assert (choice.name, choice.reason) == ("again", "it is short")
@@ -480,18 +461,18 @@ def test_rules_choose_without_a_model() -> None:
     assert done.done and done.name == "done" and done() == done.session and done.reason == "by the rule rule"
     assert "ModelAsked" not in kinds(choice.session)[:5]
     with pytest.raises(ChoiceInvalid):
-        Selector({"a": says("A")}, rule=lambda _: "b")(Session("go"))
+        Selector({"a": speaker("A")}, rule=lambda _: "b")(Session("go"))
     with pytest.raises(ChoiceInvalid):
-        Selector({"a": says("A")}, rule=lambda _: None, done=None)(Session("go"))
+        Selector({"a": speaker("A")}, rule=lambda _: None, done=None)(Session("go"))
 
 
 def test_selectors_that_cannot_choose_are_refused() -> None:
-    for wrong in ({}, {"done": says("x")}, {"a": 3}):
+    for wrong in ({}, {"done": speaker("x")}, {"a": 3}):
         with pytest.raises(InvalidValue, match="Selector"):
             Selector(wrong)  # type: ignore[arg-type]
-    assert Selector({"done": says("x")}, done="finish").names == ("done", "finish")
+    assert Selector({"done": speaker("x")}, done="finish").names == ("done", "finish")
     with pytest.raises(InvalidValue, match="done= names the choice of nothing"):
-        Selector(a=says("a"), done=says("b"))  # type: ignore[arg-type]
+        Selector(a=speaker("a"), done=speaker("b"))  # type: ignore[arg-type]
 
 
 def test_candidates_describe_themselves() -> None:
@@ -522,7 +503,10 @@ def test_candidates_describe_themselves() -> None:
 
 class Async(Workflow):
     def __init__(self) -> None:
-        self.first, self.both = says(ToolCall("word_count", text="a b"), "first", tools=[word_count]), Parallel(x=says("x"), y=says("y"))
+        self.first, self.both = (
+            speaker(ToolCall("word_count", text="a b"), "first", tools=[word_count]),
+            Parallel(x=speaker("x"), y=speaker("y")),
+        )
 
     async def forward(self, session: Session) -> Session:
         session = await self.first.acall(session)
@@ -596,7 +580,7 @@ def test_a_failing_branch_names_itself_in_async_too() -> None:
 
 
 def test_streams_yield_deltas_and_end_with_the_session() -> None:
-    agent = says(ToolCall("word_count", text="a"), "It is one word.", tools=[word_count])
+    agent = speaker(ToolCall("word_count", text="a"), "It is one word.", tools=[word_count])
     *deltas, session = list(agent.stream(Session("go")))
     assert isinstance(session, Session) and session.text == "It is one word."
     assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == "It is one word."
@@ -611,7 +595,7 @@ def test_streams_yield_deltas_and_end_with_the_session() -> None:
 
 
 def test_workflows_stream_what_every_agent_below_says() -> None:
-    *deltas, session = list(Parallel(a=says("from a"), b=says("from b")).stream(Session("go")))
+    *deltas, session = list(Parallel(a=speaker("from a"), b=speaker("from b")).stream(Session("go")))
     assert isinstance(session, Session)
     texts = {
         path: "".join(delta.text for delta in deltas if isinstance(delta, TextDelta) and delta.agent == path)
@@ -655,7 +639,7 @@ def test_a_stream_says_when_an_answer_begins_anew() -> None:
 
 def test_errors_come_out_of_the_stream() -> None:
     with pytest.raises(ModelFailed):
-        list(says(Fault("AuthFailed", "no")).stream(Session("go")))
+        list(speaker(Fault("AuthFailed", "no")).stream(Session("go")))
 
 
 def test_on_event_sees_everything_that_is_recorded_and_cannot_break_it() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from plait.sandbox.rungs import RUNGS, find
 from plait.store import SqliteStore
 from plait.testing import Seeded
 from plait.workspace.copies import snapshot_folder
+from tests.support import filled_folder
 
 ISOLATED = RUNGS[:3]
 NAMESPACED = RUNGS[:2]
@@ -51,11 +51,7 @@ def needs(rung: str, folder: Path) -> None:
 @contextmanager
 def room(path: Path, rung: str, files: Mapping[str, str] | None = None, **more: Any) -> Generator[Room]:
     needs(rung, path)
-    folder = path / "repo"
-    folder.mkdir(exist_ok=True)
-    for name, text in (files or {"a.txt": "hello\n"}).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+    folder = filled_folder(path / "repo", files or {"a.txt": "hello\n"})
     store = SqliteStore(folder / ".plait", source=Seeded(0))
     tree = snapshot_folder(store, folder).tree
     box = LocalBackend().create(Wanted(store, more.pop("key", "one"), tree, isolation=rung, folder=str(folder), **more))
@@ -64,16 +60,6 @@ def room(path: Path, rung: str, files: Mapping[str, str] | None = None, **more: 
     finally:
         box.close()
         store.close()
-
-
-def until(what: Callable[[], object], within_s: float = 5.0) -> bool:
-    """Whether it came true in time."""
-    end = time.monotonic() + within_s
-    while not what():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def processes(mark: str) -> list[int]:

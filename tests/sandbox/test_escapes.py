@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from plait.errors import OutsideWorkspace, SandboxFailed
-from tests.sandbox.rooms import SMALL, groups, needs, on_isolated, on_namespaced, processes, room, until
-from tests.support import dose, report, seed
+from tests.sandbox.rooms import SMALL, groups, needs, on_isolated, on_namespaced, processes, room
+from tests.support import dose, report, seed, wait_until
 
 CANARY = "canary-7b1f"
 
@@ -301,7 +301,7 @@ def test_when_plait_is_killed_everything_ends(tmp_path: Path, rung: str) -> None
         assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
         assert len(processes(f"in-{mark}")) >= 2
         parent.kill()
-    assert until(lambda: not processes(f"in-{mark}"))
+    wait_until(lambda: not processes(f"in-{mark}"))
 
 
 @on_isolated
@@ -399,7 +399,7 @@ def test_the_escapes_work_without_a_sandbox(tmp_path: Path) -> None:
     with room(tmp_path, "host") as here:
         line = json.dumps([str(tmp_path), "hop/canary"])
         assert CANARY in here.box.exec(["python3", "-S", "-c", TRY], stdin=line.encode()).output.view()
-        assert until(lambda: (tmp_path / "canary-planted").exists())
+        wait_until(lambda: (tmp_path / "canary-planted").exists())
 
 
 # ── in place ─────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import stat
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +20,7 @@ from plait.sandbox.local import LocalBackend
 from plait.sandbox.rungs import choose
 from plait.workspace.copies import snapshot_folder
 from tests.sandbox.rooms import NAMESPACED, RUNGS, Room, needs, on_every, on_isolated, on_namespaced, room
+from tests.support import python
 
 
 @on_every
@@ -270,7 +270,7 @@ def test_backends_are_found_by_name() -> None:
 
 def test_looking_at_backends_imports_none() -> None:
     script = "import sys; from plait.sandbox import backends; backends(); sys.exit('plait.sandbox.local' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+    python(script)
 
 
 @on_isolated

@@ -17,6 +17,7 @@ from plait.sandbox.resident import Hosts
 from plait.tool import tool
 from plait.tools import shell, write_file
 from tests.sandbox.rooms import RUNGS, Room, needs, on_every, room
+from tests.support import filled_folder
 
 CAP = f"{sys.version_info[0]}{sys.version_info[1]}"
 
@@ -136,10 +137,7 @@ def test_a_withheld_file_is_in_no_copy(tmp_path: Path, rung: str) -> None:
 @pytest.fixture
 def placed(tmp_path: Path) -> Iterator[Session]:
     needs("overlay", tmp_path)
-    repo = tmp_path / "repo"
-    for name, text in FILES.items():
-        (repo / name).parent.mkdir(parents=True, exist_ok=True)
-        (repo / name).write_text(text)
+    repo = filled_folder(tmp_path / "repo", FILES)
     yield Session("x", store=tmp_path / "store").to("local", repo, ignore=["mine"])
     drop_hands()  # ends processes that stay
 

@@ -12,7 +12,8 @@ import pytest
 from plait.sandbox import Limits, limits
 from plait.sandbox.limits import Family, descendants, narrowed, open_group, remove_stale
 from plait.tools import shell
-from tests.sandbox.rooms import SMALL, groups, on_every, on_isolated, on_namespaced, processes, room, until
+from tests.sandbox.rooms import SMALL, groups, on_every, on_isolated, on_namespaced, processes, room
+from tests.support import wait_until
 
 EAT = "x = []\nwhile True: x.append(bytearray(b'x' * (8 << 20)))"
 BOMB = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass"
@@ -136,7 +137,7 @@ def test_a_group_is_removed_when_it_is_closed() -> None:
         pytest.skip("no control group can be made here")
     assert groups()
     group.close()
-    assert until(lambda: not groups())
+    wait_until(lambda: not groups())
 
 
 def test_a_group_of_version_2(tmp_path: Path) -> None:

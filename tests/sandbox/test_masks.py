@@ -10,10 +10,11 @@ import pytest
 
 from plait import Session, secrets
 from plait.sandbox import Sandbox
-from plait.tool import Result, tool
+from plait.tool import tool
 from plait.workspace import masks
 from plait.workspace.masks import masked_files, without_secrets
 from tests.sandbox.rooms import needs, on_isolated
+from tests.support import sh
 
 TOKEN = "ghp_" + "q7Zk" * 9
 KNOWN = "sk-live-4242-abcdefgh"
@@ -23,13 +24,6 @@ KNOWN = "sk-live-4242-abcdefgh"
 def nothing_known() -> Generator[None]:
     yield
     secrets.forget()
-
-
-@tool(effect="workspace")
-def sh(command: str, sandbox: Sandbox) -> Result:
-    """Run a command."""
-    ran = sandbox.exec(["sh", "-c", command])
-    return Result([ran.output.view() or "(nothing)"], ran.exit_code)
 
 
 @tool(effect="pure")

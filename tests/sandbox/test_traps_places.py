@@ -17,13 +17,12 @@ from plait.event import kinds as k
 from plait.sandbox import Limits
 from plait.session.ports import store_at
 from plait.tools import edit_file, read_file, shell, write_file
+from tests.support import filled_folder
 
 
 @pytest.fixture
 def placed(tmp_path: Path) -> Session:
-    repo = tmp_path / "repo"
-    repo.mkdir()
-    (repo / "a.txt").write_text("one\ntwo\n")
+    repo = filled_folder(tmp_path / "repo", {"a.txt": "one\ntwo\n"})
     return Session("x", store=tmp_path / "store").to("local", repo)
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -50,26 +51,22 @@ from plait.runtime.hold import hold, release
 from plait.session import InboxRows, verify
 from plait.session.inbox import all_waiting, arrived, due, post, root_of
 from plait.session.ports import Act, Draft, store_at, writer_of
+from tests.support import record
 
+record_in_run = partial(record, run="run-1")
 B, C = Digest("b" * 64), Digest("c" * 64)
 FAR = 2**60
 
 
-def record(session: Session, *bodies: Body, call: str | None = None, run: str | None = "run-1", actor: str = "agent:coder") -> Session:
-    """Events that only the runtime writes."""
-    drafts = [Draft(body, Act(actor, "model", call=call)) for body in bodies]
-    return Session.of(writer_of(None).append(msgspec.structs.replace(session.spot, run=run), drafts))
-
-
 def ask(session: Session, binding: Digest = B, call: str = "call-1", expires: int | None = None) -> Session:
     request = ToolRequested("delete", {"path": "a.txt"}, "at_most_once")
-    return record(session, request, ApprovalRequested(binding, {"tool": "delete"}, expires), call=call)
+    return record_in_run(session, request, ApprovalRequested(binding, {"tool": "delete"}, expires), call=call)
 
 
 @pytest.fixture
 def session(store: Store) -> Iterator[Session]:
     """A session that a run holds."""
-    made = record(Session("Clean up.", store=store), RunStarted("m:W"))
+    made = record_in_run(Session("Clean up.", store=store), RunStarted("m:W"))
     hold(made.store, "run-1", made.short)
     yield made
     release(made.store, "run-1")
@@ -161,7 +158,7 @@ def said(session: Session) -> list[str]:
 
 @pytest.mark.long
 def test_eight_processes_at_once_lose_nothing_and_never_touch_the_head(sqlite: Store) -> None:
-    session = record(Session("Go.", store=sqlite), RunStarted("m:W"))
+    session = record_in_run(Session("Go.", store=sqlite), RunStarted("m:W"))
     writers = [poster(sqlite, session, f"w{n}", 15) for n in range(8)]
     assert [writer.communicate(timeout=120) and writer.returncode for writer in writers] == [0] * 8
     assert sorted(said(session)) == sorted(f"w{w}-{n}" for w in range(8) for n in range(15))
@@ -171,7 +168,7 @@ def test_eight_processes_at_once_lose_nothing_and_never_touch_the_head(sqlite: S
 
 
 def test_what_was_acknowledged_survives_kill_9(sqlite: Store) -> None:
-    session = record(Session("Go.", store=sqlite), RunStarted("m:W"))
+    session = record_in_run(Session("Go.", store=sqlite), RunStarted("m:W"))
     writers = [poster(sqlite, session, f"w{n}", 100_000) for n in range(3)]
     done: dict[int, int] = {}
     for n, writer in enumerate(writers):
@@ -196,9 +193,9 @@ def test_what_was_acknowledged_survives_kill_9(sqlite: Store) -> None:
 
 def test_what_waits_is_told_the_same_by_the_value_and_by_the_rows(session: Session, store: Store) -> None:
     session = ask(session, expires=FAR)
-    session = record(session, QuestionAsked("Which?", ("a", "b")), call="call-2")
-    session = record(session, ToolUnknown(session.events[2 + 1].id, "killed"), call="call-1")
-    session = record(session, TimerSet(1000, "deployed"), call="call-3")
+    session = record_in_run(session, QuestionAsked("Which?", ("a", "b")), call="call-2")
+    session = record_in_run(session, ToolUnknown(session.events[2 + 1].id, "killed"), call="call-1")
+    session = record_in_run(session, TimerSet(1000, "deployed"), call="call-3")
     waiting = session.waiting
     assert waiting == all_waiting(store) and session.status == "waiting"
     assert [each.kind for each in waiting] == ["approval", "question", "unknown", "timer"]
@@ -216,24 +213,24 @@ def test_what_waits_is_told_the_same_by_the_value_and_by_the_rows(session: Sessi
 
 @pytest.mark.parametrize("end", [ApprovalGranted(B), ApprovalDenied(B), ApprovalExpired(B), RunFinished(), RunCancelled()])
 def test_what_is_settled_waits_no_more(session: Session, store: Store, end: Body) -> None:
-    session = record(ask(session), end, call="call-1")
+    session = record_in_run(ask(session), end, call="call-1")
     assert (session.waiting, all_waiting(store), session.status) == ([], [], "active")
 
 
 def test_another_answer_settles_nothing(session: Session, store: Store) -> None:
-    session = record(ask(session), ApprovalGranted(C))
+    session = record_in_run(ask(session), ApprovalGranted(C))
     assert [each.binding for each in session.waiting] == [B] == [each.binding for each in all_waiting(store)]
 
 
 @pytest.mark.parametrize(("call", "run"), [(None, "run-1"), ("call-2", "run-1"), ("call-1", None), ("call-1", "run-2")])
 def test_what_the_run_does_not_go_by_settles_nothing(session: Session, store: Store, call: str | None, run: str | None) -> None:
     """A grant by somebody who may not give it is delivered, and counts for nothing: who may is still asked."""
-    session = record(ask(session), ApprovalGranted(B), call=call, run=run)
+    session = record_in_run(ask(session), ApprovalGranted(B), call=call, run=run)
     assert [each.binding for each in session.waiting] == [B] == [each.binding for each in all_waiting(store)]
 
 
 def test_closing_leaves_nothing_that_waits(store: Store) -> None:
-    session = record(Session("x", store=store), QuestionAsked("Which?"), run=None)
+    session = record_in_run(Session("x", store=store), QuestionAsked("Which?"), run=None)
     assert len(all_waiting(store)) == 1
     closed = session.close()
     assert closed.waiting == [] == all_waiting(store)
@@ -253,7 +250,7 @@ def test_a_branch_has_an_inbox_of_its_own_and_waits_for_itself(session: Session,
     assert root_of(store, branch.waiting[0].run, branch.id) == session.id
     with pytest.raises(UnknownAsk):
         branch.approve(B)
-    record(session, RunFinished())  # and with the run, whatever its branches waited for
+    record_in_run(session, RunFinished())  # and with the run, whatever its branches waited for
     assert branch.waiting == [] == all_waiting(store)
     with pytest.raises(UnknownAsk, match="not open any more"):
         branch.approve(C)
@@ -262,14 +259,14 @@ def test_a_branch_has_an_inbox_of_its_own_and_waits_for_itself(session: Session,
 def test_the_life_counts_each_kind_for_itself(session: Session) -> None:
     session = ask(session)
     request = session.events[3].id
-    resolved = record(session, ToolResolved(request, "happened"), call="call-1")
+    resolved = record_in_run(session, ToolResolved(request, "happened"), call="call-1")
     assert resolved.status == "waiting"  # the approval is still open
-    unknown = record(resolved, ApprovalGranted(B), ApprovalGranted(B), ToolUnknown(request))
+    unknown = record_in_run(resolved, ApprovalGranted(B), ApprovalGranted(B), ToolUnknown(request))
     assert unknown.status == "waiting"
-    resolved = record(unknown, ToolResolved(request, "compensated"))
+    resolved = record_in_run(unknown, ToolResolved(request, "compensated"))
     assert resolved.status == "active"
-    timer = record(resolved, TimerSet(1), call="t")
-    assert timer.status == "waiting" and record(timer, TimerFired("time"), call="t").status == "active"
+    timer = record_in_run(resolved, TimerSet(1), call="t")
+    assert timer.status == "waiting" and record_in_run(timer, TimerFired("time"), call="t").status == "active"
 
 
 # ── delivering ───────────────────────────────────────────────────────────────────────────────
@@ -342,7 +339,7 @@ def test_two_who_answer_at_once_do_not_both_win(session: Session, monkeypatch: p
 def test_the_same_call_asked_for_again_wants_a_new_answer(session: Session, store: Store) -> None:
     session = ask(session)
     session.approve(B)
-    again = record(session, ApprovalExpired(B), ApprovalRequested(B, {"tool": "delete"}, asked=2), call="call-1")
+    again = record_in_run(session, ApprovalExpired(B), ApprovalRequested(B, {"tool": "delete"}, asked=2), call="call-1")
     assert len(again.waiting) == 1 == len(all_waiting(store))
     again.approve(B)
     assert again.waiting == [] == all_waiting(store)
@@ -358,8 +355,8 @@ def test_an_answer_that_comes_too_late_is_refused(session: Session, store: Store
 
 @pytest.mark.parametrize("actor", ["agent:coder", "agent:reviewer"])
 def test_no_agent_answers(session: Session, actor: str) -> None:
-    session = record(ask(session), QuestionAsked("Which?"))
-    session = record(session, ToolUnknown(session.events[3].id), call="call-1")
+    session = record_in_run(ask(session), QuestionAsked("Which?"))
+    session = record_in_run(session, ToolUnknown(session.events[3].id), call="call-1")
     approval, question, unknown = session.waiting
     for act in (
         lambda: session.approve(approval, actor=actor),
@@ -373,7 +370,7 @@ def test_no_agent_answers(session: Session, actor: str) -> None:
 
 
 def test_whoever_asks_does_not_answer(session: Session) -> None:
-    session = record(session, ApprovalRequested(B, None), actor="service:deploy")
+    session = record_in_run(session, ApprovalRequested(B, None), actor="service:deploy")
     with pytest.raises(MayNotApprove):
         session.approve(B, actor="service:deploy")
     session.approve(B, actor="service:review-board")
@@ -388,7 +385,7 @@ def test_an_answer_that_went_around_the_rules_does_not_count(session: Session, s
 
 
 def test_everything_is_checked_before_anything_is_written(session: Session) -> None:
-    session = record(ask(ask(session), C, "call-2"), QuestionAsked("Which?", ("a", "b")))
+    session = record_in_run(ask(ask(session), C, "call-2"), QuestionAsked("Which?", ("a", "b")))
     edited: list[object] = [[1], "x", 3]
     for wrong in edited:
         with pytest.raises(InvalidValue):
@@ -415,8 +412,8 @@ def test_everything_is_checked_before_anything_is_written(session: Session) -> N
 
 @pytest.mark.parametrize("name", ["ask", "request", "id", "call"])
 def test_an_outcome_is_resolved_by_its_ask_its_request_or_its_call(session: Session, name: str) -> None:
-    session = record(session, ToolRequested("pay", {"sum": 3}, "at_most_once"), call="call-1")
-    session = record(session, ToolUnknown(session.events[-1].id, "killed"), call="call-1")
+    session = record_in_run(session, ToolRequested("pay", {"sum": 3}, "at_most_once"), call="call-1")
+    session = record_in_run(session, ToolUnknown(session.events[-1].id, "killed"), call="call-1")
     names = {"ask": session.waiting[0], "request": session.events[-2], "id": session.events[-2].id[:8], "call": "call-1"}
     session.resolve(names[name], "happened", {"receipt": 17}, "the bank says so")
     body = session.inbox[0].body
@@ -428,24 +425,24 @@ def test_an_outcome_is_resolved_by_its_ask_its_request_or_its_call(session: Sess
 
 
 def test_who_is_due(session: Session, store: Store) -> None:
-    timer = record(session, TimerSet(1000, "deployed"), call="t")
+    timer = record_in_run(session, TimerSet(1000, "deployed"), call="t")
     assert due(store, 999) == [] and due(store, 1000) == [session.id] == due(store, FAR)
     timer.signal("something else")
     assert due(store, 0) == []
     timer.signal("deployed")
     assert due(store, 0) == [session.id]
-    fired = record(copies(timer), TimerFired("event"), call="t")
+    fired = record_in_run(copies(timer), TimerFired("event"), call="t")
     assert due(store, FAR) == [] and fired.waiting == []
 
 
 def test_a_signal_that_came_before_its_timer_is_not_missed(session: Session, store: Store) -> None:
     session.signal("deployed")
-    timer = record(session, TimerSet(None, "deployed"), call="t")
+    timer = record_in_run(session, TimerSet(None, "deployed"), call="t")
     assert due(store, 0) == [session.id]
     store.rebuild(InboxRows.name)
     assert due(store, 0) == [session.id]
-    after = record(copies(timer), TimerFired("event"), call="t")
-    again = record(after, TimerSet(None, "deployed"), call="t2")  # it was heard: the next wait is for the next one
+    after = record_in_run(copies(timer), TimerFired("event"), call="t")
+    again = record_in_run(after, TimerSet(None, "deployed"), call="t2")  # it was heard: the next wait is for the next one
     assert due(store, FAR) == [] and len(again.waiting) == 1
 
 
@@ -453,21 +450,21 @@ def test_whoever_is_to_be_cancelled_is_due(session: Session, store: Store) -> No
     session = ask(session)
     session.cancel("never mind")
     assert due(store, 0) == [session.id] and len(session.waiting) == 1
-    record(copies(session), RunCancelled("never mind"))
+    record_in_run(copies(session), RunCancelled("never mind"))
     assert due(store, FAR) == [] == all_waiting(store)
 
 
 def test_no_ask_is_left_out_however_many_there_are(tmp_path: Path) -> None:
     store = open_store(f"memory:{tmp_path.name}-many")
-    session = record(Session("x", store=store), RunStarted("m:W"))
+    session = record_in_run(Session("x", store=store), RunStarted("m:W"))
     for n in range(300):
-        session = record(session, QuestionAsked(f"q{n}"))
+        session = record_in_run(session, QuestionAsked(f"q{n}"))
     assert [each.question for each in all_waiting(store)] == [f"q{n}" for n in range(300)] == [each.question for each in session.waiting]
     store.close()
 
 
 def test_a_long_text_is_read_from_its_event(session: Session, store: Store) -> None:
-    session = record(session, ApprovalRequested(B, {"diff": "x" * 50_000}, expires=2**80), call="call-1")
+    session = record_in_run(session, ApprovalRequested(B, {"diff": "x" * 50_000}, expires=2**80), call="call-1")
     assert all_waiting(store) == session.waiting
     session.approve(B)
     assert all_waiting(store) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from plait.event.kinds import Merged, Place, Placement, PlacementChanged, ToolRe
 from plait.session import verify
 from plait.session.fold import Folds, state_at
 from plait.session.ports import Act, Draft, store_at, writer_of
-from tests.support import RawSql, growth, tree
+from tests.support import RawSql, growth, tree, wait_until
 
 
 def put(session: Session, body: Body, call: str | None = None) -> Session:
@@ -165,9 +164,7 @@ def test_an_honest_store_is_clean_while_others_write(sqlite: Store) -> None:
     session = Session("x", tags={"a": "b"}, store=sqlite)
     writers = [subprocess.Popen([sys.executable, "-c", WRITES, sqlite.address, session.id]) for _ in range(2)]
     try:
-        deadline = time.monotonic() + 20
-        while sqlite.number < 60 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: sqlite.number >= 60)
         for state in (False, True):
             assert list(verify(sqlite, state=state)) == []
             assert list(verify(sqlite, [session.id], state=state)) == []

@@ -27,7 +27,6 @@ from plait.errors import (
     UnknownRevision,
     WrongStatus,
 )
-from plait.event import Body
 from plait.event.kinds import (
     ApprovalGranted,
     ApprovalRequested,
@@ -53,17 +52,11 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest
 from plait.session import ABSENT, verify
-from plait.session.ports import Act, Draft, bind_host, store_at, writer_of
 from plait.session.ports import _hosts as hosts  # pyright: ignore[reportPrivateUsage]
-from tests.support import tree
+from plait.session.ports import bind_host, store_at
+from tests.support import record, tree
 
 D = Digest("d" * 64)
-
-
-def record(session: Session, *bodies: Body, call: str | None = None) -> Session:
-    """Events that only the runtime will write."""
-    drafts = [Draft(body, Act("agent:test", "model", call=call)) for body in bodies]
-    return Session.of(writer_of(None).append(session.spot, drafts))
 
 
 @pytest.fixture

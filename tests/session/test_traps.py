@@ -16,17 +16,14 @@ from plait.ids import inbox_of
 from plait.session import verify
 from plait.session.ports import Act, Draft, writer_of
 from plait.testing.store import run_threads
-from tests.support import count_calls
-
-
-def reply(session: Session, tokens: int = 5) -> Session:
-    body = ModelReplied((Text("r"),), Usage(input_tokens=tokens), "end")
-    return Session.of(writer_of(None).append(session.spot, [Draft(body, Act("agent:m", "model"))]))
+from tests.support import count_calls, record_reply
 
 
 def test_one_state_the_session_tells_all_of_it_from_its_log_alone(sqlite: Store) -> None:
     """A session and a durable run that do not know each other: here a copy of the events is a copy of everything."""
-    session = reply(Session("x", user="u", budget=Budget(tokens_max=9), store=sqlite).fact("k", 1).todo("t", key="t").scratch("s", 1))
+    session = record_reply(
+        Session("x", user="u", budget=Budget(tokens_max=9), store=sqlite).fact("k", 1).todo("t", key="t").scratch("s", 1)
+    )
     copy = open_store("memory:copy-of-everything")
     copy.begin(session.id, list(sqlite.read(session.id)))
     again = Session.open(session.id, store=copy)
@@ -52,8 +49,8 @@ def test_a_merge_does_not_repeat_the_common_prefix(store: Store) -> None:
 
 
 def test_reloading_loses_neither_id_nor_parents_nor_usage(sqlite: Store) -> None:
-    base = reply(Session("x", budget=Budget(tokens_max=100), store=sqlite))
-    merged = reply(base.fork("a")).merge(reply(base.fork("b")))
+    base = record_reply(Session("x", budget=Budget(tokens_max=100), store=sqlite))
+    merged = record_reply(base.fork("a")).merge(record_reply(base.fork("b")))
     address, id = sqlite.address, merged.id
     sqlite.close()
     again = Session.open(id, store=address)
@@ -62,7 +59,7 @@ def test_reloading_loses_neither_id_nor_parents_nor_usage(sqlite: Store) -> None
 
 
 def test_usage_and_budget_go_along_at_every_hop(store: Store) -> None:
-    session = reply(Session("x", budget=Budget(tokens_max=100), store=store), 10)
+    session = record_reply(Session("x", budget=Budget(tokens_max=100), store=store), 10)
     for hop in (session.fork(), session.detach(), session.successor("go on"), session.rewind(2)):
         assert hop.left == Budget(tokens_max=90)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +41,7 @@ from plait.store import database as database_module
 from plait.store.commit import GroupCommit
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, fork, new_log, said, sealed
-from tests.support import RawSql, needs_strace, python
-
-
-def unsynced(store: Store) -> int:
-    """How many appends have been committed since the last fsync."""
-    connections: Any = vars(store)["_connections"]
-    return connections._handles.writer.unsynced
+from tests.support import RawSql, needs_strace, python, sqlite_writer, unsynced_count, wait_until
 
 
 def opened(folder: Path) -> SqliteStore:
@@ -59,23 +52,23 @@ def test_appends_gather_until_one_asks_for_the_disk(tmp_path: Path) -> None:
     store = opened(tmp_path)
     log = begin(store)
     extend(store, log, said("a"), said("b"))
-    assert unsynced(store) == 2
+    assert unsynced_count(store) == 2
     now = store.log(log)
     store.append(log, sealed([said("c")], log, now.tip + 1, (now.head,)), after=now.head, flush=True)
-    assert unsynced(store) == 0
+    assert unsynced_count(store) == 0
     extend(store, log, said("d"))
     store.flush()
-    assert unsynced(store) == 0
+    assert unsynced_count(store) == 0
     store.close()
 
 
 def test_a_boundary_comes_by_count(tmp_path: Path) -> None:
     store = opened(tmp_path)
     log = begin(store)
-    seen = {unsynced(store)}
+    seen = {unsynced_count(store)}
     for i in range(3 * database_module.UNSYNCED_MAX):
         extend(store, log, said(str(i)))
-        seen.add(unsynced(store))
+        seen.add(unsynced_count(store))
     assert max(seen) == database_module.UNSYNCED_MAX - 1 and 0 in seen
     store.close()
 
@@ -86,11 +79,8 @@ def test_a_boundary_comes_by_time_though_nobody_writes(tmp_path: Path, monkeypat
     log = begin(store)
     for text in ("a", "b"):
         extend(store, log, said(text))
-        assert unsynced(store)
-        deadline = time.monotonic() + 20
-        while unsynced(store):
-            assert time.monotonic() < deadline, "nobody synced"
-            time.sleep(0.005)
+        assert unsynced_count(store)
+        wait_until(lambda: not unsynced_count(store))
     store.close()
 
 
@@ -98,9 +88,9 @@ def test_a_full_log_beside_it_is_durable_at_once_and_takes_the_others_along(tmp_
     store = opened(tmp_path)
     lazy, strict = begin(store), begin_full(store)
     extend(store, lazy, said("a"))
-    assert unsynced(store) == 1
+    assert unsynced_count(store) == 1
     extend(store, strict, said("b"))
-    assert unsynced(store) == 0
+    assert unsynced_count(store) == 0
     assert store.log(lazy).durability == "async" and store.log(strict).durability == "full"
     assert store.log(fork(store, lazy, 1)).durability == "async" and store.log(fork(store, strict, 1)).durability == "full"
     store.close()
@@ -119,9 +109,9 @@ def test_what_stood_already_is_synced_when_it_is_appended_again_as_a_boundary(tm
     now = store.log(log)
     events = sealed([said("x")], log, now.tip + 1, (now.head,))
     store.append(log, events, after=now.head)
-    assert unsynced(store) == 2
+    assert unsynced_count(store) == 2
     store.append(log, events, after=now.head, flush=True)
-    assert unsynced(store) == 0
+    assert unsynced_count(store) == 0
     store.close()
 
 
@@ -132,7 +122,7 @@ def test_a_refused_append_is_no_boundary(tmp_path: Path) -> None:
     extend(store, log, said("x"))
     with pytest.raises(StaleHead):
         store.append(log, sealed([said("late")], log, now.tip + 1, (now.head,), actor="human:b"), after=now.head, flush=True)
-    assert unsynced(store) == 2
+    assert unsynced_count(store) == 2
     store.close()
 
 
@@ -157,9 +147,9 @@ def test_a_store_opened_async_is_so_for_new_sessions_only(tmp_path: Path) -> Non
     after = Session("x", store=store)
     assert before.durability == "full" and after.durability == "async"
     after = after.say("y")
-    assert unsynced(store) == 2
+    assert unsynced_count(store) == 2
     before.say("y")
-    assert unsynced(store) == 0
+    assert unsynced_count(store) == 0
     assert after.flush() is after
     store.close()
     assert open_store(tmp_path / ".plait").durability == "full"
@@ -169,14 +159,14 @@ def test_a_store_opened_async_is_so_for_new_sessions_only(tmp_path: Path) -> Non
 def test_requests_approvals_and_the_end_are_boundaries(tmp_path: Path) -> None:
     store = open_store(tmp_path / ".plait", durability="async")
     session = Session("x", store=store)
-    assert unsynced(store) == 1
+    assert unsynced_count(store) == 1
     request = Draft(ToolRequested("pay", {"amount": 1}, "at_most_once"), Act("agent:a", "model", call="c-1"))
     asked = writer_of(None).append(session.spot, [request])
-    assert unsynced(store) == 0
+    assert unsynced_count(store) == 0
     other = Session("y", store=store).say("z")
-    assert unsynced(store) == 2
+    assert unsynced_count(store) == 2
     other.close()
-    assert unsynced(store) == 0
+    assert unsynced_count(store) == 0
     assert asked.place == 3
     store.close()
 
@@ -242,7 +232,7 @@ def test_a_flush_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(connections_module, "_sync_file", synced.append)
     store.flush()
     assert synced == [f"{tmp_path}/store.db-wal"]
-    writer(store).doubt()  # after a failed fsync another one says nothing
+    sqlite_writer(store).doubt()  # after a failed fsync another one says nothing
     with pytest.raises(DiskFull):
         store.flush()
     monkeypatch.undo()
@@ -252,11 +242,6 @@ def test_a_flush_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 # ── what could go wrong with boundaries ──────────────────────────────────────────────────────
-
-
-def writer(store: Store) -> Any:
-    connections: Any = vars(store)["_connections"]
-    return connections._handles.writer
 
 
 def test_a_round_is_as_durable_as_its_most_demanding_piece() -> None:
@@ -288,9 +273,7 @@ def test_a_round_is_as_durable_as_its_most_demanding_piece() -> None:
     followers = [threading.Thread(target=group.submit, args=(lambda: None, durable)) for durable in (False, True, False)]
     for i, follower in enumerate(followers):
         follower.start()
-        deadline = time.monotonic() + 20
-        while len(vars(group)["_queue"]) < i + 2 and time.monotonic() < deadline:
-            time.sleep(0.001)
+        wait_until(lambda queued=i + 2: len(vars(group)["_queue"]) >= queued)
     go.set()
     for thread in (leader, *followers):
         thread.join(20)
@@ -304,10 +287,10 @@ def test_a_commit_that_wrote_nothing_is_no_boundary(tmp_path: Path) -> None:
     store.keep(full, 1, b"kept")
     for i in range(10):
         extend(store, begin(store), said(str(i)))
-    before = unsynced(store)
+    before = unsynced_count(store)
     assert before == 20
     store.keep(full, 1, b"kept")
-    assert unsynced(store) == before
+    assert unsynced_count(store) == before
     store.close()
 
 
@@ -315,7 +298,7 @@ def test_a_switch_that_was_interrupted_is_made_again(tmp_path: Path, monkeypatch
     """Ctrl-C between the setting and the note of it: the next durable commit must not believe the note."""
     store = opened(tmp_path)
     log, full = begin(store), begin_full(store)
-    db, real = writer(store), writer(store).run
+    db, real = sqlite_writer(store), sqlite_writer(store).run
 
     def interrupted(sql: str, *values: Any) -> Any:
         result = real(sql, *values)
@@ -360,10 +343,10 @@ def test_after_a_failed_fsync_everything_is_written_anew(tmp_path: Path) -> None
     """The system takes what it could not write for written: a second fsync that succeeds says nothing about it."""
     store = opened(tmp_path)
     extend(store, begin(store), said("x"))
-    writer(store).doubt()
+    sqlite_writer(store).doubt()
     assert (tmp_path / "store.db-wal").stat().st_size > 0
     store.flush()
-    assert (tmp_path / "store.db-wal").stat().st_size == 0 and unsynced(store) == 0
+    assert (tmp_path / "store.db-wal").stat().st_size == 0 and unsynced_count(store) == 0
     extend(store, begin(store), said("y"))
     store.flush()
     assert (tmp_path / "store.db-wal").stat().st_size > 0, "once is enough"
@@ -382,9 +365,9 @@ def test_what_a_fork_could_not_sync_stays_owed(tmp_path: Path, monkeypatch: pyte
     connections.freeze()
     monkeypatch.undo()
     connections.thaw()
-    assert store.number == 2 and unsynced(store) == 2
+    assert store.number == 2 and unsynced_count(store) == 2
     store.flush()
-    assert unsynced(store) == 0
+    assert unsynced_count(store) == 0
     store.close()
 
 
@@ -411,9 +394,9 @@ def test_every_kind_that_is_said_to_be_one_is_a_boundary(tmp_path: Path, kind: s
     }
     store = open_store(tmp_path / ".plait", durability="async")
     session = Session("x", store=store)
-    assert unsynced(store) == 1
+    assert unsynced_count(store) == 1
     writer_of(None).append(session.spot, [Draft(bodies[kind], Act("agent:a", "model", call="c-1"))])
-    assert unsynced(store) == 0
+    assert unsynced_count(store) == 0
     store.close()
 
 

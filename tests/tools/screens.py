@@ -16,9 +16,9 @@ from plait.sandbox import Network, Sandbox, Wanted
 from plait.sandbox.local import LocalBackend
 from plait.store.sqlite import SqliteStore
 from plait.testing import Seeded
-from plait.tool import Result
 from plait.tools.browser import CHROMIUM
 from plait.workspace.copies import snapshot_folder
+from tests.support import filled_folder
 
 PNG = b"\x89PNG\r\n\x1a\n"
 GONE_S = 10.0
@@ -28,12 +28,7 @@ ISOLATION = os.environ.get("PLAIT_TEST_RUNG", "")  # a rung by name; "": the bes
 @contextmanager
 def placed(folder: Path, files: Mapping[str, str | bytes], network: Network = "off") -> Generator[Sandbox]:
     """A sandbox of the best rung with these files."""
-    source = folder / "source"
-    source.mkdir()
-    for name, content in files.items():
-        path = source / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    source = filled_folder(folder / "source", files)
     store = SqliteStore(folder / "store", source=Seeded())
     snapshot = snapshot_folder(store, source)
     sandbox = LocalBackend().create(Wanted(store, "screen", snapshot.tree, isolation=ISOLATION, network=network))
@@ -59,11 +54,6 @@ def require_browser() -> None:
 def require_desktop(*programs: str) -> None:
     for program in ("Xvfb", "xdotool", "import", "xmodmap", *programs):
         require(shutil.which(program) is not None, "apt-get install xvfb xdotool imagemagick x11-xserver-utils mousepad")
-
-
-def text(result: Result) -> str:
-    assert isinstance(result.parts[0], str)
-    return result.parts[0]
 
 
 def gone(process: int) -> None:

@@ -21,7 +21,8 @@ from plait.sandbox import Sandbox
 from plait.sandbox.limits import descendants
 from plait.tools import screen, shell
 from plait.tools.browser import SNAPSHOT_MAX, browser_click, browser_open, browser_read, browser_screenshot, browser_type
-from tests.tools.screens import PNG, gone, placed, require_browser, text
+from tests.support import result_text
+from tests.tools.screens import PNG, gone, placed, require_browser
 
 SHOP = """<!doctype html><title>Shop</title><link rel=stylesheet href=style.css><h1>Cart</h1>
 <label>Name <input id=name></label> <label>Size <select><option>small<option>large</select></label>
@@ -49,12 +50,16 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 def test_what_is_on_a_page_stays_from_call_to_call(sandbox: Sandbox) -> None:
     opened = browser_open("shop.html", sandbox)
     assert opened.delta == {"url": "file:///workspace/shop.html", "title": "Shop", "action": "open shop.html"}
-    assert 'heading "Cart"' in text(opened) and "console log: loaded rgb(1, 2, 3)" in text(opened)
+    assert 'heading "Cart"' in result_text(opened) and "console log: loaded rgb(1, 2, 3)" in result_text(opened)
     browser_type("Name", "Ada", sandbox)
-    assert "1 for Ada" in text(browser_click("Buy", sandbox))
-    ref = next(line for line in text(browser_read(sandbox)).splitlines() if 'button "Buy"' in line).partition("[ref=")[2].partition("]")[0]
-    assert "2 for Ada" in text(browser_click(f"[ref={ref}]", sandbox))
-    assert "3 for Ada" in text(browser_click("button:has-text('Buy')", sandbox))
+    assert "1 for Ada" in result_text(browser_click("Buy", sandbox))
+    ref = (
+        next(line for line in result_text(browser_read(sandbox)).splitlines() if 'button "Buy"' in line)
+        .partition("[ref=")[2]
+        .partition("]")[0]
+    )
+    assert "2 for Ada" in result_text(browser_click(f"[ref={ref}]", sandbox))
+    assert "3 for Ada" in result_text(browser_click("button:has-text('Buy')", sandbox))
 
 
 @pytest.mark.slow
@@ -65,24 +70,24 @@ def test_each_call_brings_the_picture_and_the_whole_page(sandbox: Sandbox) -> No
     assert whole.name == "page.yaml" and b"paragraph 1999" in whole.content
     assert len(said) < SNAPSHOT_MAX + 500 and "paragraph 1999" not in said and "more characters are in page.yaml" in said
     shown = browser_screenshot(sandbox)
-    assert "paragraph" not in text(shown) and "title: Long" in text(shown) and shown.parts[1].content.startswith(PNG)
+    assert "paragraph" not in result_text(shown) and "title: Long" in result_text(shown) and shown.parts[1].content.startswith(PNG)
 
 
 @pytest.mark.slow
 def test_fields_are_filled_chosen_and_sent(sandbox: Sandbox) -> None:
     browser_open("shop.html", sandbox)
-    assert 'option "large" [selected]' in text(browser_type("Size", "large", sandbox))
+    assert 'option "large" [selected]' in result_text(browser_type("Size", "large", sandbox))
     browser_type("Name", "first", sandbox)
-    assert ": second" in text(browser_type("Name", "second", sandbox))
-    assert "sent" in text(browser_type("Note", "hello", sandbox, submit=True))
+    assert ": second" in result_text(browser_type("Name", "second", sandbox))
+    assert "sent" in result_text(browser_type("Note", "hello", sandbox, submit=True))
 
 
 @pytest.mark.slow
 def test_links_lead_on_and_windows_and_questions_are_told(sandbox: Sandbox) -> None:
     browser_open("shop.html", sandbox)
-    assert "the page said, as alert: 'really?'; it was dismissed" in text(browser_click("Ask", sandbox))
+    assert "the page said, as alert: 'really?'; it was dismissed" in result_text(browser_click("Ask", sandbox))
     popped = browser_click("Window", sandbox)
-    assert popped.delta["title"] == "Next" and "Grüße" in text(popped)  # pyright: ignore
+    assert popped.delta["title"] == "Next" and "Grüße" in result_text(popped)  # pyright: ignore
     browser_open("shop.html", sandbox)
     followed = browser_click("Next", sandbox)
     assert followed.delta["url"] == "file:///workspace/sub/next%20page.html?q=1#end"  # pyright: ignore
@@ -91,8 +96,8 @@ def test_links_lead_on_and_windows_and_questions_are_told(sandbox: Sandbox) -> N
 @pytest.mark.slow
 def test_a_page_that_stops_answering_is_shown_as_far_as_it_goes(sandbox: Sandbox) -> None:
     browser_open("shop.html", sandbox)
-    assert "(the page cannot be read: " in text(browser_click("Stall", sandbox))
-    assert "title: Next" in text(browser_open("sub/next page.html", sandbox))
+    assert "(the page cannot be read: " in result_text(browser_click("Stall", sandbox))
+    assert "title: Next" in result_text(browser_open("sub/next page.html", sandbox))
 
 
 def test_a_target_that_is_not_one_element_is_refused_and_nothing_is_done(sandbox: Sandbox) -> None:
@@ -102,17 +107,17 @@ def test_a_target_that_is_not_one_element_is_refused_and_nothing_is_done(sandbox
         with pytest.raises(SandboxFailed, match=why) as raised:
             browser_click(target, sandbox)
         assert raised.value.step == "nothing was done"
-    assert "1 for" in text(browser_click("Buy", sandbox))
+    assert "1 for" in result_text(browser_click("Buy", sandbox))
 
 
 def test_files_are_seen_as_they_are_now_and_no_others(sandbox: Sandbox) -> None:
     sandbox.files.write("fresh.html", b"<title>One</title>")
-    assert "title: One" in text(browser_open("fresh.html", sandbox))
+    assert "title: One" in result_text(browser_open("fresh.html", sandbox))
     sandbox.files.write("fresh.html", b"<title>Two</title>")
-    assert "title: Two" in text(browser_open("/workspace/fresh.html", sandbox))
+    assert "title: Two" in result_text(browser_open("/workspace/fresh.html", sandbox))
     spied = browser_open("spy.html", sandbox)
-    assert "root:" not in text(spied) and b"nobody" not in spied.parts[2].content
-    assert text(spied).count("/etc/passwd is outside of the workspace") == 2
+    assert "root:" not in result_text(spied) and b"nobody" not in spied.parts[2].content
+    assert result_text(spied).count("/etc/passwd is outside of the workspace") == 2
 
 
 def test_what_cannot_be_opened_is_said_before_anything_happens(sandbox: Sandbox) -> None:
@@ -137,7 +142,7 @@ def test_a_browser_that_died_is_said_to_be_gone_and_nothing_is_done_again(sandbo
     with pytest.raises(SandboxFailed, match="open the page again with browser_open"):
         browser_click("Buy", sandbox)
     browser_open("shop.html", sandbox)
-    assert "1 for" in text(browser_click("Buy", sandbox))
+    assert "1 for" in result_text(browser_click("Buy", sandbox))
 
 
 @pytest.mark.slow
@@ -169,7 +174,7 @@ def test_pages_come_over_the_network_if_there_is_one(tmp_path: Path) -> None:
     Thread(target=server.serve_forever, daemon=True).start()
     try:
         with placed(tmp_path, FILES, network="on") as sandbox:
-            assert "title: Far" in text(browser_open(f"http://127.0.0.1:{server.server_port}/", sandbox))
+            assert "title: Far" in result_text(browser_open(f"http://127.0.0.1:{server.server_port}/", sandbox))
             browser_click("Buy it", sandbox)
     finally:
         server.shutdown()

@@ -10,33 +10,28 @@ import pytest
 
 from plait.errors import InvalidValue
 from plait.event.kinds import File, Placement
-from plait.tool import Result
 from plait.tools import python, shell
 from plait.tools.text import SHOWN_MAX
+from tests.support import result_text
 from tests.tools.folder_sandbox import HERE, FolderSandbox
-
-
-def text(result: Result) -> str:
-    assert isinstance(result.parts[0], str)
-    return result.parts[0]
 
 
 def test_output_and_exit_code(box: FolderSandbox, root: Path) -> None:
     result = shell("echo out; echo err >&2; pwd; exit 3", box)
-    assert text(result) == f"out\nerr\n{root}\n[exit code 3]" and result.exit_code == 3
+    assert result_text(result) == f"out\nerr\n{root}\n[exit code 3]" and result.exit_code == 3
     assert shell("true", box).parts == ["[no output; exit code 0]"]
     assert shell("printf x", box).parts == ["x"] and shell("printf 'é\\r\\n'", box).parts == ["é\r\n"]
     assert shell("no-such-command-at-all", box).exit_code == 127
 
 
 def test_it_is_bash_with_no_input(box: FolderSandbox) -> None:
-    assert text(shell('a=(1 2 3); echo "${a[1]} $0"; cat; echo end', box)) == "2 bash\nend\n"
+    assert result_text(shell('a=(1 2 3); echo "${a[1]} $0"; cat; echo end', box)) == "2 bash\nend\n"
 
 
 @pytest.mark.parametrize("command", ["echo 'a b' \"c  d\" $'e\\tf'", "cat <<'X'\n$HOME `id`\nX", "echo --; echo -n y"])
 def test_quotes_arrive_as_they_are(box: FolderSandbox, root: Path, command: str) -> None:
     bare = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=root).stdout
-    assert text(shell(command, box)) == bare
+    assert result_text(shell(command, box)) == bare
 
 
 def test_long_output_is_shown_in_part_and_kept_whole(box: FolderSandbox) -> None:
@@ -55,7 +50,7 @@ def test_odd_bytes_are_kept(box: FolderSandbox) -> None:
 def test_what_takes_too_long_is_ended_and_says_by_which_limit(box: FolderSandbox) -> None:
     result = shell("echo before; sleep 60", box, timeout_s=0.3)
     assert result.exit_code == 137
-    assert text(result) == "before\n[ended before it was done: it ran longer than 0.3 s (limit: time); exit code 137]"
+    assert result_text(result) == "before\n[ended before it was done: it ran longer than 0.3 s (limit: time); exit code 137]"
 
 
 @pytest.mark.parametrize("command", ["", "  ", "echo \0", "echo " + "x" * 200_000])
@@ -74,7 +69,7 @@ def test_times_that_are_none(box: FolderSandbox, timeout_s: float) -> None:
 def test_python_runs_a_program(box: FolderSandbox, root: Path) -> None:
     (root / "near.py").write_text("x = 'é'\n")
     program = "import near, sys, pickle\nclass A: pass\npickle.loads(pickle.dumps(A()))\nprint(near.x, __name__, repr(sys.stdin.read()))"
-    assert text(python(program, box)) == "é __main__ ''\n"
+    assert result_text(python(program, box)) == "é __main__ ''\n"
     assert python("import sys; sys.exit(4)", box).exit_code == 4
     assert python("#" * 300_000 + "\nprint(1)", box).parts == ["1\n"]
     assert {path.name for path in root.iterdir()} <= {"near.py", "__pycache__"}
@@ -83,7 +78,7 @@ def test_python_runs_a_program(box: FolderSandbox, root: Path) -> None:
 def test_a_traceback_shows_the_lines_of_the_code_and_nothing_else(box: FolderSandbox) -> None:
     result = python("def f():\n    return 1 / 0\n\nf()\n", box)
     assert result.exit_code == 1
-    told = [line for line in text(result).splitlines() if "^" not in line and "~" not in line]
+    told = [line for line in result_text(result).splitlines() if "^" not in line and "~" not in line]
     assert told == [
         "Traceback (most recent call last):",
         '  File "<code>", line 4, in <module>',
@@ -93,7 +88,7 @@ def test_a_traceback_shows_the_lines_of_the_code_and_nothing_else(box: FolderSan
         "ZeroDivisionError: division by zero",
         "[exit code 1]",
     ]
-    assert "SyntaxError" in text(python("a b", box)) and "_start" not in text(python("a b", box))
+    assert "SyntaxError" in result_text(python("a b", box)) and "_start" not in result_text(python("a b", box))
 
 
 @pytest.mark.parametrize(

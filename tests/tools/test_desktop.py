@@ -13,7 +13,8 @@ from plait.sandbox import Sandbox
 from plait.tool import Result
 from plait.tools import screen
 from plait.tools.desktop import desktop_click, desktop_key, desktop_screenshot, desktop_start, desktop_type
-from tests.tools.screens import PNG, gone, placed, require_desktop, text
+from tests.support import result_text
+from tests.tools.screens import PNG, gone, placed, require_desktop
 
 IN_THE_TEXT = (300, 200)
 
@@ -32,19 +33,19 @@ def picture(result: Result) -> bytes:
 
 def test_a_text_is_typed_and_saved_to_the_workspace(sandbox: Sandbox) -> None:
     started = desktop_start("mousepad notes.txt", sandbox)
-    assert "notes.txt - Mousepad" in text(started)
+    assert "notes.txt - Mousepad" in result_text(started)
     steps = [started, desktop_click(*IN_THE_TEXT, sandbox), desktop_key("ctrl+a", sandbox)]
     steps += [desktop_type("Grüße żółw 你好,\n\tline {2} ~ 'end'", sandbox), desktop_key("ctrl+s", sandbox)]
     assert len({picture(step) for step in steps}) > 2  # what was done can be seen
     assert steps[-1].delta == {"windows": ["/workspace/notes.txt - Mousepad"], "action": "press ctrl+s"}
     assert sandbox.files.read("notes.txt").decode() == "Grüße żółw 你好,\n\tline {2} ~ 'end'"
-    assert "windows: none" in text(desktop_key("ctrl+q", sandbox))
+    assert "windows: none" in result_text(desktop_key("ctrl+q", sandbox))
 
 
 def test_a_program_that_does_not_run_says_why(sandbox: Sandbox) -> None:
     failed = desktop_start("no-such-editor", sandbox)
-    assert "'no-such-editor' ended with 127" in text(failed) and "not found" in text(failed)
-    assert "no-such-editor" not in text(desktop_screenshot(sandbox))
+    assert "'no-such-editor' ended with 127" in result_text(failed) and "not found" in result_text(failed)
+    assert "no-such-editor" not in result_text(desktop_screenshot(sandbox))
 
 
 def test_what_cannot_be_done_is_refused(sandbox: Sandbox) -> None:

@@ -17,7 +17,7 @@ from plait.tools import apply_patch, edit_file, list_files, read_file, search_fi
 from plait.tools.files import LINE_MAX
 from plait.tools.search import matches
 from plait.tools.text import SHOWN_MAX
-from tests.support import growth
+from tests.support import growth, result_delta
 from tests.tools.folder_sandbox import FolderSandbox
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + b"\0" * 40
@@ -27,11 +27,6 @@ def text(result: Result) -> str:
     """What is shown, without the note before it."""
     assert isinstance(result.parts[-1], str)
     return result.parts[-1]
-
-
-def delta(result: Result) -> dict[str, Any]:
-    assert isinstance(result.delta, dict)
-    return result.delta
 
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────
@@ -60,7 +55,7 @@ def test_a_long_file_is_read_in_slices_that_make_up_the_whole(box: FolderSandbox
 def test_a_slice_is_what_was_asked_for(box: FolderSandbox, root: Path) -> None:
     (root / "x").write_text("".join(f"{n}\n" for n in range(1, 21)))
     result = read_file("x", box, offset=5, limit=2)
-    assert result.parts == ["[x: lines 5 to 6 of 20; go on with offset=7]", "5\n6\n"] and delta(result)["lines"] == [5, 6]
+    assert result.parts == ["[x: lines 5 to 6 of 20; go on with offset=7]", "5\n6\n"] and result_delta(result)["lines"] == [5, 6]
     with pytest.raises(InvalidValue, match="has 20 lines"):
         read_file("x", box, offset=21)
     with pytest.raises(InvalidValue):
@@ -115,7 +110,7 @@ def test_images_come_back_as_images(box: FolderSandbox, root: Path) -> None:
 def test_binary_is_named_by_type_size_and_digest(box: FolderSandbox, root: Path, content: bytes) -> None:
     (root / "x.bin").write_bytes(content)
     result = read_file("x.bin", box)
-    assert f"{len(content):,} bytes" in text(result) and delta(result)["digest"] in text(result)
+    assert f"{len(content):,} bytes" in text(result) and result_delta(result)["digest"] in text(result)
 
 
 def test_an_empty_file_says_so(box: FolderSandbox, root: Path) -> None:
@@ -194,11 +189,11 @@ def test_folders_are_no_files(box: FolderSandbox, root: Path) -> None:
 
 def test_writing_leaves_the_difference(box: FolderSandbox, root: Path) -> None:
     made = write_file("a/b/x.txt", "one\ntwo\n", box)
-    assert delta(made)["created"] is True and delta(made)["bytes"] == {"before": None, "after": 8}
-    assert delta(made)["diff"] == "--- /dev/null\n+++ b/a/b/x.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n"
+    assert result_delta(made)["created"] is True and result_delta(made)["bytes"] == {"before": None, "after": 8}
+    assert result_delta(made)["diff"] == "--- /dev/null\n+++ b/a/b/x.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n"
     (root / "a/b/x.txt").chmod(0o755)
     again = write_file("a/b/x.txt", "one\n2\n", box)
-    assert delta(again)["created"] is False and "-two\n+2\n" in delta(again)["diff"]
+    assert result_delta(again)["created"] is False and "-two\n+2\n" in result_delta(again)["diff"]
     assert text(again) == "overwrote a/b/x.txt: 1 line added, 1 removed, 6 bytes"
     assert (root / "a/b/x.txt").stat().st_mode & 0o777 == 0o755
     assert "already" in text(write_file("a/b/x.txt", "one\n2\n", box))
@@ -206,14 +201,14 @@ def test_writing_leaves_the_difference(box: FolderSandbox, root: Path) -> None:
 
 def test_a_long_difference_is_bounded_and_kept_whole(box: FolderSandbox) -> None:
     result = write_file("x", "".join(f"line {n}\n" for n in range(20_000)), box)
-    assert len(delta(result)["diff"]) < 21_000
+    assert len(result_delta(result)["diff"]) < 21_000
     whole = result.parts[1]
     assert isinstance(whole, Loose) and whole.content.endswith(b"+line 19999\n") and whole.name == "x.diff"
 
 
 def test_what_was_binary_is_named(box: FolderSandbox, root: Path) -> None:
     (root / "x").write_bytes(b"\0\1")
-    assert "binary, sha256" in delta(write_file("x", "text", box))["before"]
+    assert "binary, sha256" in result_delta(write_file("x", "text", box))["before"]
 
 
 def test_the_difference_of_very_different_files_is_quick(box: FolderSandbox) -> None:
@@ -296,7 +291,7 @@ def test_an_edit_is_exact_and_leaves_its_difference(box: FolderSandbox, root: Pa
     result = edit_file("cart.py", "    total = 0\n", "    total = Money(0)\n", box)
     assert (root / "cart.py").read_text() == CODE.replace("total = 0", "total = Money(0)")
     assert (root / "cart.py").stat().st_mode & 0o777 == 0o750
-    assert delta(result)["diff"] == text(result) and "-    total = 0\n+    total = Money(0)\n" in text(result)
+    assert result_delta(result)["diff"] == text(result) and "-    total = 0\n+    total = Money(0)\n" in text(result)
 
 
 def test_replace_all_replaces_all(box: FolderSandbox, root: Path) -> None:
@@ -370,7 +365,7 @@ def test_searching_is_bounded(box: FolderSandbox, root: Path) -> None:
     (root / "wide").write_text("match" + "x" * 100_000)
     (root / "huge").write_bytes(b"match\n" * (2 << 20))
     result = search_files("match", box, limit=10)
-    assert "there may be more" in text(result) and delta(result)["matches"] == 10
+    assert "there may be more" in text(result) and result_delta(result)["matches"] == 10
     assert "more characters]" in text(search_files("match", box, "wide"))
     assert len(text(search_files("match", box, limit=1000, context=5))) <= SHOWN_MAX + 500
     assert "too long to search: huge" in text(search_files("nothing", box))

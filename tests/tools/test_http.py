@@ -18,10 +18,11 @@ from plait.event.kinds import Placement, PlacementChanged
 from plait.secrets import Secret, forget
 from plait.session.content import Loose
 from plait.session.ports import Act, Draft, writer_of
-from plait.tool import Result, Tool
+from plait.tool import Tool
 from plait.tools import http, http_to
 from plait.tools.egress import Egress
 from plait.tools.web import BODY_MAX, Request, send
+from tests.support import result_delta
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 30
 
@@ -108,11 +109,6 @@ def raw(*pieces: bytes, endless: bytes = b"", pause: float = 0.0, stay: bool = F
         assert not thread.is_alive()
 
 
-def delta(result: Result) -> dict[str, Any]:
-    assert isinstance(result.delta, dict)
-    return result.delta
-
-
 # ── what comes back ──────────────────────────────────────────────────────────────────────────
 
 
@@ -122,7 +118,7 @@ def test_a_request_and_its_evidence(site: Site) -> None:
     result = site.tool()("POST", site.url("/x?q=1"), headers, "sent é")
     assert result.parts[0].startswith("HTTP 201 Created\n") and result.parts[0].endswith('\n\n{"a": 1}') and len(result.parts) == 1
     assert "abc" not in result.parts[0] and "abc" not in str(result.delta)
-    request, response = delta(result)["request"], delta(result)["response"]
+    request, response = result_delta(result)["request"], result_delta(result)["response"]
     assert request["method"] == "POST" and request["headers"]["Accept"] == "application/json" and request["bytes"] == 7
     assert response["status"] == 201 and response["address"] == "127.0.0.1" and response["bytes"] == 8 and len(response["digest"]) == 64
     method, path, sent, body = site.seen[0]
@@ -170,7 +166,7 @@ def test_endless_bodies_end() -> None:
 def test_a_body_that_breaks_off_says_so() -> None:
     with raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf") as port:
         result = http_to(f"127.0.0.1:{port}")("GET", f"http://127.0.0.1:{port}/")
-    assert "only the first 4 bytes" in result.parts[0] and delta(result)["response"]["whole"] is False
+    assert "only the first 4 bytes" in result.parts[0] and result_delta(result)["response"]["whole"] is False
 
 
 @pytest.mark.parametrize(
@@ -261,8 +257,8 @@ def test_redirects_are_followed_and_told(site: Site) -> None:
     site.pages["/b"] = 301, {"Location": site.url("/c")}, b""
     site.pages["/c"] = 200, {}, b"there"
     result = site.tool()("GET", site.url("/a"))
-    assert "(after redirects" in result.parts[0] and delta(result)["response"]["url"] == site.url("/c")
-    assert [via["url"] for via in delta(result)["via"]] == [site.url("/a"), site.url("/b?x=1")]
+    assert "(after redirects" in result.parts[0] and result_delta(result)["response"]["url"] == site.url("/c")
+    assert [via["url"] for via in result_delta(result)["via"]] == [site.url("/a"), site.url("/b?x=1")]
     assert site.tool()("POST", site.url("/a"), {}, "x").parts[0].startswith("HTTP 302")
 
 
@@ -305,7 +301,7 @@ def test_a_name_that_resolves_differently_a_moment_later_gains_nothing(site: Sit
     site.pages["/"] = 200, {}, b"checked"
     tool = http_to(f"rebind.example.com:{site.port}", f"127.0.0.1:{site.port}", resolve=resolve)
     result = tool("GET", f"http://rebind.example.com:{site.port}/")
-    assert asked == ["rebind.example.com"] and delta(result)["response"]["address"] == "127.0.0.1"
+    assert asked == ["rebind.example.com"] and result_delta(result)["response"]["address"] == "127.0.0.1"
     assert site.seen[0][2]["Host"] == f"rebind.example.com:{site.port}"
     with pytest.raises(EgressRefused, match="169.254.169.254"):
         tool("GET", f"http://rebind.example.com:{site.port}/")

@@ -16,8 +16,8 @@ import pytest
 from plait.sandbox import Sandbox
 from plait.tool import Result
 from plait.tools.browser import browser_click, browser_open, browser_type
-from tests.support import report
-from tests.tools.screens import PNG, placed, require, require_browser, text
+from tests.support import report, result_text
+from tests.tools.screens import PNG, placed, require, require_browser
 
 _REWARD = re.compile(r"console log: reward: (-?[\d.]+) \(raw: (-?[\d.]+)\)")
 _LINE = re.compile(r"- '?(?P<role>\w+)(?: \"(?P<name>[^\"]*)\")?[^\n]*?\[ref=(?P<ref>\w+)\]")
@@ -39,7 +39,7 @@ class Player:
 
     @property
     def seen(self) -> str:
-        return text(self.steps[-1])
+        return result_text(self.steps[-1])
 
     @property
     def task(self) -> str:
@@ -58,7 +58,7 @@ class Player:
         return next(each.ref for each in elements if each.role == role and name in (None, each.name))
 
     def reward(self) -> tuple[float, float]:
-        found = _REWARD.search("\n".join(map(text, self.steps)))
+        found = _REWARD.search("\n".join(map(result_text, self.steps)))
         assert found, self.seen
         return float(found[1]), float(found[2])
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plait.errors import EditRefused, InvalidValue, PlaitError
-from plait.tool import Result
 from plait.tools import apply_patch
 from plait.tools.patch import FilePatch, apply_hunks, parse_patch
 from plait.tools.text import unified
+from tests.support import result_delta
 from tests.tools.folder_sandbox import FolderSandbox
 
 LINES = st.sampled_from(
@@ -172,11 +171,6 @@ def test_whatever_is_parsed_is_parsed_or_refused(lines: list[str]) -> None:
 CODE = "def one():\n    return 1\n\n\ndef two():\n    return 2\n\n\ndef three():\n    return 3\n"
 
 
-def delta(result: Result) -> dict[str, Any]:
-    assert isinstance(result.delta, dict)
-    return result.delta
-
-
 def begin(body: str) -> str:
     return f"*** Begin Patch\n{body}\n*** End Patch\n"
 
@@ -193,8 +187,11 @@ def test_the_form_without_numbers(box: FolderSandbox, root: Path) -> None:
     )
     assert (root / "src/y.py").read_text() == CODE.replace("2\n", "22\n").replace("3\n", "33\n")
     assert (root / "new/file.txt").read_text() == "hello\n\nworld\n" and not (root / "x.py").exists() and not (root / "gone").exists()
-    assert delta(result)["changed"] == ["gone", "new/file.txt", "src/y.py", "x.py"]
-    assert delta(result)["renamed"] == [{"from": "x.py", "to": "src/y.py", "copied": False}] and "+hello" in delta(result)["diff"]
+    assert result_delta(result)["changed"] == ["gone", "new/file.txt", "src/y.py", "x.py"]
+    assert (
+        result_delta(result)["renamed"] == [{"from": "x.py", "to": "src/y.py", "copied": False}]
+        and "+hello" in result_delta(result)["diff"]
+    )
 
 
 def test_numbers_may_be_off_if_the_lines_are_there_once(box: FolderSandbox, root: Path) -> None:
@@ -232,7 +229,7 @@ def test_lines_added_by_name_get_the_ends_of_the_file(box: FolderSandbox, root: 
 def test_modes(box: FolderSandbox, root: Path) -> None:
     (root / "x").write_text("a\n")
     result = apply_patch("diff --git a/x b/x\nold mode 100644\nnew mode 100755\n", box)
-    assert (root / "x").stat().st_mode & 0o777 == 0o755 and delta(result)["modes"] == {"x": "755"}
+    assert (root / "x").stat().st_mode & 0o777 == 0o755 and result_delta(result)["modes"] == {"x": "755"}
 
 
 def test_two_files_change_names(box: FolderSandbox, root: Path) -> None:

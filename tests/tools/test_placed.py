@@ -12,6 +12,7 @@ from plait.errors import ToolFailed
 from plait.event import kinds as k
 from plait.sandbox import backend
 from plait.tools import FILES, apply_patch, edit_file, list_files, python, read_file, search_files, shell, write_file
+from tests.support import filled_folder
 
 RUNGS = [
     each.name
@@ -22,9 +23,7 @@ RUNGS = [
 
 @pytest.fixture(params=RUNGS)
 def placed(request: pytest.FixtureRequest, tmp_path: Path) -> Session:
-    repo = tmp_path / "repo"
-    repo.mkdir()
-    (repo / "cart.py").write_text("def total(cart):\n    return 0\n")
+    repo = filled_folder(tmp_path / "repo", {"cart.py": "def total(cart):\n    return 0\n"})
     (tmp_path / "outside").write_text("canary\n")
     return Session("Fix it.", store=tmp_path / "store").to("local", repo, isolation=request.param)
 

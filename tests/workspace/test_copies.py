@@ -26,6 +26,7 @@ from plait.workspace.base import PIECE, Node
 from plait.workspace.copies import Copy, Layered, Plain, cache_folder, list_copies, open_copy, open_in_place, snapshot_folder
 from plait.workspace.edited import edited
 from plait.workspace.rules import heavy_in, rules_for
+from tests.support import filled_folder, python
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
 
@@ -217,7 +218,7 @@ def test_the_folder_itself_has_no_way_back(store: Store, cache: Path, folder: Pa
 
 def test_the_cache_of_a_store_in_memory_goes_with_the_process() -> None:
     code = "from plait.workspace.copies import cache_folder as f; p = f('memory:x'); (p / 'd').mkdir(); (p / 'd').chmod(0); print(p)"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    ran = python(code)
     assert not Path(ran.stdout.strip()).exists()
 
 
@@ -305,12 +306,9 @@ def test_rules_are_the_same_for_every_kind_of_reading(store: Store, cache: Path,
     (folder / "venv").write_text("a file of that name is a file")
     (folder / "src" / ".venv").mkdir()
     rules = rules_for(folder, ignore=("own.txt",), store=folder / "state" / "store")
-    for name in ("a.bin", "own.txt", "build/x", "src/build", "data/out/x", "src/data/out", ".plait/x", "src/.plait/x", ".git/x"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(name)
-    for name in ("state/store/db", "state/other", "src/__pycache__/a.pyc", "x.pyc", "src/.venv/lib", ".plait-1-2.tmp"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(name)
+    names = ["a.bin", "own.txt", "build/x", "src/build", "data/out/x", "src/data/out", ".plait/x", "src/.plait/x", ".git/x"]
+    names += ["state/store/db", "state/other", "src/__pycache__/a.pyc", "x.pyc", "src/.venv/lib", ".plait-1-2.tmp"]
+    filled_folder(folder, {name: name for name in names})
     tree = snapshot_folder(store, folder, rules).tree
     kept = {".plaitignore", "README", "src/a.py", "src/b.py", "src/build", "src/data/out", "state/other", "venv"}
     assert set(Workspace(store, tree).files()) == kept

@@ -30,7 +30,7 @@ def between(left: Files, right: Files) -> Changes:
     return Changes(blobs, blobs.plant(left), blobs.plant(right))
 
 
-def told(left: Files, right: Files) -> list[tuple[str, str | None, str | None]]:
+def changed_kinds(left: Files, right: Files) -> list[tuple[str, str | None, str | None]]:
     return [(each.path, each.before and each.before.kind, each.after and each.after.kind) for each in between(left, right)]
 
 
@@ -40,7 +40,7 @@ def told(left: Files, right: Files) -> list[tuple[str, str | None, str | None]]:
 def test_what_came_went_and_changed() -> None:
     left: Files = {"same": "1", "gone": "2", "edited": "3", "src/deep/er": "4"}
     right: Files = {"same": "1", "come": "5", "edited": "6", "src/deep/er": "7"}
-    assert told(left, right) == [
+    assert changed_kinds(left, right) == [
         ("come", None, "file"),
         ("edited", "file", "file"),
         ("gone", "file", None),
@@ -49,24 +49,24 @@ def test_what_came_went_and_changed() -> None:
 
 
 def test_a_folder_of_one_side_is_told_by_what_is_in_it() -> None:
-    assert told({}, {"a/b/c": "1", "a/e": FOLDER}) == [("a/b/c", None, "file"), ("a/e", None, "folder")]
-    assert told({"a/b/c": "1", "a/e": FOLDER}, {}) == [("a/b/c", "file", None), ("a/e", "folder", None)]
+    assert changed_kinds({}, {"a/b/c": "1", "a/e": FOLDER}) == [("a/b/c", None, "file"), ("a/e", None, "folder")]
+    assert changed_kinds({"a/b/c": "1", "a/e": FOLDER}, {}) == [("a/b/c", "file", None), ("a/e", "folder", None)]
 
 
 def test_a_mode_is_a_change_of_files_and_of_folders() -> None:
-    assert told({"run": "1"}, {"run": executable("1")}) == [("run", "file", "file")]
-    assert told({"d/x": "1"}, {"d": Node("folder", 0o700), "d/x": "1"}) == [("d", "folder", "folder")]
+    assert changed_kinds({"run": "1"}, {"run": executable("1")}) == [("run", "file", "file")]
+    assert changed_kinds({"d/x": "1"}, {"d": Node("folder", 0o700), "d/x": "1"}) == [("d", "folder", "folder")]
 
 
 def test_a_folder_that_was_emptied_is_not_one_that_went() -> None:
-    assert told({"d/x": "1"}, {"d": FOLDER}) == [("d", "folder", "folder"), ("d/x", "file", None)]
-    assert told({"d/x": "1"}, {}) == [("d/x", "file", None)]
+    assert changed_kinds({"d/x": "1"}, {"d": FOLDER}) == [("d", "folder", "folder"), ("d/x", "file", None)]
+    assert changed_kinds({"d/x": "1"}, {}) == [("d/x", "file", None)]
 
 
 def test_a_file_became_a_folder() -> None:
-    assert told({"d": "1"}, {"d/x": "1"}) == [("d", "file", None), ("d/x", None, "file")]
-    assert told({"d": "1"}, {"d": FOLDER}) == [("d", "file", "folder")]
-    assert told({"d": "1"}, {"d": link("x")}) == [("d", "file", "link")]
+    assert changed_kinds({"d": "1"}, {"d/x": "1"}) == [("d", "file", None), ("d/x", None, "file")]
+    assert changed_kinds({"d": "1"}, {"d": FOLDER}) == [("d", "file", "folder")]
+    assert changed_kinds({"d": "1"}, {"d": link("x")}) == [("d", "file", "link")]
 
 
 def test_no_tree_is_a_tree_with_nothing_in_it() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.sandbox.remote.loopback import KEY, Handler, ended, multipart, written
 from tests.sandbox.remote.machine import Machine
+from tests.sandbox.remote.standin_execd import event_line
 
 _LIFE = re.compile(r"/v1/sandboxes/(?P<id>[^/]+)(?P<rest>.*)\Z")
 _INSIDE = re.compile(r"/inside/(?P<id>[^/]+)(?P<rest>/.*)\Z")
@@ -91,14 +92,14 @@ class OpenSandboxHandler(Handler):
             yield from self._told(process)
 
     def _told(self, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
-        yield _event("init", text=str(process.pid))
+        yield event_line("init", text=str(process.pid))
         for name, data in written(process):
             for line in data.decode().splitlines():  # the daemon tells lines, without their ends
-                yield _event(name, text=line)
+                yield event_line(name, text=line)
         if code := process.wait():
-            yield _event("error", error={"ename": "CommandExecError", "evalue": str(code), "traceback": []})
+            yield event_line("error", error={"ename": "CommandExecError", "evalue": str(code), "traceback": []})
         else:
-            yield _event("execution_complete", execution_time=1)
+            yield event_line("execution_complete", execution_time=1)
 
     def _upload(self, machine: Machine) -> None:
         parts = multipart(self.headers["content-type"], self.body)
@@ -112,7 +113,3 @@ class OpenSandboxHandler(Handler):
         status = {"state": "Paused" if machine.paused else "Running"}
         shown = {"id": machine.name, "status": status, "createdAt": _WHEN, "entrypoint": ["tail", "-f", "/dev/null"]}
         return {**shown, "image": {"uri": machine.template}, "metadata": machine.marks}
-
-
-def _event(kind: str, **fields: object) -> bytes:
-    return f"data: {json.dumps({'type': kind, 'timestamp': 0, **fields})}\n\n".encode()

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
-import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
+
+from tests.support import free_port, wait_until
 
 KEY = "key-of-the-real-server-0123456789"
 IMAGE, DAEMON = "docker.io/library/plait-standin:1", "docker.io/opensandbox/execd:standin"
@@ -50,16 +50,16 @@ def running(folder: Path) -> Generator[str]:
     podman = ["podman", "--storage-driver", "vfs", "--root", f"{folder}/root", "--runroot", f"{folder}/run", "--runtime", "runc"]
     podman += ["--cgroup-manager", "cgroupfs"]
     _import_image(podman, folder)
-    address, port = f"unix://{folder}/podman.sock", _free_port()
+    address, port = f"unix://{folder}/podman.sock", free_port()
     # Without these, containers ask for more open files than a container may.
     (folder / "containers.conf").write_text('[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=512:512"]\n')
     (folder / "server.toml").write_text(_CONFIG.format(port=port, key=KEY, daemon=DAEMON, folder=folder))
     engine = {**os.environ, "CONTAINERS_CONF": str(folder / "containers.conf")}
     server = {**os.environ, "HOME": str(folder), "DOCKER_HOST": address}
     with _process([*podman, "system", "service", "--time=0", address], engine, folder / "podman.log"):
-        _until(lambda: (folder / "podman.sock").exists(), folder / "podman.log")
+        _wait_for(lambda: (folder / "podman.sock").exists(), folder / "podman.log")
         with _process([str(program()), "--config", str(folder / "server.toml")], server, folder / "server.log"):
-            _until(lambda: _healthy(port), folder / "server.log")
+            _wait_for(lambda: _healthy(port), folder / "server.log")
             yield f"127.0.0.1:{port}"
         subprocess.run([*podman, "rm", "--all", "--force", "--time", "0"], check=False, capture_output=True, timeout=60)
 
@@ -141,12 +141,8 @@ def _process(command: list[str], env: dict[str, str], log: Path) -> Generator[No
                 process.kill()
 
 
-def _until(ready: object, log: Path) -> None:
-    end = time.monotonic() + 60
-    assert callable(ready)
-    while not ready():
-        assert time.monotonic() < end, f"it did not come up: {log.read_text()[-1000:]}"
-        time.sleep(0.2)
+def _wait_for(ready: Callable[[], bool], log: Path) -> None:
+    wait_until(ready, evidence=lambda: log.read_text()[-1000:])
 
 
 def _healthy(port: int) -> bool:
@@ -155,9 +151,3 @@ def _healthy(port: int) -> bool:
             return answer.status == 200
     except (URLError, ConnectionError):
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return bound.getsockname()[1]

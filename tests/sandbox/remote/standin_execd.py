@@ -72,17 +72,17 @@ class Handler(BaseHTTPRequestHandler):
 
 def _command(asked: dict[str, str]) -> Iterator[bytes]:
     with subprocess.Popen(["/bin/bash", "-c", asked["command"]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
-        yield _event("init", text=str(process.pid))
+        yield event_line("init", text=str(process.pid))
         assert process.stdout is not None
         for line in process.stdout:
-            yield _event("stdout", text=line.decode().rstrip("\n"))
+            yield event_line("stdout", text=line.decode().rstrip("\n"))
     if process.returncode:
-        yield _event("error", error={"ename": "CommandExecError", "evalue": str(process.returncode), "traceback": []})
+        yield event_line("error", error={"ename": "CommandExecError", "evalue": str(process.returncode), "traceback": []})
     else:
-        yield _event("execution_complete", execution_time=1)
+        yield event_line("execution_complete", execution_time=1)
 
 
-def _event(kind: str, **fields: object) -> bytes:
+def event_line(kind: str, **fields: object) -> bytes:
     return f"data: {json.dumps({'type': kind, 'timestamp': 0, **fields})}\n\n".encode()
 
 

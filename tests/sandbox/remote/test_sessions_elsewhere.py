@@ -13,14 +13,12 @@ from plait.runtime import places
 from plait.sandbox import backend
 from plait.tools import shell, write_file
 from tests.sandbox.remote.loopback import Server
+from tests.support import filled_folder
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "repo"
-    folder.mkdir()
-    (folder / "a.txt").write_text("one\n")
-    return folder
+    return filled_folder(tmp_path / "repo", {"a.txt": "one\n"})
 
 
 def test_files_travel_with_the_session(e2b_server: Server, repo: Path, tmp_path: Path) -> None:

@@ -1,0 +1,52 @@
+"""Runs that wait, that are replayed, and whose clock is moved; and what their tools did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from plait import Session, Workflow
+from plait.durable import replay
+from plait.ids import LogId, Micros
+from plait.runtime.live import Live
+from plait.runtime.run import direct_writer
+from plait.runtime.stops import Parked
+
+RAN: list[Any] = []
+"""What the tools of a test did, in order; `tests/conftest.py` empties it before each test."""
+
+
+def parked_session(act: Callable[[], object]) -> Session:
+    """The session of a run that parks when it is started or resumed."""
+    with pytest.raises(Parked) as stop:
+        act()
+    return stop.value.session
+
+
+def assert_replays(session: Session, workflow: Workflow) -> None:
+    """Replayed, the run asks nobody, runs no tool, and ends at the same head."""
+    before = list(RAN)
+    assert replay(session, workflow).head == session.head
+    assert before == RAN
+
+
+def ask_preview(ask: Any) -> Any:
+    """What a person is shown of an ask."""
+    return ask.shown
+
+
+class Later(Live):
+    """A clock that is so many seconds ahead."""
+
+    def __init__(self, seconds: float) -> None:
+        self._ahead = int(seconds * 1e6)
+
+    def now(self, log: LogId, seq: int) -> Micros:
+        return super().now(log, seq) + self._ahead
+
+
+def set_clock_ahead(session: Session, seconds: float) -> None:
+    """Let time pass in the session's store."""
+    direct_writer().bind_source(session.store, Later(seconds))
