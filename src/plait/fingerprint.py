@@ -715,20 +715,21 @@ def _file_of(module: str) -> str | None:
 
 def source_file(module: str, folders: Iterable[str] | None = None) -> Path | None:
     """The file that a module's source is in, found without importing anything. None: there is none."""
-    spec = _spec_of(module, folders)
+    spec = module_spec(module, folders)
     origin = spec.origin if spec is not None else None
     return Path(origin) if origin and origin.endswith(".py") else None
 
 
 def _origin(module: str) -> str | None:
     """The file that an import of a module would take. None: there is none, or it is a folder."""
-    spec = _spec_of(module)
+    spec = module_spec(module)
     if spec is not None:
         return spec.origin if spec.has_location else None
     return _file_of(module)
 
 
-def _spec_of(module: str, folders: Iterable[str] | None = None) -> ModuleSpec | None:
+def module_spec(module: str, folders: Iterable[str] | None = None) -> ModuleSpec | None:
+    """Where an import finds a module, without importing anything. None: it finds none."""
     path: Iterable[str] | None = folders
     spec: ModuleSpec | None = None
     name = ""

@@ -217,12 +217,12 @@ CHANGES = {
         ("return 1", "return 2"),
     ),
     "the object of a weak reference": (
-        "class Box:\n    def __init__(self, to): self.to = to\nbox = Box('a')\ndef make(ref):\n    @tool\n    def wire(amount: int) -> str:\n"
+        "class Box:\n    def __init__(self, t): self.t = t\nbox = Box('a')\ndef make(ref):\n    @tool\n    def wire(amount: int) -> str:\n"
         "        'Wire.'\n        return ref().to\n    return wire\nwire = make(weakref.ref(box))\n",
         ("'a'", "'b'"),
     ),
     "the object of a weak proxy": (
-        "class Box:\n    def __init__(self, to): self.to = to\nbox = Box('a')\ndef make(ref):\n    @tool\n    def wire(amount: int) -> str:\n"
+        "class Box:\n    def __init__(self, t): self.t = t\nbox = Box('a')\ndef make(ref):\n    @tool\n    def wire(amount: int) -> str:\n"
         "        'Wire.'\n        return ref.to\n    return wire\nwire = make(weakref.proxy(box))\n",
         ("'a'", "'b'"),
     ),
@@ -232,13 +232,13 @@ CHANGES = {
     ),
 }
 HIDES = {
-    "__getstate__": "class Box:\n    def __init__(self, to): self.to = to\n    def __getstate__(self): return {}\nbox = Box('a')\n",
-    "__getstate__ with slots": "class Box:\n    __slots__ = ('to',)\n    def __init__(self, to): self.to = to\n"
+    "__getstate__": "class Box:\n    def __init__(self, t): self.t = t\n    def __getstate__(self): return {}\nbox = Box('a')\n",
+    "__getstate__ with slots": "class Box:\n    __slots__ = ('to',)\n    def __init__(self, t): self.t = t\n"
     "    def __getstate__(self): return ()\nbox = Box('a')\n",
-    "__reduce__": "class Box:\n    def __init__(self, to): self.to = to\n    def __reduce__(self): return 'box'\nbox = Box('a')\n",
-    "__reduce_ex__": "class Box:\n    def __init__(self, to): self.to = to\n    def __reduce_ex__(self, n): return Box, ()\nbox = Box('a')\n",
+    "__reduce__": "class Box:\n    def __init__(self, t): self.t = t\n    def __reduce__(self): return 'box'\nbox = Box('a')\n",
+    "__reduce_ex__": "class Box:\n    def __init__(self, t): self.t = t\n    def __reduce_ex__(self, n): return Box, ()\nbox = Box('a')\n",
     "__reduce__ of a base": "class Base:\n    def __reduce__(self): return Box, ()\nclass Box(Base): pass\nbox = Box()\nbox.to = 'a'\n",
-    "a registered reducer": "class Box:\n    def __init__(self, to): self.to = to\ncopyreg.pickle(Box, lambda box: (Box, ()))\nbox = Box('a')\n",
+    "a registered reducer": "class Box(list): pass\ncopyreg.pickle(Box, lambda box: (Box, ()))\nbox = Box(['a'])\n",
     "__getstate__ of the object": "class Box: pass\nbox = Box()\nbox.to, box.__getstate__ = 'a', lambda: {}\n",
     "__getnewargs__": "class Box(str):\n    def __getnewargs__(self): return ()\nbox = Box('a')\n",
     "__reduce__ of a list": "class Box(list):\n    def __reduce__(self): return Box, ()\nbox = Box(['a'])\n",
