@@ -122,6 +122,10 @@ class _Reading:
     def _read_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         for each in node.decorator_list:
             self._expression(each)
+        if isinstance(node, ast.ClassDef):
+            inner = _Reading(self.module, self.env, local=True)
+            inner.read(node.body)
+            self.is_rewritten |= inner.is_rewritten
         self.bind(node.name, node)
 
     _read_AsyncFunctionDef = _read_ClassDef = _read_FunctionDef
@@ -240,6 +244,8 @@ class _Reading:
             self._write(target.value, target.slice)
         elif dotted := dotted_names(target):
             self.bind(".".join(dotted), value)
+        elif isinstance(target, ast.Attribute):  # sys.modules[__name__].flow = …
+            self._bind_maybe(target.attr, None)
 
     def _expression(self, node: ast.AST) -> None:
         """Names that an expression binds."""
@@ -271,7 +277,7 @@ class _Reading:
             self._write_key(key)
         elif isinstance(holder, ast.Attribute) and holder.attr == "modules":
             self.is_rewritten = True
-        elif isinstance(holder, ast.Call) and dotted_names(holder.func) in (["globals"], ["locals"], ["vars"]):
+        elif _is_namespace(holder):
             self._write_key(key)
 
     def _write_key(self, key: ast.expr) -> None:
@@ -279,6 +285,23 @@ class _Reading:
             self._bind_maybe(key.value, None)
         else:
             self.is_rewritten = True
+
+
+def _is_namespace(node: ast.expr) -> bool:
+    """Whether it is the names of a module: `globals()`, or `vars(sys.modules[__name__])`."""
+    if not isinstance(node, ast.Call) or dotted_names(node.func)[-1:] not in (["globals"], ["locals"], ["vars"]):
+        return False
+    return not any(dotted_names(each) for each in node.args)
+
+
+def _written_names(tree: ast.AST) -> Iterator[str]:
+    """The names of the module that a function or class in it may bind."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield from node.names
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load) and _is_namespace(node.value):
+            if isinstance(node.slice, ast.Constant):
+                yield str(node.slice.value)
 
 
 def _within(node: ast.AST) -> Iterator[ast.AST]:
@@ -405,8 +428,7 @@ class _Module:
         tree = ast.parse(self.file.read_bytes(), str(self.file))
         reading = _Reading(self, {}, local=False)
         reading.read(tree.body)
-        inner = [each for node in ast.walk(tree) if isinstance(node, ast.Global) for each in node.names]
-        unseen = {name: (_Binding(self, None, {}),) for name in inner}  # a function binds it, if it is called
+        unseen = {name: (_Binding(self, None, {}),) for name in _written_names(tree)}
         self.env, self._is_rewritten = _merged([reading.env, unseen]), reading.is_rewritten
 
     def package(self, node: ast.ImportFrom) -> list[str]:

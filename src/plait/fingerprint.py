@@ -112,7 +112,9 @@ class _Reader:
         if read is not None:
             return read(self, value)
         if isinstance(value, ModuleType):
-            return ["module", value.__name__]
+            read = ["module", value.__name__]
+            is_read = not is_own(value.__name__, getattr(value, "__file__", None))
+            return read if is_read else self._doubt("a module of the program is a value, and may be used in any way", read)
         if isinstance(value, type):
             return self._class(cast("type[Any]", value))
         parts = getattr(kind, "fingerprint_parts", None)
@@ -178,6 +180,8 @@ class _Reader:
         return ["function", name, facts.digest, *with_it, self._around(function, facts) if own else []]
 
     def _cell(self, function: FunctionType, name: str, value: Any) -> Any:
+        if isinstance(value, ModuleType):
+            return [name, self._module(value, _facts(function.__code__))]
         return [name, self.read(value, f"{name} in {function.__qualname__}")]
 
     def _around(self, function: FunctionType, facts: _Facts) -> Any:
@@ -201,8 +205,16 @@ class _Reader:
             return ["own"]
         if _is_constant(value):
             return self.read(value)
-        read = ["held", self.read(type(value))]
-        if callable(value) and is_own_class(type(value)):  # a decorator may be an object: what it calls
+        return self._held(value)
+
+    def _held(self, value: Any) -> Any:
+        """An object that is kept to be worked on: by its class. If it is called, also by the functions in it."""
+        cls = cast("type[Any]", type(value))
+        is_descriptor = hasattr(cls, "__get__") and cls not in _READERS
+        if is_descriptor and not is_own_class(cls):  # functools.cached_property
+            return self.read(value)
+        read = ["held", self.read(cls)]
+        if is_own_class(cls) and (is_descriptor or callable(value)):  # a decorator may be an object
             called = {name: each for name, each in _fields_of(value).items() if _is_code(each)}
             return [*read, self.read(called)] if called else read
         return read
@@ -326,7 +338,7 @@ class _Reader:
     def _attribute(self, value: Any, where: str) -> Any:
         if self._state or _is_code(value) or _is_constant(value) or callable(value):
             return self.read(value, where)
-        return ["held", self.read(type(value))]
+        return self._held(value)
 
     def _object(self, value: Any) -> Any:
         cls = cast("type[Any]", type(value))

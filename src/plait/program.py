@@ -1,7 +1,8 @@
 """Programs: the workflow that a person names, or that the log of a run names.
 
 A person may name a class, an object, or a function that makes one: `load`. A log is not a person, and may come from elsewhere:
-`recorded_program` calls nothing but a Workflow, and imports a module only after its source was read and has that name as one.
+`recorded_program` calls nothing but a Workflow, and imports a module only after its source was read and has that name as one
+(`plait.bindings`).
 What it does import, it runs as far as its first line to its last: a file that one would not run, one should not resume.
 
 A file is a module under a private name, so that it replaces no other module, and is executed anew only when it has changed.

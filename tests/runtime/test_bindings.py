@@ -118,6 +118,11 @@ BAD = [
     "flow = Fine()\nfor name in ['flow']: globals()[name] = hurt",
     "flow = Fine()\nsetattr(sys.modules[__name__], 'flow', hurt)",
     "flow = Fine()\nsys.modules[__name__].__dict__['flow'] = hurt",
+    "flow = Fine()\nsys.modules[__name__].flow = hurt",
+    "flow = Fine()\nvars(sys.modules[__name__])['flow'] = hurt",
+    "flow = Fine()\ndef rebind(): globals()['flow'] = hurt\nrebind()",
+    "flow = Fine()\nclass Rebinds:\n    global flow\n    flow = hurt",
+    "flow = Fine()\nclass Rebinds:\n    exec('flow = hurt', globals())",
     "flow = Fine()\nexec('flow = hurt')",
     "flow = Fine()\ndel flow",
     "flow = Fine()\ndef rebind():\n    global flow\n    flow = hurt\nrebind()",
@@ -197,6 +202,7 @@ GOOD = [
     "import binding_helper as other\nflow = other.Other()",
     "import binding_helper\nother = binding_helper\nflow = other.Other()",
     "flow = Fine()\nif __name__ == '__main__':\n    flow = hurt()",
+    "vars(Fine)['flow' if not FLOWS else 'build']\nfine.__dict__['name'] = 1\nflow = Fine()",
     "def cache(name):\n    globals()[name] = hurt\nflow = Fine()",
 ]
 HELPER = """

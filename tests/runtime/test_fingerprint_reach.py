@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from plait.program import load
 from tests.support import child_environment
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
@@ -88,6 +89,26 @@ def test_relative_imports_in_a_function_count(folder: Path) -> None:
     assert _version(folder, {**files, "pkg/near.py": "from .inner.leaf import way as other\nway = other\n"})[0] != before[0]
     assert _version(folder, {**files, "pkg/near.py": PACKAGE["pkg/inner/leaf.py"] + "\n# more\n"})[0] != before[0]
     assert _version(folder, {**files, "pkg/inner/leaf.py": "def way(): return 'swift'\n"})[0] != before[0]
+
+
+def test_a_module_of_the_program_in_a_closure_counts(folder: Path) -> None:
+    text = "import near\ndef make(held):\n    @tool\n    def wire(amount: int) -> str:\n        'Wire.'\n        return held.way()\n"
+    files = {"near.py": "def way(): return 'sepa'\n", "reach.py": HEAD + text + "    return wire\nwire = make(near)\n"}
+    before = _version(folder, files)
+    assert before[1] == () and _version(folder, {**files, "near.py": "def way(): return 'swift'\n"})[0] != before[0]
+    listed = {**files, "reach.py": files["reach.py"].replace("make(near)", "make([near])")}
+    assert _version(folder, listed)[1]
+
+
+def test_an_import_beside_a_file_that_was_loaded_counts(tmp_path: Path) -> None:
+    found = list[str]()
+    for word in ("sepa", "swift"):
+        (tmp_path / "beside_reach.py").write_text(f"def way(): return {word!r}\n")
+        text = HEAD + TOOL.format("amount: int", "import beside_reach; return beside_reach.way()")
+        (tmp_path / "flow.py").write_text(text + "from plait import Workflow\nclass Flow(Workflow):\n    tools = [wire]\n")
+        flow = load(f"{tmp_path / 'flow.py'}:Flow")
+        found.append(vars(type(flow))["tools"][0].version)
+    assert found[0] != found[1]
 
 
 def test_imports_in_circles_end(folder: Path) -> None:
@@ -211,6 +232,25 @@ CHANGES = {
         "@Logged\ndef send(amount): return 1\n" + TOOL.format("amount: int", "return send(amount)"),
         ("return 1", "return 2"),
     ),
+    "a function behind a cached property": (
+        "class Pay:\n    @functools.cached_property\n    def total(self): return 1\n" + TOOL.format("amount: int", "return Pay().total"),
+        ("return 1", "return 2"),
+    ),
+    "a function behind a partial method": (
+        "class Pay:\n    def of(self, n): return n\n    total = functools.partialmethod(of, 1)\n"
+        + TOOL.format("amount: int", "return Pay().total()"),
+        ("of, 1", "of, 2"),
+    ),
+    "a function behind a descriptor of one's own": (
+        "class Once:\n    def __init__(self, f): self.f = f\n    def __get__(self, it, cls=None): return self.f(it)\n"
+        "class Pay:\n    @Once\n    def total(self): return 1\n" + TOOL.format("amount: int", "return Pay().total"),
+        ("return 1", "return 2"),
+    ),
+    "a type in a typed dict": (
+        "import typing\n@dataclass\nclass Item:\n    amount: int\n    def __post_init__(self): self.amount *= 1\n"
+        "class Pay(typing.TypedDict):\n    items: list[Item]\n" + TOOL.format("pay: Pay", "return ''"),
+        ("*= 1", "*= 2"),
+    ),
     "a metaclass": (
         "class Meta(type):\n    def __call__(cls, *a): return 1\nclass Pay(metaclass=Meta): pass\n"
         + TOOL.format("amount: int", "return str(Pay(amount))"),
@@ -233,7 +273,7 @@ CHANGES = {
 }
 HIDES = {
     "__getstate__": "class Box:\n    def __init__(self, t): self.t = t\n    def __getstate__(self): return {}\nbox = Box('a')\n",
-    "__getstate__ with slots": "class Box:\n    __slots__ = ('to',)\n    def __init__(self, t): self.t = t\n"
+    "__getstate__ with slots": "class Box:\n    __slots__ = ('t',)\n    def __init__(self, t): self.t = t\n"
     "    def __getstate__(self): return ()\nbox = Box('a')\n",
     "__reduce__": "class Box:\n    def __init__(self, t): self.t = t\n    def __reduce__(self): return 'box'\nbox = Box('a')\n",
     "__reduce_ex__": "class Box:\n    def __init__(self, t): self.t = t\n    def __reduce_ex__(self, n): return Box, ()\nbox = Box('a')\n",
