@@ -117,9 +117,8 @@ class _Reader:
             return read if is_read else self._doubt("a module of the program is a value, and may be used in any way", read)
         if isinstance(value, type):
             return self._class(cast("type[Any]", value))
-        parts = getattr(kind, "fingerprint_parts", None)
-        if parts is not None:
-            read = ["parts", kind.__qualname__, [self.read(part) for part in parts(value)]]
+        if _has_parts(kind):
+            read = ["parts", kind.__qualname__, [self.read(part) for part in kind.fingerprint_parts(value)]]
             return [*read, self.read(kind)] if is_own_class(kind) else read
         return self._object(value)
 
@@ -316,7 +315,9 @@ class _Reader:
         """Code and values of a class that are no attributes of it: its metaclass, defaults and validators of its fields."""
         if is_own_class(type(cls)):
             yield ["metaclass", self.read(type(cls))]
-        if defaults := getattr(cls, "__struct_defaults__", ()):
+        is_struct = issubclass(type(cls), type(msgspec.Struct))
+        defaults = cast("tuple[Any, ...]", cls.__struct_defaults__) if is_struct else ()
+        if defaults:
             yield ["defaults", [self.read(getattr(each, "factory", each)) for each in defaults]]
         if "__attrs_attrs__" in vars(cls):
             yield ["fields", [self._field(each, _ATTRS_FIELD) for each in cls.__attrs_attrs__]]
@@ -431,7 +432,7 @@ _OF_ITS_PROCESS = frozenset(
     {
         *("os._Environ", "random.Random", "threading.Thread", "subprocess.Popen", "multiprocessing.process.BaseProcess"),
         *("concurrent.futures._base.Executor", "concurrent.futures._base.Future", "asyncio.events.AbstractEventLoop"),
-        *("asyncio.futures.Future", "_asyncio.Future", "tempfile.TemporaryDirectory", "tempfile._TemporaryFileWrapper"),
+        *("asyncio.futures.Future", "_asyncio.Future", "weakref.finalize", "tempfile.TemporaryDirectory", "tempfile._TemporaryFileWrapper"),
         *("pydantic_core._pydantic_core.SchemaValidator", "pydantic_core._pydantic_core.SchemaSerializer"),
     }
 )
@@ -534,7 +535,12 @@ def _cells(function: FunctionType) -> list[tuple[str, Any]]:
 
 def _is_code(value: object) -> bool:
     """Whether calling it runs something that can be read."""
-    return hasattr(type(value), "fingerprint_parts") or type(value) in _CODE
+    return _has_parts(type(value)) or type(value) in _CODE
+
+
+def _has_parts(cls: type[Any]) -> bool:
+    """Whether a class says what its objects are made of. A metaclass is not asked: it may have an answer to any name."""
+    return any("fingerprint_parts" in vars(base) for base in cls.__mro__)
 
 
 _CODE = (FunctionType, MethodType, partial, staticmethod, classmethod, property, type(lru_cache(len)))
@@ -687,14 +693,13 @@ def own_types(hints: Iterable[Any]) -> tuple[type[Any], ...]:
         if any(hint is each for each in done):
             continue
         done.append(hint)
-        inner = [*typing.get_args(hint), getattr(hint, "__supertype__", None), getattr(hint, "__value__", None)]
-        inner += [typing.get_origin(hint), getattr(hint, "__bound__", None)]
-        if isinstance(hint, type) and typing.get_origin(hint) is None:
-            cls = cast("type[Any]", hint)
-            inner = []
-            if is_own_class(cls):
-                found[cls] = None
-                inner = _field_types(cls)
+        inner: list[Any] = []
+        if not isinstance(hint, type) or typing.get_origin(hint) is not None:
+            inner = [*typing.get_args(hint), typing.get_origin(hint)]
+            inner += [getattr(hint, name, None) for name in ("__supertype__", "__value__", "__bound__")]
+        elif is_own_class(cast("type[Any]", hint)):
+            found[hint] = None
+            inner = _field_types(cast("type[Any]", hint))
         todo += [each for each in reversed(inner) if each is not None]
     return tuple(found)
 

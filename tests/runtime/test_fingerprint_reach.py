@@ -256,6 +256,11 @@ CHANGES = {
         + TOOL.format("amount: int", "return str(Pay(amount))"),
         ("return 1", "return 2"),
     ),
+    "a metaclass that has an answer to any name": (
+        "class Meta(type):\n    def __getattr__(cls, name): return 1\nclass Pay(metaclass=Meta): pass\n"
+        + TOOL.format("amount: int", "return str(Pay.rate)"),
+        ("return 1", "return 2"),
+    ),
     "the object of a weak reference": (
         "class Box:\n    def __init__(self, t): self.t = t\nbox = Box('a')\ndef make(ref):\n    @tool\n    def wire(amount: int) -> str:\n"
         "        'Wire.'\n        return ref().to\n    return wire\nwire = make(weakref.ref(box))\n",
