@@ -5,7 +5,11 @@ is bound to, and the functions, classes and constants of the program that its co
 name, line number or order of a set, all of which differ between two processes.
 
 Code of the standard library and of installed packages is named, and not followed. A value whose state cannot be read (a socket, a
-generator, an object of C without a representation) is listed in `unknown`: the digest does not tell two of them apart.
+generator, an object of C without a representation), or that belongs to one process, thread or context (a thread, the environment,
+a ContextVar), is listed in `unknown`: the digest does not tell two of them apart.
+
+Objects are read by the account that they give of themselves to `copy` and `pickle`, unless that account is code of the program:
+such an object is read field by field.
 
 Data that a module keeps and changes as it runs (a list, a dict, an object) belongs to the digest only where the caller asks for
 it with `state=True`. Otherwise a tool that counts its calls would be another tool after each of them.
@@ -21,11 +25,13 @@ import decimal
 import dis
 import enum
 import fractions
+import os
 import re
 import sys
 import sysconfig
 import threading
 import types
+import typing
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -74,6 +80,7 @@ class _Reader:
         self._alive: list[object] = []  # an id is only good as long as its object lives
         self._where: list[str] = []
         self._modules: list[ModuleType] = []  # those that are being read
+        self._caches = set[int]()  # objects that keep for a library what it can make anew
         self._nodes = 0
 
     def read(self, value: Any, where: str = "") -> Any:
@@ -105,18 +112,25 @@ class _Reader:
         if read is not None:
             return read(self, value)
         if isinstance(value, ModuleType):
-            return ["module", value.__name__]
+            read = ["module", value.__name__]
+            is_read = not is_own(value.__name__, getattr(value, "__file__", None))
+            return read if is_read else self._doubt("a module of the program is a value, and may be used in any way", read)
         if isinstance(value, type):
             return self._class(cast("type[Any]", value))
-        parts = getattr(kind, "fingerprint_parts", None)
-        if parts is not None:
-            return ["parts", kind.__qualname__, [self.read(part) for part in parts(value)]]
+        if _has_parts(kind):
+            read = ["parts", kind.__qualname__, [self.read(part) for part in kind.fingerprint_parts(value)]]
+            return [*read, self.read(kind)] if is_own_class(kind) else read
         return self._object(value)
 
     def _give_up(self, why: str) -> Any:
         path = ".".join(filter(None, self._where))
         self.unknown.append(f"{path}: {why}" if path else why)
         return ["unknown"]
+
+    def _doubt(self, why: str, read: Any) -> Any:
+        """Read as it is, and say that this does not cover all of it."""
+        self._give_up(why)
+        return read
 
     # ── collections ──────────────────────────────────────────────────────────────────────────
 
@@ -151,8 +165,10 @@ class _Reader:
 
     def read_function(self, function: FunctionType) -> Any:
         facts = _facts(function.__code__)
-        own = is_own(function.__module__, function.__code__.co_filename)
+        own = _is_own_function(function)
         name = function.__qualname__ if own else f"{function.__module__}:{function.__qualname__}"
+        if not own:  # a cache of a library's: that of `singledispatch`
+            self._caches |= {id(cast("object", value)) for _, value in _cells(function) if isinstance(value, _WEAK)}
         with_it = [
             self.read(function.__defaults__, "a default"),
             self.read(function.__kwdefaults__, "a default"),
@@ -163,6 +179,8 @@ class _Reader:
         return ["function", name, facts.digest, *with_it, self._around(function, facts) if own else []]
 
     def _cell(self, function: FunctionType, name: str, value: Any) -> Any:
+        if isinstance(value, ModuleType):
+            return [name, self._module(value, _facts(function.__code__))]
         return [name, self.read(value, f"{name} in {function.__qualname__}")]
 
     def _around(self, function: FunctionType, facts: _Facts) -> Any:
@@ -174,7 +192,8 @@ class _Reader:
                 found.append([name, self._global(scope[name], facts, own=name in facts.stored)])
             elif not hasattr(builtins, name):
                 found.append([name, "absent"])
-        return [*found, *[self._imported(each, scope) for each in facts.imports]]
+        package = str(scope.get("__package__") or "")
+        return [*found, *[self._imported(each, package, facts) for each in facts.imports]]
 
     def _global(self, value: Any, facts: _Facts, *, own: bool = False) -> Any:
         if isinstance(value, ModuleType):
@@ -185,7 +204,19 @@ class _Reader:
             return ["own"]
         if _is_constant(value):
             return self.read(value)
-        return ["held", self.read(type(value))]
+        return self._held(value)
+
+    def _held(self, value: Any) -> Any:
+        """An object that is kept to be worked on: by its class. If it is called, also by the functions in it."""
+        cls = cast("type[Any]", type(value))
+        is_descriptor = hasattr(cls, "__get__") and cls not in _READERS
+        if is_descriptor and not is_own_class(cls):  # functools.cached_property
+            return self.read(value)
+        read = ["held", self.read(cls)]
+        if is_own_class(cls) and (is_descriptor or callable(value)):  # a decorator may be an object
+            called = {name: each for name, each in _fields_of(value).items() if _is_code(each)}
+            return [*read, self.read(called)] if called else read
+        return read
 
     def _module(self, module: ModuleType, facts: _Facts) -> Any:
         """A module of the program, as far as the code names something in it."""
@@ -199,20 +230,42 @@ class _Reader:
         self._modules.pop()
         return ["module", named]
 
-    def _imported(self, wanted: tuple[str, int], scope: Mapping[str, Any]) -> Any:
+    def _imported(self, wanted: _Import, package: str, facts: _Facts) -> Any:
         """A module that a function imports when it runs: by its source, since importing it now would run it."""
-        name, level = wanted
-        if level:
-            package = str(scope.get("__package__") or "").split(".")
-            name = ".".join([*package[: len(package) - level + 1], *([name] if name else [])])
-        file = source_file(name)
-        if file is None or not is_own(name, str(file)):
-            return ["import", name]
-        try:
-            code = compile(file.read_bytes(), "", "exec", dont_inherit=True)
-        except (OSError, SyntaxError, ValueError):
-            return self._give_up(f"it imports {name}, which cannot be read")
-        return ["import", wanted[0], _facts(code).digest]
+        name = _absolute(wanted, package)
+        roots = [name, *[f"{name}.{item}" for each, item in facts.items if each == wanted]]
+        sources = self._sources(roots)
+        first = sources.pop(name, None)
+        read = ["import", name] if first is None else ["import", wanted[0], first]
+        return [*read, sorted(sources.items())] if sources else read
+
+    def _sources(self, names: Iterable[str]) -> dict[str, str]:
+        """The digests of the program's own modules that these names stand for, and of all that those import."""
+        found: dict[str, str] = {}
+        todo, done = list(names), set[str]()
+        while todo:
+            name = todo.pop()
+            if name in done:
+                continue
+            done.add(name)
+            todo += [name.rpartition(".")[0]] if "." in name else []  # the package is imported before it
+            origin = _origin(name)
+            if origin is None or not is_own(name, origin):
+                continue
+            self._nodes += 1
+            if not origin.endswith(".py") or self._nodes > NODES_MAX:
+                self._give_up(f"it imports {name}, which has no source to read")
+                continue
+            try:
+                facts = _source_facts(Path(origin).read_bytes())
+            except (OSError, SyntaxError, ValueError):
+                self._give_up(f"it imports {name}, which cannot be read")
+                continue
+            found[name] = facts.digest
+            package = name if Path(origin).name == "__init__.py" else name.rpartition(".")[0]
+            todo += [_absolute(each, package) for each in facts.imports]
+            todo += [f"{_absolute(each, package)}.{item}" for each, item in facts.items]
+        return found
 
     def read_method(self, method: MethodType) -> Any:
         return ["method", self.read(method.__func__), self.read(method.__self__, "self")]
@@ -248,13 +301,35 @@ class _Reader:
     # ── classes and objects ──────────────────────────────────────────────────────────────────
 
     def _class(self, cls: type[Any]) -> Any:
-        if not is_own(cls.__module__, _file_of(cls.__module__)):
+        if not is_own_class(cls):
             return ["class", f"{cls.__module__}:{cls.__qualname__}"]
         if issubclass(cls, enum.Enum):
             members = [[name, self.read(each.value)] for name, each in cls.__members__.items()]
             return ["enum", cls.__qualname__, members, self._attributes(cls, set(vars(cls)) - set(cls.__members__))]
         bases = [self.read(base) for base in cls.__bases__ if base is not object]
-        return ["class", cls.__qualname__, bases, self._attributes(cls, vars(cls))]
+        names = [name for name in vars(cls) if not name.startswith(_PYDANTIC)]
+        read = ["class", cls.__qualname__, bases, self._attributes(cls, names)]
+        return [*read, *self._declared(cls)]
+
+    def _declared(self, cls: type[Any]) -> Iterable[Any]:
+        """Code and values of a class that are no attributes of it: its metaclass, defaults and validators of its fields."""
+        if is_own_class(type(cls)):
+            yield ["metaclass", self.read(type(cls))]
+        is_struct = issubclass(type(cls), type(msgspec.Struct))
+        defaults = cast("tuple[Any, ...]", cls.__struct_defaults__) if is_struct else ()
+        if defaults:
+            yield ["defaults", [self.read(getattr(each, "factory", each)) for each in defaults]]
+        if "__attrs_attrs__" in vars(cls):
+            yield ["fields", [self._field(each, _ATTRS_FIELD) for each in cls.__attrs_attrs__]]
+        if "__pydantic_fields__" in vars(cls):
+            yield ["fields", [[name, self._field(each, _PYDANTIC_FIELD)] for name, each in cls.__pydantic_fields__.items()]]
+            yield ["settings", self.read(vars(cls).get("model_config")), self.read(vars(cls).get("__private_attributes__"))]
+            groups = _fields_of(vars(cls).get("__pydantic_decorators__"))
+            marked = [(group, name, each.info) for group, held in sorted(groups.items()) for name, each in _items(held)]
+            yield ["decorators", [[group, name, self.read(info)] for group, name, info in marked]]
+
+    def _field(self, field: Any, parts: Iterable[str]) -> Any:
+        return [self.read(getattr(field, part, None)) for part in parts]
 
     def _attributes(self, cls: type[Any], names: Iterable[str]) -> Any:
         held = vars(cls)
@@ -264,27 +339,59 @@ class _Reader:
     def _attribute(self, value: Any, where: str) -> Any:
         if self._state or _is_code(value) or _is_constant(value) or callable(value):
             return self.read(value, where)
-        return ["held", self.read(type(value))]
+        return self._held(value)
 
     def _object(self, value: Any) -> Any:
         cls = cast("type[Any]", type(value))
         if isinstance(value, enum.Enum):
             return ["member", self.read(cls), value.name]
-        if isinstance(value, _STATELESS):
+        if isinstance(value, _LOCKS):
             return ["object", cls.__qualname__]
+        if isinstance(value, _WEAK):
+            read = ["object", cls.__qualname__]
+            if id(cast("object", value)) in self._caches or not len(cast("Any", value)):
+                return read
+            return self._doubt(f"a {cls.__qualname__} holds what is alive", read)
+        if isinstance(value, _AROUND):
+            return self._doubt(f"a {cls.__qualname__} has a value for each context", ["object", cls.__qualname__])
+        if isinstance(value, weakref.ref):
+            return ["weakref", self.read(cls), self.read(cast("Any", value)())]
+        if {f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__} & _OF_ITS_PROCESS:
+            return self._give_up(f"a {cls.__qualname__} belongs to its process")
         if isinstance(value, (set, frozenset)):
-            items = self._unordered(cast("Iterable[Any]", value))
+            listed = set[Any].__iter__ if set in cls.__mro__ else frozenset[Any].__iter__
+            items = self._unordered(listed(cast("Any", value)))
             return ["object", self.read(cls), items, self.read(getattr(cast("object", value), "__dict__", None))]
         if any(value is stream for stream in (sys.stdin, sys.stdout, sys.stderr)):
             return ["stream", value.name]
         if cls.__module__.startswith("plait.model.") and isinstance(getattr(value, "name", None), str):
             return ["model", cls.__qualname__, value.name]
-        return self._reduced(value)
+        return self._fields(value) if _tells_its_own_state(value) else self._reduced(value)
+
+    def read_proxy(self, value: Any) -> Any:
+        try:
+            return ["weakref", self.read(value.__reduce_ex__.__self__)]
+        except ReferenceError:
+            return ["weakref", None]
+
+    def _fields(self, value: Any) -> Any:
+        """An object field by field, without asking it."""
+        cls = cast("type[Any]", type(value))
+        solid = next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
+        read = ["fields", self.read(cls), self.read(_fields_of(value))]
+        if solid is object:
+            return read
+        contents = next((_CONTENTS[base] for base in solid.__mro__ if base in _CONTENTS), None)
+        if contents is None:
+            return self._doubt(f"the state of a {cls.__qualname__} cannot be read", read)
+        return [*read, self.read(contents(value))]
 
     def _reduced(self, value: Any) -> Any:
         """What an object is made of, by its own account: that which copying and pickling use."""
         kind = cast("type[Any]", type(value))
         reduce = copyreg.dispatch_table.get(kind)
+        if isinstance(reduce, FunctionType) and _is_own_function(reduce):
+            reduce = None
         try:
             made = reduce(value) if reduce is not None else value.__reduce_ex__(4)
         except Exception:  # it cannot be copied, or what it does to be copied fails
@@ -316,10 +423,75 @@ _NO_CODE = frozenset(
 )
 
 
-# Objects that guard or keep, and do nothing of their own.
-_STATELESS = (
-    *(type(threading.Lock()), type(threading.RLock()), threading.local, contextvars.ContextVar),
-    *(weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet, weakref.ref),
+# Objects that guard, and do nothing of their own.
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
+_AROUND = (threading.local, contextvars.ContextVar, contextvars.Context)
+# By name, so that nothing is imported to look for it.
+_OF_ITS_PROCESS = frozenset(
+    {
+        *("os._Environ", "random.Random", "threading.Thread", "subprocess.Popen", "multiprocessing.process.BaseProcess"),
+        *("concurrent.futures._base.Executor", "concurrent.futures._base.Future", "asyncio.events.AbstractEventLoop"),
+        *("asyncio.futures.Future", "_asyncio.Future", "weakref.finalize", "tempfile.TemporaryDirectory", "tempfile._TemporaryFileWrapper"),
+        *("pydantic_core._pydantic_core.SchemaValidator", "pydantic_core._pydantic_core.SchemaSerializer"),
+    }
+)
+# What pydantic derives from a class, with addresses in it.
+_PYDANTIC = ("__pydantic_", "__signature__", "__class_vars__", "__private_attributes__")
+_PYDANTIC_FIELD = ("annotation", "default", "default_factory", "alias", "validation_alias", "validate_default", "frozen", "metadata")
+_ATTRS_FIELD = ("name", "default", "validator", "converter", "init", "kw_only", "on_setattr")
+
+_HEAP_TYPE = 1 << 9  # of a class statement: its objects keep nothing but fields
+_CONTENTS: dict[type[Any], Callable[[Any], Any]] = {
+    int: int.__pos__,
+    float: float.__pos__,
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    tuple: lambda value: tuple[Any, ...].__getitem__(value, slice(None)),
+    list: lambda value: list[Any].__getitem__(value, slice(None)),
+    dict: lambda value: dict(dict[Any, Any].items(value)),
+    BaseException: lambda value: BaseException.args.__get__(value),  # pyright: ignore
+}
+_ACCOUNTS = ("__reduce_ex__", "__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__", "__getattribute__")
+_LISTED: dict[type[Any], str] = {list: "__iter__", dict: "items"}  # the methods by which they are copied
+
+
+def _tells_its_own_state(value: Any) -> bool:
+    """Whether code of the program says what an object is made of. It may leave out what matters."""
+    cls = cast("type[Any]", type(value))
+    if is_own_class(cls) and cls in copyreg.dispatch_table:
+        return True
+    names = [*_ACCOUNTS, *[name for kind, name in _LISTED.items() if kind in cls.__mro__]]
+    found = [vars(base)[name] for name in names for base in cls.__mro__[:-1] if name in vars(base)]
+    if any(not isinstance(each, FunctionType) or _is_own_function(each) for each in found if type(each) not in _OF_C):
+        return True
+    return is_own_class(cls) and any(name in _fields_of(value) for name in _ACCOUNTS)
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    """The attributes and slots of an object."""
+    try:
+        found: dict[str, Any] = dict(object.__getattribute__(value, "__dict__"))
+    except (AttributeError, TypeError):
+        found = {}
+    for base in reversed(type(value).__mro__):
+        for name, slot in vars(base).items():
+            if isinstance(slot, types.MemberDescriptorType):
+                try:
+                    found[name] = slot.__get__(value)
+                except AttributeError:  # not yet assigned
+                    continue
+    found.pop(TARGET, None)
+    return found
+
+
+def _items(held: Any) -> Iterable[tuple[str, Any]]:
+    return cast("dict[str, Any]", held).items() if isinstance(held, dict) else ()
+
+
+_OF_C = (
+    *(types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType),
+    *(types.GetSetDescriptorType, types.ClassMethodDescriptorType),
 )
 _READERS: dict[type[Any], Callable[[_Reader, Any], Any]] = {
     list: _Reader.read_list,
@@ -341,6 +513,8 @@ _READERS: dict[type[Any], Callable[[_Reader, Any], Any]] = {
     classmethod: _Reader.read_wrapped,
     property: _Reader.read_property,
     type(lru_cache(len)): _Reader.read_cached,
+    weakref.ProxyType: _Reader.read_proxy,
+    weakref.CallableProxyType: _Reader.read_proxy,
 }
 
 
@@ -361,7 +535,12 @@ def _cells(function: FunctionType) -> list[tuple[str, Any]]:
 
 def _is_code(value: object) -> bool:
     """Whether calling it runs something that can be read."""
-    return hasattr(type(value), "fingerprint_parts") or type(value) in _CODE
+    return _has_parts(type(value)) or type(value) in _CODE
+
+
+def _has_parts(cls: type[Any]) -> bool:
+    """Whether a class says what its objects are made of. A metaclass is not asked: it may have an answer to any name."""
+    return any("fingerprint_parts" in vars(base) for base in cls.__mro__)
 
 
 _CODE = (FunctionType, MethodType, partial, staticmethod, classmethod, property, type(lru_cache(len)))
@@ -383,23 +562,49 @@ _VALUES = (
 # ── code ─────────────────────────────────────────────────────────────────────────────────────
 
 
+_Import = tuple[str, int]  # a module, and how many packages up
+
+
 class _Facts(NamedTuple):
     """What code says of itself, with the code inside it."""
 
     digest: str
     globals: tuple[str, ...]  # names that it looks up around it
     attributes: tuple[str, ...]
-    imports: tuple[tuple[str, int], ...]  # modules that it imports, and how many packages up
+    imports: tuple[_Import, ...]
+    items: tuple[tuple[_Import, str], ...]  # what it imports from them, which may be a module, too
     stored: frozenset[str]  # globals that it sets
 
 
 @lru_cache(4096)
 def _facts(code: CodeType) -> _Facts:
-    names: dict[str, set[Any]] = {"global": set(), "attribute": set(), "stored": set(), "import": set()}
+    names: dict[str, set[Any]] = {kind: set() for kind in ("global", "attribute", "stored", "import", "item", "text")}
     read = _steps(code, names)
+    if {"import_module", "__import__"} & (names["attribute"] | names["global"]):
+        names["import"] |= {(text, 0) for text in names["text"]}
     found = {kind: tuple(sorted(each)) for kind, each in names.items()}
     text = digest(_TAG, _ENCODE(read))
-    return _Facts(text, found["global"], found["attribute"], found["import"], frozenset(found["stored"]))
+    return _Facts(
+        text,
+        found["global"],
+        found["attribute"],
+        found["import"],
+        found["item"],
+        frozenset(found["stored"]),
+    )
+
+
+@lru_cache(1024)
+def _source_facts(source: bytes) -> _Facts:
+    return _facts(compile(source, "", "exec", dont_inherit=True))
+
+
+def _absolute(wanted: _Import, package: str) -> str:
+    name, level = wanted
+    if not level:
+        return name
+    above = package.split(".")
+    return ".".join([*above[: len(above) - level + 1], *([name] if name else [])])
 
 
 def _steps(code: CodeType, names: dict[str, set[Any]]) -> Any:
@@ -420,6 +625,8 @@ def _steps(code: CodeType, names: dict[str, set[Any]]) -> Any:
             names["stored"].add(value)
         elif name == "IMPORT_NAME":
             names["import"].add((value, level))
+            before = listed[at - 1].argval
+            names["item"] |= {((value, level), item) for item in before or () if item != "*"}
         if name == "LOAD_SMALL_INT" or (step.opcode in dis.hasconst and type(value) is int):
             level = value  # an import has its level two constants before it
         if step.opcode in dis.hasconst:
@@ -434,6 +641,8 @@ def _steps(code: CodeType, names: dict[str, set[Any]]) -> Any:
 def _constant(value: Any, names: dict[str, set[Any]]) -> Any:
     if isinstance(value, CodeType):
         return ["code", value.co_name, _steps(value, names)]
+    if isinstance(value, str) and all(part.isidentifier() for part in value.split(".")):
+        names["text"].add(value)
     if isinstance(value, tuple):
         return ["tuple", *[_constant(item, names) for item in cast("tuple[Any, ...]", value)]]
     if isinstance(value, frozenset):
@@ -449,9 +658,64 @@ def _constant(value: Any, names: dict[str, set[Any]]) -> Any:
 def is_own(module: str | None, file: str | None) -> bool:
     """Whether a module is the program's own: of neither the standard library, an installed package nor Plait."""
     top = (module or "").partition(".")[0]
-    if top in sys.stdlib_module_names or top == __name__.partition(".")[0]:
-        return top == "__main__"
-    return file is None or not any(file.startswith(folder) for folder in _installed())
+    if top == _PLAIT:
+        return False
+    if top in sys.stdlib_module_names and top != "__main__":
+        # A file of the program may have the name of one of the library's modules.
+        return file is not None and os.path.isabs(file) and not file.startswith((*_libraries(), *_installed()))
+    return file is None or not file.startswith(_installed())
+
+
+_PLAIT = __name__.partition(".")[0]
+
+
+def _is_own_function(function: FunctionType) -> bool:
+    """By where its code is from, too: `functools.wraps` copies the name of a module from what is wrapped."""
+    file, scope = function.__code__.co_filename, function.__globals__
+    return is_own(function.__module__, file) or is_own(cast("str | None", scope.get("__name__")), file)
+
+
+def is_own_class(cls: type[Any]) -> bool:
+    """By where its methods are from, too."""
+    if is_own(cls.__module__, _file_of(cls.__module__)):
+        return True
+    functions = [each for each in vars(cls).values() if isinstance(each, FunctionType)]
+    modules = {str(each.__globals__.get("__name__")) for each in functions}
+    return any(name in sys.modules and is_own(name, _file_of(name)) for name in modules)
+
+
+def own_types(hints: Iterable[Any]) -> tuple[type[Any], ...]:
+    """The program's own classes in these types, and in the fields of those classes."""
+    found: dict[Any, None] = {}
+    todo, done = list(hints)[::-1], list[Any]()
+    while todo:
+        hint = todo.pop()
+        if any(hint is each for each in done):
+            continue
+        done.append(hint)
+        inner: list[Any] = []
+        if not isinstance(hint, type) or typing.get_origin(hint) is not None:
+            inner = [*typing.get_args(hint), typing.get_origin(hint)]
+            inner += [getattr(hint, name, None) for name in ("__supertype__", "__value__", "__bound__")]
+        elif is_own_class(cast("type[Any]", hint)):
+            found[hint] = None
+            inner = _field_types(cast("type[Any]", hint))
+        todo += [each for each in reversed(inner) if each is not None]
+    return tuple(found)
+
+
+def _field_types(cls: type[Any]) -> list[Any]:
+    try:
+        hints = list(typing.get_type_hints(cls, include_extras=True).values())
+    except Exception:  # a name that is not known, or not yet
+        hints = []
+    return [*hints, *[each.annotation for _, each in _items(getattr(cls, "__pydantic_fields__", None))]]
+
+
+@lru_cache(1)
+def _libraries() -> tuple[str, ...]:
+    folders = {os.path.dirname(os.__file__), *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))}
+    return tuple(sorted(f"{folder}/" for folder in folders | set(map(os.path.realpath, folders))))
 
 
 @lru_cache(1)
@@ -468,17 +732,43 @@ def _file_of(module: str) -> str | None:
 
 def source_file(module: str, folders: Iterable[str] | None = None) -> Path | None:
     """The file that a module's source is in, found without importing anything. None: there is none."""
+    spec = module_spec(module, folders)
+    origin = spec.origin if spec is not None else None
+    return Path(origin) if origin and origin.endswith(".py") else None
+
+
+def _origin(module: str) -> str | None:
+    """The file that an import of a module would take. None: there is none, or it is a folder."""
+    spec = module_spec(module)
+    if spec is not None:
+        return spec.origin if spec.has_location else None
+    return _file_of(module)
+
+
+def module_spec(module: str, folders: Iterable[str] | None = None) -> ModuleSpec | None:
+    """Where an import finds a module, without importing anything. None: it finds none."""
     path: Iterable[str] | None = folders
     spec: ModuleSpec | None = None
     name = ""
     for part in module.split("."):
         name = f"{name}.{part}" if name else part
         try:
-            spec = PathFinder.find_spec(name, list(path) if path is not None else None)
+            spec = _found(name, list(path) if path is not None else None, anywhere=folders is None)
         except (ImportError, ValueError, AttributeError):
             return None
         if spec is None:
             return None
         path = spec.submodule_search_locations or ()
-    origin = spec.origin if spec is not None else None
-    return Path(origin) if origin and origin.endswith(".py") else None
+    return spec
+
+
+def _found(name: str, path: list[str] | None, *, anywhere: bool) -> ModuleSpec | None:
+    """Ask the finders that an import asks: a module beside a file, or of an editable package, is not on the path."""
+    if not anywhere:
+        return PathFinder.find_spec(name, path)
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec = find(name, path, None) if find is not None else None
+        if spec is not None:
+            return spec
+    return None

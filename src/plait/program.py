@@ -1,7 +1,8 @@
 """Programs: the workflow that a person names, or that the log of a run names.
 
 A person may name a class, an object, or a function that makes one: `load`. A log is not a person, and may come from elsewhere:
-`recorded_program` calls nothing but a Workflow, and imports a module only after its source was read and has that name as one.
+`recorded_program` calls nothing but a Workflow, and imports a module only after its source was read and has that name as one
+(`plait.bindings`).
 What it does import, it runs as far as its first line to its last: a file that one would not run, one should not resume.
 
 A file is a module under a private name, so that it replaces no other module, and is executed anew only when it has changed.
@@ -9,22 +10,22 @@ A file is a module under a private name, so that it replaces no other module, an
 
 from __future__ import annotations
 
-import ast
 import importlib
 import linecache
 import os
 import stat
 import sys
 import sysconfig
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
+from plait.bindings import objection
 from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
 from plait.fingerprint import source_file
 from plait.ids import digest
@@ -103,19 +104,20 @@ def _objection(where: str, name: str) -> str:
         found = _named(loaded, name)
         return f"{where} has no {name!r}" if found is None else _no_workflow(found)
     if file.is_file():
-        source = _Source(file, "", (str(file.resolve().parent), *sys.path)) if _is_ours(file) else None
-        return _read(source, name) if source is not None else f"{where} belongs to another user, or everybody may write it"
+        if not _is_ours(file):
+            return f"{where} belongs to another user, or everybody may write it"
+        return _read(file, "", (str(file.resolve().parent), *sys.path), name)
     if not all(part.isidentifier() for part in where.split(".")):
         return f"there is no file {where}"
     path = source_file(where)
     if path is None:
         return f"there is no module {where!r} here whose source could be read first"
-    return _read(_Source(path, where, tuple(sys.path)), name)
+    return _read(path, where, tuple(sys.path), name)
 
 
-def _read(source: _Source, name: str) -> str:
+def _read(file: Path, module: str, folders: tuple[str, ...], name: str) -> str:
     try:
-        return source.objection(name.split("."))
+        return objection(file, module, folders, name.split("."))
     except (OSError, SyntaxError, ValueError, RecursionError) as error:
         return f"its source cannot be read: {type(error).__name__}: {error}"
 
@@ -140,133 +142,6 @@ def _is_ours(file: Path) -> bool:
     there, folder = file.stat(), file.resolve().parent.stat()
     shared = folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX
     return there.st_uid in (os.getuid(), 0) and not there.st_mode & stat.S_IWOTH and not shared
-
-
-_Seen = tuple[tuple[str, str], ...]  # the names that are being looked up: file and name
-
-
-class _Source(NamedTuple):
-    """The source of a module that is not imported."""
-
-    file: Path
-    module: str  # "": a file by itself
-    folders: tuple[str, ...]  # where its imports are found
-
-    def objection(self, names: list[str], seen: _Seen = ()) -> str:
-        """Why what is called so in it is no Workflow. "": it is one."""
-        key = str(self.file), ".".join(names)
-        bound = list(_bindings(ast.parse(self.file.read_bytes(), str(self.file)).body))
-        found = [node for bound_name, node in bound if bound_name == names[0]]
-        # A name that is bound again by what it was before: class Flow(Flow).
-        found = found[: max(0, len(found) - seen.count(key))]
-        stars = [node for bound_name, node in bound if bound_name == "*" and key not in seen]
-        why = f"{self.file.name} has no {'.'.join(names)!r}"
-        for node in found[-1:] or stars:
-            why = self._objection_to(node, names, (*seen, key))
-            if not why:
-                return ""
-        return why
-
-    def _objection_to(self, node: ast.AST, names: list[str], seen: _Seen) -> str:
-        shown = ".".join(names)
-        if isinstance(node, ast.ClassDef):
-            return self._objection_to_class(node, names[1:], seen)
-        if isinstance(node, ast.Import):
-            alias = next(each for each in node.names if _bound_by(each) == names[0])
-            path = alias.name.split(".") if alias.asname else [names[0]]
-            return self._elsewhere([*path, *names[1:]], seen)
-        if isinstance(node, ast.ImportFrom):
-            alias = next((each for each in node.names if (each.asname or each.name) == names[0]), None)
-            return self._elsewhere([*self._package(node), alias.name if alias else names[0], *names[1:]], seen)
-        if isinstance(node, ast.Call) and len(names) == 1:
-            called = _dotted(node.func)
-            why = self.objection(called, seen) if called else ""
-            return "" if why.startswith(_FUNCTION) else why  # what a function returns is seen when it is there
-        dotted = _dotted(node)
-        if dotted:
-            return self.objection([*dotted, *names[1:]], seen)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return f"{_FUNCTION} {shown} is no Workflow, which is all that a log can have called"
-        return f"{shown} is no Workflow, as far as its source says"
-
-    def _objection_to_class(self, node: ast.ClassDef, names: list[str], seen: _Seen) -> str:
-        if names:
-            inner = [each for each in node.body if isinstance(each, ast.ClassDef) and each.name == names[0]]
-            return self._objection_to_class(inner[-1], names[1:], seen) if inner else f"{node.name} has no {names[0]!r}"
-        for base in node.bases:
-            dotted = _dotted(base)
-            if dotted and not self.objection(dotted, seen):
-                return ""
-        return f"the class {node.name} is no Workflow, as far as its source says"
-
-    def _package(self, node: ast.ImportFrom) -> list[str]:
-        """The module that `from … import` names."""
-        wanted = node.module.split(".") if node.module else []
-        if not node.level:
-            return wanted
-        parts = self.module.split(".")
-        up = node.level - (self.file.name == "__init__.py")
-        return [*parts[: len(parts) - up], *wanted]
-
-    def _elsewhere(self, path: list[str], seen: _Seen) -> str:
-        """Look for a name in other modules: in those that are imported as it is, in others in their source."""
-        for cut in range(len(path) - 1, 0, -1):
-            module, names = ".".join(path[:cut]), path[cut:]
-            if path[0] == _PLAIT:  # it is running already
-                try:
-                    found = _attribute(importlib.import_module(module), names)
-                except ImportError:
-                    continue
-                return _no_workflow(found)
-            if module in sys.modules:
-                return _no_workflow(_named(sys.modules[module], ".".join(names)))
-            if path[0] not in sys.stdlib_module_names and (file := source_file(module, self.folders)) is not None:
-                return _Source(file, module, self.folders).objection(names, seen)
-        return f"{'.'.join(path)} is no Workflow, as far as one can see without importing it"
-
-
-_FUNCTION = "the function"
-_PLAIT = __name__.partition(".")[0]
-
-
-def _attribute(module: ModuleType, names: list[str]) -> Any:
-    found: Any = module
-    for name in names:
-        found = getattr(found, name, None)
-    return found
-
-
-def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
-    """The names that a module binds as it is executed, and to what."""
-    for node in body:
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield node.name, node
-        elif isinstance(node, ast.Import):
-            yield from ((_bound_by(alias), node) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from ((alias.asname or alias.name, node) for alias in node.names)
-        elif isinstance(node, ast.Assign):
-            yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            yield node.target.id, node.value
-        else:
-            for field in ("body", "handlers", "orelse", "finalbody"):
-                for inner in getattr(node, field, ()):
-                    yield from _bindings(inner.body if isinstance(inner, ast.ExceptHandler) else [inner])
-
-
-def _bound_by(alias: ast.alias) -> str:
-    return alias.asname or alias.name.partition(".")[0]
-
-
-def _dotted(node: ast.AST) -> list[str]:
-    """The names in `a.b.C`, or in `a.b.C[T]`. Empty: it is something else."""
-    if isinstance(node, ast.Subscript):
-        return _dotted(node.value)
-    if isinstance(node, ast.Attribute):
-        before = _dotted(node.value)
-        return [*before, node.attr] if before else []
-    return [node.id] if isinstance(node, ast.Name) else []
 
 
 # ── files as modules ─────────────────────────────────────────────────────────────────────────

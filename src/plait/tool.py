@@ -22,7 +22,7 @@ from plait.errors import BadTool, InvalidInput, InvalidValue
 from plait.event import Json
 from plait.event.codec import check_origin
 from plait.event.kinds import EffectClass, Placement
-from plait.fingerprint import Fingerprint, fingerprint
+from plait.fingerprint import Fingerprint, fingerprint, own_types
 from plait.ids import digest
 from plait.sandbox import Sandbox
 from plait.session import Session
@@ -102,6 +102,7 @@ class Tool(Generic[P, R]):
         self.takes_sandbox, self._effect_of = takes_sandbox, effect_of
         self.asks = False  # whether a person answers instead of a function
         self.returns: Any = Any  # the type that its signature promises. Any: none
+        self.takes: tuple[Any, ...] = ()  # the types that its arguments are made to be
         self._convert = convert
         self.__doc__ = function.__doc__
         self.__name__ = name
@@ -145,7 +146,9 @@ class Tool(Generic[P, R]):
     def fingerprint_parts(self) -> tuple[object, ...]:
         """All that a call may run, and how it is told to a model."""
         told = (self.name, self.description, self.schema, self._version)
-        return (*told, self.function, self.observe, self.probe, self.compensate, self._effect_of)
+        # Arguments are objects of the program's own types, which run code when they are made and when they are used.
+        types = own_types(self.takes)
+        return (*told, self.function, self.observe, self.probe, self.compensate, self._effect_of, *([types] if types else []))
 
     def about(self, function: Callable[..., Any]) -> Tool[..., Any]:
         """The same tool with another function: the one that probes or compensates a call of it."""
@@ -341,6 +344,7 @@ def _made(
         unbound=next(iter(inspect.signature(function).parameters), "") == "self",
         **more,
     )
+    made.takes = tuple(field[1] for field in fields)
     made.returns = typing.get_type_hints(function, localns=dict(around), include_extras=True).get("return", Any)
     return made
 
