@@ -101,7 +101,7 @@ class Found(NamedTuple):
     withheld: tuple[str, ...]  # those that are on this disk
     skipped: tuple[str, ...]
     read: int  # how many files
-    left_out: tuple[str, ...] = ()  # paths on this disk that are in no tree: names that the rules, or a secret, keep out of it
+    left_out: tuple[str, ...] = ()  # paths on this disk that are in no tree: by the rules, by a secret, or as pipes and the like
 
 
 class _Item(NamedTuple):
@@ -214,7 +214,7 @@ class Scan:
                     continue
                 mode = found.st_mode
                 if leaves_out(path, name, stat.S_ISDIR(mode)) or self._named_after_a_secret(folder, here, name, mode):
-                    self._left_out.append(_join(path, name))
+                    self._leave_out(here, name)
                     continue
                 if stat.S_ISDIR(mode):
                     below.append(name)
@@ -224,7 +224,14 @@ class Scan:
                     here.hidden.add(name)
                 else:
                     self._skipped.append(shown(_join(path, name)))
+                    self._leave_out(here, name)
         return below, items
+
+    def _leave_out(self, here: _Folder, name: str) -> None:
+        """Note what is in no tree. What the lower layer has under its name was replaced by it, and is in none either."""
+        self._left_out.append(_join(here.path, name))
+        if any(entry.name == name for entry in self._base(here.base)):
+            here.hidden.add(name)
 
     def _named_after_a_secret(self, folder: int, here: _Folder, name: str, mode: int) -> bool:
         """Whether its name, or what a link points to, holds a secret: a tree would tell it, so it is in none."""
