@@ -6,8 +6,8 @@ when a snapshot has said what the files are. A copy that is in doubt when it is 
 does not look as it should, is thrown away and built again from the store.
 
 After a snapshot the copy holds its tree and nothing else. Names that the rules leave out (caches, bytecode, a `.venv` that a command
-made), pipes and sockets, files that were withheld, and the scratch folder are removed: a command must not find there what another one left, since no
-record speaks of it.
+made), pipes and sockets, files that were withheld, and the scratch folder are removed: a command must not find there what another one
+left, since no record speaks of it.
 
     <cache>/bases/<tree>/files        a lower folder
     <cache>/copies/<name>/…           files, or upper and work; scratch; state, index, and the mark

@@ -25,7 +25,7 @@ from plait.errors import WorkspaceError
 from plait.ids import Digest
 from plait.workspace import disk
 from plait.workspace.base import PIECE, Entry
-from plait.workspace.masks import carrier_without_secrets, is_carrier
+from plait.workspace.masks import CARRIER_MAX, is_carrier, without_secrets
 from plait.workspace.rules import Rules, compiled
 from plait.workspace.tree import EMPTY, TreeReader, decode, digest_of, encode, shown
 
@@ -35,7 +35,6 @@ _CHUNK = 64  # files that one thread takes at a time
 _QUEUED = 64  # chunks that wait: each holds a handle
 RACY_NS = 20_000_000  # two ticks of the clock that files are stamped by
 _TRIES = 5
-_CARRIER_MAX = 16 << 20  # bytes of a file that carries credentials as a rule: a longer one is withheld without a look
 _OVERLAP = 1 << 16  # bytes of the piece before that are looked at with a piece: a secret may lie across
 
 Stamp = tuple[int, int, int, int, int]  # size, mtime, ctime, inode, mode
@@ -315,10 +314,10 @@ class Scan:
     def _content(self, handle: int, path: str, name: str, found: os.stat_result) -> Entry:
         mode = stat.S_IMODE(found.st_mode) & 0o777
         if path and is_carrier(whole := _join(path, name)):  # credentials in it are no secrets that are known
-            if found.st_size > _CARRIER_MAX:
+            if found.st_size > CARRIER_MAX:  # withheld without a look
                 return Entry(name, "withheld", mode, found.st_size, (_hidden_digest(handle),))
             content = b"".join(_pieces(handle, found.st_size))
-            if (hidden := carrier_without_secrets(whole, content)) != content:
+            if (hidden := without_secrets(whole, content)) != content:
                 return Entry(name, "withheld", mode, found.st_size, (digest_of(hidden),))
         if secrets.armed() and _holds_a_secret(handle):
             return Entry(name, "withheld", mode, found.st_size, (_hidden_digest(handle),))
