@@ -238,7 +238,7 @@ class _Seen:
         while open_ and len(self._folders) < FOLDERS_MAX:  # nearest first: what is deep down is left out first
             path = open_.popleft()
             try:
-                stamp = os.stat(os.path.join(self._heavy, path), follow_symlinks=False).st_mtime_ns
+                stamp = os.lstat(f"{self._heavy}/{path}").st_mtime_ns
             except OSError:
                 continue
             folder = before.get(path)
