@@ -22,7 +22,7 @@ import msgspec
 
 from plait.errors import BadSecret, MissingKey, hide_with
 
-VARIABLE = "PLAIT_SECRETS"  # names, separated by commas, of variables whose values are known from the start
+VARIABLE = "PLAIT_SECRETS"  # names, separated by commas, of variables whose values are known from the moment they are set
 SIZE_MIN = 6  # characters; anything shorter would eat ordinary text
 
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,100}\Z")
@@ -117,6 +117,27 @@ def from_environment(environ: Mapping[str, str]) -> None:
             _refused.append(error)
 
 
+def _learn_named() -> None:
+    """Know what PLAIT_SECRETS names at this moment: the variables may be set at any time.
+
+    This is the path of every append: as long as nothing has changed, it is a lookup or two.
+    """
+    global _named
+    raw: Mapping[bytes, bytes] = getattr(os.environ, "_data", None) or os.environb  # without decoding
+    names = raw.get(_RAW_VARIABLE)
+    if names is None and _named is None:
+        return
+    found = names, [raw.get(name.strip()) for name in (names or b"").split(b",")]
+    if found != _named:
+        _named = found
+        _refused.clear()
+        from_environment(os.environ)
+
+
+_RAW_VARIABLE = os.fsencode(VARIABLE)
+_named: tuple[bytes | None, list[bytes | None]] | None = None  # as last seen: the names, and the values
+
+
 def shown(name: str) -> str:
     """What stands where a secret was."""
     return f"[secret {name}]"
@@ -159,7 +180,7 @@ class HiddenPieces:
     def feed(self, piece: str) -> str:
         """Take the next piece, and return what can be shown now."""
         text = self._held + piece
-        edge = _open_from(text) if _known else len(text)
+        edge = _open_from(text) if armed() and _known else len(text)
         self._held = text[edge:]
         return hide_told(text[:edge])
 
@@ -199,11 +220,13 @@ def _squashed(text: str) -> str:
 
 def armed() -> bool:
     """Whether there is anything to look for."""
+    _learn_named()
     return bool(_known or _refused)
 
 
 def known_hash() -> int:
     """A number that changes with the values that are known; of this process only."""
+    _learn_named()
     return hash(frozenset(_known))
 
 
@@ -213,20 +236,20 @@ def spotted(data: bytes) -> bool:
 
 
 def hide_text(text: str) -> str:
-    for value in _values() if _known or _refused else ():
+    for value in _values() if armed() else ():
         text = value.hide_text(text)
     return text
 
 
 def hide_told(text: str) -> str:
     """Hide what is known in a text that only people see: a secret that was refused is no reason not to tell it."""
-    for value in _sorted_values() if _known else ():
+    for value in _sorted_values() if armed() else ():
         text = value.hide_text(text)
     return text
 
 
 def hide_bytes(data: bytes) -> bytes:
-    for value in _values() if _known or _refused else ():
+    for value in _values() if armed() else ():
         data = value.hide_bytes(data)
     return data
 
@@ -442,5 +465,5 @@ def _base64(raw: bytes) -> list[tuple[bool, str, bool]]:
 
 _URLSAFE = str.maketrans("+/", "-_")
 
-from_environment(os.environ)
+_learn_named()
 hide_with(hide_told)

@@ -128,3 +128,26 @@ def test_what_a_process_holds_is_found_once(tmp_path: Path) -> None:
         os.close(handle)
         os.close(again)
     assert key not in held_files([os.getpid()], memory_devices())
+
+
+IN_FLIGHT = """
+import array, os, socket
+sent, pairs = 0, []
+try:
+    while sent < 1000:
+        pairs.append(socket.socketpair())
+        files = [os.open(".", os.O_TMPFILE | os.O_RDWR) for _ in range(8)]
+        pairs[-1][0].sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))])
+        sent += len(files)
+        for file in files: os.close(file)
+except OSError:
+    pass
+print(sent)
+"""
+
+
+@with_and_without_namespaces
+def test_files_under_way_in_sockets_are_bounded_by_the_kernel(tmp_path: Path, rung: str) -> None:
+    """They are the only ones that no limit counts; the documents say how many there can be."""
+    with room(tmp_path, rung, limits=Limits(open_files=64, time_s=20)) as here:
+        assert 0 < int(here.python(IN_FLIGHT)) <= 64 + 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -85,6 +86,35 @@ def test_no_tool_for_files_sees_one(repo: Path, tmp_path: Path, rung: str) -> No
             assert TOKEN[:12] not in said and KNOWN[:12] not in said and said
 
 
+DEEP = {
+    "node_modules/a/b/.npmrc": "//r.example.com/:_authToken={}\n",
+    "node_modules/a/package-lock.json": '{{"resolved": "https://ana:{}@example.com/a.tgz"}}\n',
+    "node_modules/a/yarn.lock": 'resolved "https://example.com/a.tgz?access_token={}"\n',
+    ".git/FETCH_HEAD": "1f\tbranch 'main' of https://ana:{}@example.com/shop\n",
+    ".git/logs/refs/heads/main": "0 1 ana\tclone: from https://ana:{}@example.com/shop\n",
+    ".git/logs/refs/remotes/origin/HEAD": "0 1 ana\tclone: from https://ana:{}@example.com/shop\n",
+    ".venv/src/lib/.git/config": '[remote "origin"]\n\turl = https://ana:{}@example.com/shop.git\n',
+    ".venv/lib/deep/.pypirc": "[pypi]\npassword = {}\n",
+}
+
+
+@on_isolated
+def test_credentials_deep_in_a_heavy_folder_are_not_seen(repo: Path, tmp_path: Path, rung: str) -> None:
+    for name, text in DEEP.items():
+        (repo / name).parent.mkdir(parents=True, exist_ok=True)
+        (repo / name).write_text(text.format(TOKEN))
+    placed = _placed(repo, tmp_path, rung)
+    assert placed.placement and isinstance(placed.placement.detail, dict)
+    assert set(DEEP) <= set(cast("list[str]", placed.placement.detail["masked"]))
+    look = f"grep -rF -e {TOKEN} . {repo} 2>/dev/null; true"
+    assert placed.fork().use(sh, command=look).result == "(nothing)"
+    assert TOKEN[:12] not in placed.fork().use(read, path="node_modules/a/yarn.lock", size=90).result
+    (repo / "node_modules/a/b/.npmrc").write_text("# none yet\n")
+    assert "none" in placed.fork().use(read, path="node_modules/a/b/.npmrc", size=90).result
+    (repo / "node_modules/a/b/.npmrc").write_text(f"_auth={TOKEN}\n")  # the folder's list of names stays as it was
+    assert placed.fork().use(sh, command=look).result == "(nothing)"
+
+
 @on_isolated
 def test_a_carrier_that_changes_meanwhile_is_looked_at_again(repo: Path, tmp_path: Path, rung: str) -> None:
     (repo / ".git" / "config").write_text("[core]\n")
@@ -108,19 +138,38 @@ def test_a_value_that_becomes_a_secret_later_is_masked_from_then_on(repo: Path, 
 @pytest.mark.parametrize(
     ("path", "text", "shown"),
     [
-        ("config", "url = https://x.com/a.git", None),
-        ("config", "url = git@github.com:a/b.git", None),
-        ("config", "url = ssh://git@github.com/a/b.git", None),
-        ("config", "url = https://tok3n@github.com/a/b", "url = https://withheld@github.com/a/b"),
-        ("config", "url = https://a:p@ss:w@h.com/b", "url = https://withheld@h.com/b"),
-        ("config", "url = ssh://git:pw@h.com/b", "url = ssh://git:withheld@h.com/b"),
-        ("config", "\tpassword = hunter2", "\tpassword = withheld"),
-        ("config", '[x "https://a:b@c/"]', '[x "https://withheld@c/"]'),
-        (".npmrc", "//r.npmjs.org/:_authToken=abc", "//r.npmjs.org/:_authToken=withheld"),
-        (".yarnrc.yml", "npmAuthToken: abc", "npmAuthToken: withheld"),
-        (".netrc", "machine a login b password c", "machine a login b password withheld"),
-        ("logs/HEAD", "clone: from https://a:b@c/d", "clone: from https://withheld@c/d"),
-        ("deep/index.js", "https://a:b@c/d", None),
+        (".git/config", "url = https://x.com/a.git", None),
+        (".git/config", "url = git@github.com:a/b.git", None),
+        (".git/config", "url = ssh://git@github.com/a/b.git", None),
+        (".git/config", "url = https://tok3n@github.com/a/b", "url = https://withheld@github.com/a/b"),
+        (".git/config", "url = https://a:p@ss:w@h.com/b", "url = https://withheld@h.com/b"),
+        (".git/config", "url = ssh://git:pw@h.com/b", "url = ssh://git:withheld@h.com/b"),
+        (".git/config", "\tpassword = hunter2", "\tpassword = withheld"),
+        (".git/config", '[x "https://a:b@c/"]', '[x "https://withheld@c/"]'),
+        ("node_modules/.npmrc", "//r.npmjs.org/:_authToken=abc", "//r.npmjs.org/:_authToken=withheld"),
+        ("node_modules/.yarnrc.yml", "npmAuthToken: abc", "npmAuthToken: withheld"),
+        (".venv/.netrc", "machine a login b password c", "machine a login b password withheld"),
+        (".git/logs/HEAD", "clone: from https://a:b@c/d", "clone: from https://withheld@c/d"),
+        (".git/FETCH_HEAD", "1f branch 'main' of https://a:b@c/d", "1f branch 'main' of https://withheld@c/d"),
+        (".git/MERGE_MSG", "Merge branch 'x' of https://tok@c/d", "Merge branch 'x' of https://withheld@c/d"),
+        (".git/logs/refs/remotes/origin/HEAD", "clone: from https://a:b@c/d", "clone: from https://withheld@c/d"),
+        (".git/modules/lib/logs/refs/heads/main", "pull https://a:b@c/d", "pull https://withheld@c/d"),
+        (".git/worktrees/w/config.worktree", "\ttoken = x", "\ttoken = withheld"),
+        (".venv/src/lib/.git/config", "url = https://tok@c/d", "url = https://withheld@c/d"),
+        ("node_modules/a/b/.npmrc", "//r/:_password=x\n_auth = y", "//r/:_password=withheld\n_auth = withheld"),
+        ("node_modules/a/.yarnrc", '"//r/:_authToken" "abc"', '"//r/:_authToken" withheld'),
+        ("node_modules/a/package-lock.json", '"resolved": "https://a:b@c/d.tgz"', '"resolved": "https://withheld@c/d.tgz"'),
+        ("node_modules/.package-lock.json", '"node_modules/js-tokens": {', None),
+        ("node_modules/a/package.json", '"_resolved": "git+https://tok@c/d"', '"_resolved": "git+https://withheld@c/d"'),
+        ("node_modules/a/yarn.lock", 'resolved "https://c/d.tgz?token=abc#1"', 'resolved "https://c/d.tgz?token=withheld#1"'),
+        ("node_modules/.pnpm/lock.yaml", "tarball: https://tok@c/d", "tarball: https://withheld@c/d"),
+        (".venv/a/pip.conf", "index-url = https://u:p@c/simple", "index-url = https://withheld@c/simple"),
+        (".venv/a/.pypirc", "[pypi]\nusername = u\npassword = pypi-x", "[pypi]\nusername = u\npassword = withheld"),
+        (".tox/x/requirements-dev.txt", "--index-url https://u:p@c/simple", "--index-url https://withheld@c/simple"),
+        (".venv/auth.json", '{"http-basic": {"password": "x"}}', '{"http-basic": {"password": "withheld"}}'),
+        (".git/hooks/x", f"curl -H 'x: {TOKEN}' u", "curl -H 'x: withheld' u"),
+        ("src/package-lock.json", '"https://a:b@c/d"', None),
+        ("node_modules/deep/index.js", "https://a:b@c/d", None),
     ],
 )
 def test_what_a_credential_looks_like(path: str, text: str, shown: str | None) -> None:

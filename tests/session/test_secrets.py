@@ -414,6 +414,28 @@ def test_the_environment_names_secrets(tmp_path: Path) -> None:
     assert done.stdout.strip() == "key: [secret MY_KEY]"
 
 
+def test_what_the_environment_names_after_the_import_is_known_from_then_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "hunter22x" in Session("key: hunter22x", store=store).messages[0].text
+    monkeypatch.setenv("PLAIT_SECRETS", "OTHER, MY_KEY")
+    assert "hunter22x" in Session("key: hunter22x", store=store).messages[0].text
+    monkeypatch.setenv("MY_KEY", "hunter22x")
+    assert Session("key: hunter22x", store=store).messages[0].text == "key: [secret MY_KEY]"
+    assert secrets.hide_told("hunter22x") == "[secret MY_KEY]" and secrets.armed()
+    pieces = secrets.HiddenPieces()
+    assert pieces.feed("hunter") + pieces.feed("22x") + pieces.end() == "[secret MY_KEY]"
+    monkeypatch.setenv("MY_KEY", "another-8b1")  # the one that it was stays a secret
+    assert secrets.hide_text("hunter22x another-8b1") == "[secret MY_KEY] [secret MY_KEY]"
+
+
+def test_a_value_that_is_mended_in_the_environment_is_refused_no_longer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIN", "1234")
+    monkeypatch.setenv("PLAIT_SECRETS", "PIN")
+    with pytest.raises(BadSecret, match="'PIN' cannot be a secret"):
+        Session("hello", store=store)
+    monkeypatch.setenv("PIN", "1234-5678")
+    assert Session("hello 1234-5678", store=store).messages[0].text == "hello [secret PIN]"
+
+
 def test_a_short_value_in_the_environment_is_told_before_anything_is_written(store: Store) -> None:
     secrets.from_environment({"PLAIT_SECRETS": "PIN", "PIN": "1234"})
     with pytest.raises(BadSecret, match="'PIN' cannot be a secret"):

@@ -66,9 +66,14 @@ def test_a_folder_that_everybody_may_write_has_none(tmp_path: Path, mode: int, d
         locate(start, {})
     assert raised.value.path == str(shared / ".plait")
     assert locate(start, {"PLAIT_STORE": str(shared / ".plait")}) == canonical(str(shared / ".plait"))
-    if depth:  # one's own folder in it has a store of its own
-        _made(start)
+    if not depth:
+        return
+    _made(start)
+    if mode & 0o1000:  # one's own folder in it has a store of its own
         assert locate(start, {}) == canonical(str(start / ".plait"))
+    else:  # everybody may rename it there, and put another one in its place
+        with pytest.raises(UntrustedStore, match=f"everybody may write to {shared}"):
+            locate(start, {})
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
@@ -96,6 +101,95 @@ def test_a_link_of_another_user_is_not_followed(tmp_path: Path, home: Path) -> N
     os.chown(home / ".plait", OTHER, OTHER, follow_symlinks=False)
     with pytest.raises(UntrustedStore, match="65534"):
         locate(home, {"HOME": str(home)})
+
+
+def _store_of(folder: Path) -> Path:
+    place = _made(folder) / ".plait"
+    place.chmod(0o755)
+    for name in ("store.db", "store.db-wal", "store.db-shm", "runs.lock"):
+        (place / name).write_bytes(b"")
+    (place / "work").mkdir()
+    return place
+
+
+def _refused(start: Path, why: str, home: Path) -> None:
+    with pytest.raises(UntrustedStore, match=rf"{why}.*PLAIT_STORE="):
+        locate(start, {"HOME": str(home)})
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_a_link_into_a_folder_that_everybody_may_write_is_not_followed(home: Path, tmp_path: Path, mode: int) -> None:
+    shared = tmp_path / "shared"
+    _store_of(shared)
+    (home / ".plait").symlink_to("../shared/.plait")
+    assert locate(home, {"HOME": str(home)}) == canonical(str(shared / ".plait"))
+    shared.chmod(mode)
+    _refused(home, f"everybody may write to {shared}", home)
+
+
+def test_a_folder_on_the_way_of_a_link_that_everybody_may_write_is_seen(home: Path, tmp_path: Path) -> None:
+    """The link, and the folder that it ends in, are one's own; who writes to the folder between has it lead elsewhere."""
+    between, real = tmp_path / "between", tmp_path / "real"
+    between.mkdir()
+    _store_of(real / "deep")
+    (between / "link").symlink_to(real)
+    (home / ".plait").symlink_to(between / "link" / "deep" / ".plait")
+    assert locate(home, {"HOME": str(home)}) == canonical(str(real / "deep" / ".plait"))
+    between.chmod(0o777)
+    _refused(home, f"everybody may write to {between}", home)
+    between.chmod(0o1777)  # there everybody keeps what is their own
+    assert locate(home, {"HOME": str(home)}) == canonical(str(real / "deep" / ".plait"))
+    real.chmod(0o777)
+    _refused(home, f"everybody may write to {real}", home)
+
+
+def test_a_link_that_leads_nowhere_yet_is_looked_at_as_well(home: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (home / ".plait").symlink_to(shared / "new")
+    assert locate(home, {"HOME": str(home)}) == canonical(str(shared / "new"))
+    shared.chmod(0o777)
+    _refused(home, f"everybody may write to {shared}", home)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_link_into_a_folder_of_another_user_is_not_followed(home: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    _store_of(other)
+    (home / ".plait").symlink_to(other / ".plait")
+    os.chown(other, OTHER, OTHER)
+    _refused(home, rf"another user \(uid 65534\) owns {other}", home)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_link_of_another_user_on_the_way_is_not_followed(home: Path, tmp_path: Path) -> None:
+    between, real = tmp_path / "between", tmp_path / "real"
+    between.mkdir()
+    between.chmod(0o1777)
+    _store_of(real)
+    (between / "link").symlink_to(real / ".plait")
+    (home / ".plait").symlink_to(between / "link")
+    os.chown(between / "link", OTHER, OTHER, follow_symlinks=False)
+    _refused(home, rf"another user \(uid 65534\) owns {between / 'link'}", home)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("name", ["store.db", "store.db-wal", "store.db-shm", "runs.lock", "work"])
+def test_a_file_of_another_user_in_ones_own_store_is_not_read(home: Path, name: str) -> None:
+    place = _store_of(home)
+    assert locate(home, {"HOME": str(home)}) == canonical(str(place))
+    os.chown(place / name, OTHER, OTHER)
+    _refused(home, rf"another user \(uid 65534\) owns {place / name}", home)
+    assert locate(home, {"PLAIT_STORE": str(place)}) == canonical(str(place))
+
+
+@pytest.mark.parametrize("name", ["store.db", "store.db-wal", "work"])
+def test_a_file_that_everybody_may_write_is_not_read_where_everybody_gets_to_it(home: Path, name: str) -> None:
+    place = _store_of(home)
+    (place / name).chmod(0o777)
+    _refused(home, f"everybody may write to {place / name}", home)
+    place.chmod(0o700)
+    assert locate(home, {"HOME": str(home)}) == canonical(str(place))
 
 
 def test_outside_of_both_it_ends_at_the_first_folder_that_is_not_the_users_alone(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 A memfd, a file in a tmpfs and a file that was removed while it is open take memory or disk that
 neither a walk through folders nor the resident memory of a process shows. They are found by looking
 at what the processes hold: their descriptors, and their mappings of files that are gone. A file that
-is on its way from one process to another at that very moment is seen when it has arrived.
+is on its way from one process to another is seen when it has arrived: no part of /proc tells what is
+in a socket. The kernel lets a user have no more files under way than one process may have open.
 """
 
 from __future__ import annotations

@@ -300,7 +300,7 @@ class LocalSandbox:
         self._copy.begin()
 
     def snapshot(self) -> Snapshot:
-        return self._copy.snapshot(self._mounted())
+        return self._copy.snapshot(self._mounted(), self._wanted.heavy if self._in_namespaces else ())
 
     def _mounted(self) -> str | None:
         """The layers as one, seen through a process that stays and has them mounted."""

@@ -272,8 +272,9 @@ class RemoteWorkspace:
     def snapshot(self) -> Snapshot:
         """The tree as it is now. What no tree may hold is removed, so that no later command finds it."""
         now, left_out = self._list_all(self._drop_script())
-        if left_out:
-            self._apply("", _topmost(left_out), {})
+        odd = {path for path, seen in now.items() if seen.letter not in _LETTERS}
+        if left_out or odd:
+            self._apply("", _topmost(left_out | odd), {})
         found = {path: seen for path, seen in now.items() if seen.letter in _LETTERS}
         changed = [path for path, seen in found.items() if seen != self._seen.get(path)]
         contents = dict(fetched(self.shell, self._workdir, [path for path in changed if found[path].letter == "f"]))
@@ -281,7 +282,7 @@ class RemoteWorkspace:
         for path in changed:
             changes[path] = _node(found[path], contents.get(path))
         taken = edited(self._objects, self.tree, changes)
-        skipped = tuple(sorted(shown(path) for path, seen in now.items() if seen.letter not in _LETTERS))
+        skipped = tuple(sorted(map(shown, odd)))
         self.tree, self._seen = taken.tree, found
         return msgspec.structs.replace(taken, blobs=self._objects.with_pending(taken.blobs), skipped=(*taken.skipped, *skipped))
 

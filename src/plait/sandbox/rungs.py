@@ -90,7 +90,11 @@ def left_open(rung: str, network: str, *, in_place: bool = False) -> list[str]:
         program = bwrap()
         scoped = program is not None and bubblewrap.scopes_sockets(program)
         found = ["sockets in mounted folders", *(["abstract sockets"] if network == "on" and not scoped else [])]
-    return [*found, *(["network"] if network == "on" else []), *(["ignored files of the folder"] if in_place else [])]
+    return [
+        *found,
+        *(["network"] if network == "on" else []),
+        *(["ignored files of the folder", "withheld files of the folder"] if in_place else []),
+    ]
 
 
 def bwrap() -> str | None:

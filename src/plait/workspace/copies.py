@@ -6,8 +6,8 @@ when a snapshot has said what the files are. A copy that is in doubt when it is 
 does not look as it should, is thrown away and built again from the store.
 
 After a snapshot the copy holds its tree and nothing else. Names that the rules leave out (caches, bytecode, a `.venv` that a command
-made), files that were withheld, and the scratch folder are removed: a command must not find there what another one left, since no
-record speaks of it.
+made), pipes and sockets, files that were withheld, and the scratch folder are removed: a command must not find there what another one
+left, since no record speaks of it.
 
     <cache>/bases/<tree>/files        a lower folder
     <cache>/copies/<name>/…           files, or upper and work; scratch; state, index, and the mark
@@ -23,7 +23,7 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache as cached
 from hashlib import sha256
@@ -168,10 +168,11 @@ class Copy:
             with suppress(FileNotFoundError):
                 folder.chmod(0o755)
 
-    def snapshot(self, mounted: str | None = None) -> Snapshot:
+    def snapshot(self, mounted: str | None = None, points: Collection[str] = ()) -> Snapshot:
         """What the files are now; from then on the copy is clean. Takes as long as there are changes, or files if it is plain.
 
         `mounted`: where the two layers are mounted as one at this moment, by a process that stays; None: nowhere.
+        `points`: paths at which folders of the user are mounted for commands; an empty folder stays there.
         """
         self.begin()
         sink = Sink(self._store)
@@ -182,31 +183,32 @@ class Copy:
         self._index, self._unsaved = found.seen, self._unsaved + found.read
         self.has_odd = bool(found.skipped)
         self._absent = {path: entry for path, entry in self._absent.items() if self._reader.find(found.tree, path) == entry}
-        dropped = self._drop_unrecorded(found, mounted)
+        dropped = self._drop_unrecorded(found, mounted, points)
         self._settle(found.tree)
         withheld = {*found.withheld, *map(shown, self._absent)}
         return Snapshot(found.tree, dict(self._pending.blobs), changed, more, tuple(sorted(withheld)), found.skipped, dropped)
 
-    def _drop_unrecorded(self, found: Found, mounted: str | None) -> tuple[str, ...]:
-        """Remove all that the tree does not hold, and return the paths of what the rules left out."""
+    def _drop_unrecorded(self, found: Found, mounted: str | None, points: Collection[str]) -> tuple[str, ...]:
+        """Remove all that the tree does not hold, and return the paths of what is in no tree."""
         self._empty_scratch()
         withheld = _withheld_in(found.seen) if found.withheld else {}
         if not found.left_out and not withheld:
             return ()
         # Behind the back of a mount a removed file would still be there for who looked at it before.
         with disk.held(_open_mounted(mounted) or disk.open_root(self._root)) as root:
-            dropped = [path for path in found.left_out if disk.clear_path(root, path)]
+            dropped = [path for path in found.left_out if self._drop(root, path, layered=mounted is None, is_point=path in points)]
             for path, entry in withheld.items():
-                self._withhold(root, path, entry, layered=mounted is None)
+                self._drop(root, path, layered=mounted is None)
+                self._absent[path] = entry  # whoever opens the copy next finds what every other copy of the tree has
         return tuple(sorted(secrets.hide_text(shown(path)) for path in dropped))
 
-    def _withhold(self, root: int, path: str, entry: Entry, *, layered: bool) -> None:
-        """Remove a file whose content is nowhere: whoever opens the copy next must find what every other copy of the tree has."""
-        disk.clear_path(root, path)
+    def _drop(self, root: int, path: str, *, layered: bool, is_point: bool = False) -> bool:
+        """Remove what is at a path, so that the lower layer does not show there either, and return whether something was."""
+        was_there = disk.clear_path(root, path, keep_empty=is_point)
         below = self._reader.find(self.base, path) if layered and self.base is not None else None
         if below is not None and below.kind != "withheld":
             disk.hide_path(root, path)
-        self._absent[path] = entry
+        return was_there
 
     def switch(self, tree: Digest) -> None:
         """Make the files those of another tree. Takes as long as there are paths that differ."""
@@ -298,7 +300,7 @@ class InPlace(Copy):
     def _open_up(self) -> None:
         """The folder's mode is its owner's."""
 
-    def _drop_unrecorded(self, found: Found, mounted: str | None) -> tuple[str, ...]:
+    def _drop_unrecorded(self, found: Found, mounted: str | None, points: Collection[str]) -> tuple[str, ...]:
         """What the rules leave out is the owner's."""
         self._empty_scratch()
         return ()

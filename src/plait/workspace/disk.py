@@ -247,12 +247,12 @@ def _reached(root: int, path: str) -> Generator[tuple[int, str]]:
         yield folder, name
 
 
-def clear_path(root: int, path: str) -> bool:
-    """Remove what is at a path, and return whether something was. An empty folder stays: it may be a mount point."""
+def clear_path(root: int, path: str, *, keep_empty: bool = False) -> bool:
+    """Remove what is at a path, and return whether something was. `keep_empty`: an empty folder stays, as it is a mount point."""
     try:
         with _reached(root, path) as (folder, name):
             found = look(folder, name)
-            if found is not None and stat.S_ISDIR(found.st_mode) and _is_empty(folder, name):
+            if keep_empty and found is not None and stat.S_ISDIR(found.st_mode) and _is_empty(folder, name):
                 return False
             return clear(folder, name)
     except FileNotFoundError:  # a process that stays removed it first

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 from plait.errors import NoSuchFile, NotAFile, OutsideWorkspace, WorkspaceError
 from plait.workspace import disk
 from plait.workspace.base import Entry, Kind
-from plait.workspace.masks import without_secrets
+from plait.workspace.masks import CARRIER_MAX, is_carrier, without_secrets
 from plait.workspace.rules import STORE
 from plait.workspace.tree import parts_of
 
@@ -316,10 +316,10 @@ class _Walk:
         return self._ours and self.path_in_heavy(name) is None
 
     def path_in_heavy(self, name: str) -> str | None:
-        """The path in a heavy folder that something here has; empty for the folder itself. None: it is in none."""
+        """The path that something here has from the name of its heavy folder on. None: it is in none."""
         parts, heavy = [*self._names, name], self._closed.heavy
         ends = range(1, len(parts) + 1) if heavy else ()
-        return next(("/".join(parts[end:]) for end in ends if "/".join(parts[:end]) in heavy), None)
+        return next(("/".join(parts[end - 1 :]) for end in ends if "/".join(parts[:end]) in heavy), None)
 
     def check_below(self, name: str, path: str) -> None:
         """Whether nothing that is closed would go with it."""
@@ -543,7 +543,10 @@ def _content(handle: int, path: str, offset: int, size: int | None) -> bytes:
 
 def _shown_content(handle: int, path: str, inside: str, offset: int, size: int | None) -> bytes:
     """The same of a file in a heavy folder, without what must not be seen. A very long one is looked at piece by piece."""
-    if os.fstat(handle).st_size > _LOOKED_MAX:
+    long = os.fstat(handle).st_size
+    if is_carrier(inside) and long > CARRIER_MAX:
+        return b""
+    if not is_carrier(inside) and long > _LOOKED_MAX:
         return without_secrets(inside, _content(handle, path, offset, size))
     whole = without_secrets(inside, _content(handle, path, 0, None))
     return whole[offset:] if size is None else whole[offset : offset + size]

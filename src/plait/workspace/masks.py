@@ -1,13 +1,13 @@
 """Secrets in heavy folders: files that a sandbox shows without them.
 
 A heavy folder is mounted where it lies, so nothing of it passes through a scan. What is looked for instead: values that this process
-knows to be secret, in files of moderate size; and credentials in a few files that are known to carry them (`.git/config` with
-`https://user:token@host`), whether the process knows the value or not. What is shown in such a file's place is the same text without
-them.
+knows to be secret, in files of moderate size; and credentials in files that are known to carry them, at any depth (`.git/config` with
+`https://user:token@host`, an `.npmrc`, a lock file with addresses), whether the process knows the value or not. What is shown in such a
+file's place is the same text without them.
 
-The few are looked at each time. All others once per process, and again where a folder has changed, or where another value has become
-a secret: never more than so many files and bytes at a time, and what was not looked at is said. What is compressed (git's objects)
-cannot be looked into.
+Those that are short are looked at each time. All others once per process, and again where a folder has changed, or where another value
+has become a secret: never more than so many files and bytes at a time, and what was not looked at is said. What is compressed (git's
+objects) cannot be looked into.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import NamedTuple
 
@@ -26,22 +27,38 @@ from plait.workspace.tree import shown
 SIZE_MAX = 1 << 20  # bytes of a file that is looked at
 BYTES_MAX = 32 << 20  # of all files of one heavy folder
 FILES_MAX = 20_000
+FOLDERS_MAX = 50_000
+CARRIER_MAX = 16 << 20  # bytes of a file that carries credentials as a rule: a longer one is not shown
+SHORT_MAX = 256 << 10  # bytes of one that is looked at each time
+CARRIERS_MAX = 1000  # that are looked at each time
 KEPT = 64  # heavy folders that are remembered
 
-# Files that carry credentials, by their paths in a heavy folder.
-_CARRIERS = re.compile(
-    r"(config|config\.(worktree|bak|old|orig|lock)|remotes/[^/]+|branches/[^/]+|repo/store/git/config|branch/branch\.conf|FETCH_HEAD|credentials|\.git-credentials|logs/HEAD|hgrc"
-    r"|(modules/.+|worktrees/[^/]+)/(config|config\.worktree|FETCH_HEAD|logs/HEAD)"
-    r"|pip\.conf|pip\.ini|\.npmrc|\.yarnrc|\.yarnrc\.yml|\.netrc|_netrc|\.pypirc|\.env|\.env\..+|etc/pip\.conf)\Z"
+# Files that carry credentials, by their names, at any depth: settings of programs that log in somewhere, and texts in which others
+# wrote down the addresses that they fetched from.
+_SETTINGS = re.compile(
+    r"\.?npmrc|\.yarnrc(\.yml)?|\.?pypirc|pip\.(conf|ini)|\.?pydistutils\.cfg|[._]netrc|\.git-credentials|\.env|\.env\..+|\.envrc"
+    r"|uv\.toml|poetry\.toml|auth\.toml|pdm\.toml|\.pdm\.toml|bunfig\.toml|\.?condarc|\.curlrc|\.wgetrc|\.my\.cnf|\.boto|\.s3cfg|\.gemrc"
+    r"|credentials(\.toml)?|\.gitconfig|\.?hgrc|\.terraformrc|gradle\.properties|pip_?log\.txt|auth\.json|\.dockercfg|\.dockerconfigjson"
 )
-_CARRYING = ("", "logs", "etc", "remotes", "branches", "modules", "worktrees")  # the folders that these lie in; the last two with all below
-_BELOW_MAX = 200  # folders of submodules and worktrees that are looked at each time
+_LOCKS = re.compile(
+    r"\.?package-lock\.json|npm-shrinkwrap\.json|package\.json|yarn\.lock|\.yarn-integrity|\.yarn-(state\.yml|metadata\.json)"
+    r"|(pnpm-)?lock\.yaml|\.modules\.yaml|bun\.lock|deno\.lock|composer\.(json|lock)|installed\.json|poetry\.lock|Pipfile(\.lock)?|uv\.lock"
+    r"|pdm\.lock|pixi\.lock|Gemfile(\.lock)?|Cargo\.lock|pylock(\..+)?\.toml|(.*-)?(requirements|constraints)(-.*)?\.(txt|in)|direct_url\.json"
+    r"|\.gitmodules|npm-debug\.log(\..*)?|yarn-error\.log|\.hgsub"
+)
+_ONCE = re.compile(r"package\.json|direct_url\.json")  # one for each package: read when its folder has changed
+# Of a folder of version control all is a carrier, but for what is compressed, or names nothing but objects.
+_VERSIONS = frozenset((".git", ".hg", ".jj", ".bzr", ".sl", ".svn", "CVS", "_darcs", ".pijul"))
+_OBJECTS = re.compile(
+    r"(.+/)?((lfs|annex|store)/)?(objects|refs|rr-cache|pristine)/.+|(.+/)?(index|sharedindex\..*|packed-refs|ORIG_HEAD|HEAD|commondir|gitdir|wc\.db.*)"
+    r"|.*\.(pack|idx|rev|bitmap|mtimes|graph|sample|i|d|n)|(repo/)?store/(?!git/).+|(.+/)?(dirstate|branchheads|cache/.+)"
+)
 
 # Looked at byte by byte, with limits of their own: what is text comes first. One that is not shown as it is is shown empty, since
 # without some of its bytes it is broken (Python takes empty bytecode for old, and reads the source).
 _BINARY = (".so", ".a", ".o", ".pyc", ".pyo", ".zip", ".whl", ".egg", ".jar", ".node", ".wasm")
 _UNREAD = (".png", ".jpg", ".jpeg", ".gif", ".ico", ".woff", ".woff2", ".ttf", ".gz", ".xz", ".bz2", ".zst")
-_OWNED = frozenset((".git", ".hg", ".jj", ".bzr", ".sl", *HEAVY))  # folders in which a carrier is known by its path
+_OWNED = _VERSIONS | frozenset(HEAVY)  # folders in which a carrier is known by its name
 
 # What a credential looks like, and what stays of it.
 _WEB = re.compile(rb"(?i)(\b(?:https?|ftps?)://)[^\s/\"'<>]+@")
@@ -49,6 +66,14 @@ _OTHER = re.compile(rb"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]*):[^\s/\"'<>]+
 _SETTING = re.compile(
     rb"(?im)^([ \t]*[^\s=]*(?:extraheader|passw(?:or)?d|smtppass|token|secret|_auth\w*|authident|api_?key|cookie)"
     rb"[\w.-]*[\"']?[ \t]*[=:][ \t]*)\S[^\n]*"
+)
+_SPACED = re.compile(rb"(?im)^([ \t]*\S*(?:passw(?:or)?d|_auth\w*|token)\"?[ \t]+)\S[^\n]*")  # as .yarnrc has it, without a sign
+_QUOTED = re.compile(rb"(?i)(\"[^\"\n]*(?:passw(?:or)?d|auth|token|secret|api_?key)[^\"\n]*\"\s*:\s*\")[^\"\n]+")  # as JSON has it
+_QUERY = re.compile(
+    rb"(?i)([?&](?:[\w-]*token|auth\w*|api_?key|key|passw(?:or)?d|pass|secret|sig|signature|x-amz-[\w-]+|x-goog-[\w-]+)=)[^&\s\"'<>#]+"
+)
+_KEY = re.compile(  # known by how it begins
+    rb"\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|npm_[A-Za-z0-9]{30,}|pypi-[\w-]{30,}|xox[abeprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}\b)"
 )
 _NETRC = re.compile(rb"(?i)\b((?:password|account)[ \t]+)\S+")
 _WORD = b"withheld"
@@ -61,44 +86,66 @@ class Masked(NamedTuple):
     unlooked: str = ""  # what was not looked at, and why; "": all that can be
 
 
+class Carrier(NamedTuple):
+    """A file that carries credentials as a rule, and how these are written there."""
+
+    has_settings: bool  # else nothing but addresses
+    name: str
+
+
+def carrier_at(path: str) -> Carrier | None:
+    """The carrier that a file is by its path, in which a heavy folder, or one of version control, stands. None: it is none."""
+    parts = path.split("/")
+    name = parts[-1]
+    if not any(part in _OWNED for part in parts[:-1]):
+        return None
+    if _SETTINGS.fullmatch(name):
+        return Carrier(not name.endswith("log.txt"), name)
+    if _LOCKS.fullmatch(name):
+        return Carrier(False, name)
+    start = next((at for at, part in enumerate(parts[:-1], 1) if part in _VERSIONS), None)
+    inside = "/".join(parts[start:]) if start is not None else ""
+    if not inside or (_OBJECTS.fullmatch(inside) and "logs" not in parts[start:-1]):
+        return None
+    return Carrier(re.match(r"config|branch\.conf", name) is not None, name)
+
+
 def without_secrets(path: str, content: bytes) -> bytes:
-    """The content of a file at this path in a heavy folder, without what must not be seen."""
+    """The content of a file at this path, in which a heavy folder stands, without what must not be seen."""
     if secrets.armed():
         content = secrets.hide_bytes(content)
-    if not _CARRIERS.match(path):
-        return content
-    content = _WEB.sub(rb"\1" + _WORD + b"@", content)
-    content = _OTHER.sub(rb"\1:" + _WORD + b"@", content)
-    content = _SETTING.sub(rb"\1" + _WORD, content)
-    return _NETRC.sub(rb"\1" + _WORD, content) if path.endswith("netrc") else content
+    carrier = carrier_at(path)
+    return content if carrier is None else _without_credentials(carrier, content)
+
+
+def _without_credentials(carrier: Carrier, content: bytes) -> bytes:
+    hidden = _WEB.sub(rb"\1" + _WORD + b"@", content)
+    hidden = _OTHER.sub(rb"\1:" + _WORD + b"@", hidden)
+    hidden = _QUERY.sub(rb"\1" + _WORD, hidden)
+    hidden = _KEY.sub(_WORD, hidden)
+    if carrier.has_settings and carrier.name.endswith("json"):
+        hidden = _QUOTED.sub(rb"\1" + _WORD, hidden)
+    elif carrier.has_settings:
+        hidden = _SETTING.sub(rb"\1" + _WORD, hidden)
+        hidden = _SPACED.sub(rb"\1" + _WORD, hidden) if carrier.name == ".yarnrc" else hidden
+        hidden = _NETRC.sub(rb"\1" + _WORD, hidden) if carrier.name.endswith("netrc") else hidden
+    return b"" if hidden != content and b"\0" in content else hidden  # without some of its bytes a binary file is broken
 
 
 def is_carrier(path: str) -> bool:
     """Whether a file of a tree is one that carries credentials: it lies in a heavy folder, or one of version control's."""
-    parts = path.split("/")
-    return any(name in _OWNED and _CARRIERS.match("/".join(parts[at:])) for at, name in enumerate(parts[:-1], 1))
-
-
-def carrier_without_secrets(path: str, content: bytes) -> bytes:
-    """The content of such a file without what must not be seen."""
-    parts = path.split("/")
-    for at, name in enumerate(parts[:-1], 1):
-        content = without_secrets("/".join(parts[at:]), content) if name in _OWNED else content
-    return content
+    return carrier_at(path) is not None
 
 
 def masked_files(heavy: str) -> Masked:
     """The files of a heavy folder, by its absolute path, that hold what must not be seen."""
-    found = {path: text for path in _carriers(heavy) if (text := _text_shown(heavy, path)) is not None}
-    if not secrets.armed():
-        return Masked(found)
     with _lock:
         seen = _seen.pop(heavy, None) or _Seen(heavy)
         _seen[heavy] = seen
         for other in list(_seen)[:-KEPT]:
             del _seen[other]
         seen.look()
-        return Masked({**seen.files, **found}, seen.unlooked)
+        return Masked(seen.files, seen.unlooked)
 
 
 def secrets_in_heavy(folder: str | None, heavy: Sequence[str]) -> dict[str, list[str]]:
@@ -111,20 +158,6 @@ def secrets_in_heavy(folder: str | None, heavy: Sequence[str]) -> dict[str, list
     return {"masked": masked[:100], "not looked at": unlooked[:100]}
 
 
-def _carriers(heavy: str) -> Iterator[str]:
-    """Paths of files that carry credentials as a rule."""
-    open_, count = [*_CARRYING], 0
-    while open_ and count < _BELOW_MAX:
-        folder = open_.pop(0)
-        count += 1
-        for entry in _listed(os.path.join(heavy, folder)):
-            path = f"{folder}/{entry.name}" if folder else entry.name
-            if entry.is_dir(follow_symlinks=False) and folder.partition("/")[0] in ("modules", "worktrees"):
-                open_ += [path] if not _is_objects(entry) else []
-            elif _CARRIERS.match(path) and entry.is_file(follow_symlinks=False):
-                yield path
-
-
 def _text_shown(heavy: str, path: str) -> bytes | None:
     """What is shown of a file instead of it. None: it can be shown as it is, or is not there."""
     try:
@@ -134,13 +167,18 @@ def _text_shown(heavy: str, path: str) -> bytes | None:
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             return None
-        content = file.read(SIZE_MAX + 1)
-    if len(content) > SIZE_MAX:
+        content = file.read(CARRIER_MAX + 1)
+    if len(content) > CARRIER_MAX:
         return b""  # a carrier that cannot be looked at as a whole is not shown
-    text = without_secrets(path, content)
+    text = without_secrets(_named(heavy, path), content)
     if text == content:
         return None
     return b"" if path.endswith(_BINARY) else text
+
+
+def _named(heavy: str, path: str) -> str:
+    """The path of a file with the name of its heavy folder."""
+    return f"{os.path.basename(heavy)}/{path}"
 
 
 def _listed(folder: str) -> list[os.DirEntry[str]]:
@@ -160,10 +198,11 @@ class _Folder(NamedTuple):
     stamp: int  # when its list of names last changed
     below: list[str]
     files: dict[str, bytes]  # those that are not shown as they are
-    looked: int  # files that were looked at
-    size: int  # bytes of them
-    large: int  # files that were not: too large
-    left: int  # files that were not: there were too many
+    carriers: list[str]  # those that are looked at each time
+    looked: int = 0  # files that were looked at
+    size: int = 0  # bytes of them
+    large: int = 0  # files that were not: too large
+    left: int = 0  # files that were not: there were too many
     binary: tuple[int, int] = (0, 0)  # files and bytes that were looked at and are no text
     unread: int = 0  # files that were not: pictures, fonts, and what is compressed
 
@@ -175,47 +214,60 @@ class _Seen:
         self._heavy = heavy
         self._known = 0
         self._folders: dict[str, _Folder] = {}
+        self._carried: dict[str, bytes | None] = {}  # what is shown of carriers, as of now
+        self._unentered = 0
 
     @property
     def files(self) -> dict[str, bytes]:
-        return {path: text for folder in self._folders.values() for path, text in folder.files.items()}
+        once = {path: text for folder in self._folders.values() for path, text in folder.files.items()}
+        return {path: text for path, text in (once | self._carried).items() if text is not None}
 
     @property
     def unlooked(self) -> str:
         large, left, unread = (sum(getattr(each, name) for each in self._folders.values()) for name in ("large", "left", "unread"))
         said = [f"{large:,} above {SIZE_MAX >> 20} MB"] if large else []
         said += [f"{left:,} beyond {FILES_MAX:,} files or {BYTES_MAX >> 20} MB"] if left else []
+        said += [f"{self._unentered:,} folders beyond {FOLDERS_MAX:,}"] if self._unentered else []
         return ", ".join([*said, *([f"{unread:,} pictures, fonts and compressed files"] if unread else [])])
 
     def look(self) -> None:
         known = secrets.known_hash()
         before = self._folders if known == self._known else {}
-        self._known, self._folders = known, {}
-        open_, count, size, binary = [""], 0, 0, (0, 0)
-        while open_:  # nearest first: what is deep down is left out first
-            path = open_.pop(0)
+        self._known, self._folders, self._carried = known, {}, {}
+        open_, count, size, binary = deque([""]), 0, 0, (0, 0)
+        while open_ and len(self._folders) < FOLDERS_MAX:  # nearest first: what is deep down is left out first
+            path = open_.popleft()
             try:
-                stamp = os.stat(os.path.join(self._heavy, path), follow_symlinks=False).st_mtime_ns
+                stamp = os.lstat(f"{self._heavy}/{path}").st_mtime_ns
             except OSError:
                 continue
             folder = before.get(path)
             if folder is None or folder.stamp != stamp:
                 folder = self._look_into(path, stamp, (count, size), binary)
+            elif len(self._carried) < CARRIERS_MAX:
+                self._carried.update((each, _text_shown(self._heavy, each)) for each in folder.carriers)
             self._folders[path] = folder
             count, size = count + folder.looked, size + folder.size
             binary = binary[0] + folder.binary[0], binary[1] + folder.binary[1]
             open_ += folder.below
+        self._unentered = len(open_)
 
     def _look_into(self, path: str, stamp: int, texts: tuple[int, int], binaries: tuple[int, int]) -> _Folder:
         """`texts`, `binaries`: how many files and bytes of each were looked at before."""
-        below, files, large, left, unread = list[str](), dict[str, bytes](), 0, 0, 0
-        spent = {False: texts, True: binaries}
+        below, files, carriers, large, left, unread = list[str](), dict[str, bytes](), list[str](), 0, 0, 0
+        spent, is_armed = {False: texts, True: binaries}, secrets.armed()
         for entry in _listed(os.path.join(self._heavy, path)):
             here = f"{path}/{entry.name}" if path else entry.name
             if entry.is_dir(follow_symlinks=False):
                 below += [here] if not _is_objects(entry) else []
                 continue
-            if not entry.is_file(follow_symlinks=False):
+            carries = is_carrier(_named(self._heavy, here))
+            if not (carries or is_armed) or not entry.is_file(follow_symlinks=False):
+                continue
+            if carries:
+                carriers += [here] if _is_looked_at_each_time(entry) else []
+                if (text := _text_shown(self._heavy, here)) is not None:
+                    files[here] = text
                 continue
             if entry.name.endswith(_UNREAD):
                 unread += 1
@@ -236,7 +288,15 @@ class _Seen:
                     files[here] = text
         looked, read = spent[False][0] - texts[0], spent[False][1] - texts[1]
         binary = spent[True][0] - binaries[0], spent[True][1] - binaries[1]
-        return _Folder(stamp, below, files, looked, read, large, left, binary, unread)
+        return _Folder(stamp, below, files, carriers, looked, read, large, left, binary, unread)
+
+
+def _is_looked_at_each_time(entry: os.DirEntry[str]) -> bool:
+    """Whether a carrier is short, and of a kind of which there are few: it may be written to while its folder stays as it is."""
+    try:
+        return not _ONCE.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_size <= SHORT_MAX
+    except OSError:
+        return True
 
 
 _seen: dict[str, _Seen] = {}

@@ -25,7 +25,7 @@ from plait.errors import WorkspaceError
 from plait.ids import Digest
 from plait.workspace import disk
 from plait.workspace.base import PIECE, Entry
-from plait.workspace.masks import carrier_without_secrets, is_carrier
+from plait.workspace.masks import CARRIER_MAX, is_carrier, without_secrets
 from plait.workspace.rules import Rules, compiled
 from plait.workspace.tree import EMPTY, TreeReader, decode, digest_of, encode, shown
 
@@ -35,7 +35,6 @@ _CHUNK = 64  # files that one thread takes at a time
 _QUEUED = 64  # chunks that wait: each holds a handle
 RACY_NS = 20_000_000  # two ticks of the clock that files are stamped by
 _TRIES = 5
-_CARRIER_MAX = 16 << 20  # bytes of a file that carries credentials as a rule: a longer one is withheld without a look
 _OVERLAP = 1 << 16  # bytes of the piece before that are looked at with a piece: a secret may lie across
 
 Stamp = tuple[int, int, int, int, int]  # size, mtime, ctime, inode, mode
@@ -101,7 +100,7 @@ class Found(NamedTuple):
     withheld: tuple[str, ...]  # those that are on this disk
     skipped: tuple[str, ...]
     read: int  # how many files
-    left_out: tuple[str, ...] = ()  # paths on this disk that are in no tree: names that the rules, or a secret, keep out of it
+    left_out: tuple[str, ...] = ()  # paths on this disk that are in no tree: by the rules, by a secret, or as pipes and the like
 
 
 class _Item(NamedTuple):
@@ -214,7 +213,7 @@ class Scan:
                     continue
                 mode = found.st_mode
                 if leaves_out(path, name, stat.S_ISDIR(mode)) or self._named_after_a_secret(folder, here, name, mode):
-                    self._left_out.append(_join(path, name))
+                    self._leave_out(here, name)
                     continue
                 if stat.S_ISDIR(mode):
                     below.append(name)
@@ -224,7 +223,14 @@ class Scan:
                     here.hidden.add(name)
                 else:
                     self._skipped.append(shown(_join(path, name)))
+                    self._leave_out(here, name)
         return below, items
+
+    def _leave_out(self, here: _Folder, name: str) -> None:
+        """Note what is in no tree. What the lower layer has under its name was replaced by it, and is in none either."""
+        self._left_out.append(_join(here.path, name))
+        if any(entry.name == name for entry in self._base(here.base)):
+            here.hidden.add(name)
 
     def _named_after_a_secret(self, folder: int, here: _Folder, name: str, mode: int) -> bool:
         """Whether its name, or what a link points to, holds a secret: a tree would tell it, so it is in none."""
@@ -308,10 +314,10 @@ class Scan:
     def _content(self, handle: int, path: str, name: str, found: os.stat_result) -> Entry:
         mode = stat.S_IMODE(found.st_mode) & 0o777
         if path and is_carrier(whole := _join(path, name)):  # credentials in it are no secrets that are known
-            if found.st_size > _CARRIER_MAX:
+            if found.st_size > CARRIER_MAX:  # withheld without a look
                 return Entry(name, "withheld", mode, found.st_size, (_hidden_digest(handle),))
             content = b"".join(_pieces(handle, found.st_size))
-            if (hidden := carrier_without_secrets(whole, content)) != content:
+            if (hidden := without_secrets(whole, content)) != content:
                 return Entry(name, "withheld", mode, found.st_size, (digest_of(hidden),))
         if secrets.armed() and _holds_a_secret(handle):
             return Entry(name, "withheld", mode, found.st_size, (_hidden_digest(handle),))
