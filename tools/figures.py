@@ -29,9 +29,7 @@ ASKS_FOR_RECORD = re.compile(
     r"|branched_off|went_on_without|take_delivery|check_all_taken)\(|\brecord\.strict\b"
     r"|\brun\.(take|peek|ended)\(|\brecord is (not )?None"
 )
-QUESTION_WORDS = re.compile(
-    r"\b(who|whom|whose|what|whatever|whoever|somebody|nobody|anybody|everybody)\b", re.I
-)
+QUESTION_WORDS = re.compile(r"\b(who|whom|whose|what|whatever|whoever|somebody|nobody|anybody|everybody)\b", re.I)
 BEGINS_WITH_QUESTION = re.compile(r"(who|what|whether|where|when|how|which|why|whoever)\b", re.I)
 IRREGULAR = frozenset(
     "told made taken given kept found left met known seen said held built sent gone cut put done"
@@ -252,9 +250,7 @@ def figures() -> dict[str, object]:
         "class names in two modules or more": len(shared_class_names()),
         "functions named by a bare participle, %": round(100 * len(participles()) / len(every), 1),
         "who/what/somebody per 1,000 words of prose": round(prose_rate(), 1),
-        "docstrings that begin with a question word, %": round(
-            100 * len(questioning_docstrings()) / len(words), 1
-        ),
+        "docstrings that begin with a question word, %": round(100 * len(questioning_docstrings()) / len(words), 1),
         "module-level mutable state": len(mutable_state()),
         "longest modules, lines": ", ".join(f"{size} {name}" for size, name in module_sizes()[:3]),
         "functions passed by one call with one tool": passed,

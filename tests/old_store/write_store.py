@@ -1,6 +1,6 @@
 """Writes the store that `test_old_store.py` opens, and packs it: run by hand, at the commit whose store is to be kept.
 
-    python -m tests.old_store.write_store
+python -m tests.old_store.write_store
 """
 
 from __future__ import annotations
