@@ -24,6 +24,7 @@ from plait.event.codec import check_origin
 from plait.event.kinds import EffectClass, Placement
 from plait.fingerprint import Fingerprint, fingerprint
 from plait.ids import digest
+from plait.inside import ends_run
 from plait.sandbox import Sandbox
 from plait.session import Session
 from plait.session.typed import schema_of, to_json, to_type
@@ -190,7 +191,9 @@ class Tool(Generic[P, R]):
             return self._convert(given)
         except (ValueError, TypeError) as error:
             raise WrongArguments(str(error)) from error
-        except Exception as error:  # a type of the program's own, which looks at what it is made of
+        except BaseException as error:  # a type of the program's own, which looks at what it is made of
+            if ends_run(error):
+                raise
             raise WrongArguments(f"{type(error).__name__}: {error}") from error
 
     @property

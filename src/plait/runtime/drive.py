@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar, cast
 
 from plait.event.kinds import Failure
+from plait.inside import Stop, ends_run
 from plait.model.base import Fault, Reply
 from plait.runtime import loop
 from plait.runtime.answer import misfit
@@ -151,7 +152,9 @@ def ask_model(op: CallModel, answer: Callable[[], Any]) -> Reply | Fault:
         return _checked(answer())
     except Fault as fault:
         return fault
-    except Exception as error:
+    except BaseException as error:  # whatever class it has: the ask failed, and nothing else did
+        if ends_run(error):
+            raise
         return _unexpected(error)
 
 
@@ -269,10 +272,24 @@ def _timed_out(job: Job) -> Done:
 
 
 async def _awaited(answer: Awaitable[T]) -> T:
+    """Await a model's answer in a task of its own: a model that raises a cancel, or cancels its task, ends its ask and nothing else."""
+    work = asyncio.ensure_future(_answer_or_fault(answer))
+    try:
+        return await work
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise _unexpected(error) from error
+
+
+async def _answer_or_fault(answer: Awaitable[T]) -> T:
     try:
         return await answer
-    except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:  # these would end the loop itself, and all that runs on it
-        raise RuntimeError(f"{type(error).__name__} in a model") from error
+    except (Exception, asyncio.CancelledError, Stop):
+        raise
+    except BaseException as error:  # it would end the loop itself, and all that runs on it
+        raise _unexpected(error) from error
 
 
 class Batch:

@@ -796,7 +796,9 @@ class Run:
         for listener in self._listeners:
             try:
                 listener(item)
-            except Exception as error:  # whoever only watches must not bring down what it watches
+            except BaseException as error:  # whoever only watches must not bring down what it watches
+                if inside.ends_run(error):
+                    raise
                 if self.unlisten(listener):
                     with suppress(Warning):  # where warnings are errors, too
                         warnings.warn(f"on_event raised {type(error).__name__}; it is not called any more", RuntimeWarning, stacklevel=2)
