@@ -30,7 +30,7 @@ from plait.session.asks import ask_of, is_late
 from plait.session.inbox import all_waiting, find_ask, root_of, with_request
 from plait.session.ports import store_at
 from plait.session.saying import saying
-from plait.session.typed import misfit
+from plait.session.typed import misfit, takes_bytes
 from plait.session.views import WaitKind
 from plait.store import Store
 
@@ -329,7 +329,7 @@ def answer(given: Given, id: str, value: str) -> None:
 @click.command()
 @click.argument("id", metavar="ID")
 @click.argument("verdict", type=click.Choice(["happened", "did-not-happen", "compensated"]))
-@click.option("--value", metavar="JSON|TEXT", help="What it returned, of the type that its tool returns.")
+@click.option("--value", metavar="JSON|TEXT", help="What it returned, of the type that its tool returns; bytes as base64.")
 @click.option("--note", default="", help="How you know.")
 @writing
 def resolve(given: Given, id: str, verdict: Any, value: str | None, note: str) -> None:
@@ -343,6 +343,8 @@ def resolve(given: Given, id: str, verdict: Any, value: str | None, note: str) -
 def _result_of(text: str, ask: Waiting) -> Json:
     """The value that was typed: JSON if it is that; a text, if the tool returns texts and it is no JSON text."""
     value = value_of(text)
+    if takes_bytes(ask.returns) and (value is None or isinstance(value, bool)):
+        return value  # null, true and false are base64, too, and not meant as such
     return text if misfit(value, ask.returns) is not None and misfit(text, ask.returns) is None else value
 
 

@@ -49,7 +49,7 @@ from plait.session import Session
 from plait.session.content import Loose, contents, pack, unpack, value_of
 from plait.session.origins import ORDINARY
 from plait.session.ports import Act, Draft, store_at, writer_of
-from plait.session.typed import to_json, to_type
+from plait.session.typed import takes_bytes, to_json
 from plait.tool import KEY, SANDBOX, SESSION, Happened, Result, Tool, WrongArguments, difference
 from plait.workspace import EMPTY
 
@@ -274,12 +274,18 @@ def _unknown(session: Session, bracket: Bracket, why: str) -> Session:
 def _with_fitting_result(session: Session, bracket: Bracket) -> Session:
     """A call that a person resolved just now. What does not have the type of its result is asked for once more."""
     settled = bracket.outcome.body if bracket.outcome is not None else None
-    if not isinstance(settled, k.ToolResolved) or settled.verdict != "happened" or bracket.tool.result_schema is None:
+    if not isinstance(settled, k.ToolResolved) or settled.verdict != "happened" or bracket.outcome is None:
         return session
-    try:
-        to_type(value_of(unpack(settled.parts, store_at(session.store).get_blob)), bracket.tool.returns)
-    except ValueError as error:
-        return _unknown(session, bracket, f"what {bracket.outcome.actor if bracket.outcome else ''} says it returned does not fit: {error}")
+    schema, get_blob = bracket.tool.result_schema, store_at(session.store).get_blob
+    value = value_of(unpack(settled.parts, get_blob))
+    if schema is None:
+        return session
+    if not isinstance(value, (k.File, k.Image)):
+        why = bracket.tool.result_misfit(value)
+    else:  # what bytes are recorded as
+        why = bracket.tool.result_misfit(to_json(get_blob(value.blob))) if takes_bytes(schema) else "it is a file"
+    if why is not None:
+        return _unknown(session, bracket, f"what {bracket.outcome.actor} says it returned does not fit: {why}")
     return session
 
 

@@ -95,7 +95,7 @@ from plait.session.state import (
     share_a_place,
     state_digest,
 )
-from plait.session.typed import misfit, to_json
+from plait.session.typed import bytes_of, misfit, takes_bytes, to_json
 from plait.session.views import Attachment, Effect, Facts, Link, Message, Run, Validation, Waiting
 from plait.store import Durability, Store, check_durability
 
@@ -820,14 +820,20 @@ class Session(Reading):
 
 def _result_parts(ask: Waiting, value: Any) -> list[Any]:
     """What a person says an effect returned, as the tool itself would have it recorded."""
-    if isinstance(value, Path):
+    of_bytes = takes_bytes(ask.returns)
+    if isinstance(value, Path) and (of_bytes or ask.returns is None):
         return [value]
     try:
-        parts = contents(value)
         plain = to_json(value) if ask.returns is not None else None
+        why = misfit(plain, ask.returns)
+        if why is None and ask.returns is not None and isinstance(value, (bytes, bytearray, memoryview)) and not of_bytes:
+            why = "it is bytes"  # as JSON it would pass for a text
+        if why is None and of_bytes and isinstance(value, str):
+            value = bytes_of(value)
+        parts = contents(value)
     except (TypeError, ValueError) as error:
         raise InvalidValue("value", str(error), "pass plain data") from error
-    if (why := misfit(plain, ask.returns)) is not None:
+    if why is not None:
         shape = msgspec.json.encode(ask.returns).decode()
         raise InvalidValue("value", f"that is not what the call returns: {why}", f"pass a value that has this JSON schema: {shape}")
     return parts
