@@ -205,7 +205,7 @@ class Blocking:
             return loop.wait(loop.start(run_async_tool(job, self.clock)))
         if job.tool.timeout_s is None:
             return run_tool(job, self.clock)
-        work = loop.spawn(lambda: run_tool(job, self.clock), "plait-tool")
+        work = loop.spawn(lambda: run_tool(job, self.clock), "plait-tool", apart=True)
         try:
             return work.result(job.tool.timeout_s)
         except TimeoutError:  # its own errors are outcomes, so this is ours: nobody can stop a thread, so it is left behind
@@ -304,7 +304,7 @@ class Batch:
         for lane in lanes if len(lanes) > 1 else ():
             self._lanes.put(lane)
         for _ in range(min(SIDE_BY_SIDE, len(lanes)) if len(lanes) > 1 else 0):
-            loop.spawn(self._work, "plait-tool")
+            loop.spawn(self._work, "plait-tool", apart=True)
 
     def next(self) -> Done:
         if self._lone:
@@ -325,7 +325,7 @@ class Batch:
             self._lone = [job, *self._lone]
         else:
             self._lanes.put([job, *rest])
-            loop.spawn(self._work, "plait-tool")
+            loop.spawn(self._work, "plait-tool", apart=True)
 
     def _work(self) -> None:
         while True:
@@ -388,7 +388,7 @@ class AsyncWaiter:
     async def _run(self, job: Job) -> Done:
         if job.tool.is_async:
             return await run_async_tool(job, clock)
-        work = asyncio.wrap_future(loop.spawn(lambda: run_tool(job, clock)))
+        work = asyncio.wrap_future(loop.spawn(lambda: run_tool(job, clock), "plait-tool", apart=True))
         if job.tool.timeout_s is None:
             return await work
         done, _ = await asyncio.wait([work], timeout=job.tool.timeout_s)

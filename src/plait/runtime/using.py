@@ -405,10 +405,12 @@ def _run(
     if run is None or run.record is None:  # the request was written just now, under the fence: the store need not be asked again
         lanes = [[first._replace(check=None), *later] for first, *later in lanes]
     batch = yield Launch(lanes)
-    left = len(jobs)
+    left, scopes = len(jobs), {job.number: _scope_of(job) for job in jobs}
     while left:
         done: Done = yield Next(batch)
         bracket = brackets[done.number]
+        if run is not None:
+            run.end_scope(scopes.pop(done.number, None))
         drafts, blobs = _outcome(bracket, done, user.actor)
         drafts = _with_sources(run, session, bracket, drafts)
         again = done.failure is not None and bracket.attempt < bracket.tool.attempts
@@ -426,10 +428,17 @@ def _run(
                 raise
             session = took(session, bracket, *_with_place(bracket, done, _unfit(bracket, done, user.actor, error), {}))
         if again:
-            batch.add(_job(session, bracket, site))
+            again_job = _job(session, bracket, site)
+            scopes[bracket.number] = _scope_of(again_job)
+            batch.add(again_job)
         else:
             left -= 1
     return session, None
+
+
+def _scope_of(job: Job) -> str | None:
+    """The scope of the session that a tool is handed. None: it is handed none."""
+    return job.arguments[SESSION].run if job.handed is not None else None
 
 
 def _with_sources(run: Run | None, session: Session, bracket: Bracket, drafts: list[Draft]) -> list[Draft]:

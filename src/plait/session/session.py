@@ -545,7 +545,7 @@ class Session(Reading):
         for event in arrived(self._store, self.id, now._state.delivered):
             life = live_on(life, event.kind)
         check_may(self.short, life.status, verb)
-        post(self.store, self.id, [draft], blobs=blobs)
+        post(self.store, self.id, [draft], blobs=blobs, run=self.run if self._is_lent() else None)
         return self
 
     def _reply(self, ask: Waiting, body: Body, actor: str | None, blobs: dict[Digest, bytes] | None = None) -> Session:
@@ -649,10 +649,17 @@ class Session(Reading):
 
     def _open_run_of_others(self) -> str | None:
         """The run that is open in this session as it is now, if this value is not one of its own. None: nobody is disturbed."""
+        if self._is_lent():
+            return self.reload().open_run or self._spot.run
         if self._busy is False or is_bound(self._spot.run) or not self._is_busy():
             return None
         now = self.reload()
         return now.open_run or run_of_branch(self._store, self.id)
+
+    def _is_lent(self) -> bool:
+        """Whether this is a value of a run that goes on, in the hands of a thread that the run does not go by."""
+        run = self._spot.run
+        return run is not None and is_bound(run) and not writer_of(run).has_in_hand(self._spot)
 
     def _refuse_if_busy(self, verb: str, instead: str) -> None:
         if (run := self._open_run_of_others()) is not None:
