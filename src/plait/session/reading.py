@@ -59,6 +59,7 @@ from plait.session.events import Events, along
 from plait.session.files import first_tree
 from plait.session.fold import SNAPSHOT_EVERY, advanced, keep_snapshot, state_at
 from plait.session.gates import is_counted
+from plait.session.grants import budget_left
 from plait.session.graph import Graph, Trace, graph, influence, why
 from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, is_busy_after, live_on
 from plait.session.listing import list_rows
@@ -476,11 +477,16 @@ class Reading:
 
     @property
     def left(self) -> Budget | None:
-        """What the session's own log and its merges leave of the budget. None: unlimited.
+        """What remains of the budget. None: unlimited.
 
-        Branches that were never merged count as well when something is spent, and in `plait show`: a value cannot know of them.
+        At the tip of its log that is what may still be spent, in the store as it is now: branches that were never merged and sessions
+        that follow it count. A value before the tip, and one in a run, which must say the same when it is replayed, tells what its
+        own log and its merges leave.
         """
-        return self._state.left
+        own = self._state.left
+        if own is None or self.run is not None or self._store.log(self.id).tip != self.place:
+            return own
+        return budget_left(self._store, self.id, self.place, own)
 
     @property
     def placement(self) -> Placement | None:

@@ -762,15 +762,17 @@ class Session(Reading):
         return act._replace(origin=origin, causes=tuple(dict.fromkeys(causes)))
 
     def _opened(self, state: State, title: str | None, budget: Budget | None, *, detached: bool = False) -> SessionOpened:
+        left = budget or self._left()  # a change of session is no way to a new budget
         return SessionOpened(
             title=state.title if title is None else title,
             user=state.user,
             project=state.project,
             tags={**state.tags},
-            budget=budget or self._left(),  # a change of session is no way to a new budget
+            budget=left,
             continues=Place(self.id, self.place, self.head),
             detached=detached,
             durability=_kept_as(self.durability, self._store),
+            draws=budget is None and left is not None and self.run is None,  # of what a run opens its header says it
         )
 
     def _left(self) -> Budget | None:
