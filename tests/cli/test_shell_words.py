@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from plait import Session
-from plait.event.kinds import File
+from plait import Agent, Session, Workflow
+from plait.event.kinds import File, Price, Text, Usage
+from plait.model.base import OnDelta, Reply, Request
 from plait.session.ports import store_at
-from tests.cli.shell import Shell, shell
+from tests.cli.shell import Shell, on_a_terminal, shell
 
 __all__ = ["shell"]
 
@@ -49,6 +50,14 @@ class Reads(Workflow):
 class Looks(Workflow):
     def forward(self, session):
         return session.use(day)
+
+
+class Gated(Workflow):
+    def __init__(self):
+        self.worker = Agent("Go on.", model=ScriptedModel(["went on"]))
+
+    def forward(self, session):
+        return self.worker(session.require("tests", by="human:ana"))
 """
 
 
@@ -84,3 +93,50 @@ def test_a_date_is_resolved_as_one(shell: Shell, folder: Path) -> None:
     shell("resolve", ask, "happened", "--value", "2026-01-02")
     shell("resume", "--due")
     assert session.reload().effects[0].result == "2026-01-02"
+
+
+def test_a_failed_verdict_is_shown_where_the_run_waits(shell: Shell, folder: Path) -> None:
+    shell.error(4, "run", str(folder / "wordflow.py:Gated"), "-i", "x")
+    session = shell.open(shell.json("ls")["sessions"][0]["id"])
+    assert "failed" not in shell("inbox")
+    shell("validate", session.short, "tests", "failed", "--as", "human:ben")
+    assert "failed" not in shell("inbox")  # it does not count
+    shell("validate", session.short, "tests", "failed", "--as", "human:ana")
+    assert "by human:ana: tests failed" in shell("inbox")
+    assert shell.json("inbox")["waiting"][0]["failed"]["actor"] == "human:ana"
+    assert "it failed, by human:ana" in shell.error(4, "resume", session.short)
+    assert "by human:ana: tests failed" in shell("inbox")
+
+
+def test_resume_due_says_that_nothing_is(shell: Shell) -> None:
+    shell.new("x")
+    assert shell("resume", "--due") == "nothing is due\n"
+
+
+class Priced:
+    """Says what it costs in every second ask."""
+
+    name = "half-priced"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
+        self.asked += 1
+        price = Price(1_000_000, "here") if self.asked % 2 else None
+        return Reply((Text("x"),), usage=Usage(1_234_567, 234_567), price=price)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_costs_by_run_say_what_has_no_price(shell: Shell, width: int) -> None:
+    agent = Agent("x", model=Priced())
+
+    class Twice(Workflow):
+        def forward(self, session: Session) -> Session:
+            agent(agent(session.fork("lost")))
+            return agent(agent(session))
+
+    Twice()(Session("go", store=shell.address))
+    said = on_a_terminal("cost", "--by", "run", "--store", shell.address, width=width, NO_COLOR="1").splitlines()
+    assert [line for line in said if "not merged" in line] and all("unpriced" in line for line in said[1:] if line.strip())
+    assert max(map(len, said)) <= width

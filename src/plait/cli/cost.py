@@ -10,7 +10,7 @@ import click
 
 from plait.cli.common import Given, listing, names_of
 from plait.cli.documents import print_json, print_jsonl, session_document, spent_document
-from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, counted
+from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out
 from plait.cli.terminal import clean
 from plait.ids import LogId, short
 from plait.session.ledger import BRANCH, Costs, costs
@@ -101,7 +101,7 @@ def _print_table(store: Store, found: Costs) -> None:
         Column("model calls", right=True),
         Column("tool calls", right=True),
         Column("US dollars", right=True),
-        Column("", aside=True),
+        Column(""),
     ]
     sessions = names_of(store, [LogId(key[at]) for at, name in enumerate(found.by) if name == "session" for key, _ in found.rows])
     rows = [
@@ -128,7 +128,7 @@ def _figures(spent: Spent) -> list[Cell]:
         Cell(f"{spent.model_calls:,}"),
         Cell(f"{spent.tool_calls:,}"),
         Cell(_dollars(spent)),
-        Cell(f"{counted(spent.unpriced, 'call')} unpriced" if spent.unpriced and spent.cost.dollars is not None else "", DIM),
+        Cell(f"{spent.unpriced:,} unpriced" if spent.unpriced and spent.cost.dollars is not None else "", DIM),
     ]
 
 

@@ -72,7 +72,8 @@ def _past_own_gates(run: Run, session: Session) -> Session:
         return safe_point(session)
     for name, gate in held.items():
         who = f" by {gate.by}" if gate.by else ""
-        raise Parked(session, f"the verdict {name!r}{who} is required first: {_verdict_step(session, gate)}")
+        failed = f"; {session.unmet[name]}" if session.verdict(name) is not None and name in session.unmet else ""
+        raise Parked(session, f"the verdict {name!r}{who} is required first{failed}: {_verdict_step(session, gate)}")
     return session
 
 
