@@ -652,7 +652,7 @@ class Reading:
                 if other is not None:
                     found[name] = f"the verdict at {other.seq} is by {other.actor} and does not count: only that of {gate.by} does"
             elif not body.passed:
-                found[name] = f"the verdict at {verdict.seq} is that it failed{_failure_text(verdict.actor, body)}"
+                found[name] = f"the verdict at {verdict.seq} is that it failed"
             elif body.tree != (tree.digest if tree else None):
                 found[name] = f"the files have changed since the verdict at {verdict.seq}"
             elif (after := self._since(verdict.log, body.at or verdict.seq)) is not None:
@@ -887,13 +887,3 @@ def address_of(store: str | Path | Store | None) -> str:
     if isinstance(store, (str, Path)):
         return canonical(str(store))
     return store.address
-
-
-def _failure_text(actor: str, body: ValidationRecorded) -> str:
-    """Who said that it failed, and what they said of it."""
-    detail = body.detail if isinstance(body.detail, str) else "" if body.detail is None else msgspec.json.encode(body.detail).decode()
-    text = f"{detail[:DETAIL_MAX]}…" if len(detail) > DETAIL_MAX else detail
-    return f", by {actor}{': ' + text if text else ''}"
-
-
-DETAIL_MAX = 200  # characters of what was said of a verdict
