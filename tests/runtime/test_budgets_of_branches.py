@@ -247,7 +247,8 @@ def test_a_successor_gets_what_all_branches_left() -> None:
     session = Session("go", budget=Budget(tool_calls_max=3, steps_max=5))
     Dropping(2)(session)
     after = session.reload()
-    assert after.left == Budget(tool_calls_max=1, steps_max=5)
+    assert after.left == Budget(tool_calls_max=3, steps_max=5)  # of its own log alone: a value is a function of its place
+    assert after.left_now == Budget(tool_calls_max=1, steps_max=5)
     assert after.successor().budget == after.detach().budget == Budget(tool_calls_max=1, steps_max=5)
 
 
@@ -260,7 +261,7 @@ def test_sessions_that_follow_one_spend_together_what_was_left(hop: str) -> None
     for each in (*after, session, session.fork("side"), after[0].fork("side"), getattr(after[1].reload(), hop)()):
         attempt(lambda each=each: each.use(look).use(look))
     assert len(RAN) == 3
-    assert session.reload().left == after[2].reload().left == Budget(tool_calls_max=0)
+    assert session.reload().left_now == after[2].reload().left_now == Budget(tool_calls_max=0)
     assert getattr(session.reload(), hop)().budget == Budget(tool_calls_max=0)
 
 
@@ -277,10 +278,10 @@ def test_a_session_that_is_given_a_budget_has_that_and_no_more() -> None:
     session = Session("go", budget=Budget(tool_calls_max=1))
     rich = session.successor(budget=Budget(tool_calls_max=2))
     attempt(lambda: rich.use(look).use(look).use(look))
-    assert len(RAN) == 2 and session.left == Budget(tool_calls_max=1)
+    assert len(RAN) == 2 and session.left_now == Budget(tool_calls_max=1)
     poor = session.successor()
     granted = poor.grant(Budget(tool_calls_max=5)).use(look)
-    assert granted.left == Budget(tool_calls_max=4) and session.left == Budget(tool_calls_max=1)
+    assert granted.left_now == Budget(tool_calls_max=4) and session.left_now == Budget(tool_calls_max=1)
 
 
 def test_what_a_successor_in_a_run_spends_stays_spent() -> None:
@@ -293,16 +294,16 @@ def test_what_a_successor_in_a_run_spends_stays_spent() -> None:
     session = Session("go", budget=Budget(tool_calls_max=3))
     for _ in range(3):
         attempt(lambda: Following()(session.reload()))
-    assert len(RAN) == 3 and session.reload().left == Budget(tool_calls_max=0)
+    assert len(RAN) == 3 and session.reload().left_now == Budget(tool_calls_max=0)
 
 
-def test_left_says_what_the_budget_allows() -> None:
+def test_left_now_says_what_the_budget_allows() -> None:
     session = Session("go", budget=Budget(tool_calls_max=3))
     session.fork("dropped").use(look)
-    assert session.left == Budget(tool_calls_max=2) == session.fork("other").left
-    later = session.use(look)
-    assert later.left == Budget(tool_calls_max=1)
-    assert session.left == Budget(tool_calls_max=3)  # before the tip a value tells what its own log left there
+    assert session.left_now == Budget(tool_calls_max=2) == session.fork("other").left_now
+    assert session.left == Budget(tool_calls_max=3)  # what its own log leaves
+    assert session.use(look).left_now == Budget(tool_calls_max=1)
+    assert Session("free").left_now is None
 
 
 @pytest.mark.parametrize("limit", ["cost_usd_max", "wall_s_max", "tokens_max"])

@@ -477,16 +477,19 @@ class Reading:
 
     @property
     def left(self) -> Budget | None:
-        """What remains of the budget. None: unlimited.
+        """What the session's own log and its merges leave of the budget at this place. None: unlimited.
 
-        At the tip of its log that is what may still be spent, in the store as it is now: branches that were never merged and sessions
-        that follow it count. A value before the tip, and one in a run, which must say the same when it is replayed, tells what its
-        own log and its merges leave.
+        A value cannot know of branches that were never merged: `left_now` counts them.
         """
-        own = self._state.left
-        if own is None or self.run is not None or self._store.log(self.id).tip != self.place:
-            return own
-        return budget_left(self._store, self.id, self.place, own)
+        return self._state.left
+
+    @property
+    def left_now(self) -> Budget | None:
+        """What may still be spent, in the store as it is now. None: unlimited.
+
+        Branches that were never merged and sessions that follow this one count, as they do when something is spent.
+        """
+        return budget_left(self._store, self.id, self.place, self._state.left)
 
     @property
     def placement(self) -> Placement | None:

@@ -74,7 +74,6 @@ from plait.session.events import Events, along
 from plait.session.files import Files, merge_files, path_of, resolved_as
 from plait.session.fold import state_at
 from plait.session.gates import judge_name
-from plait.session.grants import budget_left
 from plait.session.inbox import arrived, ask_now, post, reply, waiting_in, waiting_in_branches
 from plait.session.life import Life, check_may, live_on
 from plait.session.merge import WORKSPACE, combine, is_about_files, names_of
@@ -777,8 +776,7 @@ class Session(Reading):
 
     def _left(self) -> Budget | None:
         """Return what a session that follows is granted: in a run, which must say the same when it is replayed, as its own log tells."""
-        own = self._state.left
-        return own if self.run is not None else budget_left(self._store, self.id, self.place, own)
+        return self.left if self.run is not None else self.left_now
 
     def _not_undone(self, to: int) -> tuple[Digest, ...]:
         """Outcomes on the path that is left, and not on the one gone back to, of effects that reached beyond the workspace."""
