@@ -17,6 +17,7 @@ from plait.event.codec import VOCABULARY
 from plait.event.kinds import Purpose, ScratchSet
 from plait.event.strict import check_text
 from plait.ids import digest
+from plait.inside import ends_run
 from plait.model import find
 from plait.model.base import Model, Spec
 from plait.runtime.answer import WRAPPED, WRAPPER, play
@@ -24,6 +25,7 @@ from plait.runtime.call import Calling
 from plait.runtime.compact import Compacting, Fit, Way, fitting
 from plait.runtime.drive import AsyncWaiter, adrive, drive
 from plait.runtime.effects import AskModel, Retry, Tell, Turning, UseTools
+from plait.runtime.failures import text_of_error
 from plait.runtime.policy import Policy
 from plait.runtime.prompt import Prompt, Setup, View
 from plait.runtime.run import is_tried_again, principal_of, run_of
@@ -169,6 +171,10 @@ class Agent(Workflow):
             to_type(value, self._type)
         except (ValueError, TypeError) as error:
             return str(error)
+        except BaseException as error:  # a type of the program's own, which looks at what it is made of
+            if ends_run(error):
+                raise
+            return f"{type(error).__name__}: {text_of_error(error)}"
         return None
 
 

@@ -337,7 +337,7 @@ class RunOpen(SessionError):
     def __init__(self, session: str, run: str, verb: str = "", step: str = "") -> None:
         """`verb`: what it cannot do meanwhile, and `step` what to do instead; "": start another run."""
         self.session, self.run, self.verb, self.step = session, run, verb, step
-        cannot = f": it cannot {verb} from outside the run" if verb else ""
+        cannot = f": it cannot {verb} from outside the run, nor from another thread of it" if verb else ""
         step = step or (
             f"take it up again with resume(session) or `plait resume {session}`, end it with session.cancel(), "
             "or go on without it in a fork: session.fork()"

@@ -62,6 +62,20 @@ def bind(current: Callable[[], Code | None]) -> None:
     _current = current
 
 
+class Stop(BaseException):
+    """The run does not go on here. Not an Exception: a workflow's `except Exception` must not swallow it."""
+
+
+def ends_run(error: BaseException) -> bool:
+    """Say whether an error that left code of a run is about the whole run: a stop of it, or Ctrl-C.
+
+    Python raises Ctrl-C in the main thread only, and as itself: in another thread, or of a class of its own, it is the code's.
+    """
+    if isinstance(error, Stop):
+        return True
+    return type(error) is KeyboardInterrupt and threading.current_thread() is threading.main_thread()
+
+
 # ── asking ───────────────────────────────────────────────────────────────────────────────────
 
 

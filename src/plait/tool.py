@@ -24,9 +24,10 @@ from plait.event.codec import check_origin
 from plait.event.kinds import EffectClass, Placement
 from plait.fingerprint import Fingerprint, fingerprint, own_types
 from plait.ids import digest
+from plait.inside import ends_run
 from plait.sandbox import Sandbox
 from plait.session import Session
-from plait.session.typed import schema_of, to_json, to_type
+from plait.session.typed import result_schema_of, schema_of, to_json, to_type
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,7 +37,7 @@ _SECTION = re.compile(r"^\s*(Args|Arguments|Parameters):\s*$")
 _HEADING = re.compile(r"^\s*[A-Z][A-Za-z ]*:\s*$")
 _ITEM = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.+)$")
 _FIELD = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.+)$")
-_NO_JSON = re.compile(r"\bbytes\b|\bbytearray\b|\bplait\.")  # types of results that are kept as files, images and the like
+_NO_JSON = re.compile(r"\bplait\.")  # types of results that are parts of messages: images, files and the like
 _REPEATABLE = ("pure", "workspace", "idempotent")
 SESSION = "session"  # the parameter that is filled with the session, to read, and that no model is told of
 SANDBOX = "sandbox"  # likewise, with the place where its tools run
@@ -193,7 +194,9 @@ class Tool(Generic[P, R]):
             return self._convert(given)
         except (ValueError, TypeError) as error:
             raise WrongArguments(str(error)) from error
-        except Exception as error:  # a type of the program's own, which looks at what it is made of
+        except BaseException as error:  # a type of the program's own, which looks at what it is made of
+            if ends_run(error):
+                raise
             raise WrongArguments(f"{type(error).__name__}: {error}") from error
 
     @property
@@ -202,9 +205,19 @@ class Tool(Generic[P, R]):
         if self.returns is Any or _NO_JSON.search(str(self.returns)):
             return None
         try:
-            return schema_of(self.returns) or None
+            return result_schema_of(self.returns) or None
         except Exception:  # a type that has no schema: the call is none the worse
             return None
+
+    def result_misfit(self, value: Json) -> str | None:
+        """Why a JSON value is none that it could have returned; None: it could."""
+        try:
+            to_type(value, self.returns)
+        except BaseException as error:  # a type of the program's own, which looks at what it is made of
+            if ends_run(error):
+                raise
+            return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        return None
 
     def observed(self, arguments: Mapping[str, Any]) -> Json:
         """What the observer sees: it is called with those of the arguments that it names."""

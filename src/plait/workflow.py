@@ -232,6 +232,7 @@ class Workflow(Nested):
             with _heard(entry, watch.on_event):
                 if on_start is not None:
                     on_start(entry)
+                entry.run.begin_code(entry.frame)
                 result = self._act(forward, entry.session, args, kwargs)
         except BaseException as error:
             raised = error
@@ -260,6 +261,7 @@ class Workflow(Nested):
             if hit is not None:
                 raise hit
             with _heard(entry, watch.on_event):
+                entry.run.begin_code(entry.frame)
                 result = await self._aact(forward, entry.session, args, kwargs)
         except BaseException as error:
             caught = failed = error

@@ -25,6 +25,7 @@ from plait import (
 )
 from plait.errors import BudgetExceeded
 from plait.event.kinds import BudgetRefused, ModelAsked, ModelFailed, Price, Text, ToolRequested, Usage
+from plait.inside import Stop
 from plait.model.base import OnDelta, Reply, Request
 from plait.runtime.drive import Blocking
 from plait.runtime.sent import sent
@@ -237,6 +238,10 @@ def test_going_back_gives_nothing_back() -> None:
 # ── resumed ──────────────────────────────────────────────────────────────────────────────────
 
 
+class Ended(Stop):
+    """The process ended, as it were. An interrupt that a model raises by itself, in whatever thread, is a fault of the model."""
+
+
 class Breaking(Counting):
     """Ends the process, as it were, at these asks."""
 
@@ -247,7 +252,7 @@ class Breaking(Counting):
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
         reply = super().ask(request, on_delta)
         if len(self.asked) in self._at:
-            raise KeyboardInterrupt
+            raise Ended
         return reply
 
 
@@ -257,7 +262,7 @@ def until_done(begin: Callable[[], Session], session: Session, workflow: Workflo
     while True:
         try:
             return (begin() if times == 0 else resume(session, workflow)), times
-        except KeyboardInterrupt:
+        except Ended:
             times += 1
 
 

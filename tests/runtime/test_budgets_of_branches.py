@@ -243,15 +243,62 @@ def test_a_successor_gets_what_all_branches_left() -> None:
     Dropping(2)(session)
     after = session.reload()
     assert after.left == Budget(tool_calls_max=3, steps_max=5)  # of its own log alone: a value is a function of its place
+    assert after.left_now == Budget(tool_calls_max=1, steps_max=5)
     assert after.successor().budget == after.detach().budget == Budget(tool_calls_max=1, steps_max=5)
 
 
-def test_each_successor_made_outside_of_runs_has_what_was_left_when_it_was_made() -> None:
-    session = Session("go", budget=Budget(tool_calls_max=2)).use(look)
-    for successor in (session.successor("a"), session.successor("b")):
-        assert successor.budget == Budget(tool_calls_max=1)
-        attempt(lambda successor=successor: successor.use(look).use(look))
+@pytest.mark.parametrize("hop", ["successor", "detach"])
+def test_sessions_that_follow_one_spend_together_what_was_left(hop: str) -> None:
+    session = Session("go", budget=Budget(tool_calls_max=3)).use(look)
+    after = [getattr(session, hop)() for _ in range(3)]
+    for each in after:
+        assert each.budget == Budget(tool_calls_max=2)
+    for each in (*after, session, session.fork("side"), after[0].fork("side"), getattr(after[1].reload(), hop)()):
+        attempt(lambda each=each: each.use(look).use(look))
     assert len(RAN) == 3
+    assert session.reload().left_now == after[2].reload().left_now == Budget(tool_calls_max=0)
+    assert getattr(session.reload(), hop)().budget == Budget(tool_calls_max=0)
+
+
+@pytest.mark.parametrize("hop", ["successor", "detach"])
+def test_runs_on_sessions_that_follow_one_draw_on_one_pool(hop: str) -> None:
+    session = Session("go", budget=Budget(tool_calls_max=4))
+    after = [getattr(session, hop)() for _ in range(3)]
+    for each in (*after, session):
+        attempt(lambda each=each: Dropping(3)(each))
+    assert len(RAN) == 4
+
+
+def test_a_session_that_is_given_a_budget_has_that_and_no_more() -> None:
+    session = Session("go", budget=Budget(tool_calls_max=1))
+    rich = session.successor(budget=Budget(tool_calls_max=2))
+    attempt(lambda: rich.use(look).use(look).use(look))
+    assert len(RAN) == 2 and session.left_now == Budget(tool_calls_max=1)
+    poor = session.successor()
+    granted = poor.grant(Budget(tool_calls_max=5)).use(look)
+    assert granted.left_now == Budget(tool_calls_max=4) and session.left_now == Budget(tool_calls_max=1)
+
+
+def test_what_a_successor_in_a_run_spends_stays_spent() -> None:
+    class Following(Workflow):
+        def forward(self, session: Session) -> Session:
+            after = session.successor("go on", budget=Budget(tool_calls_max=100))
+            attempt(lambda: after.use(look).use(look))
+            return session
+
+    session = Session("go", budget=Budget(tool_calls_max=3))
+    for _ in range(3):
+        attempt(lambda: Following()(session.reload()))
+    assert len(RAN) == 3 and session.reload().left_now == Budget(tool_calls_max=0)
+
+
+def test_left_now_says_what_the_budget_allows() -> None:
+    session = Session("go", budget=Budget(tool_calls_max=3))
+    session.fork("dropped").use(look)
+    assert session.left_now == Budget(tool_calls_max=2) == session.fork("other").left_now
+    assert session.left == Budget(tool_calls_max=3)  # what its own log leaves
+    assert session.use(look).left_now == Budget(tool_calls_max=1)
+    assert Session("free").left_now is None
 
 
 @pytest.mark.parametrize("limit", ["cost_usd_max", "wall_s_max", "tokens_max"])

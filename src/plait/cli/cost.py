@@ -18,6 +18,7 @@ from plait.session.ports import store_at
 from plait.session.state import Spent, dollars_text
 from plait.store import Store
 
+NAME_MIN = 8  # cells for what is summed by: a short id
 FIGURES = (
     "input_tokens",
     "output_tokens",
@@ -94,21 +95,25 @@ def _print_table(store: Store, found: Costs) -> None:
         out.hint("Nothing was spent" + (" in that time." if found.since is not None or found.until is not None else "."))
         return
     columns = [
-        *(Column(name.removeprefix("tag:"), flex=at == 0) for at, name in enumerate(found.by)),
+        *(Column(name.removeprefix("tag:"), flex=at == 0, least=NAME_MIN) for at, name in enumerate(found.by)),
         *([] if found.by else [Column(flex=True)]),
         Column("tokens", right=True),
         Column("in + out", right=True, aside=True),
         Column("model calls", right=True),
         Column("tool calls", right=True),
         Column("US dollars", right=True),
-        Column("", aside=True),
+        Column(""),
     ]
     sessions = names_of(store, [LogId(key[at]) for at, name in enumerate(found.by) if name == "session" for key, _ in found.rows])
     rows = [
-        [*(_name(name, value, sessions) for name, value in zip(found.by, key, strict=True)), *_figures(spent)]
+        [*(_name(name, value, sessions) for name, value in zip(found.by, key, strict=True)), *_figures(spent, out.tty)]
         for key, spent in (found.rows if found.by else ())
     ]
-    total = [Cell("total", STRONG), *[Cell("")] * (len(found.by) - 1), *(Cell(cell.text, STRONG) for cell in _figures(found.total))]
+    total = [
+        Cell("total", STRONG),
+        *[Cell("")] * (len(found.by) - 1),
+        *(Cell(cell.text, STRONG) for cell in _figures(found.total, out.tty)),
+    ]
     out.table(columns, [*rows, total], heads=True)
 
 
@@ -120,15 +125,17 @@ def _name(what: str, value: str, sessions: dict[LogId, str]) -> Cell:
     return Cell(sessions.get(LogId(value), short(LogId(value))), ACCENT) if what == "session" else Cell(value)
 
 
-def _figures(spent: Spent) -> list[Cell]:
+def _figures(spent: Spent, narrow: bool) -> list[Cell]:
+    """One row. `narrow`: there is as much room as a terminal has."""
     usage = spent.usage
+    unpriced = f"{spent.unpriced:,}" if narrow else counted(spent.unpriced, "call")
     return [
         Cell(f"{'~' if usage.estimated_tokens else ''}{spent.tokens:,}"),
         Cell(f"{usage.input_tokens:,} + {usage.output_tokens:,}" if spent.tokens else "", DIM),
         Cell(f"{spent.model_calls:,}"),
         Cell(f"{spent.tool_calls:,}"),
         Cell(_dollars(spent)),
-        Cell(f"{counted(spent.unpriced, 'call')} unpriced" if spent.unpriced and spent.cost.dollars is not None else "", DIM),
+        Cell(f"{unpriced} unpriced" if spent.unpriced and spent.cost.dollars is not None else "", DIM),
     ]
 
 

@@ -135,7 +135,7 @@ def show_document(session: Session, messages: int | None) -> Document:
         },
         "pending": {key: {"kind": each.kind, "what": each.what, **_at(each.at)} for key, each in session.pending.items()},
         "budget": _full(session.budget),
-        "left": _full(session.left),
+        "left": _full(session.left_now),
         "usage": spent_document(session.spent),
         "gates": {name: {"by": gate.by, **_at(gate.at)} for name, gate in session.gates.items()},
         "validation": [

@@ -27,10 +27,10 @@ from plait.event.kinds import ToolRequested
 from plait.ids import short
 from plait.session import Session, Waiting
 from plait.session.asks import ask_of, is_late
-from plait.session.inbox import all_waiting, find_ask, root_of, with_request
+from plait.session.inbox import all_waiting, failed_verdict, find_ask, root_of, with_request
 from plait.session.ports import store_at
 from plait.session.saying import saying
-from plait.session.typed import misfit
+from plait.session.typed import misfit, takes_bytes
 from plait.session.views import WaitKind
 from plait.store import Store
 
@@ -165,6 +165,9 @@ def _about(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str, str
         yield "verdict", visible(ask.name), STRONG
         yield "of", short(ask.of or ask.log), ""
         yield "by", visible(ask.by), ""
+        verdict = failed_verdict(store, ask)
+        if verdict is not None:
+            yield "failed", visible(f"by {verdict.actor}: {saying(verdict)}"), BAD
         yield "why", visible(ask.why), ""
     else:
         yield "until", f"{when(ask.until)} UTC" if ask.until is not None else "as long as it takes", ""
@@ -253,7 +256,14 @@ def waiting_document(store: Store, ask: Waiting) -> Document:
         "short": ask.session,
         "resume": short(root_of(store, ask.run, ask.log)),
         **asked,
+        **_failed(store, ask),
     }
+
+
+def _failed(store: Store, ask: Waiting) -> Document:
+    """The verdict that it failed, if a gate waits for a verdict and was given that one."""
+    event = failed_verdict(store, ask) if ask.kind == "verdict" else None
+    return {} if event is None else {"failed": event_document(event)}
 
 
 # ── answering ────────────────────────────────────────────────────────────────────────────────
@@ -329,7 +339,7 @@ def answer(given: Given, id: str, value: str) -> None:
 @click.command()
 @click.argument("id", metavar="ID")
 @click.argument("verdict", type=click.Choice(["happened", "did-not-happen", "compensated"]))
-@click.option("--value", metavar="JSON|TEXT", help="What it returned, of the type that its tool returns.")
+@click.option("--value", metavar="JSON|TEXT", help="What it returned, of the type that its tool returns; bytes as base64.")
 @click.option("--note", default="", help="How you know.")
 @writing
 def resolve(given: Given, id: str, verdict: Any, value: str | None, note: str) -> None:
@@ -343,6 +353,8 @@ def resolve(given: Given, id: str, verdict: Any, value: str | None, note: str) -
 def _result_of(text: str, ask: Waiting) -> Json:
     """The value that was typed: JSON if it is that; a text, if the tool returns texts and it is no JSON text."""
     value = value_of(text)
+    if takes_bytes(ask.returns) and (value is None or isinstance(value, bool)):
+        return value  # null, true and false are base64, too, and not meant as such
     return text if misfit(value, ask.returns) is not None and misfit(text, ask.returns) is None else value
 
 

@@ -74,7 +74,7 @@ class Progress:
                 self._spend(body.usage, body.price)
             self._step(event, "")
         elif isinstance(body, k.ToolRequested):
-            self.tool_calls += body.attempt == 1
+            self.tool_calls += body.attempt == 1 and body.decision != "refuse"
             self._path, self._running[call] = body.path or self._path, body.tool
         elif isinstance(body, _OVER):
             self._step(event, "", before=f"{self._running.pop(call, None) or _tool_of(event)} ")

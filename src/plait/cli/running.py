@@ -559,7 +559,7 @@ def _resume_due(given: Given, mode: Mode, quiet: bool, program: Workflow | None)
     if given.form == "json":
         print_json({"resumed": done})
     elif not roots:
-        out.hint("nothing is due")
+        out.line(Cell("nothing is due", DIM))
     states = {each["status"] for each in done}
     if "interrupted" in states or "failed" in states:
         raise click.exceptions.Exit(INTERRUPTED if "interrupted" in states else FAILED)

@@ -26,7 +26,6 @@ from plait.event.kinds import Budget, MessageSaid, Placement
 from plait.ids import LogId, short
 from plait.session import Facts, Message, Session
 from plait.session.audit import Audit, logs_behind
-from plait.session.grants import budget_left
 from plait.session.life import STATUSES
 from plait.session.listing import session_row
 from plait.session.ports import store_at
@@ -181,7 +180,7 @@ class _Shown:
             ("durability", session.durability if session.durability != "full" else None, ""),
             ("placement", placement_told(session.placement), ""),
             ("files", f"tree {session.tree[:12]}" if session.tree else None, DIM),
-            ("budget", _budget(session.budget, _left(session)), ""),
+            ("budget", _budget(session.budget, session.left_now), ""),
             ("used", _spent(session.spent), ""),
         ]
         columns = [Column(), Column(flex=True)]
@@ -295,10 +294,6 @@ def _last_run(session: Session) -> tuple[str | None, str]:
 def _lineage(session: Session) -> str | None:
     line = session.lineage
     return " › ".join(f"{each.label or each.short}@{each.place}" for each in line) if len(line) > 1 else None
-
-
-def _left(session: Session) -> Budget | None:
-    return budget_left(store_at(session.store), session.id, session.place, session.left)
 
 
 def _budget(budget: Budget | None, left: Budget | None) -> str | None:

@@ -197,6 +197,7 @@ class SessionOpened(Body, frozen=True):
     continues: Place | None = None  # the session this one succeeds or was detached from
     detached: bool = False  # whether the story up to there is its own too; if not, only what the events below say
     durability: Literal["full", "async"] | None = None  # how its log and all forks of it are written; None: full
+    draws: bool = False  # whether its budget is what was left of that of the session it continues, and draws on that as well
 
 
 class ForkedFrom(Body, frozen=True):

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar, cast
 
 from plait.event.kinds import Failure
+from plait.inside import Stop, ends_run
 from plait.model.base import Fault, Reply
 from plait.runtime import loop
 from plait.runtime.answer import misfit
@@ -151,7 +152,9 @@ def ask_model(op: CallModel, answer: Callable[[], Any]) -> Reply | Fault:
         return _checked(answer())
     except Fault as fault:
         return fault
-    except Exception as error:
+    except BaseException as error:  # whatever class it has: the ask failed, and nothing else did
+        if ends_run(error):
+            raise
         return _unexpected(error)
 
 
@@ -202,7 +205,7 @@ class Blocking:
             return loop.wait(loop.start(run_async_tool(job, self.clock)))
         if job.tool.timeout_s is None:
             return run_tool(job, self.clock)
-        work = loop.spawn(lambda: run_tool(job, self.clock), "plait-tool")
+        work = loop.spawn(lambda: run_tool(job, self.clock), "plait-tool", apart=True)
         try:
             return work.result(job.tool.timeout_s)
         except TimeoutError:  # its own errors are outcomes, so this is ours: nobody can stop a thread, so it is left behind
@@ -269,10 +272,24 @@ def _timed_out(job: Job) -> Done:
 
 
 async def _awaited(answer: Awaitable[T]) -> T:
+    """Await a model's answer in a task of its own: a model that raises a cancel, or cancels its task, ends its ask and nothing else."""
+    work = asyncio.ensure_future(_answer_or_fault(answer))
+    try:
+        return await work
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise _unexpected(error) from error
+
+
+async def _answer_or_fault(answer: Awaitable[T]) -> T:
     try:
         return await answer
-    except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:  # these would end the loop itself, and all that runs on it
-        raise RuntimeError(f"{type(error).__name__} in a model") from error
+    except (Exception, asyncio.CancelledError, Stop):
+        raise
+    except BaseException as error:  # it would end the loop itself, and all that runs on it
+        raise _unexpected(error) from error
 
 
 class Batch:
@@ -287,7 +304,7 @@ class Batch:
         for lane in lanes if len(lanes) > 1 else ():
             self._lanes.put(lane)
         for _ in range(min(SIDE_BY_SIDE, len(lanes)) if len(lanes) > 1 else 0):
-            loop.spawn(self._work, "plait-tool")
+            loop.spawn(self._work, "plait-tool", apart=True)
 
     def next(self) -> Done:
         if self._lone:
@@ -308,7 +325,7 @@ class Batch:
             self._lone = [job, *self._lone]
         else:
             self._lanes.put([job, *rest])
-            loop.spawn(self._work, "plait-tool")
+            loop.spawn(self._work, "plait-tool", apart=True)
 
     def _work(self) -> None:
         while True:
@@ -371,7 +388,7 @@ class AsyncWaiter:
     async def _run(self, job: Job) -> Done:
         if job.tool.is_async:
             return await run_async_tool(job, clock)
-        work = asyncio.wrap_future(loop.spawn(lambda: run_tool(job, clock)))
+        work = asyncio.wrap_future(loop.spawn(lambda: run_tool(job, clock), "plait-tool", apart=True))
         if job.tool.timeout_s is None:
             return await work
         done, _ = await asyncio.wait([work], timeout=job.tool.timeout_s)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from threading import Lock, Thread, current_thread
+from threading import Lock, Thread, current_thread, local
 from typing import Any, TypeVar
 
 from plait.inside import marked_work, start_thread
@@ -26,6 +26,7 @@ _SLICE_S = 0.2  # how long a wait goes without looking whether it was stopped
 
 _lock = Lock()
 _loops: list[tuple[asyncio.AbstractEventLoop, Thread]] = []
+_works_for = local()  # `thread`: the one on whose behalf a thread of ours works
 _floor = ContextVar("plait_loop", default=0)  # the first loop that does not wait for us
 
 
@@ -74,15 +75,25 @@ def wait(future: Future[T], check: Callable[[], None] | None = None) -> T:
         raise
 
 
-def spawn(work: Callable[[], T], name: str = "plait-worker") -> Future[T]:
-    """Run a function in a thread of its own. A pool with a bound would deadlock: work may wait for work."""
+def code_thread() -> Thread:
+    """Return the thread whose code this is: threads that Plait starts to wait in work for the one that waits."""
+    return getattr(_works_for, "thread", None) or current_thread()
+
+
+def spawn(work: Callable[[], T], name: str = "plait-worker", *, apart: bool = False) -> Future[T]:
+    """Run a function in a thread of its own. A pool with a bound would deadlock: work may wait for work.
+
+    `apart`: it is code in its own right, a tool or a branch, and not what the caller would do itself if it could block.
+    """
     future: Future[T] = Future()
     context = copy_context()
     context.run(_floor.set, _level())
+    waits = None if apart else code_thread()
 
     def target() -> None:
         if not future.set_running_or_notify_cancel():  # from here on nobody can cancel it: what runs is waited for
             return
+        _works_for.thread = waits
         try:
             future.set_result(context.run(work))
         except BaseException as error:
@@ -95,7 +106,7 @@ def spawn(work: Callable[[], T], name: str = "plait-worker") -> Future[T]:
 def start_all(works: Mapping[str, Callable[[], T]]) -> tuple[dict[str, Future[T]], Callable[[], str]]:
     """Run functions side by side; returns also who waits for the next that is done, and says its name."""
     done: queue.SimpleQueue[str] = queue.SimpleQueue()
-    futures = {name: spawn(work, f"plait-{name}") for name, work in works.items()}
+    futures = {name: spawn(work, f"plait-{name}", apart=True) for name, work in works.items()}
     for name, future in futures.items():
         future.add_done_callback(lambda _, name=name: done.put(name))
     return futures, done.get

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from plait.errors import GateUnmet
-from plait.event import Event
+from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.ids import LogId, inbox_of, short
+from plait.runtime.failures import line
 from plait.runtime.run import Run, record_at_tip, run_of
 from plait.runtime.stops import Cancelled, Parked
 from plait.session import Session
@@ -72,8 +75,19 @@ def _past_own_gates(run: Run, session: Session) -> Session:
         return safe_point(session)
     for name, gate in held.items():
         who = f" by {gate.by}" if gate.by else ""
-        raise Parked(session, f"the verdict {name!r}{who} is required first: {_verdict_step(session, gate)}")
+        raise Parked(session, f"the verdict {name!r}{who} is required first{_failed_text(session, name)}: {_verdict_step(session, gate)}")
     return session
+
+
+def _failed_text(session: Session, name: str) -> str:
+    """Say that the last verdict was that it failed, who gave it and what that person said of it. "": it was not."""
+    passed, seq = session.verdict(name) or (True, 0)
+    if passed:
+        return ""
+    event = next(store_at(session.store).read(session.id, seq, seq))
+    detail: Json = getattr(event.body, "detail", None)
+    told = detail if isinstance(detail, str) else "" if detail is None else msgspec.json.encode(detail).decode()
+    return f"; the verdict at {seq} is that it failed, by {event.actor}{': ' + line(told, 200) if told else ''}"
 
 
 def _verdict_step(session: Session, gate: Gate) -> str:

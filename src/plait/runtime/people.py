@@ -17,9 +17,10 @@ from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.kinds import Failure
 from plait.ids import Digest
-from plait.inside import deciding
+from plait.inside import deciding, ends_run
 from plait.runtime import policy
 from plait.runtime.bracket import Bracket
+from plait.runtime.failures import text_of_error, traceback_of
 from plait.runtime.mail import arrivals
 from plait.runtime.policy import Approval, Granted
 from plait.runtime.run import Run, policies_here, record_at_tip, run_of
@@ -46,11 +47,13 @@ def requested(
     `because` is the act by which the program asks: what its causes bring is in the context of who asks, too.
     """
     run = run_of(session)
-    tool = tool.classed(tool.effect_in(session.placement, arguments)) if tool.varies else tool
+    tool, unclassed = _classed(session, tool, arguments)
     body = k.ToolRequested(tool.name, arguments, tool.effect, tool.noted_version, reason, path=user.path, source=tool.origin)
     policies = policies_here(run, session)
     if not policies or (run is not None and run.follows(session)):  # a decision that is on record is not made again
-        return body, None
+        return body, unclassed
+    if unclassed is not None:  # the rules go by the class
+        return body, unclassed
     decided = policy.decide(policies, _call(run, session, tool, arguments, user, reason, because))
     body = k.ToolRequested(
         tool.name,
@@ -65,6 +68,23 @@ def requested(
     )
     refused = Failure("Refused", f"not allowed: {decided.reason or decided.rule}") if decided.verdict == "refuse" else None
     return body, refused
+
+
+def _classed(session: Session, tool: Tool[..., Any], arguments: Json) -> tuple[Tool[..., Any], Failure | None]:
+    """Return the tool as of the class of this very call; and why it is not run, if its `effect_of` cannot say the class."""
+    if not tool.varies:
+        return tool, None
+    try:
+        return tool.classed(tool.effect_in(session.placement, arguments)), None
+    except BaseException as error:  # whatever class it has: it is code of the tool
+        if ends_run(error):
+            raise
+        why = f"not run: effect_of raised {type(error).__name__}: {text_of_error(error)}"
+        return tool, Failure(EFFECT_UNKNOWN, why, traceback_of(error))
+
+
+# Calls that failed so were not run.
+EFFECT_UNKNOWN, APPROVER_FAILED = "EffectUnknown", "ApproverFailed"
 
 
 def refused(session: Session, why: Failure | None, act: Act, *, of_request: bool = False) -> list[Draft]:
@@ -280,13 +300,29 @@ def _binding(run: Run, session: Session, bracket: Bracket, request: Event, times
     return policy.binding(session.id, request.seq, tool.name, tool.version, body.arguments, body.policy, times, process)
 
 
+def decision_of(person: Callable[..., object], *asked: Any) -> tuple[object, Failure | None]:
+    """Ask an approver or answerer. What it raises is the run's error; what would end more than the run ends this call alone."""
+    try:
+        with deciding():
+            return person(*asked), None
+    except Exception:
+        raise
+    except BaseException as error:
+        if ends_run(error):
+            raise
+        why = f"who was asked raised {type(error).__name__}: {text_of_error(error)}"
+        return None, Failure(APPROVER_FAILED, why, traceback_of(error))
+
+
 def _consult(run: Run, session: Session, bracket: Bracket) -> Session:
     """Ask whoever sits at the terminal."""
     assert run.approver is not None and bracket.asked is not None
     body = bracket.asked.body
     assert isinstance(body, k.ApprovalRequested)
-    with deciding():
-        said = run.approver(Approval(session, bracket.request, body.shown, body.binding, body.expires))
+    approval = Approval(session, bracket.request, body.shown, body.binding, body.expires)
+    said, failure = decision_of(run.approver, approval)
+    if failure is not None:
+        return took(session, bracket, [Draft(k.ToolFailed(failure), Act(SERVICE, "program", call=bracket.call))])
     answer = policy.settle_answer(said)
     if body.expires is not None and run.now(session) > body.expires:
         return session  # it came too late: it has expired
@@ -348,9 +384,10 @@ def ask_question(session: Session, bracket: Bracket, user: Any) -> Session:
     assert bracket.asked is not None
     if bracket.answer is None and run.answerer is not None:
         act = Act(run.behalf, "human", call=bracket.call, causes=(bracket.asked.id,))
-        with deciding():
-            said = run.answerer(question, choices)
-        answer = checked_answer(said, choices)
+        said, failure = decision_of(run.answerer, question, choices)
+        if failure is not None:
+            return took(session, bracket, [Draft(k.ToolFailed(failure), Act(SERVICE, "program", call=bracket.call))])
+        answer = checked_answer(cast("Json", said), choices)
         session = took(session, bracket, [Draft(k.QuestionAnswered(bracket.asked.id, answer), act)])
     body = bracket.answer.body if bracket.answer is not None else None
     if not isinstance(body, k.QuestionAnswered) or bracket.answer is None:

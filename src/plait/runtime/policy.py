@@ -33,6 +33,7 @@ from plait.event.kinds import EffectClass
 from plait.event.strict import check_text, difference, explain
 from plait.fingerprint import Fingerprint, fingerprint
 from plait.ids import Digest, LogId, Micros, digest
+from plait.inside import ends_run
 from plait.runtime.failures import text_of_error
 
 APPROVAL_TAG = b"plait/approval/1"
@@ -123,7 +124,9 @@ class Rule:
             return self._decision(self.reason)
         try:
             return self._decision(self.reason) if _holds(self.when, call) else None
-        except Exception as error:  # whatever it is, nobody knows whether the condition holds
+        except BaseException as error:  # whatever it is, nobody knows whether the condition holds
+            if ends_run(error):
+                raise
             return self._in_doubt(f"{self.title}: the condition raised {type(error).__name__}: {text_of_error(error)}")
 
     def _applies(self, call: Call) -> bool:

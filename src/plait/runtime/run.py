@@ -31,11 +31,13 @@ from plait import inside
 from plait.errors import EffectError, InvalidValue, PlaitError, RunLost, StaleEpoch, StaleHead
 from plait.event import Body, Event, Json
 from plait.event import kinds as k
+from plait.event.codec import VOCABULARY
 from plait.event.hidden import without_secrets
 from plait.event.kinds import Budget, ForkedFrom, Place, Purpose, SessionOpened
 from plait.ids import Digest, LogId, Micros, derived, digest, inbox_of, short
 from plait.model.base import Delta
 from plait.runtime import bypass
+from plait.runtime.loop import code_thread
 from plait.runtime.path import Differs, Path
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.pool import Pool
@@ -46,6 +48,7 @@ from plait.runtime.tracebacks import hide_in_tracebacks
 from plait.runtime.write import DirectWriter, bind_acting, bind_fences, check_decisions
 from plait.session import Session
 from plait.session.grants import Grant, is_share, spent_under
+from plait.session.inbox import arrived
 from plait.session.ports import UNNAMED, Act, Draft, Spot, bind_reader, bind_writer, note_read, unbind_writer, writer_of
 from plait.session.state import NOTHING
 from plait.store import Fence, Log, Store
@@ -103,6 +106,9 @@ class Run:
         self._stops = count()
         self.closed = False
         self.has_ended = False  # whether its end is on record, written here
+        self._threads: dict[str, Thread] = {}  # by call: the thread whose code it is
+        self._over: set[str] = set()  # scopes of tool calls that have an outcome
+        self._posted: Counter[tuple[LogId, str, bytes]] = Counter()
         self._agents: dict[tuple[LogId, str], str] = {}
         self._calls: Counter[tuple[LogId, str]] = Counter()
         self._tails: dict[LogId, deque[Event]] = {}
@@ -325,10 +331,26 @@ class Run:
         run: str | None = None,
     ) -> list[Event]:
         self._check_going()
+        if self.record is not None and run is not None:
+            drafts = [draft for draft in drafts if not self._was_posted(address, log, draft, run)]
+            if not drafts:
+                return []
         try:
             return self._direct.post(address, log, drafts, blobs=blobs, check=check, run=run, fences=self.fences_in(address))
         except StaleEpoch as error:
             raise self.halt_lost(error) from None
+
+    def _was_posted(self, address: str, log: LogId, draft: Draft, run: str) -> bool:
+        """Whether code of the run posted this in an earlier life of it: then it stands in the inbox."""
+        if self.record is not None and self.record.strict:
+            return True
+        body = without_secrets(draft.body)
+        key = log, type(body).__name__, VOCABULARY.encode(body)
+        with self._lock:
+            self._posted[key] += 1
+            times = self._posted[key]
+        stands = [event for event in arrived(self._direct.store(address), log) if event.header.run == run and event.body == body]
+        return len(stands) >= times
 
     def latest(self, spot: Spot) -> Spot:
         """Where a log stands: for a run that is taken up again, where it stood then."""
@@ -697,6 +719,25 @@ class Run:
             frames = self._frames.get(log, ())
             if frame in frames:
                 self._frames[log] = tuple([each for each in frames if each != frame])
+            self._threads.pop(frame.call, None)
+
+    def begin_code(self, frame: Frame) -> None:
+        """The code of this call runs in this thread."""
+        self._threads[frame.call] = code_thread()
+
+    def end_scope(self, scope: str | None) -> None:
+        """The tool call whose scope this is has an outcome: what threads of it still do is done from outside."""
+        if scope is not None and scope != self.id:
+            self._over.add(scope)
+
+    def has_in_hand(self, spot: Spot) -> bool:
+        """Whether the code here is what has a value in hand: code of its call, and not another thread that was handed it, too."""
+        scope = spot.run or self.id
+        if scope in self._over:
+            return False
+        calls = [frame.call for frame in self._frames.get(spot.id, ()) if frame.log == spot.id and frame.scope == scope]
+        threads = [self._threads.get(call) for call in calls]
+        return not threads or None in threads or code_thread() in threads
 
     def set_frames(self, log: LogId, frames: tuple[Frame, ...]) -> None:
         with self._lock:
@@ -796,7 +837,9 @@ class Run:
         for listener in self._listeners:
             try:
                 listener(item)
-            except Exception as error:  # whoever only watches must not bring down what it watches
+            except BaseException as error:  # whoever only watches must not bring down what it watches
+                if inside.ends_run(error):
+                    raise
                 if self.unlisten(listener):
                     with suppress(Warning):  # where warnings are errors, too
                         warnings.warn(f"on_event raised {type(error).__name__}; it is not called any more", RuntimeWarning, stacklevel=2)

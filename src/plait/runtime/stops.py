@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from threading import current_thread, main_thread
-
 from plait.errors import PlaitError
+from plait.inside import Stop
 from plait.session import Session
-
-
-class Stop(BaseException):
-    """The run does not go on here. Not an Exception: a workflow's `except Exception` must not swallow it."""
 
 
 class Cancelled(Stop):
@@ -34,13 +29,3 @@ class Halted(Stop):
     def __init__(self, error: PlaitError | None = None) -> None:
         super().__init__(str(error) if error else "the record ends here")
         self.error = error
-
-
-def ends_more_than_a_tool(error: BaseException) -> bool:
-    """Whether an error that left a tool is about the whole run: a stop of it, or Ctrl-C.
-
-    Python raises Ctrl-C in the main thread only, and as itself: in another thread, or of a class of its own, it is the tool's.
-    """
-    if isinstance(error, Stop):
-        return True
-    return type(error) is KeyboardInterrupt and current_thread() is main_thread()

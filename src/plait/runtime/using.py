@@ -23,6 +23,8 @@ from plait.runtime.failures import failure_of, line, text_of_error
 from plait.runtime.mail import safe_point
 from plait.runtime.override import overridden_tools
 from plait.runtime.people import (
+    APPROVER_FAILED,
+    EFFECT_UNKNOWN,
     ask_people,
     ask_question,
     hear,
@@ -40,14 +42,14 @@ from plait.runtime.places import Site, Visit, Worked
 from plait.runtime.reads import NOTHING_READ, doing, tool_act
 from plait.runtime.run import Run, call_id, check_held, check_running, record, record_at_tip, run_of, scoped
 from plait.runtime.spend import afford_tool
-from plait.runtime.stops import Cancelled, ends_more_than_a_tool
+from plait.runtime.stops import Cancelled
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.secrets import is_whole
 from plait.session import Session
 from plait.session.content import Loose, contents, pack, unpack, value_of
 from plait.session.origins import ORDINARY
 from plait.session.ports import Act, Draft, store_at, writer_of
-from plait.session.typed import to_json, to_type
+from plait.session.typed import takes_bytes, to_json
 from plait.tool import KEY, SANDBOX, SESSION, Happened, Result, Tool, WrongArguments, difference
 from plait.workspace import EMPTY
 
@@ -214,7 +216,9 @@ def _is_ours(outcome: Event | None) -> bool:
 
 
 # What a call that failed so certainly did not do.
-_NOT_RUN = frozenset({"Stopped", "Refused", "Denied", "ApprovalExpired", "BudgetExceeded", "WrongArguments"})
+_NOT_RUN = frozenset(
+    {"Stopped", "Refused", "Denied", "ApprovalExpired", "BudgetExceeded", "WrongArguments", EFFECT_UNKNOWN, APPROVER_FAILED}
+)
 
 
 def _try_again(session: Session, bracket: Bracket, user: User) -> Generator[Wait, Any, Session]:
@@ -270,12 +274,18 @@ def _unknown(session: Session, bracket: Bracket, why: str) -> Session:
 def _with_fitting_result(session: Session, bracket: Bracket) -> Session:
     """A call that a person resolved just now. What does not have the type of its result is asked for once more."""
     settled = bracket.outcome.body if bracket.outcome is not None else None
-    if not isinstance(settled, k.ToolResolved) or settled.verdict != "happened" or bracket.tool.result_schema is None:
+    if not isinstance(settled, k.ToolResolved) or settled.verdict != "happened" or bracket.outcome is None:
         return session
-    try:
-        to_type(value_of(unpack(settled.parts, store_at(session.store).get_blob)), bracket.tool.returns)
-    except ValueError as error:
-        return _unknown(session, bracket, f"what {bracket.outcome.actor if bracket.outcome else ''} says it returned does not fit: {error}")
+    schema, get_blob = bracket.tool.result_schema, store_at(session.store).get_blob
+    value = value_of(unpack(settled.parts, get_blob))
+    if schema is None:
+        return session
+    if not isinstance(value, (k.File, k.Image)):
+        why = bracket.tool.result_misfit(value)
+    else:  # what bytes are recorded as
+        why = bracket.tool.result_misfit(to_json(get_blob(value.blob))) if takes_bytes(schema) else "it is a file"
+    if why is not None:
+        return _unknown(session, bracket, f"what {bracket.outcome.actor} says it returned does not fit: {why}")
     return session
 
 
@@ -384,15 +394,23 @@ def _run(
         raise run.ended(session)  # strictly by the record: there is nobody here who could run anything
     if run is not None:
         _check_stopped(run, session, brackets, user)
-    site = Site(session, _listener(run, user))
-    lanes = _lanes([_job(session, each, site) for each in brackets.values()])
+    site, jobs = Site(session, _listener(run, user)), list[Job]()
+    for bracket in brackets.values():
+        try:
+            jobs.append(_job(session, bracket, site))
+        except WrongArguments as error:  # a type of the program's own, which took them before
+            failure = Failure("WrongArguments", f"{error}. It was not run")
+            session = took(session, bracket, [Draft(k.ToolFailed(failure), Act(user.actor, "program", call=bracket.call))])
+    lanes = _lanes(jobs)
     if run is None or run.record is None:  # the request was written just now, under the fence: the store need not be asked again
         lanes = [[first._replace(check=None), *later] for first, *later in lanes]
     batch = yield Launch(lanes)
-    left = len(brackets)
+    left, scopes = len(jobs), {job.number: _scope_of(job) for job in jobs}
     while left:
         done: Done = yield Next(batch)
         bracket = brackets[done.number]
+        if run is not None:
+            run.end_scope(scopes.pop(done.number, None))
         drafts, blobs = _outcome(bracket, done, user.actor)
         drafts = _with_sources(run, session, bracket, drafts)
         again = done.failure is not None and bracket.attempt < bracket.tool.attempts
@@ -410,10 +428,17 @@ def _run(
                 raise
             session = took(session, bracket, *_with_place(bracket, done, _unfit(bracket, done, user.actor, error), {}))
         if again:
-            batch.add(_job(session, bracket, site))
+            again_job = _job(session, bracket, site)
+            scopes[bracket.number] = _scope_of(again_job)
+            batch.add(again_job)
         else:
             left -= 1
     return session, None
+
+
+def _scope_of(job: Job) -> str | None:
+    """The scope of the session that a tool is handed. None: it is handed none."""
+    return job.arguments[SESSION].run if job.handed is not None else None
 
 
 def _with_sources(run: Run | None, session: Session, bracket: Bracket, drafts: list[Draft]) -> list[Draft]:
@@ -473,7 +498,7 @@ def _outcome(job: Bracket, done: Done, actor: str) -> tuple[list[Draft], dict[Di
         parts, blobs = pack(said, "result")
         kept, more = pack(apart, "result")
     except BaseException as error:  # it may be anything, and do anything when it is looked at
-        if ends_more_than_a_tool(error):
+        if inside.ends_run(error):
             raise
         return _with_place(job, done, _unfit(job, done, actor, error), {})
     there, blobs = done.worked, {**blobs, **more}
@@ -528,7 +553,7 @@ def _ran(job: Job, clock: Any) -> Done:
     try:
         value, failure = job.tool.function(**job.arguments, **lent(visit)), None
     except BaseException as error:  # whatever class it has: the call failed, and nothing else did
-        if ends_more_than_a_tool(error):
+        if inside.ends_run(error):
             raise
         value, failure = None, failure_of(error)
     if inspect.isawaitable(value):
@@ -564,7 +589,7 @@ def observed_before(job: Job) -> Any:
     try:
         return job.tool.observed(job.arguments)
     except BaseException as error:
-        if ends_more_than_a_tool(error):
+        if inside.ends_run(error):
             raise
         failed = failure_of(error)
         return Failure(failed.kind, f"not run: what is to be observed cannot be: {failed.message}", failed.traceback)
@@ -580,7 +605,7 @@ def concluded(job: Job, value: Any, failure: Failure | None, before: Any, starte
             after = job.tool.observed(job.arguments)
             delta = _recordable({"before": before, "after": after, "changed": difference(before, after)})
         except BaseException as error:
-            if ends_more_than_a_tool(error):
+            if inside.ends_run(error):
                 raise
             delta = {"unobserved": text_of_error(error)}
     return Done(job.number, value, failure, duration_us, delta, exit_code, worked)

@@ -7,13 +7,13 @@ time, and no process. `resume` finds the end of it on record, in the inbox, or o
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from plait.errors import InvalidValue, NoRun
-from plait.event import Event
+from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.runtime.mail import arrivals, safe_point
-from plait.runtime.people import checked_answer
+from plait.runtime.people import checked_answer, decision_of
 from plait.runtime.run import Run, call_id, check_running, record, run_of
 from plait.runtime.stops import Parked
 from plait.runtime.waits import Pause, Wait
@@ -32,7 +32,10 @@ def ask_human(session: Session, question: str, choices: Sequence[str], actor: st
     call = asked.header.call or call
     session, answered = _heard(run, session, call, asked)
     if answered is None and run.answerer is not None:
-        answer = checked_answer(run.answerer(question, tuple(choices)), tuple(choices))
+        said, failure = decision_of(run.answerer, question, tuple(choices))
+        if failure is not None:  # the question stays open, and is asked again when the run is taken up again
+            raise InvalidValue("answerer", failure.message, "let it return an answer, and resume the run")
+        answer = checked_answer(cast("Json", said), tuple(choices))
         act = Act(run.behalf, "human", call=call, causes=(asked.id,))
         session, (answered,) = record(session, [Draft(k.QuestionAnswered(asked.id, answer), act)])
     if answered is None:

@@ -106,6 +106,9 @@ class DirectWriter:
     def path_of(self, log: LogId, workflow: object) -> str | None:
         return None
 
+    def has_in_hand(self, spot: Spot) -> bool:
+        return True
+
     def is_current(self, spot: Spot) -> bool:
         return self._open(spot.store).log(spot.id).head == spot.head
 

@@ -1,8 +1,9 @@
 """Finds the budgets that bind a session, and what was spent under each.
 
 A grant is an event: the first one of a session that was opened with a budget, a `BudgetSet`, or the first one of a fork that got a share.
-It bounds its log from there on, and every branch of it, merged or not. A share, and a budget that code of a run granted itself, draw on
-the grant above as well. `session.grant(…)` outside of runs ends the grant before it for its log.
+It bounds its log from there on, every branch of it, merged or not, and every session that follows it with what was left. A share, what
+was left, and a budget that code of a run granted itself draw on the grant above as well. `session.grant(…)` outside of runs ends the
+grant before it for its log.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from plait.event import Event
-from plait.event.kinds import Budget, BudgetSet, ForkedFrom, ModelAsked, ModelFailed, ModelReplied, SessionOpened, ToolRequested
+from plait.event.kinds import Budget, BudgetSet, ForkedFrom, ModelAsked, ModelFailed, ModelReplied, Place, SessionOpened, ToolRequested
 from plait.ids import Digest, LogId, inbox_of
 from plait.session.state import NOTHING, Spent
 from plait.store import Store
@@ -30,23 +31,28 @@ class Grant(NamedTuple):
 
 
 def grants_at(store: Store, log: LogId, place: int) -> list[Grant]:
-    """Return the grants that bind a lineage at a place, the innermost first."""
+    """Return the grants that bind a lineage at a place, and those before it that it draws on; the innermost first."""
     found: list[Grant] = []
-    for event in store.read(log, 1, place, kinds=_GRANTING, reverse=True):
-        body: Any = event.body
-        if body.budget is not None:
+    above: Place | None = Place(log, place, Digest(""))
+    while above is not None:
+        events, above = store.read(above.log, 1, above.seq, kinds=_GRANTING, reverse=True), None
+        for event in events:
+            body: Any = event.body
+            if body.budget is None:
+                continue
             found.append(Grant(event.id, event.log, event.seq, body.budget))
             if not is_share(store, event):
                 break
+            above = body.continues if isinstance(body, SessionOpened) else None
     return found
 
 
 def spent_under(store: Store, grant: Grant) -> Spent:
-    """Add up what a log and all its branches spent from a grant on, each event once."""
+    """Add up what a log, all its branches and the sessions that follow them spent from a grant on, each event once."""
     spent = NOTHING
-    logs = [(grant.log, grant.seq)]
+    logs = [(grant.log, grant.seq, grant.seq)]
     while logs:
-        log, place = logs.pop()
+        log, place, floor = logs.pop()
         known = store.log(log)
         first = max(place, known.place) + 1
         regrants = (event.seq for event in store.read(log, first, known.tip, kinds={BudgetSet.__name__}) if not is_share(store, event))
@@ -54,8 +60,13 @@ def spent_under(store: Store, grant: Grant) -> Spent:
         spent += spent_in(store.read(log, first, last, kinds=SPENDING))
         for row in store.rows("session", "session", {"parent": log}, limit=2**31):
             forked_at = int(row["place"] or 0)
-            if grant.seq <= forked_at <= last:  # a branch can be forked below the place its own parent was forked at
-                logs.append((LogId(str(row["log"])), forked_at))
+            if floor <= forked_at <= last:  # a branch can be forked below the place its own parent was forked at
+                logs.append((LogId(str(row["log"])), forked_at, floor))
+        for row in store.rows("session", "session", {"continues": log}, limit=2**31):
+            opened = next(store.read(LogId(str(row["log"])), 1, 1))
+            body: Any = opened.body
+            if body.budget is not None and floor <= body.continues.seq <= last and is_share(store, opened):
+                logs.append((opened.log, 0, 0))  # it counts its places anew
     return spent
 
 
@@ -103,10 +114,13 @@ def spent_by(body: Any) -> Spent:
 
 
 def is_share(store: Store, event: Event) -> bool:
-    """Say whether a grant draws on the one above: a fork's does, and code of a run cannot raise its own limit.
+    """Say whether a grant draws on the one above: a fork's does, what was left does, and code of a run cannot raise its own limit.
 
     A grant that was sent to an open run is written by that run, with the event in the inbox as its cause: it is no share.
     """
+    body = event.body if event.kind == SessionOpened.__name__ else None
+    if isinstance(body, SessionOpened):
+        return body.continues is not None and (body.draws or event.header.run is not None)
     if event.kind != BudgetSet.__name__ or event.header.run is None:
         return event.kind == ForkedFrom.__name__
     inbox = inbox_of(event.log)

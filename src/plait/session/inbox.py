@@ -16,9 +16,10 @@ import msgspec
 
 from plait.errors import AlreadyAnswered, AmbiguousRevision, AskExpired, InvalidValue, MayNotApprove, UnknownAsk, UnknownLog
 from plait.event import Body, Event
-from plait.event.kinds import ToolRequested
+from plait.event.kinds import ToolRequested, ValidationRecorded
 from plait.ids import Digest, LogId, Micros, inbox_of, short
 from plait.session.asks import ASKS, LIFE_OF_ASKS, answers, ask_of, is_late, not_allowed, open_asks
+from plait.session.gates import is_judge
 from plait.session.ports import Act, Draft, Spot, store_at, writer_of
 from plait.session.rows import InboxRows, is_run_over, waiting_of
 from plait.session.views import Waiting, WaitKind
@@ -100,9 +101,28 @@ def root_of(store: Store, run: str | None, log: LogId) -> LogId:
 
 
 def with_request(store: Store, ask: Waiting) -> Waiting:
-    """An unknown outcome with what was asked for."""
-    body = store.event(ask.request).body if ask.kind == "unknown" and ask.request is not None else None
-    return msgspec.structs.replace(ask, tool=body.tool, arguments=body.arguments) if isinstance(body, ToolRequested) else ask
+    """Return an approval, or an unknown outcome, with what was asked for, as its request has it."""
+    if ask.kind == "approval":
+        causes = store.event(ask.event).header.causes
+    else:
+        causes = (ask.request,) if ask.kind == "unknown" and ask.request is not None else ()
+    for cause in causes:
+        body = store.event(cause).body
+        if isinstance(body, ToolRequested):
+            return msgspec.structs.replace(ask, tool=body.tool, arguments=body.arguments)
+    return ask
+
+
+def failed_verdict(store: Store, ask: Waiting) -> Event | None:
+    """Return the last verdict that a gate was given while a run waited for it, if it is that it failed. None: there is none."""
+    about = ask.of or ask.log
+    own = store.read(about, ask.seq + 1 if about == ask.log else 1, kinds={ValidationRecorded.__name__}, reverse=True)
+    given = [*reversed(arrived(store, about, ask.heard)), *own]
+    for event in given:
+        body = event.body
+        if isinstance(body, ValidationRecorded) and body.name == ask.name and is_judge(ask.by, event.actor, body.by):
+            return None if body.passed else event
+    return None
 
 
 # ── answering ────────────────────────────────────────────────────────────────────────────────

@@ -1,7 +1,7 @@
 """What was spent, added up over many sessions: by whom, on what, with which model, on which day.
 
 Every event stands in the store once, however many forks and merges take it along, so each is counted once. What is counted, and how,
-is what a session's own `spent` counts: over all that a session covers, the total is the same.
+is what a session's own `spent` counts: over all that a session covers, the total is the same, less tool calls that a policy refused.
 """
 
 from __future__ import annotations
@@ -56,12 +56,17 @@ def costs(
         body: Any = event.body
         about.hear(event, body)
         if (first is None or event.time >= first) and (last is None or event.time <= last):
-            spent = spent_by(body)
+            spent = NOTHING if _is_refused(body) else spent_by(body)
             if spent is not NOTHING:
                 sums.setdefault(tuple([about.value(name, event, body) for name in names]), []).append(spent)
     rows = [(key, _sum(parts)) for key, parts in sums.items()]
     rows.sort(key=lambda row: (-row[1].cost_usd_nano, -row[1].tokens, row[0]))
     return Costs(names, tuple(rows), _sum([spent for _, spent in rows]), first, last)
+
+
+def _is_refused(body: Any) -> bool:
+    """Say whether a policy refused this call: it was asked for and not made. A budget counts what was asked for."""
+    return isinstance(body, ToolRequested) and body.decision == "refuse"
 
 
 def _check_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -88,6 +88,10 @@ class Writer(Protocol):
         """The path that this very workflow has in the run that has the log in hand. None: it has none there."""
         ...
 
+    def has_in_hand(self, spot: Spot) -> bool:
+        """Whether the code that executes may append after this spot. In a run another thread may not: it writes from outside."""
+        ...
+
     def is_current(self, spot: Spot) -> bool:
         """Whether the next append may come after this spot."""
         ...

@@ -59,6 +59,7 @@ from plait.session.events import Events, along
 from plait.session.files import first_tree
 from plait.session.fold import SNAPSHOT_EVERY, advanced, keep_snapshot, state_at
 from plait.session.gates import is_counted
+from plait.session.grants import budget_left
 from plait.session.graph import Graph, Trace, graph, influence, why
 from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, is_busy_after, live_on
 from plait.session.listing import list_rows
@@ -479,11 +480,19 @@ class Reading:
 
     @property
     def left(self) -> Budget | None:
-        """What the session's own log and its merges leave of the budget. None: unlimited.
+        """What the session's own log and its merges leave of the budget at this place. None: unlimited.
 
-        Branches that were never merged count as well when something is spent, and in `plait show`: a value cannot know of them.
+        A value cannot know of branches that were never merged: `left_now` counts them.
         """
         return self._state.left
+
+    @property
+    def left_now(self) -> Budget | None:
+        """What may still be spent, in the store as it is now. None: unlimited.
+
+        Branches that were never merged and sessions that follow this one count, as they do when something is spent.
+        """
+        return budget_left(self._store, self.id, self.place, self._state.left)
 
     @property
     def placement(self) -> Placement | None:

@@ -36,7 +36,7 @@ class SessionRows:
     """The first `Projection`: one row per session, one per tag. `number` is the commit that opened it: the order of a listing."""
 
     name = "session"
-    version = 3
+    version = 4
     kinds = LIFE_KINDS
     tables = (
         Table(
@@ -55,9 +55,17 @@ class SessionRows:
                 "place": "integer",
                 "opened": "integer",
                 "life": "text",
+                "continues": "text",
             },
             order="number",
-            indexes=(("status", "number"), ("user", "number"), ("project", "number"), ("parent", "number"), ("label", "number")),
+            indexes=(
+                ("status", "number"),
+                ("user", "number"),
+                ("project", "number"),
+                ("parent", "number"),
+                ("label", "number"),
+                ("continues", "number"),
+            ),
         ),
         Table(
             "tag",
@@ -73,7 +81,8 @@ class SessionRows:
             body = event.body
             if isinstance(body, SessionOpened):
                 fields = {"title": body.title, "user": body.user, "project": body.project, "tags": _encode(body.tags).decode()}
-                self._open(rows, _row(number, event, **fields))
+                continues = body.continues.log if body.continues is not None else None
+                self._open(rows, _row(number, event, **fields, continues=continues))
             elif isinstance(body, ForkedFrom):
                 # A branch is listed under its parent's title, user and project; tags stay the root's: a fork costs the same for all.
                 above = rows.get("session", body.parent) or {}
@@ -102,6 +111,7 @@ def _row(number: int, event: Event, **known: Scalar) -> Row:
         "parent": None,
         "place": 0,
         "opened": event.header.time,
+        "continues": None,
     }
     row: Row = {**blank, **known}
     return {**row, "title": row["title"] or "", "tags": row.get("tags") or "{}"}

@@ -74,7 +74,6 @@ from plait.session.events import Events, along
 from plait.session.files import Files, merge_files, path_of, resolved_as
 from plait.session.fold import state_at
 from plait.session.gates import judge_name
-from plait.session.grants import budget_left
 from plait.session.inbox import arrived, ask_now, post, reply, waiting_in, waiting_in_branches
 from plait.session.life import Life, check_may, live_on
 from plait.session.merge import WORKSPACE, combine, is_about_files, names_of
@@ -95,7 +94,7 @@ from plait.session.state import (
     share_a_place,
     state_digest,
 )
-from plait.session.typed import misfit, to_json
+from plait.session.typed import bytes_of, misfit, takes_bytes, to_json
 from plait.session.views import Attachment, Effect, Facts, Link, Message, Run, Validation, Waiting
 from plait.store import Durability, Store, check_durability
 
@@ -545,7 +544,7 @@ class Session(Reading):
         for event in arrived(self._store, self.id, now._state.delivered):
             life = live_on(life, event.kind)
         check_may(self.short, life.status, verb)
-        post(self.store, self.id, [draft], blobs=blobs)
+        post(self.store, self.id, [draft], blobs=blobs, run=self.run if self._is_lent() else None)
         return self
 
     def _reply(self, ask: Waiting, body: Body, actor: str | None, blobs: dict[Digest, bytes] | None = None) -> Session:
@@ -649,10 +648,17 @@ class Session(Reading):
 
     def _open_run_of_others(self) -> str | None:
         """The run that is open in this session as it is now, if this value is not one of its own. None: nobody is disturbed."""
+        if self._is_lent():
+            return self.reload().open_run or self._spot.run
         if self._busy is False or is_bound(self._spot.run) or not self._is_busy():
             return None
         now = self.reload()
         return now.open_run or run_of_branch(self._store, self.id)
+
+    def _is_lent(self) -> bool:
+        """Whether this is a value of a run that goes on, in the hands of a thread that the run does not go by."""
+        run = self._spot.run
+        return run is not None and is_bound(run) and not writer_of(run).has_in_hand(self._spot)
 
     def _refuse_if_busy(self, verb: str, instead: str) -> None:
         if (run := self._open_run_of_others()) is not None:
@@ -755,21 +761,22 @@ class Session(Reading):
         return act._replace(origin=origin, causes=tuple(dict.fromkeys(causes)))
 
     def _opened(self, state: State, title: str | None, budget: Budget | None, *, detached: bool = False) -> SessionOpened:
+        left = budget or self._left()  # a change of session is no way to a new budget
         return SessionOpened(
             title=state.title if title is None else title,
             user=state.user,
             project=state.project,
             tags={**state.tags},
-            budget=budget or self._left(),  # a change of session is no way to a new budget
+            budget=left,
             continues=Place(self.id, self.place, self.head),
             detached=detached,
             durability=_kept_as(self.durability, self._store),
+            draws=budget is None and left is not None and self.run is None,  # of what a run opens its header says it
         )
 
     def _left(self) -> Budget | None:
         """Return what a session that follows is granted: in a run, which must say the same when it is replayed, as its own log tells."""
-        own = self._state.left
-        return own if self.run is not None else budget_left(self._store, self.id, self.place, own)
+        return self.left if self.run is not None else self.left_now
 
     def _not_undone(self, to: int) -> tuple[Digest, ...]:
         """Outcomes on the path that is left, and not on the one gone back to, of effects that reached beyond the workspace."""
@@ -820,14 +827,20 @@ class Session(Reading):
 
 def _result_parts(ask: Waiting, value: Any) -> list[Any]:
     """What a person says an effect returned, as the tool itself would have it recorded."""
-    if isinstance(value, Path):
+    of_bytes = takes_bytes(ask.returns)
+    if isinstance(value, Path) and (of_bytes or ask.returns is None):
         return [value]
     try:
-        parts = contents(value)
         plain = to_json(value) if ask.returns is not None else None
+        why = misfit(plain, ask.returns)
+        if why is None and ask.returns is not None and isinstance(value, (bytes, bytearray, memoryview)) and not of_bytes:
+            why = "it is bytes"  # as JSON it would pass for a text
+        if why is None and of_bytes and isinstance(value, str):
+            value = bytes_of(value)
+        parts = contents(value)
     except (TypeError, ValueError) as error:
         raise InvalidValue("value", str(error), "pass plain data") from error
-    if (why := misfit(plain, ask.returns)) is not None:
+    if why is not None:
         shape = msgspec.json.encode(ask.returns).decode()
         raise InvalidValue("value", f"that is not what the call returns: {why}", f"pass a value that has this JSON schema: {shape}")
     return parts

@@ -6,11 +6,18 @@ asked by name of method, so that pydantic is never imported here.
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import PurePath
 from typing import Any, cast
+from uuid import UUID
 
 import msgspec
+from msgspec import inspect as types
 
 from plait.event import Json
 
@@ -18,6 +25,104 @@ from plait.event import Json
 def schema_of(type_: Any) -> dict[str, Any]:
     """The JSON schema of a type, by itself: what it refers to stands in its own $defs."""
     return _flat(msgspec.json.schema(type_, schema_hook=_schema_hook))
+
+
+def result_schema_of(type_: Any) -> dict[str, Any]:
+    """The JSON schema of a type, with formats also for times and keys, of which msgspec says only that they are strings.
+
+    It is apart from `schema_of`, whose bytes stand in the prompts that are on record.
+    """
+    schema = msgspec.json.schema(type_, schema_hook=_schema_hook)
+    _add_formats(types.type_info(type_), schema, schema.get("$defs", {}), set())
+    return _flat(schema)
+
+
+def _add_formats(info: types.Type, schema: dict[str, Any], known: Mapping[str, Any], seen: set[str]) -> None:
+    while isinstance(info, types.Metadata):
+        info = info.type
+    if isinstance(ref := schema.get("$ref"), str):
+        name = ref.rpartition("/")[2]
+        if name in known and name not in seen:
+            seen.add(name)
+            _add_formats(info, known[name], known, seen)
+    elif (form := _FORMAT_OF.get(type(info))) is not None:
+        schema.setdefault("format", form)
+    elif isinstance(info, types.CollectionType) and "items" in schema:
+        _add_formats(info.item_type, schema["items"], known, seen)
+    elif isinstance(info, types.TupleType):
+        for item, rule in zip(info.item_types, schema.get("prefixItems", ()), strict=False):
+            _add_formats(item, rule, known, seen)
+    elif isinstance(info, types.DictType):
+        _add_key_format(info.key_type, schema)
+        if isinstance(rule := schema.get("additionalProperties"), dict):
+            _add_formats(info.value_type, cast("dict[str, Any]", rule), known, seen)
+    elif isinstance(info, types.UnionType):
+        # Structs and None stand last in the schema, in this order; what has a format is neither.
+        others = [each for each in info.types if not isinstance(_bare(each), (types.StructType, types.NoneType))]
+        for each, rule in zip(others, schema.get("anyOf", ()), strict=False):
+            _add_formats(each, rule, known, seen)
+        structs = [each for each in info.types if isinstance(_bare(each), types.StructType)]
+        for each, rule in zip(structs, schema.get("anyOf", ())[len(others) :], strict=False):
+            _add_formats(each, rule, known, seen)
+    elif isinstance(info, (types.StructType, types.DataclassType, types.TypedDictType, types.NamedTupleType)):
+        _add_field_formats(info.fields, schema, known, seen)
+
+
+def _add_field_formats(fields: Sequence[types.Field], schema: dict[str, Any], known: Mapping[str, Any], seen: set[str]) -> None:
+    by_name: dict[str, Any] = schema.get("properties", {})
+    in_order: list[Any] = schema.get("prefixItems", [])
+    for place, field in enumerate(fields, len(in_order) - len(fields) if in_order else 0):  # a tag stands first
+        rule = by_name.get(field.encode_name) or (in_order[place] if in_order else None)
+        if rule is not None:
+            _add_formats(field.type, rule, known, seen)
+
+
+def _add_key_format(key: types.Type, schema: dict[str, Any]) -> None:
+    key = _bare(key)
+    if isinstance(key, types.IntType):
+        schema.setdefault("propertyNames", {"pattern": r"^-?[0-9]+$"})
+    elif (form := _FORMAT_OF.get(type(key))) is not None:
+        schema.setdefault("propertyNames", {"format": form})
+
+
+def _bare(info: types.Type) -> types.Type:
+    while isinstance(info, types.Metadata):
+        info = info.type
+    return info
+
+
+_FORMAT_OF: Mapping[type[types.Type], str] = {
+    types.DateTimeType: "date-time",
+    types.DateType: "date",
+    types.TimeType: "time",
+    types.TimeDeltaType: "duration",
+    types.UUIDType: "uuid",
+    types.DecimalType: "decimal",
+}
+_OF_FORMAT: Mapping[str, Any] = {
+    "date-time": datetime,
+    "date": date,
+    "time": time,
+    "partial-time": time,
+    "duration": timedelta,
+    "uuid": UUID,
+    "decimal": Decimal,
+}
+
+
+def takes_bytes(schema: Any) -> bool:
+    """Whether a value of this schema may be bytes, which JSON spells as base64."""
+    if not isinstance(schema, Mapping):
+        return False
+    rules = cast("Mapping[str, Any]", schema)
+    return rules.get("contentEncoding") == "base64" or any(map(takes_bytes, rules.get("anyOf", ())))
+
+
+def bytes_of(text: str) -> bytes | None:
+    """The bytes that a text spells as base64; None: none."""
+    with suppress(ValueError):
+        return b64decode(text, validate=True)
+    return None
 
 
 def to_type(value: Json, type_: Any) -> Any:
@@ -66,7 +171,7 @@ def misfit(value: Json, schema: Any, definitions: Any = None) -> str | None:
     for each in rules.get("allOf", ()):
         if (why := misfit(value, each, known)) is not None:
             return why
-    if "enum" in rules and value not in rules["enum"]:
+    if "enum" in rules and not any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in rules["enum"]):
         return f"it is not one of {', '.join(map(repr, rules['enum']))}"
     if "const" in rules and value != rules["const"]:
         return f"it is not {rules['const']!r}"
@@ -74,11 +179,43 @@ def misfit(value: Json, schema: Any, definitions: Any = None) -> str | None:
     wanted: list[str] = [types] if isinstance(types, str) else list(types)
     if wanted and not any(_TYPES.get(each, lambda _: True)(value) for each in wanted):
         return f"it is a {type(value).__name__}, not {' or '.join(wanted)}"
+    if isinstance(value, str):
+        return _misfit_of_text(value, rules)
+    if isinstance(value, (int, float)):
+        return _misfit_of_number(value, rules)
     if isinstance(value, dict):
         return _misfit_of_fields(value, rules, known)
     if isinstance(value, list):
         return _misfit_of_items(value, rules, known)
     return None
+
+
+def _misfit_of_text(value: str, rules: Mapping[str, Any]) -> str | None:
+    if rules.get("contentEncoding") == "base64" and bytes_of(value) is None:
+        return "it is not base64, which is how JSON spells bytes"
+    wanted = _OF_FORMAT.get(rules.get("format", ""))
+    if wanted is not None:
+        try:
+            msgspec.convert(value, wanted)
+        except msgspec.ValidationError:
+            return f"{value[:80]!r} is not a {rules['format']}"
+    if not rules.get("minLength", 0) <= len(value) <= rules.get("maxLength", len(value)):
+        return f"it has {len(value)} characters"
+    with suppress(re.error):  # of another dialect: the tool itself will look
+        if "pattern" in rules and re.search(rules["pattern"], value) is None:
+            return f"{value[:80]!r} does not match {rules['pattern']}"
+    return None
+
+
+def _misfit_of_number(value: float, rules: Mapping[str, Any]) -> str | None:
+    low, high = rules.get("minimum"), rules.get("maximum")
+    above, below = rules.get("exclusiveMinimum"), rules.get("exclusiveMaximum")
+    within = (low is None or value >= low) and (high is None or value <= high)
+    inside = (above is None or value > above) and (below is None or value < below)
+    step = rules.get("multipleOf")
+    if within and inside and (step is None or value % step == 0):
+        return None
+    return f"{value} is out of bounds"
 
 
 def _misfit_of_fields(value: dict[str, Any], rules: Mapping[str, Any], known: Any) -> str | None:
@@ -87,7 +224,12 @@ def _misfit_of_fields(value: dict[str, Any], rules: Mapping[str, Any], known: An
     for name in rules.get("required", ()):
         if name not in value:
             return f"{name!r} is missing"
+    if not rules.get("minProperties", 0) <= len(value) <= rules.get("maxProperties", len(value)):
+        return f"it has {len(value)} fields"
+    names: Any = rules.get("propertyNames")
     for name, item in value.items():
+        if (why := misfit(name, names, known)) is not None:
+            return f"as a name, {why}"
         if name not in fields and other is False:
             return f"{name!r} is not one of its fields"
         if (why := misfit(item, fields.get(name, other), known)) is not None:
@@ -99,6 +241,8 @@ def _misfit_of_items(value: list[Any], rules: Mapping[str, Any], known: Any) -> 
     first: Any = rules.get("prefixItems", ())
     if not rules.get("minItems", 0) <= len(value) <= rules.get("maxItems", len(value)):
         return f"it has {len(value)} items"
+    if rules.get("uniqueItems") and any(item in value[:place] for place, item in enumerate(value)):
+        return "an item is there twice"
     for place, item in enumerate(value):
         rule = first[place] if place < len(first) else rules.get("items")
         if (why := misfit(item, rule, known)) is not None:

@@ -285,7 +285,10 @@ class _Turns:
 
     def start_all(self, works: Mapping[str, Callable[[], T]]) -> tuple[dict[str, Future[T]], Callable[[], str]]:
         self._mine = {name: Semaphore(0) for name in works}
-        futures = {name: loop.spawn(lambda name=name, work=work: self._run(name, work), f"plait-{name}") for name, work in works.items()}
+        futures = {
+            name: loop.spawn(lambda name=name, work=work: self._run(name, work), f"plait-{name}", apart=True)
+            for name, work in works.items()
+        }
         return futures, self._next
 
     def _run(self, name: str, work: Callable[[], T]) -> T:
