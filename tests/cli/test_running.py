@@ -273,7 +273,7 @@ def test_nothing_to_resume(shell: Shell, folder: Path) -> None:
     assert "no run was ever started" in shell.error(1, "resume", session)
     assert "no run was ever started" in shell.error(1, "replay", session)
     shell.error(2, "resume", session, "--due")
-    assert shell("resume", "--due") == "" and shell.json("resume", "--due") == {"resumed": []}
+    assert shell("resume", "--due") == "nothing is due\n" and shell.json("resume", "--due") == {"resumed": []}
 
 
 def test_a_program_that_is_gone_can_be_named(shell: Shell, folder: Path) -> None:
@@ -370,7 +370,7 @@ def test_parked_answered_and_due(shell: Shell, folder: Path) -> None:
     assert (
         again["status"] == "waiting" and [each["id"] for each in again["waiting"]] == [ask.event] and again["session"]["id"] == session.id
     )
-    assert ran(0, "resume", "--due").stdout == ""  # nobody has answered
+    assert ran(0, "resume", "--due").stdout == "nothing is due\n"  # nobody has answered
     ran(0, "approve", ask.event[:8])
     assert json.loads(ran(0, "resume", "--due", "--json").stdout)["resumed"][0]["status"] == "finished"
     assert len(sent(folder)) == 1

@@ -15,6 +15,7 @@ import pytest
 from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, tool
 from plait.durable import replay, resume
 from plait.errors import PlaitError, RunOpen
+from tests.runtime.programs import Steps, look
 from tests.runtime.test_open_runs import DECISIONS, STOPS, VERBS
 
 Deed = Callable[[], object]
@@ -39,19 +40,6 @@ def with_context(deed: Deed) -> None:
 
 WAYS = {"thread": in_thread, "pool": in_pool, "context": with_context}
 ways = pytest.mark.parametrize("way", WAYS)
-
-
-class Steps(Workflow):
-    """Lets another thread act on its own value, and goes on with it."""
-
-    def __init__(self, deed: Callable[[Session], object] = lambda session: None) -> None:
-        self.agent = Agent("Go on.", model=ScriptedModel(["went on"]))
-        self._deed = deed
-
-    def forward(self, session: Session) -> Session:
-        session = session.fact("known", 1).todo("work", key="work")
-        self._deed(session)
-        return self.agent(session.note("between two steps of its own"))
 
 
 class AsyncSteps(Steps):
@@ -111,11 +99,6 @@ def test_the_error_names_the_word_to_use(way: str) -> None:
 
     Steps(deed)(Session("go", store="memory:"))
     assert "another thread" in failures[0] and "session.fork().use(…)" in failures[0]
-
-
-@tool
-def look() -> int:
-    return 1
 
 
 def says(session: Session, way: str = "thread") -> None:

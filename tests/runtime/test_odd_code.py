@@ -15,6 +15,7 @@ from plait.errors import InvalidValue, ModelFailed, ResultInvalid, ToolFailed
 from plait.model.base import Reply
 from plait.runtime.stops import Cancelled
 from plait.tool import Tool
+from tests.runtime.programs import AsyncUses
 
 
 class Mine(BaseException):
@@ -77,18 +78,6 @@ class Uses(Workflow):
             if not self._catches:
                 raise
             return session.fact("caught", str(error))
-
-
-class AsyncUses(Workflow):
-    def __init__(self, used: Tool[..., Any]) -> None:
-        self._used = used
-
-    async def forward(self, session: Session) -> Session:
-        try:
-            return await session.ause(self._used)
-        except ToolFailed as error:
-            assert isinstance(error.session, Session)
-            return error.session.fact("caught", error.kind)
 
 
 def failure_kind(session: Session) -> str:

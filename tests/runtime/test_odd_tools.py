@@ -13,6 +13,7 @@ import pytest
 from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, tool
 from plait.errors import ToolFailed
 from plait.tool import Tool
+from tests.runtime.programs import AsyncUses
 
 
 class Mine(BaseException):
@@ -53,18 +54,6 @@ class Uses(Workflow):
     def forward(self, session: Session) -> Session:
         try:
             return self._deed(session)
-        except ToolFailed as error:
-            assert isinstance(error.session, Session)
-            return error.session.fact("caught", error.kind)
-
-
-class AsyncUses(Workflow):
-    def __init__(self, used: Tool[..., Any]) -> None:
-        self._used = used
-
-    async def forward(self, session: Session) -> Session:
-        try:
-            return await session.ause(self._used)
         except ToolFailed as error:
             assert isinstance(error.session, Session)
             return error.session.fact("caught", error.kind)

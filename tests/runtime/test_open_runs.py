@@ -10,17 +10,13 @@ from typing import Any, Literal
 
 import pytest
 
-from plait import Agent, Budget, Parallel, ScriptedModel, Session, Workflow, tool
+from plait import Agent, Budget, Parallel, ScriptedModel, Session, Workflow
 from plait.durable import replay, resume
 from plait.errors import BudgetExceeded, MayNotApprove, PlaitError, RunOpen, StaleHead
 from plait.runtime.stops import Parked
+from tests.runtime.programs import Steps, look
 
 Way = Literal["inbox", "refused", "apart"]  # apart: it writes nothing to this session
-
-
-@tool
-def look() -> int:
-    return 1
 
 
 VERBS: dict[str, tuple[Way, Callable[[Session], Any]]] = {
@@ -69,19 +65,6 @@ DECISIONS = ("grant",)  # a person's, which code of a run may not make for itsel
 def test_every_verb_of_a_session_is_named_here() -> None:
     public = {name for name, value in vars(Session).items() if not name.startswith("_") and inspect.isfunction(value)}
     assert public == set(VERBS)
-
-
-class Steps(Workflow):
-    """Writes, while somebody outside does so too."""
-
-    def __init__(self, deed: Callable[[Session], object] = lambda session: None) -> None:
-        self.agent = Agent("Go on.", model=ScriptedModel(["went on"]))
-        self._deed = deed
-
-    def forward(self, session: Session) -> Session:
-        session = session.fact("known", 1).todo("work", key="work")
-        self._deed(session)
-        return self.agent(session.note("between two steps of its own"))
 
 
 def deed_of(verb: str, failures: list[PlaitError], value: Callable[[Session], Session]) -> Callable[[Session], object]:
