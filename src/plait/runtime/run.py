@@ -735,9 +735,13 @@ class Run:
         scope = spot.run or self.id
         if scope in self._over:
             return False
-        calls = [frame.call for frame in self._frames.get(spot.id, ()) if frame.log == spot.id and frame.scope == scope]
-        threads = [self._threads.get(call) for call in calls]
-        return not threads or None in threads or code_thread() in threads
+        here: Thread | None = None
+        for frame in self._frames.get(spot.id, ()):
+            if frame.log == spot.id and frame.scope == scope:
+                here = here or code_thread()
+                if self._threads.get(frame.call, here) is here:
+                    return True
+        return here is None
 
     def set_frames(self, log: LogId, frames: tuple[Frame, ...]) -> None:
         with self._lock:
