@@ -62,7 +62,7 @@ def spent_under(store: Store, grant: Grant) -> Spent:
             forked_at = int(row["place"] or 0)
             if floor <= forked_at <= last:  # a branch can be forked below the place its own parent was forked at
                 logs.append((LogId(str(row["log"])), forked_at, floor))
-        for row in store.rows("session", "session", {"continues": log}, limit=2**31):
+        for row in store.rows("session", "successor", {"continues": log}, limit=2**31):
             opened = next(store.read(LogId(str(row["log"])), 1, 1))
             body: Any = opened.body
             if body.budget is not None and floor <= body.continues.seq <= last and is_share(store, opened):

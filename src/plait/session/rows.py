@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class SessionRows:
-    """The first `Projection`: one row per session, one per tag. `number` is the commit that opened it: the order of a listing."""
+    """The first `Projection`: one row per session, one per tag, one per successor. `number` is the commit that opened it: the order of a listing."""
 
     name = "session"
     version = 4
@@ -55,7 +55,6 @@ class SessionRows:
                 "place": "integer",
                 "opened": "integer",
                 "life": "text",
-                "continues": "text",
             },
             order="number",
             indexes=(
@@ -64,7 +63,6 @@ class SessionRows:
                 ("project", "number"),
                 ("parent", "number"),
                 ("label", "number"),
-                ("continues", "number"),
             ),
         ),
         Table(
@@ -72,6 +70,13 @@ class SessionRows:
             key=("log", "tag"),
             columns={"log": "text", "tag": "text", "value": "text", "number": "integer"},
             indexes=(("tag", "value", "number"),),
+        ),
+        # Apart, since few sessions follow another one, and a listing reads every column.
+        Table(
+            "successor",
+            key=("log",),
+            columns={"log": "text", "continues": "text", "number": "integer"},
+            indexes=(("continues", "number"),),
         ),
     )
 
@@ -81,8 +86,9 @@ class SessionRows:
             body = event.body
             if isinstance(body, SessionOpened):
                 fields = {"title": body.title, "user": body.user, "project": body.project, "tags": _encode(body.tags).decode()}
-                continues = body.continues.log if body.continues is not None else None
-                self._open(rows, _row(number, event, **fields, continues=continues))
+                self._open(rows, _row(number, event, **fields))
+                if body.continues is not None:
+                    rows.put("successor", {"log": event.log, "continues": body.continues.log, "number": number})
             elif isinstance(body, ForkedFrom):
                 # A branch is listed under its parent's title, user and project; tags stay the root's: a fork costs the same for all.
                 above = rows.get("session", body.parent) or {}
@@ -111,7 +117,6 @@ def _row(number: int, event: Event, **known: Scalar) -> Row:
         "parent": None,
         "place": 0,
         "opened": event.header.time,
-        "continues": None,
     }
     row: Row = {**blank, **known}
     return {**row, "title": row["title"] or "", "tags": row.get("tags") or "{}"}
