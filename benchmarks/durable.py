@@ -1,8 +1,10 @@
-"""Runs taken up again, measured: what it takes to bring a program back to where it was when its process was killed.
+"""Runs taken up again, measured: what it takes to bring a program back to where it was when its
+process was killed.
 
-A run is made in a process that kills itself with 1,000 effects on record, and taken up again in another: the clock runs from just
-before `resume` to the first effect that is not on record. Each time it is the same record, copied. Contestants are processes that
-take turns, as in `peers.py`; without `--peers` only Plait and bare SQLite take part.
+A run is made in a process that kills itself with 1,000 effects on record, and taken up again in
+another: the clock runs from just before `resume` to the first effect that is not on record. Each
+time it is the same record, copied. Contestants are processes that take turns, as in `peers.py`;
+without `--peers` only Plait and bare SQLite take part.
 
     python benchmarks/durable.py [--quick] [--only NAME] [--date YYYY-MM-DD] [--peers PYTHON]
 """
@@ -14,13 +16,20 @@ from typing import Any
 from peers import Ask, Contestant
 from runtime import Contest, Line, Part, asking, measure
 
-OURS = (Contestant("Plait", "plait_durable.py", ours=True), Contestant("raw", "raw_durable.py", ours=True))
+OURS = (
+    Contestant("Plait", "plait_durable.py", ours=True),
+    Contestant("raw", "raw_durable.py", ours=True),
+)
 PEERS = (
     Contestant("DBOS WAL", "dbos_durable.py", "wal"),
     Contestant("LangGraph", "langgraph_durable.py"),
 )
 EFFECTS, ROUNDS = 1000, 20
-SHAPES = {"agent": "500 model calls, 500 tool calls", "program": "1,000 tool calls of a program", "branches": "10 branches of 50 + 50"}
+SHAPES = {
+    "agent": "500 model calls, 500 tool calls",
+    "program": "1,000 tool calls of a program",
+    "branches": "10 branches of 50 + 50",
+}
 
 
 def agent(contest: Contest) -> list[Line]:
@@ -39,7 +48,9 @@ def branches(contest: Contest) -> list[Line]:
 
 
 def _shape(contest: Contest, shape: str) -> list[Line]:
-    """From just before `resume` to the first live effect, beside reading the same events and nothing else."""
+    """From just before `resume` to the first live effect, beside reading the same events and
+    nothing else.
+    """
     rounds = contest.bench.some(ROUNDS)
     asks = {verb: _recorded(verb, shape, rounds) for verb in ("resume", "read", "replay")}
     heat, lines = contest.heat(asks, rounds), list[Line]()
@@ -47,9 +58,13 @@ def _shape(contest: Contest, shape: str) -> list[Line]:
     for verb, what in names.items():
         keys = {contestant.name: (contestant.name, verb) for contestant in contest.contestants}
         target = "<= 50 ms" if verb == "resume" and shape != "branches" else "-"
-        lines.append(Line(f"{what}, {SHAPES[shape]}, CPU", "ms", heat.cells(keys, "cpu", 1e3), target))
+        lines.append(
+            Line(f"{what}, {SHAPES[shape]}, CPU", "ms", heat.cells(keys, "cpu", 1e3), target)
+        )
         if verb == "resume":
-            lines.append(Line(f"{what}, {SHAPES[shape]}, wall", "ms", heat.cells(keys, "wall", 1e3)))
+            lines.append(
+                Line(f"{what}, {SHAPES[shape]}, wall", "ms", heat.cells(keys, "wall", 1e3))
+            )
     return lines
 
 

@@ -1,7 +1,9 @@
-"""The log, measured: what an append, a fork, a listing and a reading cost beside raw SQLite in the same run.
+"""The log, measured: what an append, a fork, a listing and a reading cost beside raw SQLite in the
+same run.
 
-One function per row of the table. Each makes the stores it needs in a scratch folder on the disk of the repository,
-because a file system in memory has no fsync to speak of. `--quick` does everything at about a tenth.
+One function per row of the table. Each makes the stores it needs in a scratch folder on the disk of
+the repository, because a file system in memory has no fsync to speak of. `--quick` does everything
+at about a tenth.
 
     python benchmarks/log.py [--quick] [--only NAME] [--date YYYY-MM-DD]
 """
@@ -27,7 +29,18 @@ from pathlib import Path
 from typing import Any
 
 import plait
-from measure import SETTLE_SIZE, Raw, Row, Timing, folder_size, interleave, machine, percentile, print_table, write_json
+from measure import (
+    SETTLE_SIZE,
+    Raw,
+    Row,
+    Timing,
+    folder_size,
+    interleave,
+    machine,
+    percentile,
+    print_table,
+    write_json,
+)
 from plait.event import Body, Event, seal_all
 from plait.event.kinds import ForkedFrom, SessionOpened
 from plait.ids import Digest, LogId
@@ -65,7 +78,15 @@ class Writer:
 
     def seal(self, *bodies: Body) -> list[Event]:
         parents = (self.head,) if self.head else ()
-        return seal_all(bodies, log=self.log, seq=self.seq + 1, parents=parents, source=SOURCE, actor="human:bench", origin="human")
+        return seal_all(
+            bodies,
+            log=self.log,
+            seq=self.seq + 1,
+            parents=parents,
+            source=SOURCE,
+            actor="human:bench",
+            origin="human",
+        )
 
     def write(self, events: list[Event]) -> None:
         assert self.head is not None
@@ -107,12 +128,17 @@ def settle(store: Store) -> Store:
 
 
 def append(bench: Bench) -> list[Row]:
-    """A durable append of a 1 KB event, sealed and written, beside raw insert and commit of the same bytes."""
+    """A durable append of a 1 KB event, sealed and written, beside raw insert and commit of the
+    same bytes.
+    """
     return [row for name, make in SAMPLES.items() for row in _append(bench, name, make())]
 
 
 def _append(bench: Bench, name: str, sample: Sample) -> list[Row]:
-    store, raw = settle(plait.open_store(bench.folder / f"append {name}")), Raw(bench.folder / f"append {name} raw")
+    store, raw = (
+        settle(plait.open_store(bench.folder / f"append {name}")),
+        Raw(bench.folder / f"append {name} raw"),
+    )
     raw.settle()
     writer, body = Writer(store), sample()
 
@@ -121,7 +147,12 @@ def _append(bench: Bench, name: str, sample: Sample) -> list[Row]:
         body = sample()
 
     took = interleave(
-        {"plait": lambda: writer.append(body), "raw": lambda: raw.insert(writer.last.raw, writer.last.content)}, bench.some(1500), prepare
+        {
+            "plait": lambda: writer.append(body),
+            "raw": lambda: raw.insert(writer.last.raw, writer.last.content),
+        },
+        bench.some(1500),
+        prepare,
     )
     store.close()
     raw.close()
@@ -133,39 +164,81 @@ def _append_rows(name: str, ours: Timing, raw: Timing) -> list[Row]:
     rows: list[Row] = []
     for part, target in ((50, "<= 1.5"), (95, "-")):
         mine, theirs = percentile(ours.wall, part), percentile(raw.wall, part)
-        rows.append(Row(f"append 1 KB, {name}, wall p{part}", us(mine), us(theirs), f"{mine / theirs:.2f}x", target, facts))
+        rows.append(
+            Row(
+                f"append 1 KB, {name}, wall p{part}",
+                us(mine),
+                us(theirs),
+                f"{mine / theirs:.2f}x",
+                target,
+                facts,
+            )
+        )
     for part, target in ((50, "<= raw + 50 us"), (95, "-")):
         mine, theirs = percentile(ours.cpu, part), percentile(raw.cpu, part)
-        rows.append(Row(f"append 1 KB, {name}, CPU p{part}", us(mine), us(theirs), f"+{us(mine - theirs)}", target, facts))
+        rows.append(
+            Row(
+                f"append 1 KB, {name}, CPU p{part}",
+                us(mine),
+                us(theirs),
+                f"+{us(mine - theirs)}",
+                target,
+                facts,
+            )
+        )
     return rows
 
 
 def growth(bench: Bench) -> list[Row]:
-    """An append to a long session beside one to a session of ten events, in the same store and in a new one."""
+    """An append to a long session beside one to a session of ten events, in the same store and in a
+    new one.
+    """
     count, sample = bench.some(100_000), random_text()
-    big, small = settle(plait.open_store(bench.folder / "grown")), settle(plait.open_store(bench.folder / "new"))
+    big, small = (
+        settle(plait.open_store(bench.folder / "grown")),
+        settle(plait.open_store(bench.folder / "new")),
+    )
     writers, body = {"long": filled(big, sample, count)}, sample()
 
     def prepare() -> None:
         nonlocal body
         for name, store in (("ten", big), ("new", small)):
             writers[name] = Writer(store, [SessionOpened(), *(sample() for _ in range(8))])
-            writers[name].append(sample())  # the first append also looks the log up; that is not growth
+            # the first append also looks the log up; that is not growth
+            writers[name].append(sample())
         body = sample()
 
-    took = interleave({name: (lambda name=name: writers[name].append(body)) for name in ("long", "ten", "new")}, bench.some(500), prepare)
+    took = interleave(
+        {name: lambda name=name: writers[name].append(body) for name in ("long", "ten", "new")},
+        bench.some(500),
+        prepare,
+    )
     for store in (big, small):
         store.close()
     return [
-        _growth_row(f"append at {count:,} events / at 10, same store", took["long"], took["ten"], "<= 1.1"),
-        _growth_row(f"append at {count:,} events / at 10, new store", took["long"], took["new"], "-"),
+        _growth_row(
+            f"append at {count:,} events / at 10, same store", took["long"], took["ten"], "<= 1.1"
+        ),
+        _growth_row(
+            f"append at {count:,} events / at 10, new store", took["long"], took["new"], "-"
+        ),
     ]
 
 
 def _growth_row(what: str, long: Timing, ten: Timing, target: str) -> Row:
-    wall, cpu = (percentile(a, 50) / percentile(b, 50) for a, b in ((long.wall, ten.wall), (long.cpu, ten.cpu)))
-    facts: dict[str, object] = {"long": long.facts(), "ten": ten.facts(), "wall_ratio": wall, "cpu_ratio": cpu}
-    measured, beside = (f"{us(percentile(t.wall, 50))}, CPU {us(percentile(t.cpu, 50))}" for t in (long, ten))
+    wall, cpu = (
+        percentile(a, 50) / percentile(b, 50)
+        for a, b in ((long.wall, ten.wall), (long.cpu, ten.cpu))
+    )
+    facts: dict[str, object] = {
+        "long": long.facts(),
+        "ten": ten.facts(),
+        "wall_ratio": wall,
+        "cpu_ratio": cpu,
+    }
+    measured, beside = (
+        f"{us(percentile(t.wall, 50))}, CPU {us(percentile(t.cpu, 50))}" for t in (long, ten)
+    )
     return Row(what, measured, beside + " (at 10)", f"{wall:.2f}x, CPU {cpu:.2f}x", target, facts)
 
 
@@ -173,10 +246,24 @@ def memory(bench: Bench) -> list[Row]:
     """An append in memory at three lengths: sealed and appended, and the append alone."""
     lengths = (10, 1000, bench.some(100_000))
     stores = [plait.open_store(f"memory:bench-{length}") for length in lengths]
-    writers = [filled(store, random_text(), length) for store, length in zip(stores, lengths, strict=True)]
+    writers = [
+        filled(store, random_text(), length) for store, length in zip(stores, lengths, strict=True)
+    ]
     rows = [
-        _memory_rounds(bench, "sealing included", lengths, writers, lambda writer, body: partial(writer.append, body)),
-        _memory_rounds(bench, "sealed before", lengths, writers, lambda writer, body: partial(writer.write, writer.seal(body))),
+        _memory_rounds(
+            bench,
+            "sealing included",
+            lengths,
+            writers,
+            lambda writer, body: partial(writer.append, body),
+        ),
+        _memory_rounds(
+            bench,
+            "sealed before",
+            lengths,
+            writers,
+            lambda writer, body: partial(writer.write, writer.seal(body)),
+        ),
     ]
     for store in stores:
         store.close()
@@ -186,17 +273,23 @@ def memory(bench: Bench) -> list[Row]:
 Ready = Callable[[Writer, Body], Callable[[], None]]
 
 
-def _memory_rounds(bench: Bench, what: str, lengths: Sequence[int], writers: list[Writer], make: Ready) -> Row:
+def _memory_rounds(
+    bench: Bench, what: str, lengths: Sequence[int], writers: list[Writer], make: Ready
+) -> Row:
     sample, names = random_text(), [f"{length:,}" for length in lengths]
     ready: dict[str, Callable[[], None]] = {}
 
     def prepare() -> None:
-        writers[0] = Writer(writers[0].store, [SessionOpened(), *(sample() for _ in range(lengths[0] - 1))])
+        writers[0] = Writer(
+            writers[0].store, [SessionOpened(), *(sample() for _ in range(lengths[0] - 1))]
+        )
         body = sample()
         for name, writer in zip(names, writers, strict=True):
             ready[name] = make(writer, body)
 
-    took = interleave({name: (lambda name=name: ready[name]()) for name in names}, bench.some(2000), prepare)
+    took = interleave(
+        {name: lambda name=name: ready[name]() for name in names}, bench.some(2000), prepare
+    )
     return _memory_row(f"append in memory at {' / '.join(names)}, {what}", took)
 
 
@@ -204,7 +297,11 @@ def _memory_row(what: str, took: dict[str, Timing]) -> Row:
     marks = [percentile(timing.wall, 50) for timing in took.values()]
     facts: dict[str, object] = {name: timing.facts() for name, timing in took.items()}
     return Row(
-        what, " / ".join(f"{mark * 1e6:.1f}" for mark in marks) + " us", ratio=f"{marks[-1] / marks[0]:.2f}x", target="flat", facts=facts
+        what,
+        " / ".join(f"{mark * 1e6:.1f}" for mark in marks) + " us",
+        ratio=f"{marks[-1] / marks[0]:.2f}x",
+        target="flat",
+        facts=facts,
     )
 
 
@@ -212,28 +309,62 @@ def _memory_row(what: str, took: dict[str, Timing]) -> Row:
 
 
 def fsyncs(bench: Bench) -> list[Row]:
-    """Calls of fsync and fdatasync of a process that appends, counted from outside, less those of one that only opens and closes."""
+    """Calls of fsync and fdatasync of a process that appends, counted from outside, less those of
+    one that only opens and closes.
+    """
     if shutil.which("strace") is None:
         return [Row("fsyncs per append", "skipped: strace is not installed")]
     rows: list[Row] = []
     raw = _count_syncs(bench.folder / "syncs raw", 0, bench.some(500))
-    opening, raw_opening = _count_syncs(bench.folder / "syncs opening", 1, 0), _count_syncs(bench.folder / "syncs raw opening", 0, 0)
+    opening, raw_opening = (
+        _count_syncs(bench.folder / "syncs opening", 1, 0),
+        _count_syncs(bench.folder / "syncs raw opening", 0, 0),
+    )
     for threads, each, target in ((1, bench.some(500), "1"), (16, bench.some(200), "< 0.2")):
         calls = _count_syncs(bench.folder / f"syncs {threads}", threads, each)
         if calls is None or raw is None or opening is None or raw_opening is None:
             return [Row("fsyncs per append", "skipped: strace may not trace here")]
         calls, total = calls - opening, threads * each
-        facts: dict[str, object] = {"calls": calls, "appends": total, "raw_calls": raw, "raw_inserts": bench.some(500)}
+        facts: dict[str, object] = {
+            "calls": calls,
+            "appends": total,
+            "raw_calls": raw,
+            "raw_inserts": bench.some(500),
+        }
         what = f"fsyncs per append, {threads} thread{'s' * (threads > 1)} x {each}"
         mine, theirs = calls / total, (raw - raw_opening) / bench.some(500)
-        rows.append(Row(what, f"{mine:.3f}", f"{theirs:.3f} (1 thread)", f"{mine / theirs:.2f}x", target, facts))
+        rows.append(
+            Row(
+                what,
+                f"{mine:.3f}",
+                f"{theirs:.3f} (1 thread)",
+                f"{mine / theirs:.2f}x",
+                target,
+                facts,
+            )
+        )
     return rows
 
 
 def _count_syncs(folder: Path, threads: int, each: int) -> int | None:
     trace = folder.with_suffix(".trace")
-    command = ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "trace=fsync,fdatasync", "-o", str(trace), sys.executable, __file__]
-    done = subprocess.run([*command, "--append-to", str(folder), str(threads), str(each)], capture_output=True, text=True)
+    command = [
+        "strace",
+        "-f",
+        "-qq",
+        "--seccomp-bpf",
+        "-e",
+        "trace=fsync,fdatasync",
+        "-o",
+        str(trace),
+        sys.executable,
+        __file__,
+    ]
+    done = subprocess.run(
+        [*command, "--append-to", str(folder), str(threads), str(each)],
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         print(f"strace: {done.stderr.strip()}", file=sys.stderr)
         return None
@@ -265,7 +396,9 @@ def append_to(folder: Path, threads: int, each: int) -> None:
 
 
 def size(bench: Bench) -> list[Row]:
-    """Bytes on disk per event, once the write-ahead log is back in the file; the empty store is not counted."""
+    """Bytes on disk per event, once the write-ahead log is back in the file; the empty store is not
+    counted.
+    """
     empty, count = bench.folder / "size empty", bench.some(10_000)
     plait.open_store(empty).close()
     rows: list[Row] = []
@@ -275,10 +408,25 @@ def size(bench: Bench) -> list[Row]:
         raw.insert_all(stored(writer))
         writer.store.close()
         raw.close()
-        ours, theirs = (folder_size(folder) - folder_size(empty)) / count, folder_size(raw.folder) / count
-        facts: dict[str, object] = {"plait": ours, "raw": theirs, "events": count, "empty": folder_size(empty)}
+        ours, theirs = (
+            (folder_size(folder) - folder_size(empty)) / count,
+            folder_size(raw.folder) / count,
+        )
+        facts: dict[str, object] = {
+            "plait": ours,
+            "raw": theirs,
+            "events": count,
+            "empty": folder_size(empty),
+        }
         rows.append(
-            Row(f"bytes per 1 KB event at {count:,}, {name}", f"{ours:.0f} B", f"{theirs:.0f} B", f"{ours / theirs:.2f}x", target, facts)
+            Row(
+                f"bytes per 1 KB event at {count:,}, {name}",
+                f"{ours:.0f} B",
+                f"{theirs:.0f} B",
+                f"{ours / theirs:.2f}x",
+                target,
+                facts,
+            )
         )
     return rows
 
@@ -287,16 +435,27 @@ def size(bench: Bench) -> list[Row]:
 
 
 def fork(bench: Bench) -> list[Row]:
-    """Forks at random places of a long session, in bytes, and in time beside one raw insert and commit."""
+    """Forks at random places of a long session, in bytes, and in time beside one raw insert and
+    commit.
+    """
     folder, count = bench.folder / "fork", bench.some(10_000)
     parent = filled(plait.open_store(folder), prose(), count)
     places = [(event.seq, event.id) for event in parent.store.read(parent.log)]
     parent.store.close()
-    return [*_fork_times(bench, folder, parent, places), _fork_bytes(folder, parent.log, places, bench.some(1000))]
+    return [
+        *_fork_times(bench, folder, parent, places),
+        _fork_bytes(folder, parent.log, places, bench.some(1000)),
+    ]
 
 
-def _fork_times(bench: Bench, folder: Path, parent: Writer, places: list[tuple[int, Digest]]) -> list[Row]:
-    store, raw, draw = settle(plait.open_store(folder)), Raw(bench.folder / "fork raw"), random.Random(3)
+def _fork_times(
+    bench: Bench, folder: Path, parent: Writer, places: list[tuple[int, Digest]]
+) -> list[Row]:
+    store, raw, draw = (
+        settle(plait.open_store(folder)),
+        Raw(bench.folder / "fork raw"),
+        random.Random(3),
+    )
     raw.settle()
 
     def look_up() -> None:
@@ -325,24 +484,55 @@ def _fork_bytes(folder: Path, parent: LogId, places: list[tuple[int, Digest]], f
         begin_fork(store, parent, *draw.choice(places))
     store.close()
     grown = (folder_size(folder) - before) / forks
-    return Row(f"bytes per fork, over {forks:,}", f"{grown:.0f} B", target="<= 1024 B", facts={"bytes": grown, "forks": forks})
+    return Row(
+        f"bytes per fork, over {forks:,}",
+        f"{grown:.0f} B",
+        target="<= 1024 B",
+        facts={"bytes": grown, "forks": forks},
+    )
 
 
 def begin_fork(store: Store, parent: LogId, place: int, point: Digest) -> None:
     child, body = SOURCE.fresh(), ForkedFrom(parent, place, "branch")
-    store.begin(child, seal_all([body], log=child, seq=place + 1, parents=(point,), source=SOURCE, actor="human:bench"), parent=parent)
+    store.begin(
+        child,
+        seal_all(
+            [body], log=child, seq=place + 1, parents=(point,), source=SOURCE, actor="human:bench"
+        ),
+        parent=parent,
+    )
 
 
 def _fork_row(what: str, ours: Timing, raw: Timing, target: str) -> Row:
     mine, theirs = percentile(ours.wall, 50), percentile(raw.wall, 50)
-    return Row(what, us(mine), us(theirs), f"{mine / theirs:.2f}x", target, {"fork": ours.facts(), "raw": raw.facts()})
+    return Row(
+        what,
+        us(mine),
+        us(theirs),
+        f"{mine / theirs:.2f}x",
+        target,
+        {"fork": ours.facts(), "raw": raw.facts()},
+    )
 
 
 def listing(bench: Bench) -> list[Row]:
-    """A page of a hundred out of many sessions, beside the same page of a plain table with the same index."""
-    store, raw, count = plait.open_store(bench.folder / "list"), Raw(bench.folder / "list raw"), bench.some(10_000)
+    """A page of a hundred out of many sessions, beside the same page of a plain table with the same
+    index.
+    """
+    store, raw, count = (
+        plait.open_store(bench.folder / "list"),
+        Raw(bench.folder / "list raw"),
+        bench.some(10_000),
+    )
     for i in range(count):
-        Writer(store, [SessionOpened(title=f"session {i}", user=f"user-{i % 50}", project=f"project-{i % 7}")])
+        Writer(
+            store,
+            [
+                SessionOpened(
+                    title=f"session {i}", user=f"user-{i % 50}", project=f"project-{i % 7}"
+                )
+            ],
+        )
     query = _plain_rows(raw, store.rows("session", "session", order="number", limit=count))
     newest = {"order": "number", "descending": True, "limit": 100}
     took = interleave(
@@ -353,19 +543,30 @@ def listing(bench: Bench) -> list[Row]:
         },
         bench.some(1000),
     )
-    pages = len(store.rows("session", "session", {"status": "open"}, **newest)), len(store.logs(limit=100))
+    pages = (
+        len(store.rows("session", "session", {"status": "open"}, **newest)),
+        len(store.logs(limit=100)),
+    )
     assert pages == (min(100, count),) * 2, pages
     store.close()
     raw.close()
-    return [_list_row(f"a page of 100 of {count:,} sessions, {name}", took[name], took["raw"]) for name in ("rows", "logs")]
+    return [
+        _list_row(f"a page of 100 of {count:,} sessions, {name}", took[name], took["raw"])
+        for name in ("rows", "logs")
+    ]
 
 
 def _plain_rows(raw: Raw, rows: list[dict[str, Any]]) -> str:
     """The sessions' rows in a table without a framework; returns the query for a page."""
     columns = ", ".join(f'"{name}"' for name in rows[0])
-    raw.db.execute(f"CREATE TABLE session ({columns}); CREATE INDEX by_status ON session (status, number)")
+    raw.db.execute(
+        f"CREATE TABLE session ({columns}); CREATE INDEX by_status ON session (status, number)"
+    )
     with raw.db:
-        raw.db.executemany(f"INSERT INTO session VALUES ({', '.join('?' * len(rows[0]))})", [tuple(row.values()) for row in rows])
+        raw.db.executemany(
+            f"INSERT INTO session VALUES ({', '.join('?' * len(rows[0]))})",
+            [tuple(row.values()) for row in rows],
+        )
     return f"SELECT {columns} FROM session WHERE status = ? ORDER BY number DESC LIMIT 100"
 
 
@@ -386,7 +587,9 @@ def reading(bench: Bench) -> list[Row]:
             "read": lambda: _read(folder, writer.log, count),
             "select": lambda: list(_select(raw)),
             "verify": lambda: _verify(folder),
-            "hash": lambda: [(sha256(header).digest(), sha256(body).digest()) for header, body in _select(raw)],
+            "hash": lambda: [
+                (sha256(header).digest(), sha256(body).digest()) for header, body in _select(raw)
+            ],
         },
         5,
     )
@@ -396,8 +599,22 @@ def reading(bench: Bench) -> list[Row]:
     rate, raw_rate = count / cpu["verify"], count / cpu["hash"]
     what = f"open, read and decode {count:,} events, CPU"
     return [
-        Row(what, ms(cpu["read"]), f"{ms(cpu['select'])} (select)", f"{cpu['read'] / cpu['select']:.1f}x", "<= 50 ms", facts),
-        Row("verify, events/s/core", f"{rate:,.0f}", f"{raw_rate:,.0f} (select, hash)", f"{rate / raw_rate:.2f}x", ">= 50,000", facts),
+        Row(
+            what,
+            ms(cpu["read"]),
+            f"{ms(cpu['select'])} (select)",
+            f"{cpu['read'] / cpu['select']:.1f}x",
+            "<= 50 ms",
+            facts,
+        ),
+        Row(
+            "verify, events/s/core",
+            f"{rate:,.0f}",
+            f"{raw_rate:,.0f} (select, hash)",
+            f"{rate / raw_rate:.2f}x",
+            ">= 50,000",
+            facts,
+        ),
     ]
 
 
@@ -423,11 +640,16 @@ def _select(raw: Raw) -> Iterator[tuple[bytes, bytes]]:
 
 # ── starting up ──────────────────────────────────────────────────────────────────────────────
 
-_LOADED = "import json, sys; print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.stderr)"
+_LOADED = (
+    "import json, sys; print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})),"
+    " file=sys.stderr)"
+)
 
 
 def importing(bench: Bench) -> list[Row]:
-    """CPU of a fresh process that imports the package, and of one that prints its help, beside one that does nothing."""
+    """CPU of a fresh process that imports the package, and of one that prints its help, beside one
+    that does nothing.
+    """
     commands = {
         "python": [sys.executable, "-c", "pass"],
         "import plait": [sys.executable, "-c", "import plait"],
@@ -441,13 +663,22 @@ def importing(bench: Bench) -> list[Row]:
         for name in order:
             took[name].append(_cpu_of(commands[name]))
     bare = statistics.median(took["python"])
-    rows = [_import_row(name, statistics.median(took[name]), bare, took) for name in order if name != "python"]
+    rows = [
+        _import_row(name, statistics.median(took[name]), bare, took)
+        for name in order
+        if name != "python"
+    ]
     return [*sorted(rows, key=lambda row: row.what), _vendors()]
 
 
 def _import_row(name: str, mine: float, bare: float, took: dict[str, list[float]]) -> Row:
-    facts: dict[str, object] = {"cpu_ms": [value * 1e3 for value in took[name]], "bare_cpu_ms": [value * 1e3 for value in took["python"]]}
-    return Row(f"{name}, CPU", ms(mine), f"{ms(bare)} (python)", f"+{ms(mine - bare)}", "<= 150 ms", facts)
+    facts: dict[str, object] = {
+        "cpu_ms": [value * 1e3 for value in took[name]],
+        "bare_cpu_ms": [value * 1e3 for value in took["python"]],
+    }
+    return Row(
+        f"{name}, CPU", ms(mine), f"{ms(bare)} (python)", f"+{ms(mine - bare)}", "<= 150 ms", facts
+    )
 
 
 def _cpu_of(command: list[str]) -> float:
@@ -461,23 +692,42 @@ def _cpu_of(command: list[str]) -> float:
 
 def _vendors() -> Row:
     """Who else is loaded by the import and by the help."""
-    helping = "import sys; sys.argv = ['plait', '--help']\nfrom plait.cli import main\ntry: main()\nexcept SystemExit: pass\n"
-    loaded = {name: _modules_of(code) for name, code in (("import", "import plait\n"), ("help", helping))}
+    helping = (
+        "import sys; sys.argv = ['plait', '--help']\nfrom plait.cli import main\ntry:"
+        " main()\nexcept SystemExit: pass\n"
+    )
+    loaded = {
+        name: _modules_of(code) for name, code in (("import", "import plait\n"), ("help", helping))
+    }
     ours = _modules_of("")
     vendors = sorted({name for names in loaded.values() for name in names if name in VENDORS})
     others = sorted(set().union(*loaded.values()) - ours - set(sys.stdlib_module_names))
     facts: dict[str, object] = {"vendors": vendors, "others": others}
-    return Row("vendor modules loaded by either", ", ".join(vendors) or "none", target="none", facts=facts)
+    return Row(
+        "vendor modules loaded by either", ", ".join(vendors) or "none", target="none", facts=facts
+    )
 
 
 def _modules_of(code: str) -> set[str]:
-    done = subprocess.run([sys.executable, "-c", code + _LOADED], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code + _LOADED], capture_output=True, text=True, check=True
+    )
     return set(json.loads(done.stderr.splitlines()[-1]))
 
 
 # ── running it ───────────────────────────────────────────────────────────────────────────────
 
-PARTS: tuple[Callable[[Bench], list[Row]], ...] = (append, growth, memory, fsyncs, size, fork, listing, reading, importing)
+PARTS: tuple[Callable[[Bench], list[Row]], ...] = (
+    append,
+    growth,
+    memory,
+    fsyncs,
+    size,
+    fork,
+    listing,
+    reading,
+    importing,
+)
 
 
 def us(seconds: float) -> str:
@@ -502,8 +752,14 @@ def serve(about: str, parts: Sequence[Part], results: Path) -> None:
     """The command line of a script: run its parts, print the table, write the JSON."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="about a tenth of everything")
-    parser.add_argument("--only", choices=[part.__name__ for part in parts], help="one part alone; nothing is written")
-    parser.add_argument("--date", default="", help="the date to write into the results; today if not given")
+    parser.add_argument(
+        "--only",
+        choices=[part.__name__ for part in parts],
+        help="one part alone; nothing is written",
+    )
+    parser.add_argument(
+        "--date", default="", help="the date to write into the results; today if not given"
+    )
     parser.add_argument("--append-to", nargs=3, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.append_to:

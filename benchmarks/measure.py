@@ -1,7 +1,8 @@
 """How the benchmarks measure: interleaved and shuffled rounds, and a table at the end.
 
-An absolute time says more about the machine than about the program. So every contestant does one operation per round,
-in an order drawn anew each time; whatever slows the machine down then slows all of them, and their ratio stands.
+An absolute time says more about the machine than about the program. So every contestant does one
+operation per round, in an order drawn anew each time; whatever slows the machine down then slows
+all of them, and their ratio stands.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ class Timing:
     def facts(self) -> dict[str, float]:
         """All in microseconds."""
         both = {"wall": self.wall, "cpu": self.cpu}
-        marks = {f"{name}_p{part}": percentile(values, part) for name, values in both.items() for part in (50, 95)}
+        marks = {
+            f"{name}_p{part}": percentile(values, part)
+            for name, values in both.items()
+            for part in (50, 95)
+        }
         means = {f"{name}_mean": statistics.fmean(values) for name, values in both.items()}
         return {f"{name}_us": round(value * 1e6, 2) for name, value in (marks | means).items()}
 
@@ -61,9 +66,13 @@ class Row(msgspec.Struct):
 
 
 def interleave(
-    contestants: Mapping[str, Callable[[], object]], rounds: int, before: Callable[[], object] = lambda: None
+    contestants: Mapping[str, Callable[[], object]],
+    rounds: int,
+    before: Callable[[], object] = lambda: None,
 ) -> dict[str, Timing]:
-    """One operation of each per round, in shuffled order; `before` prepares a round and is not timed."""
+    """One operation of each per round, in shuffled order; `before` prepares a round and is not
+    timed.
+    """
     draw = random.Random(7)
     timings = {name: Timing() for name in contestants}
     order = list(contestants)
@@ -100,7 +109,10 @@ class Raw:
         self.db = apsw.Connection(str(folder / "raw.db"))
         for pragma in (f"page_size = {PAGE_SIZE}", "journal_mode = WAL", "synchronous = FULL"):
             self.db.execute(f"PRAGMA {pragma}")
-        self.db.execute("CREATE TABLE event (number INTEGER PRIMARY KEY, header BLOB NOT NULL, body BLOB NOT NULL)")
+        self.db.execute(
+            "CREATE TABLE event (number INTEGER PRIMARY KEY, header BLOB NOT NULL, body BLOB NOT"
+            " NULL)"
+        )
 
     def insert(self, header: bytes, body: bytes) -> None:
         """The durable operation that everything is compared with."""
@@ -109,7 +121,9 @@ class Raw:
         self.db.execute("COMMIT")
 
     def settle(self) -> None:
-        """Past the first checkpoint, as any store is after a while: until then each commit makes the log's file longer."""
+        """Past the first checkpoint, as any store is after a while: until then each commit makes
+        the log's file longer.
+        """
         self.insert(b"", random.Random(0).randbytes(SETTLE_SIZE))
 
     def insert_all(self, events: Iterable[tuple[bytes, bytes]]) -> None:
@@ -143,7 +157,10 @@ def file_system(folder: Path) -> str:
         return "unknown"
     fields = [line.split() for line in mounts.read_text().splitlines()]
     types = {Path(field[1]): field[2] for field in fields}
-    return next((types[place] for place in (folder.resolve(), *folder.resolve().parents) if place in types), "unknown")
+    return next(
+        (types[place] for place in (folder.resolve(), *folder.resolve().parents) if place in types),
+        "unknown",
+    )
 
 
 def print_table(rows: Iterable[Row]) -> None:
@@ -152,9 +169,14 @@ def print_table(rows: Iterable[Row]) -> None:
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
     lines.insert(1, tuple("-" * width for width in widths))
     for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        )
 
 
 def write_json(path: Path, facts: Mapping[str, object], rows: Iterable[Row]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"machine": facts, "rows": [msgspec.to_builtins(row) for row in rows]}, indent=2) + "\n")
+    path.write_text(
+        json.dumps({"machine": facts, "rows": [msgspec.to_builtins(row) for row in rows]}, indent=2)
+        + "\n"
+    )

@@ -41,7 +41,10 @@ def operations(folder: Path) -> dict[str, Callable[[], object]]:
 
     disk, memory = open_store(folder / ".plait"), open_store("memory:paired")
     kilobyte = "x" * 1000
-    holder: dict[str, Session] = {"sqlite": Session("begin", store=disk), "memory": Session("begin", store=memory)}
+    holder: dict[str, Session] = {
+        "sqlite": Session("begin", store=disk),
+        "memory": Session("begin", store=memory),
+    }
 
     def say(where: str) -> None:
         holder[where] = holder[where].say(kilobyte)
@@ -77,7 +80,9 @@ def operations(folder: Path) -> dict[str, Callable[[], object]]:
         "append in memory, 1 KB": lambda: say("memory"),
         "fork": lambda: holder["sqlite"].fork(),
         "list a page of 100": lambda: Session.list(store=disk, limit=100),
-        "open and read 1,000 messages": lambda: len(Session.open(str(long.id), store=disk).messages),
+        "open and read 1,000 messages": lambda: len(
+            Session.open(str(long.id), store=disk).messages
+        ),
         "agent that answers at once, memory": lambda: answering(Session("?", store=memory)),
         "agent with one tool call, memory": lambda: acting(Session("?", store=memory)),
         "agent with one tool call, SQLite": lambda: acting(Session("?", store=disk)),
@@ -111,7 +116,9 @@ class Checkout:
 
     def __init__(self, python: str, folder: Path) -> None:
         command = [python, __file__, "--serve", str(folder)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         self.names: list[str] = json.loads(self._line())
 
     def _line(self) -> str:
@@ -139,7 +146,10 @@ def main() -> None:
     if not chosen.before:
         parser.error("--before is needed: the interpreter of the checkout to compare with")
     with tempfile.TemporaryDirectory(prefix="plait-paired-") as place:
-        pair = [Checkout(python, Path(place) / name) for python, name in ((chosen.before, "before"), (sys.executable, "after"))]
+        pair = [
+            Checkout(python, Path(place) / name)
+            for python, name in ((chosen.before, "before"), (sys.executable, "after"))
+        ]
         print(f"{'':40}{'before':>10}{'after':>10}{'ratio':>8}{'p10':>8}   CPU, µs, p50")
         for name in [name for name in pair[0].names if chosen.only in name]:
             taken: list[list[float]] = [[], []]
@@ -151,7 +161,10 @@ def main() -> None:
                         taken[side].append(cost)
             before, after = map(statistics.median, taken)
             low, high = (statistics.quantiles(costs, n=10)[0] for costs in taken)
-            print(f"{name:40}{before * 1e6:10.0f}{after * 1e6:10.0f}{after / before:8.3f}{high / low:8.3f}", flush=True)
+            print(
+                f"{name:40}{before * 1e6:10.0f}{after * 1e6:10.0f}{after / before:8.3f}{high / low:8.3f}",  # noqa: E501
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
-"""The log beside its peers: what an append, a fork, a reading and a listing cost others, measured in the same run.
+"""The log beside its peers: what an append, a fork, a reading and a listing cost others, measured
+in the same run.
 
-Every contestant is a process of its own (`guests/`), because their environments differ and none shall pay for what another
-imports. They take turns: one operation of each per round, in an order drawn anew. Each times itself; here they are only asked.
-A contestant that is missing, has no such operation or fails is a cell that says so.
+Every contestant is a process of its own (`guests/`), because their environments differ and none
+shall pay for what another imports. They take turns: one operation of each per round, in an order
+drawn anew. Each times itself; here they are only asked. A contestant that is missing, has no such
+operation or fails is a cell that says so.
 
     python benchmarks/peers.py [--quick] [--patient] [--only NAME] [--date YYYY-MM-DD] [--peers PYTHON]
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -47,13 +49,21 @@ class Contestant(msgspec.Struct, frozen=True):
     option: str = ""
     ours: bool = False  # runs in this environment, not in that of the peers
     imports: str = ""  # what a program has to import to use it
-    longest: int = 10_000  # messages in the longest session it is given, unless asked for more: what it fills in a minute or two
+    # messages in the longest session it is given, unless asked for more: what it fills in a minute
+    # or two
+    longest: int = 10_000
 
 
 CONTESTANTS = (
     Contestant("Plait", "plait_log.py", ours=True, imports="import plait"),
     Contestant("raw", "raw_log.py", ours=True, imports="pass"),
-    Contestant("LangGraph", "langgraph_log.py", "messages", imports="import langgraph.graph, langgraph.checkpoint.sqlite", longest=1000),
+    Contestant(
+        "LangGraph",
+        "langgraph_log.py",
+        "messages",
+        imports="import langgraph.graph, langgraph.checkpoint.sqlite",
+        longest=1000,
+    ),
     Contestant("LangGraph plain", "langgraph_log.py", "plain", longest=1000),
     Contestant("LangGraph delta", "langgraph_log.py", "delta", longest=1000),
     Contestant("DBOS", "dbos_log.py", "default", imports="import dbos", longest=1000),
@@ -89,17 +99,33 @@ class Line(msgspec.Struct):
 class Worker:
     """A contestant's process, and the line to it."""
 
-    def __init__(self, contestant: Contestant, python: str, folder: Path, trace: Path | None = None) -> None:
+    def __init__(
+        self, contestant: Contestant, python: str, folder: Path, trace: Path | None = None
+    ) -> None:
         self.folder = folder
         home = folder.with_name(f"{folder.name} home")
         home.mkdir(parents=True)
         self.errors = home / "errors"
         command = [python, str(HERE / "guests" / contestant.script), str(folder), contestant.option]
         if trace:
-            command = ["strace", "-f", "-qq", "--seccomp-bpf", "-e", f"trace={SYNCS}", "-o", str(trace), *command]
+            command = [
+                "strace",
+                "-f",
+                "-qq",
+                "--seccomp-bpf",
+                "-e",
+                f"trace={SYNCS}",
+                "-o",
+                str(trace),
+                *command,
+            ]
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=environment(home, contestant.ours)
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment(home, contestant.ours),
             )
 
     def ask(self, do: str, **what: object) -> dict[str, Any]:
@@ -154,7 +180,13 @@ def environment(home: Path, ours: bool) -> dict[str, str]:
         "DO_NOT_TRACK": "1",
         "NO_PROXY": "*",
     }
-    place = {"HOME": str(home), "TMPDIR": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": "ignore"}
+    place = {
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "PYTHONWARNINGS": "ignore",
+    }
     return quiet | place | ({"PYTHONPATH": str(HERE), "PLAIT_ACTOR": "human:bench"} if ours else {})
 
 
@@ -186,12 +218,15 @@ class Bench:
             raise Failed(self.absent[contestant.name])
         self._made += 1
         try:
-            worker = Worker(contestant, self.pythons[contestant.ours], self.folder / str(self._made), trace)
+            worker = Worker(
+                contestant, self.pythons[contestant.ours], self.folder / str(self._made), trace
+            )
         except OSError as error:
             raise Failed(str(error)) from None
         try:
             self.about[contestant.name] = worker.ask("about")["value"]
-        except BaseException as why:  # broken off too: nobody may be left behind to write into a folder that is gone
+        # broken off too: nobody may be left behind to write into a folder that is gone
+        except BaseException as why:
             worker.end()
             if isinstance(why, Failed):
                 self.absent[contestant.name] = str(why)
@@ -299,7 +334,10 @@ class Heat:
         if key in self.out or key not in self.took:
             return Cell(says=self.out.get(key, "absent"))
         timing = self.took[key]
-        return Cell(percentile(getattr(timing, clock), 50) * scale, facts=timing.facts() | {"rounds": len(timing.wall)})
+        return Cell(
+            percentile(getattr(timing, clock), 50) * scale,
+            facts=timing.facts() | {"rounds": len(timing.wall)},
+        )
 
 
 def _with_ratios(cells: dict[str, Cell]) -> dict[str, Cell]:
@@ -325,20 +363,26 @@ def each(bench: Bench, figure: Callable[[Contestant], float]) -> dict[str, Cell]
 
 
 def append(bench: Bench) -> list[Line]:
-    """A durable append of 1 KB to sessions of several lengths, all lengths of all contestants in each round."""
+    """A durable append of 1 KB to sessions of several lengths, all lengths of all contestants in
+    each round.
+    """
     rounds, heat = bench.some(300), Heat()
     lengths = [10, 100, bench.some(1000), bench.some(10_000)]
     lengths = sorted(set(lengths))
     for length in lengths:
         for contestant in CONTESTANTS:
-            heat.enter((contestant.name, length), partial(_appending, bench, contestant, length, rounds))
+            heat.enter(
+                (contestant.name, length), partial(_appending, bench, contestant, length, rounds)
+            )
     heat.run(rounds)
     lines: list[Line] = []
     for clock in ("wall", "cpu"):
         for length in lengths:
             keys = {contestant.name: (contestant.name, length) for contestant in CONTESTANTS}
             word = "wall" if clock == "wall" else "CPU"
-            lines.append(Line(f"append after {length:,}, {word}", "ms", heat.cells(keys, clock, 1e3)))
+            lines.append(
+                Line(f"append after {length:,}, {word}", "ms", heat.cells(keys, clock, 1e3))
+            )
     return lines
 
 
@@ -361,9 +405,17 @@ def _appending(bench: Bench, contestant: Contestant, length: int, rounds: int) -
 
 
 def fsyncs(bench: Bench) -> list[Line]:
-    """Calls that wait for the disk, counted from outside while each appends; checkpoints are among them."""
+    """Calls that wait for the disk, counted from outside while each appends; checkpoints are among
+    them.
+    """
     if shutil.which("strace") is None:
-        return [Line("fsyncs per append", "", {contestant.name: Cell(says="no strace") for contestant in CONTESTANTS})]
+        return [
+            Line(
+                "fsyncs per append",
+                "",
+                {contestant.name: Cell(says="no strace") for contestant in CONTESTANTS},
+            )
+        ]
     return [Line("fsyncs per append", "", each(bench, partial(_syncs, bench, bench.some(500))))]
 
 
@@ -383,12 +435,18 @@ def _syncs(bench: Bench, appends: int, contestant: Contestant) -> float:
 
 
 def calls_in(trace: Path) -> int:
-    """A call that another thread interrupts takes two lines; only the first has a bracket after its name."""
-    return sum(f"{name}(" in line for line in trace.read_text().splitlines() for name in SYNCS.split(","))
+    """A call that another thread interrupts takes two lines; only the first has a bracket after its
+    name.
+    """
+    return sum(
+        f"{name}(" in line for line in trace.read_text().splitlines() for name in SYNCS.split(",")
+    )
 
 
 def size(bench: Bench) -> list[Line]:
-    """Bytes on disk per message of 1 KB that hardly compresses; what stood there before is not counted."""
+    """Bytes on disk per message of 1 KB that hardly compresses; what stood there before is not
+    counted.
+    """
     lines: list[Line] = []
     for length in (bench.some(1000), bench.some(10_000)):
 
@@ -426,7 +484,10 @@ def _reading(bench: Bench, contestant: Contestant, length: int) -> Ask:
 
 
 def fork(bench: Bench) -> list[Line]:
-    """Forks at random places of a session of a thousand, in time and bytes. After the others: some move their session by it."""
+    """Forks at random places of a session of a thousand, in time and bytes.
+
+    After the others: some move their session by it.
+    """
     length, rounds, heat, draw = bench.some(1000), bench.some(100), Heat(), random.Random(3)
     before: dict[str, int] = {}
 
@@ -463,7 +524,10 @@ def listing(bench: Bench) -> list[Line]:
         heat.run(bench.some(50))
     keys = {contestant.name: contestant.name for contestant in CONTESTANTS}
     what = f"page of 100 of {count:,}"
-    return [Line(f"{what}, wall", "ms", heat.cells(keys, "wall", 1e3)), Line(f"{what}, CPU", "ms", heat.cells(keys, "cpu", 1e3))]
+    return [
+        Line(f"{what}, wall", "ms", heat.cells(keys, "wall", 1e3)),
+        Line(f"{what}, CPU", "ms", heat.cells(keys, "cpu", 1e3)),
+    ]
 
 
 def _listing(worker: Worker, count: int) -> Ask:
@@ -475,18 +539,25 @@ def _listing(worker: Worker, count: int) -> Ask:
 
 
 def memory(bench: Bench) -> list[Line]:
-    """An append to a session in memory, for those who have such a thing; ten at a time, a tenth of it counted."""
+    """An append to a session in memory, for those who have such a thing; ten at a time, a tenth of
+    it counted.
+    """
     heat, lengths = Heat(), (bench.some(1000), bench.some(10_000))
     with bench.everybody() as workers:
         for contestant in CONTESTANTS:
             for length in lengths:
                 if contestant.name in workers:
-                    heat.enter((contestant.name, length), partial(_remembering, bench, contestant, workers[contestant.name], length))
+                    heat.enter(
+                        (contestant.name, length),
+                        partial(_remembering, bench, contestant, workers[contestant.name], length),
+                    )
         heat.run(bench.some(50))
     lines: list[Line] = []
     for length in lengths:
         keys = {contestant.name: (contestant.name, length) for contestant in CONTESTANTS}
-        lines.append(Line(f"in memory after {length:,}, CPU", "us", heat.cells(keys, "cpu", 1e6 / BURST)))
+        lines.append(
+            Line(f"in memory after {length:,}, CPU", "us", heat.cells(keys, "cpu", 1e6 / BURST))
+        )
     return lines
 
 
@@ -504,7 +575,10 @@ def branches(bench: Bench) -> list[Line]:
     def ram(contestant: Contestant) -> float:
         worker = bench.start(contestant)
         try:
-            return worker.ask("branches", texts=bench.texts(length), count=count, text="mine")["value"] / 1e6
+            return (
+                worker.ask("branches", texts=bench.texts(length), count=count, text="mine")["value"]
+                / 1e6
+            )
         finally:
             worker.end()
 
@@ -512,8 +586,12 @@ def branches(bench: Bench) -> list[Line]:
 
 
 def importing(bench: Bench) -> list[Line]:
-    """CPU of a fresh process that imports what is needed, beside one that imports nothing; and how many modules that loads."""
-    took: dict[str, list[float]] = {contestant.name: [] for contestant in CONTESTANTS if contestant.imports}
+    """CPU of a fresh process that imports what is needed, beside one that imports nothing; and how
+    many modules that loads.
+    """
+    took: dict[str, list[float]] = {
+        contestant.name: [] for contestant in CONTESTANTS if contestant.imports
+    }
     order = [contestant for contestant in CONTESTANTS if contestant.imports]
     modules: dict[str, float] = {}
     draw = random.Random(5)
@@ -533,13 +611,18 @@ def importing(bench: Bench) -> list[Line]:
     def modules_of(contestant: Contestant) -> float:
         return _known(modules.get(contestant.name), contestant, bench)
 
-    return [Line("import, CPU", "ms", each(bench, cpu_of)), Line("modules imported", "", each(bench, modules_of))]
+    return [
+        Line("import, CPU", "ms", each(bench, cpu_of)),
+        Line("modules imported", "", each(bench, modules_of)),
+    ]
 
 
 def _known(figure: Any, contestant: Contestant, bench: Bench) -> Any:
     if figure:
         return figure
-    raise Failed(bench.absent.get(contestant.name, "same" if not contestant.imports else "no figure"))
+    raise Failed(
+        bench.absent.get(contestant.name, "same" if not contestant.imports else "no figure")
+    )
 
 
 def _imported(bench: Bench, contestant: Contestant) -> tuple[float, int]:
@@ -548,7 +631,9 @@ def _imported(bench: Bench, contestant: Contestant) -> tuple[float, int]:
     code = f"{contestant.imports}\nimport sys, time\nprint(time.process_time(), len(sys.modules))"
     command = [bench.pythons[contestant.ours], "-c", code]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, env=environment(home, False), timeout=120)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment(home, False), timeout=120
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Failed(str(error)) from None
     if done.returncode:
@@ -559,7 +644,17 @@ def _imported(bench: Bench, contestant: Contestant) -> tuple[float, int]:
 
 # ── the report ───────────────────────────────────────────────────────────────────────────────
 
-PARTS: tuple[Callable[[Bench], list[Line]], ...] = (append, fsyncs, size, state, fork, listing, memory, branches, importing)
+PARTS: tuple[Callable[[Bench], list[Line]], ...] = (
+    append,
+    fsyncs,
+    size,
+    state,
+    fork,
+    listing,
+    memory,
+    branches,
+    importing,
+)
 DIGITS = 3  # that mean anything
 
 
@@ -585,7 +680,9 @@ def _row(what: str, cells: list[str], first: int, width: int) -> str:
 
 def shown(cell: Cell, unit: str) -> str:
     if cell.value is None:
-        return {"none": "none", "same": "same", "too slow to fill": "-", "absent": "absent"}.get(cell.says, "failed")
+        return {"none": "none", "same": "same", "too slow to fill": "-", "absent": "absent"}.get(
+            cell.says, "failed"
+        )
     if unit == "B" and cell.value >= 10_000:
         return f"{significant(cell.value / 1000)} KB"
     return f"{significant(cell.value)} {unit}".rstrip()
@@ -600,12 +697,19 @@ def significant(value: float) -> str:
 def reasons(lines: list[Line]) -> list[str]:
     """What the table has no room for: why a cell has no figure."""
     known = {"", "none", "same", "too slow to fill"}
-    said = {f"{name}: {cell.says}" for line in lines for name, cell in line.cells.items() if cell.says not in known}
+    said = {
+        f"{name}: {cell.says}"
+        for line in lines
+        for name, cell in line.cells.items()
+        if cell.says not in known
+    }
     return sorted(said)
 
 
 def run(bench: Bench, only: str | None, lines: list[Line]) -> None:
-    """Into a list that is handed in, so that a run that is broken off can still tell what it knows."""
+    """Into a list that is handed in, so that a run that is broken off can still
+    tell what it knows.
+    """
     for part in PARTS:
         if only in (None, part.__name__):
             start = time.perf_counter()
@@ -616,10 +720,24 @@ def run(bench: Bench, only: str | None, lines: list[Line]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="about a tenth of everything")
-    parser.add_argument("--patient", action="store_true", help="long sessions also for those who take long to fill them")
-    parser.add_argument("--only", choices=[part.__name__ for part in PARTS], help="one part alone; nothing is written")
-    parser.add_argument("--date", default="", help="the date to write into the results; today if not given")
-    parser.add_argument("--peers", default=str(HERE.parent / ".venv-peers" / "bin" / "python"), help="the interpreter of the peers")
+    parser.add_argument(
+        "--patient",
+        action="store_true",
+        help="long sessions also for those who take long to fill them",
+    )
+    parser.add_argument(
+        "--only",
+        choices=[part.__name__ for part in PARTS],
+        help="one part alone; nothing is written",
+    )
+    parser.add_argument(
+        "--date", default="", help="the date to write into the results; today if not given"
+    )
+    parser.add_argument(
+        "--peers",
+        default=str(HERE.parent / ".venv-peers" / "bin" / "python"),
+        help="the interpreter of the peers",
+    )
     asked = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=RESULTS))
@@ -633,14 +751,22 @@ def main() -> None:
         shutil.rmtree(scratch, ignore_errors=True)
         report(lines, bench.about, facts)
     if asked.only is None:
-        document = {"machine": facts, "contestants": bench.about, "absent": bench.absent, "rows": msgspec.to_builtins(lines)}
+        document = {
+            "machine": facts,
+            "contestants": bench.about,
+            "absent": bench.absent,
+            "rows": msgspec.to_builtins(lines),
+        }
         (RESULTS / "peers.json").write_text(json.dumps(document, indent=2) + "\n")
 
 
 def report(lines: list[Line], about: dict[str, dict[str, str]], facts: dict[str, object]) -> None:
     if lines:
         print_table(lines)
-    print("\nnone: it has no such operation. -: too slow to fill. The second figure is the ratio to raw in the same run.")
+    print(
+        "\nnone: it has no such operation. -: too slow to fill. The second figure is the ratio to"
+        " raw in the same run."
+    )
     for name, said in about.items():
         print(f"{name}: {said['version']}; {said['settings']}")
     for reason in reasons(lines):

@@ -1,7 +1,9 @@
-"""The runtime, measured: what it adds to a model that costs nothing, and what a durable step of an agent costs.
+"""The runtime, measured: what it adds to a model that costs nothing, and what a durable step of an
+agent costs.
 
-Every contestant is a process of its own, and they take turns, as in `peers.py`. A model that answers at once notes when it is asked;
-what lies between two asks is what the runtime took for a step. Without `--peers` only Plait and bare SQLite take part.
+Every contestant is a process of its own, and they take turns, as in `peers.py`. A model that
+answers at once notes when it is asked; what lies between two asks is what the runtime took for a
+step. Without `--peers` only Plait and bare SQLite take part.
 
     python benchmarks/runtime.py [--quick] [--only NAME] [--date YYYY-MM-DD] [--peers PYTHON]
 """
@@ -23,10 +25,28 @@ from typing import Any
 import msgspec
 
 from measure import machine
-from peers import RESULTS, Ask, Bench, Cell, Contestant, Failed, Heat, calls_in, reasons, shown, significant
+from peers import (
+    RESULTS,
+    Ask,
+    Bench,
+    Cell,
+    Contestant,
+    Failed,
+    Heat,
+    calls_in,
+    reasons,
+    shown,
+    significant,
+)
 
-PLAIT, RAW = Contestant("Plait", "plait_run.py", ours=True), Contestant("raw", "raw_run.py", ours=True)
-PEERS = (Contestant("OpenRath", "openrath_run.py", "whole"), Contestant("OpenRath lean", "openrath_run.py", "lean"))
+PLAIT, RAW = (
+    Contestant("Plait", "plait_run.py", ours=True),
+    Contestant("raw", "raw_run.py", ours=True),
+)
+PEERS = (
+    Contestant("OpenRath", "openrath_run.py", "whole"),
+    Contestant("OpenRath lean", "openrath_run.py", "lean"),
+)
 
 CALLS = 20  # model calls in a turn whose calls are timed
 STEPS = 10  # durable steps in a turn
@@ -50,7 +70,10 @@ class Contest:
         self.bench, self.contestants = bench, contestants
 
     def heat(self, asks: dict[str, Callable[[Any], Ask]], rounds: int) -> Heat:
-        """Each question to each contestant, in rounds. The keys of the heat are (contestant, question)."""
+        """Each question to each contestant, in rounds.
+
+        The keys of the heat are (contestant, question).
+        """
         heat, workers = Heat(), list[Any]()
         try:
             for contestant in self.contestants:
@@ -69,7 +92,10 @@ class Contest:
                 worker.end()
 
     def lines(self, heat: Heat, name: str, what: str, target: str) -> list[Line]:
-        """Wall time and CPU of one question. The target is for the CPU: a wall clock on a busy machine says little."""
+        """Wall time and CPU of one question.
+
+        The target is for the CPU: a wall clock on a busy machine says little.
+        """
         keys = {contestant.name: (contestant.name, name) for contestant in self.contestants}
         return [
             Line(f"{what}, wall", "us", heat.cells(keys, "wall", 1e6)),
@@ -87,7 +113,9 @@ class Contest:
 
 
 def _tried(prepare: Callable[[Any], Ask], worker: Any) -> Ask:
-    """Asked once before it counts: what is made when first needed is made, and who has no such thing drops out."""
+    """Asked once before it counts: what is made when first needed is made, and who has no such
+    thing drops out.
+    """
     ask = prepare(worker)
     ask()
     return ask
@@ -118,15 +146,26 @@ def overhead(contest: Contest) -> list[Line]:
 
 
 def durable(contest: Contest) -> list[Line]:
-    """A step on disk: a model call and a tool call, with everything on record before anything follows from it."""
+    """A step on disk: a model call and a tool call, with everything on record before anything
+    follows from it.
+    """
     heat = contest.heat({"steps": asking("steps", calls=STEPS)}, contest.bench.some(100))
     lines = contest.lines(heat, "steps", "durable step", "-")
     rate = Line("durable steps per second", "", _rates(lines[0].cells), ">= 5x OpenRath")
-    return [*lines, rate, Line("commits asked for per step", "", contest.each(partial(_appends, contest.bench)), "<= 3")]
+    return [
+        *lines,
+        rate,
+        Line(
+            "commits asked for per step", "", contest.each(partial(_appends, contest.bench)), "<= 3"
+        ),
+    ]
 
 
 def _rates(cells: dict[str, Cell]) -> dict[str, Cell]:
-    rates = {name: Cell(1e6 / cell.value if cell.value else None, cell.says) for name, cell in cells.items()}
+    rates = {
+        name: Cell(1e6 / cell.value if cell.value else None, cell.says)
+        for name, cell in cells.items()
+    }
     raw = rates["raw"].value
     for cell in rates.values():
         cell.ratio = cell.value / raw if raw and cell.value else None
@@ -147,12 +186,21 @@ def fsyncs(contest: Contest) -> list[Line]:
     alone, together = (partial(_syncs, contest.bench, verb) for verb in ("steps", "together"))
     what = f"fsyncs per step, {SESSIONS * AGENTS} agents in {SESSIONS} sessions"
     return [
-        Line("fsyncs per step", "", contest.each(lambda one: alone(one, steps, {"calls": steps})), "<= 3"),
-        Line(what, "", contest.each(lambda one: together(one, SESSIONS * AGENTS * STEPS, CROWD)), "-"),
+        Line(
+            "fsyncs per step",
+            "",
+            contest.each(lambda one: alone(one, steps, {"calls": steps})),
+            "<= 3",
+        ),
+        Line(
+            what, "", contest.each(lambda one: together(one, SESSIONS * AGENTS * STEPS, CROWD)), "-"
+        ),
     ]
 
 
-def _syncs(bench: Bench, verb: str, contestant: Contestant, steps: int, asked: dict[str, int]) -> float:
+def _syncs(
+    bench: Bench, verb: str, contestant: Contestant, steps: int, asked: dict[str, int]
+) -> float:
     """Beginning and ending a turn count, too: they are few beside its steps."""
     if shutil.which("strace") is None:
         raise Failed("no strace")
@@ -171,8 +219,18 @@ def _syncs(bench: Bench, verb: str, contestant: Contestant, steps: int, asked: d
 def together(contest: Contest) -> list[Line]:
     """Agents at work at the same time, in threads: what they write shares commits."""
     heat = contest.heat({"together": asking("together", **CROWD)}, contest.bench.some(50) // 5)
-    lines = contest.lines(heat, "together", f"step, {SESSIONS * AGENTS} agents in {SESSIONS} sessions", "-")
-    return [*lines, Line(f"steps per second, {SESSIONS * AGENTS} agents", "", _rates(lines[0].cells), ">= 5x OpenRath")]
+    lines = contest.lines(
+        heat, "together", f"step, {SESSIONS * AGENTS} agents in {SESSIONS} sessions", "-"
+    )
+    return [
+        *lines,
+        Line(
+            f"steps per second, {SESSIONS * AGENTS} agents",
+            "",
+            _rates(lines[0].cells),
+            ">= 5x OpenRath",
+        ),
+    ]
 
 
 def growth(contest: Contest) -> list[Line]:
@@ -184,13 +242,22 @@ def growth(contest: Contest) -> list[Line]:
 
     heat = contest.heat({"growth": late}, contest.bench.some(50) // 5)
     keys = {contestant.name: (contestant.name, "growth") for contestant in contest.contestants}
-    lines = [Line(f"step {steps:,} of a turn / step 10, CPU", "x", heat.cells(keys, "cpu", 1), "<= 1.1")]
+    lines = [
+        Line(f"step {steps:,} of a turn / step 10, CPU", "x", heat.cells(keys, "cpu", 1), "<= 1.1")
+    ]
     for fresh, how in ((False, "asked again"), (True, "asked for the first time")):
-        asks = {str(length): asking("answer", messages=length, fresh=fresh) for length in (10, long)}
+        asks = {
+            str(length): asking("answer", messages=length, fresh=fresh) for length in (10, long)
+        }
         heat = contest.heat(asks, contest.bench.some(100))
         for length in (10, long):
-            keys = {contestant.name: (contestant.name, str(length)) for contestant in contest.contestants}
-            lines.append(Line(f"agent {how} at message {length:,}, CPU", "us", heat.cells(keys, "cpu", 1e6)))
+            keys = {
+                contestant.name: (contestant.name, str(length))
+                for contestant in contest.contestants
+            }
+            lines.append(
+                Line(f"agent {how} at message {length:,}, CPU", "us", heat.cells(keys, "cpu", 1e6))
+            )
     return lines
 
 
@@ -209,26 +276,54 @@ def print_table(lines: list[Line], names: list[str]) -> None:
     rows = [["what", *names, "target"]]
     for line in lines:
         ours = line.cells["Plait"].value
-        rows.append([line.what, *(_cell(line.cells[name], line.unit, ours, name) for name in names), line.target])
+        rows.append(
+            [
+                line.what,
+                *(_cell(line.cells[name], line.unit, ours, name) for name in names),
+                line.target,
+            ]
+        )
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     rows.insert(1, ["-" * width for width in widths])
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
 
 
 def _cell(cell: Cell, unit: str, ours: float | None, name: str) -> str:
     text = shown(cell, unit)
     beside = name != "Plait" and unit != "x" and bool(ours) and cell.value is not None
-    return f"{text} ({significant(cell.value / ours)}x)" if beside and cell.value is not None and ours else text
+    return (
+        f"{text} ({significant(cell.value / ours)}x)"
+        if beside and cell.value is not None and ours
+        else text
+    )
 
 
-def measure(doc: str, parts: Sequence[Part], ours: tuple[Contestant, ...], peers: tuple[Contestant, ...], file: str) -> None:
-    """Run the parts that are asked for, print the table, and write it down if nothing was left out."""
+def measure(
+    doc: str,
+    parts: Sequence[Part],
+    ours: tuple[Contestant, ...],
+    peers: tuple[Contestant, ...],
+    file: str,
+) -> None:
+    """Run the parts that are asked for, print the table, and write it down if
+    nothing was left out.
+    """
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="about a tenth of everything")
-    parser.add_argument("--only", choices=[part.__name__ for part in parts], help="one part alone; nothing is written")
-    parser.add_argument("--date", default="", help="the date to write into the results; today if not given")
-    parser.add_argument("--peers", default="", help="the interpreter of the peers; without it they do not take part")
+    parser.add_argument(
+        "--only",
+        choices=[part.__name__ for part in parts],
+        help="one part alone; nothing is written",
+    )
+    parser.add_argument(
+        "--date", default="", help="the date to write into the results; today if not given"
+    )
+    parser.add_argument(
+        "--peers", default="", help="the interpreter of the peers; without it they do not take part"
+    )
     asked = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=RESULTS))
@@ -247,13 +342,20 @@ def measure(doc: str, parts: Sequence[Part], ours: tuple[Contestant, ...], peers
         if lines:
             report(lines, contest, facts)
     if asked.only is None:
-        document = {"machine": facts, "contestants": bench.about, "absent": bench.absent, "rows": msgspec.to_builtins(lines)}
+        document = {
+            "machine": facts,
+            "contestants": bench.about,
+            "absent": bench.absent,
+            "rows": msgspec.to_builtins(lines),
+        }
         (RESULTS / file).write_text(json.dumps(document, indent=2) + "\n")
 
 
 def report(lines: list[Line], contest: Contest, facts: dict[str, object]) -> None:
     print_table(lines, [contestant.name for contestant in contest.contestants])
-    print("\nnone: it has no such operation. In brackets: how much of Plait's figure in the same run.")
+    print(
+        "\nnone: it has no such operation. In brackets: how much of Plait's figure in the same run."
+    )
     for name, said in contest.bench.about.items():
         print(f"{name}: {said['version']}; {said['settings']}")
     for reason in reasons(lines):  # type: ignore[arg-type]  it looks at cells alone

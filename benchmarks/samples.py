@@ -1,7 +1,8 @@
 """What the benchmarks write: messages whose body is 1 KB, of random text and of prose.
 
-Random text is base64 of random bytes, which hardly compresses; prose is the words of the paragraphs below in an order
-drawn anew for every message, which compresses as plain language does but for its phrases. A seed decides both.
+Random text is base64 of random bytes, which hardly compresses; prose is the words of the paragraphs
+below in an order drawn anew for every message, which compresses as plain language does but for its
+phrases. A seed decides both.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Visitors often ask whether such a habit is not a burden. It takes a few minutes 
 every spring. What takes effort is to write what happened rather than what should have happened, and to leave yesterday
 alone even when today knows better. If something was wrong, a new line says so and points at the old one. Nothing is
 rubbed out. The book grows longer and the town grows calmer, and the shutters are opened again at six.
-"""
+"""  # noqa: E501
 _WORDS = _PROSE.split()
 
 Sample = Callable[[], MessageSaid]

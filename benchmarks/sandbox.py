@@ -1,7 +1,8 @@
 """Sandboxes, measured: what a command costs on each rung over a bare subprocess of the same round.
 
-Each round runs every contestant once, in an order drawn anew. The overheads are differences of medians. The command does nothing, so
-that all there is to see is the start, the limits, the end of every process, and the output's file.
+Each round runs every contestant once, in an order drawn anew. The overheads are differences of
+medians. The command does nothing, so that all there is to see is the start, the limits, the end of
+every process, and the output's file.
 
     python benchmarks/sandbox.py [--quick] [--date YYYY-MM-DD]
 """
@@ -27,8 +28,9 @@ RESULTS = Path(__file__).parent / "results"
 TARGETS = {"overlay": "≤ 15 ms", "bubblewrap": "≤ 6 ms"}
 COMMAND = ["/bin/true"]
 BARE_BWRAP = (
-    "bwrap --unshare-user --disable-userns --unshare-all --cap-drop ALL --die-with-parent --new-session --clearenv --ro-bind /usr /usr "
-    "--symlink usr/bin /bin --symlink usr/lib /lib --symlink usr/lib64 /lib64 --proc /proc --dev /dev"
+    "bwrap --unshare-user --disable-userns --unshare-all --cap-drop ALL --die-with-parent"
+    " --new-session --clearenv --ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib"
+    " --symlink usr/lib64 /lib64 --proc /proc --dev /dev"
 ).split()
 
 
@@ -37,8 +39,16 @@ def bare() -> None:
 
 
 def bare_bwrap() -> None:
-    """The least that bubblewrap itself takes for the same namespaces, without mounts, limits or a filter of ours."""
-    subprocess.run([*BARE_BWRAP, *COMMAND], stdin=subprocess.DEVNULL, capture_output=True, env={"PATH": "/usr/bin:/bin"}, check=True)
+    """The least that bubblewrap itself takes for the same namespaces, without mounts, limits or a
+    filter of ours.
+    """
+    subprocess.run(
+        [*BARE_BWRAP, *COMMAND],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env={"PATH": "/usr/bin:/bin"},
+        check=True,
+    )
 
 
 def boxes(folder: Path) -> dict[str, LocalSandbox]:
@@ -48,7 +58,14 @@ def boxes(folder: Path) -> dict[str, LocalSandbox]:
     store = SqliteStore(folder / "repo/.plait", source=Live())
     tree = snapshot_folder(store, folder / "repo").tree
     offered = [rung for rung in RUNGS if find(rung, str(folder)).offered]
-    return {rung: LocalBackend().create(Wanted(store, rung, tree, isolation=rung, folder=str(folder / "repo"))) for rung in offered}
+    return {
+        rung: (
+            LocalBackend().create(
+                Wanted(store, rung, tree, isolation=rung, folder=str(folder / "repo"))
+            )
+        )
+        for rung in offered
+    }
 
 
 def overhead(folder: Path, rounds: int) -> list[Row]:
@@ -56,7 +73,7 @@ def overhead(folder: Path, rounds: int) -> list[Row]:
     contestants: dict[str, Callable[[], object]] = {"bare subprocess": bare}
     if version():
         contestants["bwrap itself"] = bare_bwrap
-    contestants |= {rung: (lambda box=box: box.exec(COMMAND)) for rung, box in made.items()}
+    contestants |= {rung: lambda box=box: box.exec(COMMAND) for rung, box in made.items()}
     timings = interleave(contestants, rounds)
     base = percentile(timings["bare subprocess"].wall, 50)
     return [_row(name, timing, base) for name, timing in timings.items()]
@@ -65,7 +82,14 @@ def overhead(folder: Path, rounds: int) -> list[Row]:
 def _row(name: str, timing: Timing, base: float) -> Row:
     own = percentile(timing.wall, 50)
     over = f"+{(own - base) * 1e3:.1f} ms" if own != base else "-"
-    return Row(f"exec: {name}", f"{own * 1e3:.1f} ms", f"{base * 1e3:.1f} ms", over, TARGETS.get(name, "-"), dict(timing.facts()))
+    return Row(
+        f"exec: {name}",
+        f"{own * 1e3:.1f} ms",
+        f"{base * 1e3:.1f} ms",
+        over,
+        TARGETS.get(name, "-"),
+        dict(timing.facts()),
+    )
 
 
 def main() -> None:

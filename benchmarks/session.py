@@ -16,24 +16,38 @@ from log import RESULTS, Bench, ms, serve, settle, us
 from measure import Raw, Row, Timing, interleave
 from plait import Session
 from plait.event import VOCABULARY
-from plait.event.kinds import FactRecorded, MessageSaid, ModelReplied, Text, ToolRequested, ToolReturned, Usage
+from plait.event.kinds import (
+    FactRecorded,
+    MessageSaid,
+    ModelReplied,
+    Text,
+    ToolRequested,
+    ToolReturned,
+    Usage,
+)
 from plait.session.ports import Act, Draft, writer_of
 from samples import prose
 
 
 def said(session: Session, count: int) -> Session:
-    """A conversation with an agent: of every ten events four are messages, two replies, three a tool's, and one is a fact."""
+    """A conversation with an agent: of every ten events four are messages, two replies, three a
+    tool's, and one is a fact.
+    """
     act, sample = Act("agent:bench", "model"), prose()
     done = 0
     while done < count:
         batch = min(1000, count - done)
         bodies = [_body(done + i, sample) for i in range(batch)]
-        session = Session.of(writer_of(None).append(session.spot, [Draft(body, act) for body in bodies]))
+        session = Session.of(
+            writer_of(None).append(session.spot, [Draft(body, act) for body in bodies])
+        )
         done += batch
     return session
 
 
-def _body(i: int, sample: Callable[[], MessageSaid]) -> MessageSaid | ModelReplied | ToolRequested | ToolReturned | FactRecorded:
+def _body(
+    i: int, sample: Callable[[], MessageSaid]
+) -> MessageSaid | ModelReplied | ToolRequested | ToolReturned | FactRecorded:
     kind = i % 10
     if kind in (4, 8):
         return ModelReplied(sample().parts, Usage(900, 100), "end")
@@ -47,11 +61,16 @@ def _body(i: int, sample: Callable[[], MessageSaid]) -> MessageSaid | ModelRepli
 
 
 def append(bench: Bench) -> list[Row]:
-    """`say` through the public API beside raw SQLite, one operation each per round: durable, and at the next boundary."""
+    """`say` through the public API beside raw SQLite, one operation each per round: durable, and at
+    the next boundary.
+    """
     sample, raw = prose(), Raw(bench.folder / "say raw")
     raw.settle()
     sessions = {
-        mode: Session("x", store=settle(plait.open_store(bench.folder / f"say {mode}")), durability=mode) for mode in ("full", "async")
+        mode: Session(
+            "x", store=settle(plait.open_store(bench.folder / f"say {mode}")), durability=mode
+        )
+        for mode in ("full", "async")
     }
     header, content, text = next(iter(sessions["full"].events)).raw, b"", ""
 
@@ -65,26 +84,47 @@ def append(bench: Bench) -> list[Row]:
     def say(mode: str) -> None:
         sessions[mode] = sessions[mode].say(text)
 
-    contestants = {mode: partial(say, mode) for mode in sessions} | {"raw": lambda: raw.insert(header, content)}
+    contestants = {mode: partial(say, mode) for mode in sessions} | {
+        "raw": lambda: raw.insert(header, content)
+    }
     took = interleave(contestants, bench.some(1500), prepare)
     raw.close()
     return [row for mode in sessions for row in _say_rows(mode, took[mode], took["raw"])]
 
 
 def _say_rows(mode: str, ours: Timing, raw: Timing) -> list[Row]:
-    wall, cpu, raw_wall, raw_cpu = (statistics.median(each) for each in (ours.wall, ours.cpu, raw.wall, raw.cpu))
+    wall, cpu, raw_wall, raw_cpu = (
+        statistics.median(each) for each in (ours.wall, ours.cpu, raw.wall, raw.cpu)
+    )
     facts: dict[str, object] = {"ours": ours.facts(), "raw": raw.facts()}
     targets = ("<= 1.5x", "+50 us") if mode == "full" else ("-", "-")
     return [
-        Row(f"session.say of 1 KB prose, {mode}, wall", us(wall), us(raw_wall), f"{wall / raw_wall:.2f}x", targets[0], facts),
-        Row(f"session.say of 1 KB prose, {mode}, CPU", us(cpu), us(raw_cpu), f"{(cpu - raw_cpu) * 1e6:+.0f} us", targets[1], facts),
+        Row(
+            f"session.say of 1 KB prose, {mode}, wall",
+            us(wall),
+            us(raw_wall),
+            f"{wall / raw_wall:.2f}x",
+            targets[0],
+            facts,
+        ),
+        Row(
+            f"session.say of 1 KB prose, {mode}, CPU",
+            us(cpu),
+            us(raw_cpu),
+            f"{(cpu - raw_cpu) * 1e6:+.0f} us",
+            targets[1],
+            facts,
+        ),
     ]
 
 
 def memory(bench: Bench) -> list[Row]:
     """A value in memory: flat, however long the session is."""
     lengths = [10, bench.some(100_000)]
-    sessions = {str(length): said(Session("x", store=f"memory:bench-{length}"), length) for length in lengths}
+    sessions = {
+        str(length): said(Session("x", store=f"memory:bench-{length}"), length)
+        for length in lengths
+    }
     for session in sessions.values():
         assert session.status == "open"
 
@@ -95,13 +135,27 @@ def memory(bench: Bench) -> list[Row]:
         sessions[name].fork()
 
     took = interleave(
-        {f"{verb.__name__} {name}": lambda verb=verb, name=name: verb(name) for verb in (say, fork) for name in sessions}, 2000
+        {
+            f"{verb.__name__} {name}": lambda verb=verb, name=name: verb(name)
+            for verb in (say, fork)
+            for name in sessions
+        },
+        2000,
     )
     rows: list[Row] = []
     for verb in ("say", "fork"):
         short, long = (statistics.median(took[f"{verb} {length}"].cpu) for length in lengths)
         what = f"{verb} in memory, after {lengths[1]:,} events"
-        rows.append(Row(what, us(long), f"{us(short)} (after 10)", f"{long / short:.2f}x", "flat", {"cpu_us": long * 1e6}))
+        rows.append(
+            Row(
+                what,
+                us(long),
+                f"{us(short)} (after 10)",
+                f"{long / short:.2f}x",
+                "flat",
+                {"cpu_us": long * 1e6},
+            )
+        )
     return rows
 
 
@@ -124,11 +178,22 @@ def forks(bench: Bench) -> list[Row]:
     assert len({branch.head for branch in branches}) == count
     what = f"{count:,} diverged forks of {length:,} events, RAM"
     facts: dict[str, object] = {"values_bytes": values, "with_the_store_bytes": total}
-    return [Row(what, f"{total / 1e6:.2f} MB", f"{values / 1e6:.2f} MB (without the store's caches)", "-", "< 2 MB", facts)]
+    return [
+        Row(
+            what,
+            f"{total / 1e6:.2f} MB",
+            f"{values / 1e6:.2f} MB (without the store's caches)",
+            "-",
+            "< 2 MB",
+            facts,
+        )
+    ]
 
 
 def state(bench: Bench) -> list[Row]:
-    """Opening a session and asking for all it knows: from its events alone, and from a snapshot and what came after."""
+    """Opening a session and asking for all it knows: from its events alone, and from a snapshot and
+    what came after.
+    """
     length = bench.some(10_000)
     folder, raw = bench.folder / "state", Raw(bench.folder / "state raw")
     store = plait.open_store(folder)
@@ -166,10 +231,24 @@ def state(bench: Bench) -> list[Row]:
     select = f"{ms(cpu['select'])} (select)"
     return [
         Row(
-            f"open and state of {length:,} events, CPU", ms(cpu["whole"]), select, f"{cpu['whole'] / cpu['select']:.1f}x", "<= 50 ms", facts
+            f"open and state of {length:,} events, CPU",
+            ms(cpu["whole"]),
+            select,
+            f"{cpu['whole'] / cpu['select']:.1f}x",
+            "<= 50 ms",
+            facts,
         ),
-        Row("the same from a snapshot and its tail", ms(cpu["snapshot"]), "-", "-", "<= 2 ms", facts),
-        Row(f"transcript of {length:,} events, CPU", ms(cpu["messages"]), select, f"{cpu['messages'] / cpu['select']:.1f}x", "-", facts),
+        Row(
+            "the same from a snapshot and its tail", ms(cpu["snapshot"]), "-", "-", "<= 2 ms", facts
+        ),
+        Row(
+            f"transcript of {length:,} events, CPU",
+            ms(cpu["messages"]),
+            select,
+            f"{cpu['messages'] / cpu['select']:.1f}x",
+            "-",
+            facts,
+        ),
     ]
 
 
@@ -177,7 +256,12 @@ def listing(bench: Bench) -> list[Row]:
     """A page of sessions as values."""
     store = plait.open_store(bench.folder / "list")
     for i in range(bench.some(10_000)):
-        Session(title=f"session {i}", user=f"u-{i % 7}", tags={"team": "web" if i % 2 else "app"}, store=store)
+        Session(
+            title=f"session {i}",
+            user=f"u-{i % 7}",
+            tags={"team": "web" if i % 2 else "app"},
+            store=store,
+        )
     took = interleave(
         {
             "all": lambda: Session.list(limit=100, store=store),
@@ -186,9 +270,16 @@ def listing(bench: Bench) -> list[Row]:
         },
         300,
     )
-    names = {"all": "a page of 100 sessions", "user": "the same by user and status", "tag": "the same by tag"}
+    names = {
+        "all": "a page of 100 sessions",
+        "user": "the same by user and status",
+        "tag": "the same by tag",
+    }
     cpu = {name: statistics.median(took[name].cpu) for name in names}
-    return [Row(f"{what}, as values, CPU", ms(cpu[name]), target="<= 0.5 ms") for name, what in names.items()]
+    return [
+        Row(f"{what}, as values, CPU", ms(cpu[name]), target="<= 0.5 ms")
+        for name, what in names.items()
+    ]
 
 
 def questions(bench: Bench) -> list[Row]:
@@ -197,7 +288,8 @@ def questions(bench: Bench) -> list[Row]:
     store = plait.open_store(bench.folder / "questions")
     start = said(Session("x", store=store), 10).fact("cause", 1)
     session = said(start, length)
-    for _ in range(300):  # a snapshot stands, as it would if the session had said all of that itself
+    # a snapshot stands, as it would if the session had said all of that itself
+    for _ in range(300):
         session = session.say("x")
     session = session.decide("verdict", "reject", because=start)
     for i in range(20):
@@ -213,7 +305,12 @@ def questions(bench: Bench) -> list[Row]:
         bench.some(30),
     )
     return [
-        Row(f"{name}, {length:,} events, wall p50", ms(statistics.median(timing.wall)), target="< 1 s", facts={"wall": timing.facts()})
+        Row(
+            f"{name}, {length:,} events, wall p50",
+            ms(statistics.median(timing.wall)),
+            target="< 1 s",
+            facts={"wall": timing.facts()},
+        )
         for name, timing in took.items()
     ]
 

@@ -1,8 +1,10 @@
-"""Files, measured: what snapshots, rewinds and forks of a workspace cost beside `git add -A` in the same run.
+"""Files, measured: what snapshots, rewinds and forks of a workspace cost beside `git add -A` in the
+same run.
 
-One part per size. The files are small and lie 50 to a folder. Changes are made through `Files`; a snapshot is timed with the writing of
-its blobs. Wall time is what a person waits for and is the figure shown; CPU of the thread goes to the JSON, because it does not suffer
-from who else uses the machine.
+One part per size. The files are small and lie 50 to a folder. Changes are made through `Files`; a
+snapshot is timed with the writing of its blobs. Wall time is what a person waits for and is the
+figure shown; CPU of the thread goes to the JSON, because it does not suffer from who else uses the
+machine.
 
     python benchmarks/workspace.py [--quick] [--only NAME] [--date YYYY-MM-DD]
 """
@@ -32,7 +34,9 @@ class Ground:
     def __init__(self, bench: Bench, files: int) -> None:
         self.place = bench.folder / str(files)
         self.folder = self.place / "folder"
-        self.paths = [f"p{number // 1000}/q{number // 50 % 20}/f{number}.py" for number in range(files)]
+        self.paths = [
+            f"p{number // 1000}/q{number // 50 % 20}/f{number}.py" for number in range(files)
+        ]
         self.rounds = bench.some(_ROUNDS)
         self._draw = random.Random(files)
         self._fill()
@@ -52,7 +56,11 @@ class Ground:
         return [(path, b"changed %d" % number) for path in self._draw.sample(self.paths, CHANGED)]
 
     def git(self, *arguments: str) -> None:
-        subprocess.run(["git", "-c", "core.fsync=none", "-C", str(self.folder), *arguments], check=True, capture_output=True)
+        subprocess.run(
+            ["git", "-c", "core.fsync=none", "-C", str(self.folder), *arguments],
+            check=True,
+            capture_output=True,
+        )
 
     def recorded(self, copy: Copy) -> Digest:
         snapshot = copy.snapshot()
@@ -97,7 +105,9 @@ def _first(ground: Ground, files: str) -> tuple[Digest, list[Row]]:
     ]
 
 
-def _changes(ground: Ground, files: str, layered: Copy, scanned: Copy, tree: Digest, scan_ms: int) -> list[Row]:
+def _changes(
+    ground: Ground, files: str, layered: Copy, scanned: Copy, tree: Digest, scan_ms: int
+) -> list[Row]:
     """Ten files change: found, undone, and taken over by a fork."""
     names, other = count(), _changed_once(ground, tree)
 
@@ -112,11 +122,19 @@ def _changes(ground: Ground, files: str, layered: Copy, scanned: Copy, tree: Dig
             (ground.folder / path).write_bytes(content)
 
     def fork() -> None:
-        forks.append(open_copy(ground.store, ground.cache, f"fork{next(names)}", other, layered=True, base=tree))
+        forks.append(
+            open_copy(
+                ground.store, ground.cache, f"fork{next(names)}", other, layered=True, base=tree
+            )
+        )
 
     forks: list[Copy] = []
     took = interleave(
-        {"layered": lambda: ground.recorded(layered), "scan": lambda: ground.recorded(scanned), "git": lambda: ground.git("add", "-A")},
+        {
+            "layered": lambda: ground.recorded(layered),
+            "scan": lambda: ground.recorded(scanned),
+            "git": lambda: ground.git("add", "-A"),
+        },
         ground.rounds,
         prepare,
     )
@@ -142,8 +160,18 @@ def _changes(ground: Ground, files: str, layered: Copy, scanned: Copy, tree: Dig
     for copy in (*forks, layered, scanned):
         copy.close()
     return [
-        _row(f"snapshot after {CHANGED} changed, overlay, {files}", took["layered"], took["git"], "≤ 15 ms"),
-        _row(f"snapshot after {CHANGED} changed, scan, {files}", took["scan"], took["git"], f"≤ {scan_ms} ms"),
+        _row(
+            f"snapshot after {CHANGED} changed, overlay, {files}",
+            took["layered"],
+            took["git"],
+            "≤ 15 ms",
+        ),
+        _row(
+            f"snapshot after {CHANGED} changed, scan, {files}",
+            took["scan"],
+            took["git"],
+            f"≤ {scan_ms} ms",
+        ),
         _row(f"rewind of {CHANGED} files, overlay, {files}", back["layered"], target="≤ 30 ms"),
         _row(f"rewind of {CHANGED} files, plain, {files}", back["scan"], target="≤ 30 ms"),
         _row(f"fork with {CHANGED} changed files, {files}", back["fork"], target="≤ 40 ms"),
@@ -173,7 +201,14 @@ def _row(what: str, ours: Timing, git: Timing | None = None, target: str = "-") 
         "rounds": len(ours.wall),
     }
     shown = f"{ms(mine)} (min {ms(min(ours.wall))}, cpu {ms(statistics.median(ours.cpu))})"
-    return Row(what, shown, f"git {ms(theirs)}" if theirs else "-", f"{mine / theirs:.2f}x" if theirs else "-", target, facts)
+    return Row(
+        what,
+        shown,
+        f"git {ms(theirs)}" if theirs else "-",
+        f"{mine / theirs:.2f}x" if theirs else "-",
+        target,
+        facts,
+    )
 
 
 PARTS = (small, large)

@@ -1,4 +1,5 @@
-"""A payment that needs consent: the run waits without a process, somebody approves, it goes on, and can be replayed.
+"""A payment that needs consent: the run waits without a process, somebody approves, it goes on, and
+can be replayed.
 
 `python examples/approval.py` needs no key and no network, and prints:
 
@@ -13,7 +14,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait import Agent, Ask, Parked, Policy, ScriptedModel, Session, ToolCall, Workflow, replay, resume, tool
+from plait import (
+    Agent,
+    Ask,
+    Parked,
+    Policy,
+    ScriptedModel,
+    Session,
+    ToolCall,
+    Workflow,
+    replay,
+    resume,
+    tool,
+)
 
 SENT: list[tuple[str, int]] = []  # stands for the world
 
@@ -26,7 +39,14 @@ def wire(to: str, amount: int) -> str:
 
 
 class Pay(Workflow):
-    policy = Policy(Ask("wire", when=lambda call: call.arguments["amount"] > 100, name="large amounts", expires_s=86_400))
+    policy = Policy(
+        Ask(
+            "wire",
+            when=lambda call: call.arguments["amount"] > 100,
+            name="large amounts",
+            expires_s=86_400,
+        )
+    )
 
     def __init__(self) -> None:
         # With a key, say model="openai:gpt-5" instead of a script.
@@ -55,7 +75,10 @@ def main() -> None:
     session = resume(session)  # with a store on disk: in any process, after a kill -9 as well
     print(session.text)
     print(f"sent: {SENT}, approved by {session.events.where('ApprovalGranted')[0].actor}")
-    print(f"replayed: {'the same head' if replay(session).head == session.head else 'another'}, sent: {SENT}")
+    print(
+        f"replayed: {'the same head' if replay(session).head == session.head else 'another'}, sent:"
+        f" {SENT}"
+    )
 
 
 if __name__ == "__main__":

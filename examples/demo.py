@@ -1,4 +1,5 @@
-"""What Plait does so far, in one minute: agents that act, and a session that is forked, merged, rewound, killed, edited and verified.
+"""What Plait does so far, in one minute: agents that act, and a session that is forked, merged,
+rewound, killed, edited and verified.
 
 Run it with `make demo`. It needs no key, no service and no network, and leaves nothing behind.
 """
@@ -11,7 +12,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from plait import Agent, Parallel, ScriptedModel, Selector, Sequential, Session, Store, ToolCall, open_store, tool
+from plait import (
+    Agent,
+    Parallel,
+    ScriptedModel,
+    Selector,
+    Sequential,
+    Session,
+    Store,
+    ToolCall,
+    open_store,
+    tool,
+)
 from plait.cli import main as plait
 from plait.errors import MergeConflict
 from plait.ids import LogId, short
@@ -27,7 +39,10 @@ def main() -> None:
         kill_a_writer(store, session)
         edit_the_past(store, session)
         store.close()
-    print('\nNext: `.venv/bin/plait new "your question"`, then `plait --help`. What you record stays in .plait/ here.')
+    print(
+        '\nNext: `.venv/bin/plait new "your question"`, then `plait --help`. What you record stays'
+        " in .plait/ here."
+    )
 
 
 @tool
@@ -41,16 +56,24 @@ def says(text: str) -> Agent:
 
 
 def agents(store: Store) -> None:
-    heading("Agents that act: a tool is called, two critics read at the same time, a selector decides who is next")
+    heading(
+        "Agents that act: a tool is called, two critics read at the same time, a selector decides"
+        " who is next"
+    )
     script = ScriptedModel([ToolCall("word_count", text="to be or not"), "Four."])
     counter = Agent("Use word_count, then answer.", model=script, tools=[word_count])
     critics = Parallel(pro=says("Short."), con=says("Dry."))
     route = Selector(polish=says("Four words."), model=ScriptedModel(["polish"]))
-    session = Sequential(count=counter, critics=critics)(Session("How many words are in 'to be or not'?", store=store))
+    session = Sequential(count=counter, critics=critics)(
+        Session("How many words are in 'to be or not'?", store=store)
+    )
     choice = route(session)
     session = choice()
     plait(["log", session.id, "--react", "--store", store.address], standalone_mode=False)
-    print(f"  chosen: {choice.name}; said last: {session.text!r}; used: {session.usage.input_tokens + session.usage.output_tokens} tokens")
+    print(
+        f"  chosen: {choice.name}; said last: {session.text!r}; used:"
+        f" {session.usage.input_tokens + session.usage.output_tokens} tokens"
+    )
     print("  why did it say four?")
     for line in str(session.why("Four.")).splitlines()[:5]:
         print(f"    {line}")
@@ -58,17 +81,23 @@ def agents(store: Store) -> None:
 
 def fork_and_merge(store: Store) -> Session:
     heading("A session, two branches of it, and their merge")
-    session = Session("Why does checkout fail for two-item carts?", title="cart bug", user="u-17", store=store)
+    session = Session(
+        "Why does checkout fail for two-item carts?", title="cart bug", user="u-17", store=store
+    )
     session = session.say("Only with coupons.").fact("db", "postgres 15")
     strict, lenient = session.fork("strict"), session.fork("lenient")
     strict = strict.say("I would reject the coupon.", role="assistant").decide("verdict", "reject")
-    lenient = lenient.say("I would clamp the discount.", role="assistant").decide("verdict", "clamp")
+    lenient = lenient.say("I would clamp the discount.", role="assistant").decide(
+        "verdict", "clamp"
+    )
     try:
         strict.merge(lenient)
     except MergeConflict as conflict:
         print(f"  nobody chooses silently: {conflict.conflicts}")
     merged = strict.merge(lenient, resolve={"verdict": "reject"})
-    plait(["log", merged.id, "--graph", "--oneline", "--store", store.address], standalone_mode=False)
+    plait(
+        ["log", merged.id, "--graph", "--oneline", "--store", store.address], standalone_mode=False
+    )
     return merged
 
 
@@ -85,7 +114,11 @@ def rewind(session: Session) -> Session:
 
 def kill_a_writer(store: Store, session: Session) -> None:
     heading("A writer is killed in the middle (kill -9)")
-    writer = subprocess.Popen([sys.executable, __file__, "write", store.address, session.id], stdout=subprocess.PIPE, text=True)
+    writer = subprocess.Popen(
+        [sys.executable, __file__, "write", store.address, session.id],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert writer.stdout is not None
     acknowledgements = [next(writer.stdout) for _ in range(200)]
     writer.kill()
@@ -93,7 +126,10 @@ def kill_a_writer(store: Store, session: Session) -> None:
     writer.wait()
     acknowledged, there = int(acknowledgements[-1]), session.reload().place
     print(f"  acknowledged before it died: {acknowledged}")
-    print(f"  in the session now:          {there}, so {max(acknowledged - there, 0)} acknowledged events were lost")
+    print(
+        f"  in the session now:          {there}, so {max(acknowledged - there, 0)} acknowledged"
+        " events were lost"
+    )
     print(f"  faults found by verify:      {len(list(verify(store, state=True)))}")
 
 

@@ -1,4 +1,5 @@
-"""A round-robin team: everybody in turn, until somebody says the word. It is a loop, so it is written as one.
+"""A round-robin team: everybody in turn, until somebody says the word. It is a loop, so it is
+written as one.
 
 `python examples/round_robin.py` needs no key and no network, and prints:
 
@@ -29,14 +30,26 @@ class RoundRobin(Workflow):
 
 
 def transcript(session: Session) -> list[tuple[str, str]]:
-    """Who said what. An agent is named by its path, roundrobin/agents.writer: the last word of it will do."""
-    return [(message.name.replace("/", ".").rpartition(".")[2] or "user", message.text) for message in session.messages]
+    """Who said what.
+
+    An agent is named by its path, roundrobin/agents.writer: the last word of it will do.
+    """
+    return [
+        (message.name.replace("/", ".").rpartition(".")[2] or "user", message.text)
+        for message in session.messages
+    ]
 
 
 def main() -> None:
     # With a key, say model="openai:gpt-5" instead of a script.
-    writer = Agent("You write one line at a time.", model=ScriptedModel(["The sea is big.", "The sea keeps every secret it is told."]))
-    critic = Agent("Say what is weak, or APPROVE.", model=ScriptedModel(["Too plain. What does it do?", "APPROVE"]))
+    writer = Agent(
+        "You write one line at a time.",
+        model=ScriptedModel(["The sea is big.", "The sea keeps every secret it is told."]),
+    )
+    critic = Agent(
+        "Say what is weak, or APPROVE.",
+        model=ScriptedModel(["Too plain. What does it do?", "APPROVE"]),
+    )
     team = RoundRobin("APPROVE", 10, writer=writer, critic=critic)
     for speaker, text in transcript(team(Session("Write a line about the sea.", store="memory:"))):
         print(f"{speaker:6}  {text}")

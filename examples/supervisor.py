@@ -1,4 +1,5 @@
-"""A supervisor: a model decides who is next, every decision is on record with its reason, and at the end it answers itself.
+"""A supervisor: a model decides who is next, every decision is on record with its reason, and at
+the end it answers itself.
 
 `python examples/supervisor.py` needs no key and no network, and prints:
 
@@ -38,7 +39,11 @@ def feet(metres: float) -> int:
 
 def transcript(session: Session) -> list[tuple[str, str]]:
     """Who said what, by the last name of their path; what only asks for a tool says nothing."""
-    return [(message.name.rpartition("/")[2] or "user", message.text) for message in session.messages if message.text]
+    return [
+        (message.name.rpartition("/")[2] or "user", message.text)
+        for message in session.messages
+        if message.text
+    ]
 
 
 def routes(session: Session) -> list[RouteSelected]:
@@ -48,7 +53,9 @@ def routes(session: Session) -> list[RouteSelected]:
 
 def main() -> None:
     # With a key, say "openai:gpt-5" instead of the scripts.
-    researcher = Agent("You know the heights of mountains.", model=ScriptedModel(["Mont Blanc is 4,806 m high."]))
+    researcher = Agent(
+        "You know the heights of mountains.", model=ScriptedModel(["Mont Blanc is 4,806 m high."])
+    )
     converted = ScriptedModel([ToolCall("feet", metres=4806), "4,806 m are 15,768 ft."])
     calculator = Agent("You convert units with your tool.", model=converted, tools=[feet])
     choosing = ScriptedModel(
@@ -58,7 +65,12 @@ def main() -> None:
             '{"reason": "both figures are there", "choice": "done"}',
         ]
     )
-    team = Supervisor(choosing, ScriptedModel(["About 15,800 feet."]), researcher=researcher, calculator=calculator)
+    team = Supervisor(
+        choosing,
+        ScriptedModel(["About 15,800 feet."]),
+        researcher=researcher,
+        calculator=calculator,
+    )
     session = team(Session("How high is Mont Blanc, in feet?", store="memory:"))
     for speaker, text in transcript(session):
         print(f"{speaker:10}  {text}")

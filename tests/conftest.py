@@ -1,4 +1,6 @@
-"""For all tests: hypothesis profiles, no network, and a report of what laws and faults were tried on."""
+"""For all tests: hypothesis profiles, no network, and a report of what laws and faults were tried
+on.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,17 @@ from tests.support import EXAMPLES, FINDINGS, RAN
 
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("default", max_examples=20, deadline=None, suppress_health_check=_slow)
-settings.register_profile("ci", parent=settings.get_profile("default"), max_examples=100, derandomize=True, print_blob=True)
+settings.register_profile(
+    "ci",
+    parent=settings.get_profile("default"),
+    max_examples=100,
+    derandomize=True,
+    print_blob=True,
+)
 settings.register_profile("torture", parent=settings.get_profile("default"), max_examples=300)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("LONG") else "default"))
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("LONG") else "default")
+)
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
@@ -40,23 +50,33 @@ sys.addaudithook(_refuse_network)
 
 MEMORY = Path("/dev/shm")
 ON_DISK = {"faults", "guests", "mcp", "sandbox", "tools", "workspace"}
-"""Rooms whose tests are about disks, mounts or programs of others: their folders are where pytest puts them."""
+"""Rooms whose tests are about disks, mounts or programs of others: their folders are where
+pytest puts them.
+"""
 
 
 @pytest.fixture
-def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder of the test's own, in memory if the test is not about disks: an fsync costs nothing there."""
+def tmp_path(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """A folder of the test's own, in memory if the test is not about disks: an fsync costs nothing
+    there.
+    """
     room = request.path.relative_to(Path(__file__).parent).parts[0]
     if room in ON_DISK or not os.access(MEMORY, os.W_OK):
         yield tmp_path_factory.mktemp(re.sub(r"\W", "_", request.node.name)[:30])
         return
-    with tempfile.TemporaryDirectory(prefix="plait-test-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="plait-test-", dir=MEMORY, ignore_cleanup_errors=True
+    ) as folder:
         yield Path(folder).resolve()
 
 
 @pytest.fixture(autouse=True)
 def closed_stores() -> Iterator[None]:
-    """Close what a test left open: a store has half a dozen handles, and a worker runs thousands of tests."""
+    """Close what a test left open: a store has half a dozen handles, and a worker runs thousands of
+    tests.
+    """
     before = set(open_stores)
     yield
     for address in set(open_stores) - before:
@@ -70,8 +90,13 @@ def nothing_ran() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave to CI what `make test` has no time for: LONG=1, or a torture run, takes it, and so does naming one file alone."""
-    if any(os.environ.get(name) for name in ("LONG", "COVER", "TORTURE")) or len({item.path for item in items}) == 1:
+    """Leave to CI what `make test` has no time for: LONG=1, or a torture run, takes it, and so does
+    naming one file alone.
+    """
+    if (
+        any(os.environ.get(name) for name in ("LONG", "COVER", "TORTURE"))
+        or len({item.path for item in items}) == 1
+    ):
         return
     left = [item for item in items if item.get_closest_marker("ci")]
     if left:

@@ -1,4 +1,6 @@
-"""Trees for tests: made from what stands in them, kept in memory, told as what stands in them, and laid out for git."""
+"""Trees for tests: made from what stands in them, kept in memory, told as what stands in them, and
+laid out for git.
+"""
 
 from __future__ import annotations
 
@@ -58,17 +60,27 @@ class Blobs(dict[Digest, bytes]):
         if isinstance(content, Node) and content.kind == "link":
             return Entry(name, "link", 0o777, 0, (), content.target)
         mode = content.mode if isinstance(content, Node) else 0o644
-        raw = content.content if isinstance(content, Node) else content.encode() if isinstance(content, str) else content
+        raw = (
+            content.content
+            if isinstance(content, Node)
+            else content.encode()
+            if isinstance(content, str)
+            else content
+        )
         pieces = tuple(self.put(raw[at : at + PIECE]) for at in range(0, len(raw), PIECE))
         return Entry(name, "file", mode, len(raw), pieces)
 
     def told(self, tree: Digest) -> dict[str, Content]:
-        """The tree as `plant` takes it: folders only if they are empty or of another mode than usual."""
+        """The tree as `plant` takes it: folders only if they are empty or of another mode than
+        usual.
+        """
         found: dict[str, Content] = {}
         everything = list(walk(self, tree))
         for path, entry in everything:
             if entry.kind == "folder":
-                if entry.mode != 0o755 or not any(other.startswith(path + "/") for other, _ in everything):
+                if entry.mode != 0o755 or not any(
+                    other.startswith(path + "/") for other, _ in everything
+                ):
                     found[path] = Node("folder", entry.mode)
             elif entry.kind == "link":
                 found[path] = Node("link", 0o777, target=entry.target)
@@ -78,15 +90,28 @@ class Blobs(dict[Digest, bytes]):
         return found
 
 
-def git(folder: Path, *arguments: str, stdin: bytes = b"", check: bool = True) -> subprocess.CompletedProcess[bytes]:
+def git(
+    folder: Path, *arguments: str, stdin: bytes = b"", check: bool = True
+) -> subprocess.CompletedProcess[bytes]:
     """Git as it comes, whatever this machine's own settings are."""
     environment = {
         **os.environ,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
-        **{f"GIT_{who}_{what}": "t@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+        **{
+            f"GIT_{who}_{what}": "t@example.org"
+            for who in ("AUTHOR", "COMMITTER")
+            for what in ("NAME", "EMAIL")
+        },
     }
-    done = subprocess.run(["git", *arguments], cwd=folder, input=stdin, capture_output=True, env=environment, timeout=60)
+    done = subprocess.run(
+        ["git", *arguments],
+        cwd=folder,
+        input=stdin,
+        capture_output=True,
+        env=environment,
+        timeout=60,
+    )
     assert not check or done.returncode == 0, done.stderr.decode(errors="replace")
     return done
 
@@ -101,7 +126,11 @@ def check_out(files: Mapping[str, Content], folder: Path) -> None:
         if isinstance(content, Node) and content.kind == "link":
             place.symlink_to(content.target)
         else:
-            node = content if isinstance(content, Node) else Node("file", 0o644, content.encode() if isinstance(content, str) else content)
+            node = (
+                content
+                if isinstance(content, Node)
+                else Node("file", 0o644, content.encode() if isinstance(content, str) else content)
+            )
             place.write_bytes(node.content)
             place.chmod(node.mode)
 

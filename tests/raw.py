@@ -1,7 +1,8 @@
-"""A store's file, read with SQLite, zstandard and JSON alone: no code of the product has a part in it.
+"""A store's file, read with SQLite, zstandard and JSON alone: no code of the product has a part in
+it.
 
-What the product says of an edited file is compared with what is read here. So nothing here may be lenient: a packed
-value is one frame, to its last byte, or it is something else.
+What the product says of an edited file is compared with what is read here. So nothing here may be
+lenient: a packed value is one frame, to its last byte, or it is something else.
 """
 
 from __future__ import annotations
@@ -92,7 +93,9 @@ class Meaning(NamedTuple):
         return self[:-2] == other[:-2] and self.loose >= other.loose and self.kept >= other.kept
 
 
-_EVENTS = "SELECT number, log, seq, kind, short, codec, salt, header, body FROM event ORDER BY number"
+_EVENTS = (
+    "SELECT number, log, seq, kind, short, codec, salt, header, body FROM event ORDER BY number"
+)
 _ODD = (
     "SELECT digest, born FROM blob WHERE born NOT BETWEEN 0 AND (SELECT max(number) FROM event) "
     "UNION ALL SELECT id, synced FROM store WHERE synced NOT BETWEEN 0 AND 1000000"
@@ -107,20 +110,36 @@ def meaning(sql: Ask) -> Meaning:
     for event, blob in sql("SELECT event, blob FROM attachment ORDER BY event, blob"):
         attached.setdefault(event, []).append(digests.get(blob, blob))
     events = [
-        (number, logs.get(log, log), seq, kinds.get(kind, kind), short, salt, _header(codec, header), _body(codec, body))
+        (
+            number,
+            logs.get(log, log),
+            seq,
+            kinds.get(kind, kind),
+            short,
+            salt,
+            _header(codec, header),
+            _body(codec, body),
+        )
         + (attached.pop(number, []),)
         for number, log, seq, kind, short, codec, salt, header, body in sql(_EVENTS)
     ]
     blobs = [
         (digest, size, refs, _content(codec, data) if codec != _PACKED_BODY else (codec, data))
-        for digest, size, codec, refs, data in sql("SELECT digest, size, codec, refs, data FROM blob ORDER BY digest")
+        for digest, size, codec, refs, data in sql(
+            "SELECT digest, size, codec, refs, data FROM blob ORDER BY digest"
+        )
     ]
     wanted = _in_trees(blobs)
     used = [blob for blob in blobs if blob[2] or blob[0] in wanted]
-    tables = sql("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'p_*' ORDER BY name")
+    tables = sql(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'p_*' ORDER BY name"
+    )
     return Meaning(
         [sql(f"PRAGMA {name}") for name in ("application_id", "user_version")],
-        sql("SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT GLOB 'sqlite_stat*' ORDER BY type, name"),
+        sql(
+            "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT GLOB 'sqlite_stat*'"
+            " ORDER BY type, name"
+        ),
         [id for (id,) in sql("SELECT id FROM store")],
         sql(_ODD),
         sql("SELECT code, name FROM kind ORDER BY code"),
@@ -130,7 +149,10 @@ def meaning(sql: Ask) -> Meaning:
         sql("SELECT name, version FROM projection ORDER BY name"),
         {name: sorted(sql(f"SELECT * FROM [{name}]"), key=repr) for (name,) in tables},
         frozenset(blob for blob in blobs if blob not in used),
-        frozenset((logs.get(log, log), seq, _state(data)) for log, seq, data in sql("SELECT log, seq, data FROM snapshot")),
+        frozenset(
+            (logs.get(log, log), seq, _state(data))
+            for log, seq, data in sql("SELECT log, seq, data FROM snapshot")
+        ),
     )
 
 
@@ -141,7 +163,11 @@ def _body(codec: int, body: bytes | None) -> tuple[Any, ...]:
 def _state(data: bytes) -> tuple[Any, ...]:
     content = _one_frame(_BLOBS, data)
     try:
-        return ("unreadable", data) if content is None else ("state", json.dumps(json.loads(content), sort_keys=True))
+        return (
+            ("unreadable", data)
+            if content is None
+            else ("state", json.dumps(json.loads(content), sort_keys=True))
+        )
     except ValueError:
         return "unreadable", data
 
@@ -151,7 +177,10 @@ _DIGEST = re.compile(rb"[0-9a-f]{64}\Z")
 
 
 def _in_trees(blobs: list[tuple[Any, ...]]) -> set[bytes]:
-    """The digests that stand in trees. Every blob that is spelled like one is taken for one: there are no others here."""
+    """The digests that stand in trees.
+
+    Every blob that is spelled like one is taken for one: there are no others here.
+    """
     found: set[bytes] = set()
     for _, _, _, content in blobs:
         raw = content[1]
@@ -160,5 +189,9 @@ def _in_trees(blobs: list[tuple[Any, ...]]) -> set[bytes]:
         for part in raw[len(_TREE) :].split(b"\0"):
             words = part.split(b" ", 3)
             if len(words) == 4 and words[0][:1] in (b"f", b"d"):
-                found |= {bytes.fromhex(word.decode()) for word in words[2].split(b",") if _DIGEST.match(word)}
+                found |= {
+                    bytes.fromhex(word.decode())
+                    for word in words[2].split(b",")
+                    if _DIGEST.match(word)
+                }
     return found

@@ -1,6 +1,8 @@
-"""Folders at random: made, changed and told without any of our own code, so that what Plait says of them can be compared.
+"""Folders at random: made, changed and told without any of our own code, so that what Plait says of
+them can be compared.
 
-Run as a program it changes a folder and tells what is in it then: that is how a folder is changed inside a mount namespace.
+Run as a program it changes a folder and tells what is in it then: that is how a folder is changed
+inside a mount namespace.
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ def edit(root: str, edits: Sequence[Edit]) -> None:
             continue
 
 
-def _edit(root: str, what: str, first: int, second: int, name: str, content: str, mode: int) -> None:
+def _edit(
+    root: str, what: str, first: int, second: int, name: str, content: str, mode: int
+) -> None:
     paths = [path for path, _ in _walk(root)]
     folders = [root, *(path for path in paths if not os.path.islink(path) and os.path.isdir(path))]
     target = paths[first % len(paths)] if paths else root

@@ -1,7 +1,9 @@
-"""Train the dictionaries with which headers and bodies are packed, from events made of the texts in this repository.
+"""Train the dictionaries with which headers and bodies are packed, from events made of the texts in
+this repository.
 
-A dictionary that was shipped is part of every store written with it and is never changed: training again makes the next
-number, which then has to be taken up in `plait.store.packing` beside the old ones.
+A dictionary that was shipped is part of every store written with it and is never changed: training
+again makes the next number, which then has to be taken up in `plait.store.packing` beside the old
+ones.
 
     python tools/dictionaries.py NUMBER
 """
@@ -22,14 +24,19 @@ from plait.ids import Digest, derived
 from plait.store.packing import DICTIONARIES
 
 ROOT = Path(__file__).parents[1]
-SIZES = {"header": 2048, "body": 2048}  # small on purpose: more costs time on every append and hardly saves bytes
+# small on purpose: more costs time on every append and hardly saves bytes
+SIZES = {"header": 2048, "body": 2048}
 EVENTS = 6000
 
 
 def texts() -> list[str]:
     """Pieces of prose and of code, of the lengths that people and tools produce."""
     draw = random.Random(1)
-    files = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("src/**/*.py"))]
+    files = [
+        *sorted(ROOT.glob("*.md")),
+        *sorted(ROOT.glob("docs/**/*.md")),
+        *sorted(ROOT.glob("src/**/*.py")),
+    ]
     pieces: list[str] = []
     for file in files:
         text, at = file.read_text(), 0
@@ -49,17 +56,36 @@ def a_body(draw: random.Random, said: str) -> Body:
     usage = k.Usage(draw.randrange(9000), draw.randrange(900), draw.randrange(500))
     path = f"src/{word}.py"
     trees = k.Trees(digest, Digest(digest[::-1]), (path,))
-    asked = (k.Action(call, draw.choice(("shell", "read_file", "edit_file", "search")), {"path": path, "command": f"grep -n {word}"}),)
+    asked = (
+        k.Action(
+            call,
+            draw.choice(("shell", "read_file", "edit_file", "search")),
+            {"path": path, "command": f"grep -n {word}"},
+        ),
+    )
     return draw.choice(
         [
             k.MessageSaid("user", parts),
             k.MessageSaid("assistant", parts, "judge"),
             k.ModelAsked("openai:gpt-5", digest, {"temperature": 0, "max_output_tokens": 4096}),
-            k.ModelReplied(parts, usage, "end", (), "gpt-5", k.Price(draw.randrange(10**8), "genai-prices 0.0.40"), draw.randrange(10**7)),
+            k.ModelReplied(
+                parts,
+                usage,
+                "end",
+                (),
+                "gpt-5",
+                k.Price(draw.randrange(10**8), "genai-prices 0.0.40"),
+                draw.randrange(10**7),
+            ),
             k.ModelReplied((), usage, "tool_calls", asked, latency_us=draw.randrange(10**7)),
-            k.ToolRequested("shell", {"command": f"python -m pytest -q tests/test_{word}.py"}, "workspace"),
+            k.ToolRequested(
+                "shell", {"command": f"python -m pytest -q tests/test_{word}.py"}, "workspace"
+            ),
             k.ToolReturned(parts, exit_code=0, trees=trees, duration_us=draw.randrange(10**6)),
-            k.ToolReturned((k.Data({"stdout": said, "stderr": "", "ok": True}),), duration_us=draw.randrange(10**6)),
+            k.ToolReturned(
+                (k.Data({"stdout": said, "stderr": "", "ok": True}),),
+                duration_us=draw.randrange(10**6),
+            ),
             k.FactRecorded(word, said[:80], "fact"),
             k.FactRecorded(word, {"value": draw.randrange(99), "why": said[:60]}, "decision"),
             k.ScratchSet(word, draw.randrange(1000)),
@@ -76,8 +102,19 @@ def events() -> Iterator[Event]:
     draw, pieces = random.Random(2), texts()
     for seq in range(1, EVENTS):
         body = a_body(draw, draw.choice(pieces))
-        parents = [Digest(draw.randbytes(32).hex()) for _ in range(2 if draw.random() < 0.03 else 1)]
-        actor = draw.choice(("human:u-17", "human:anna", "agent:assistant", "agent:review/judge", "service:program", "human:root"))
+        parents = [
+            Digest(draw.randbytes(32).hex()) for _ in range(2 if draw.random() < 0.03 else 1)
+        ]
+        actor = draw.choice(
+            (
+                "human:u-17",
+                "human:anna",
+                "agent:assistant",
+                "agent:review/judge",
+                "service:program",
+                "human:root",
+            )
+        )
         run = str(derived("run", seq // 40)) if draw.random() < 0.7 else None
         yield seal(
             body,
@@ -98,7 +135,10 @@ def events() -> Iterator[Event]:
 def main() -> int:
     number = int(sys.argv[1])
     made = list(events())
-    for name, samples in {"header": [event.raw for event in made], "body": [event.content for event in made]}.items():
+    for name, samples in {
+        "header": [event.raw for event in made],
+        "body": [event.content for event in made],
+    }.items():
         file = DICTIONARIES / f"{name}-{number}.zdict"
         if file.exists():
             print(f"{file.name} was shipped and is in use: train the next number")

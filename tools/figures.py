@@ -29,7 +29,9 @@ ASKS_FOR_RECORD = re.compile(
     r"|branched_off|went_on_without|take_delivery|check_all_taken)\(|\brecord\.strict\b"
     r"|\brun\.(take|peek|ended)\(|\brecord is (not )?None"
 )
-QUESTION_WORDS = re.compile(r"\b(who|whom|whose|what|whatever|whoever|somebody|nobody|anybody|everybody)\b", re.I)
+QUESTION_WORDS = re.compile(
+    r"\b(who|whom|whose|what|whatever|whoever|somebody|nobody|anybody|everybody)\b", re.I
+)
 BEGINS_WITH_QUESTION = re.compile(r"(who|what|whether|where|when|how|which|why|whoever)\b", re.I)
 IRREGULAR = frozenset(
     "told made taken given kept found left met known seen said held built sent gone cut put done"
@@ -60,7 +62,10 @@ def name_of(path: Path) -> str:
 
 def class_sizes() -> list[tuple[int, str]]:
     found = [
-        (sum(isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) for part in node.body), node.name)
+        (
+            sum(isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) for part in node.body),
+            node.name,
+        )
         for _, _, tree in modules(contracts=False)
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
@@ -95,7 +100,8 @@ def functions() -> list[tuple[str, str]]:
         (node.name, name_of(path))
         for path, _, tree in modules()
         for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.name.startswith("__")
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and not node.name.startswith("__")
     ]
 
 
@@ -125,7 +131,9 @@ def comments() -> list[str]:
     found: list[str] = []
     for _, text, _ in modules():
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT and not re.match(r"#\s*(pyright|noqa|type)\b", token.string):
+            if token.type == tokenize.COMMENT and not re.match(
+                r"#\s*(pyright|noqa|type)\b", token.string
+            ):
                 found.append(token.string.lstrip("# "))
     return found
 
@@ -136,14 +144,26 @@ def prose_rate() -> float:
 
 
 def questioning_docstrings() -> list[tuple[str, str]]:
-    return [(text.partition("\n")[0], where) for text, where in docstrings() if BEGINS_WITH_QUESTION.match(text)]
+    return [
+        (text.partition("\n")[0], where)
+        for text, where in docstrings()
+        if BEGINS_WITH_QUESTION.match(text)
+    ]
 
 
 # ── seams ────────────────────────────────────────────────────────────────────────────────────
 
 
 def lines_that_ask() -> list[tuple[str, str]]:
-    rooms = ("journal/", "testing/", "tools/patch.py", "model/", "sandbox/", "runtime/path.py", "runtime/record.py")
+    rooms = (
+        "journal/",
+        "testing/",
+        "tools/patch.py",
+        "model/",
+        "sandbox/",
+        "runtime/path.py",
+        "runtime/record.py",
+    )
     return [
         (line.strip(), f"{name_of(path)}:{number}")
         for path, text, _ in modules()
@@ -163,7 +183,9 @@ def private_ignores() -> list[tuple[str, str]]:
 
 
 def mutable_state() -> list[tuple[str, str]]:
-    """Names of modules that functions change: containers in lower case, and what is declared global."""
+    """Names of modules that functions change: containers in lower case, and what is declared
+    global.
+    """
     found: set[tuple[str, str]] = set()
     for path, _, tree in modules():
         for node in tree.body:
@@ -171,7 +193,11 @@ def mutable_state() -> list[tuple[str, str]]:
             if isinstance(node, ast.Assign) and len(node.targets) == 1:
                 target = node.targets[0]
             value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
-            if isinstance(target, ast.Name) and target.id != target.id.upper() and _is_container(value):
+            if (
+                isinstance(target, ast.Name)
+                and target.id != target.id.upper()
+                and _is_container(value)
+            ):
                 found.add((target.id, name_of(path)))
         for node in ast.walk(tree):
             if isinstance(node, ast.Global):
@@ -186,7 +212,13 @@ def _is_container(value: ast.expr | None) -> bool:
         return False
     called = value.func
     called = called.value if isinstance(called, ast.Subscript) else called
-    name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    name = (
+        called.attr
+        if isinstance(called, ast.Attribute)
+        else called.id
+        if isinstance(called, ast.Name)
+        else ""
+    )
     return name in CONTAINERS
 
 
@@ -194,7 +226,9 @@ def _is_container(value: ast.expr | None) -> bool:
 
 
 def one_call() -> tuple[int, int]:
-    """Return how many functions of ours one call of a workflow with one tool passes, and how deep."""
+    """Return how many functions of ours one call of a workflow with one tool
+    passes, and how deep.
+    """
     from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, open_store, tool
 
     @tool(effect="pure")
@@ -220,9 +254,13 @@ def one_call() -> tuple[int, int]:
     depth = threading.local()
 
     def note(frame: Any, event: str, argument: Any) -> None:
-        if not frame.f_code.co_filename.startswith(str(SOURCE)) or frame.f_code.co_name.startswith("<"):
+        if not frame.f_code.co_filename.startswith(str(SOURCE)) or frame.f_code.co_name.startswith(
+            "<"
+        ):
             return
-        at: int = getattr(depth, "at", 0) + (1 if event == "call" else -1 if event == "return" else 0)
+        at: int = getattr(depth, "at", 0) + (
+            1 if event == "call" else -1 if event == "return" else 0
+        )
         depth.at = at
         if event == "call":
             passed[f"{frame.f_code.co_filename}:{frame.f_code.co_qualname}"] += 1
@@ -244,13 +282,17 @@ def figures() -> dict[str, object]:
     words = docstrings()
     passed, depth = one_call()
     return {
-        "methods of the largest classes": ", ".join(f"{size} {name}" for size, name in class_sizes()[:3]),
+        "methods of the largest classes": ", ".join(
+            f"{size} {name}" for size, name in class_sizes()[:3]
+        ),
         "lines outside journal/ that ask whether something is recorded": len(lines_that_ask()),
         "ignores of private use": len(private_ignores()),
         "class names in two modules or more": len(shared_class_names()),
         "functions named by a bare participle, %": round(100 * len(participles()) / len(every), 1),
         "who/what/somebody per 1,000 words of prose": round(prose_rate(), 1),
-        "docstrings that begin with a question word, %": round(100 * len(questioning_docstrings()) / len(words), 1),
+        "docstrings that begin with a question word, %": round(
+            100 * len(questioning_docstrings()) / len(words), 1
+        ),
         "module-level mutable state": len(mutable_state()),
         "longest modules, lines": ", ".join(f"{size} {name}" for size, name in module_sizes()[:3]),
         "functions passed by one call with one tool": passed,
@@ -263,7 +305,9 @@ LISTS = {
     "classes": lambda: [f"{size:5} {name}" for size, name in class_sizes()[:20]],
     "asks": lambda: [f"{where}: {line}" for line, where in lines_that_ask()],
     "private": lambda: [f"{where}: {line}" for line, where in private_ignores()],
-    "shared": lambda: [f"{name}: {', '.join(paths)}" for name, paths in shared_class_names().items()],
+    "shared": lambda: [
+        f"{name}: {', '.join(paths)}" for name, paths in shared_class_names().items()
+    ],
     "participles": lambda: [f"{where}: {name}" for name, where in participles()],
     "questions": lambda: [f"{where}: {line}" for line, where in questioning_docstrings()],
     "state": lambda: [f"{where}: {name}" for name, where in mutable_state()],

@@ -1,4 +1,6 @@
-"""The coverage ratchet: branch coverage never goes down, and when it goes up the new floor is kept."""
+"""The coverage ratchet: branch coverage never goes down, and when it goes up the
+new floor is kept.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,16 @@ def main() -> int:
     floor = float(FLOOR.read_text())
     if found < floor:
         print(report.getvalue())
-        print(f"coverage fell to {found} % from {floor} %. Cover what you added; the lines are listed above.")
+        print(
+            f"coverage fell to {found} % from {floor} %. Cover what you added; the lines are listed"
+            " above."
+        )
         return 1
     if found >= floor + 1:
-        print(f"coverage is {found} %, the floor {floor} %: raise it in {FLOOR.name} so that it stays.")
+        print(
+            f"coverage is {found} %, the floor {floor} %: raise it in {FLOOR.name} so that it"
+            " stays."
+        )
     else:
         print(f"coverage {found} % (floor {floor} %)")
     return 0

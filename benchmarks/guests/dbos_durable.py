@@ -1,9 +1,12 @@
-"""DBOS with a SQLite system database: a workflow of so many steps, recovered after its process was killed.
+"""DBOS with a SQLite system database: a workflow of so many steps, recovered after its process was
+killed.
 
-Recovery calls the workflow function again, and each step asks the database for what it returned. Before the clock starts, DBOS is up
-and running. So that one process can recover again and again, the process that is killed leaves as many such workflows behind as are
-needed, and each is then given to an executor of its own: `_recover_pending_workflows` of that one is what `DBOS.launch()` calls when
-it starts, and what its admin server calls for a process that is gone. Steps are steps, whatever they do: `program` stands for them all.
+Recovery calls the workflow function again, and each step asks the database for what it returned.
+Before the clock starts, DBOS is up and running. So that one process can recover again and again,
+the process that is killed leaves as many such workflows behind as are needed, and each is then
+given to an executor of its own: `_recover_pending_workflows` of that one is what `DBOS.launch()`
+calls when it starts, and what its admin server calls for a process that is gone. Steps are steps,
+whatever they do: `program` stands for them all.
 
 `wal`: the file is switched to WAL beforehand; DBOS leaves the journal mode that SQLite begins with.
 """
@@ -69,7 +72,11 @@ class Dbos(Resumer):
             first = sqlite3.connect(self.path)
             first.execute("PRAGMA journal_mode = WAL")
             first.close()
-        journal = "WAL, set on the file beforehand" if sys.argv[2] == "wal" else "rollback journal (DELETE) as it comes"
+        journal = (
+            "WAL, set on the file beforehand"
+            if sys.argv[2] == "wal"
+            else "rollback journal (DELETE) as it comes"
+        )
         self.settings = f"{journal}; every step asks the database for what it returned"
 
     def version(self) -> str:
@@ -87,7 +94,10 @@ class Dbos(Resumer):
         database = sqlite3.connect(self.path)
         database.execute("UPDATE workflow_status SET executor_id = workflow_uuid")
         database.commit()
-        self.left = [name for (name,) in database.execute("SELECT workflow_uuid FROM workflow_status ORDER BY 1")]
+        self.left = [
+            name
+            for (name,) in database.execute("SELECT workflow_uuid FROM workflow_status ORDER BY 1")
+        ]
         database.close()
         launch(self.path, "bench")
 
@@ -124,7 +134,9 @@ def record_and_die(path: Path, effects: int, times: int) -> None:
 
 
 class Waiting(Edge):
-    """One after the other they come to the end of their record; with the last one all are killed."""
+    """One after the other they come to the end of their record; with the last one
+    all are killed.
+    """
 
     def reach(self) -> None:
         self.reached.set()

@@ -1,14 +1,17 @@
 """DBOS with a SQLite system database.
 
-One append is one step of a running workflow that returns the message: that is how DBOS records that something happened, and it
-is recorded when the step returns. (Its streams, `DBOS.write_stream`, write a row and a step: they took longer and more room.)
-A step must run inside its workflow, so every session is a workflow in a thread of its own, and the clock runs there.
+One append is one step of a running workflow that returns the message: that is how DBOS records that
+something happened, and it is recorded when the step returns. (Its streams, `DBOS.write_stream`,
+write a row and a step: they took longer and more room.) A step must run inside its workflow, so
+every session is a workflow in a thread of its own, and the clock runs there.
 
 - `default`: the journal mode SQLite begins with (DELETE). DBOS sets none.
-- `wal`: the same file switched to WAL beforehand, which SQLite remembers in the file. Anybody can do that in one line.
+- `wal`: the same file switched to WAL beforehand, which SQLite remembers in the file. Anybody can
+  do that in one line.
 
-The pollers in the background are told to rest for a minute. Messages are read back by `list_workflow_steps`, one query (a
-workflow that really resumes asks for each step again). A fork goes to a queue that nobody serves, so that it is made and not run.
+The pollers in the background are told to rest for a minute. Messages are read back by
+`list_workflow_steps`, one query (a workflow that really resumes asks for each step again). A fork
+goes to a queue that nobody serves, so that it is made and not run.
 """
 
 from __future__ import annotations
@@ -78,8 +81,15 @@ class Dbos(Guest):
         )
         DBOS.launch()
         self.client = DBOSClient(system_database_url=self.url)
-        journal = "WAL, set on the file beforehand" if sys.argv[2] == "wal" else "rollback journal (DELETE) as it comes"
-        self.settings = f"{journal}, synchronous FULL (SQLite's default), one commit per step; survives power loss"
+        journal = (
+            "WAL, set on the file beforehand"
+            if sys.argv[2] == "wal"
+            else "rollback journal (DELETE) as it comes"
+        )
+        self.settings = (
+            f"{journal}, synchronous FULL (SQLite's default), one commit per step; survives power"
+            " loss"
+        )
 
     def version(self) -> str:
         return f"dbos {version('dbos')} (SQLite {sqlite3.sqlite_version})"
@@ -117,10 +127,19 @@ class Dbos(Guest):
         """Through a connection that does not wait for the disk, which nobody looks at here."""
         client = DBOSClient(system_database_url=self.url, system_database_engine=_hasty(self.url))
         for i in range(count):
-            client.enqueue({"queue_name": PARKED, "workflow_name": talk.__qualname__, "workflow_id": f"crowd {i}"}, f"crowd {i}")
+            client.enqueue(
+                {
+                    "queue_name": PARKED,
+                    "workflow_name": talk.__qualname__,
+                    "workflow_id": f"crowd {i}",
+                },
+                f"crowd {i}",
+            )
 
     def page(self) -> int:
-        return len(DBOS.list_workflows(limit=100, sort_desc=True, load_input=False, load_output=False))
+        return len(
+            DBOS.list_workflows(limit=100, sort_desc=True, load_input=False, load_output=False)
+        )
 
 
 def _hasty(url: str) -> sqlalchemy.Engine:

@@ -1,10 +1,14 @@
-"""LangGraph with its SQLite checkpointer: a thread that is taken up again after its process was killed.
+"""LangGraph with its SQLite checkpointer: a thread that is taken up again after its process was
+killed.
 
-- `agent`: a graph of two nodes, `model` and `tools`, that lead to each other, each adding a message to the state; a checkpoint after
-  each (`durability="sync"`). Taken up again (`invoke(None)`), it loads the last checkpoint, with every message in it, and goes on at
-  the next node: nothing that happened before is gone through again, since a graph has no program between its nodes to bring back.
-- `program`: its functional API, an entrypoint that calls so many tasks. Taken up again, the function is called again and each task is
-  answered from what is on record: the counterpart of a program.
+- `agent`: a graph of two nodes, `model` and `tools`, that lead to each other, each adding a message
+  to the state; a checkpoint after each (`durability="sync"`). Taken up again (`invoke(None)`), it
+  loads the last checkpoint, with every message in it, and goes on at the next node: nothing that
+  happened before is gone through again, since a graph has no program between its nodes to bring
+  back.
+- `program`: its functional API, an entrypoint that calls so many tasks. Taken up again, the
+  function is called again and each task is answered from what is on record: the counterpart of a
+  program.
 """
 
 from __future__ import annotations
@@ -33,7 +37,14 @@ class State(TypedDict):
 
 def model(state: State) -> dict[str, Any]:
     if len(state["messages"]) < state["steps"]:
-        return {"messages": [{"speaker": "model", "calls": [{"tool": "echo", "arguments": {"text": "to be or not to be"}}]}]}
+        return {
+            "messages": [
+                {
+                    "speaker": "model",
+                    "calls": [{"tool": "echo", "arguments": {"text": "to be or not to be"}}],
+                }
+            ]
+        }
     EDGE.reach()
     return {"messages": [{"speaker": "model", "text": "that is the question"}]}
 
@@ -58,7 +69,9 @@ def graph(saver: SqliteSaver) -> Any:
     made.add_node("model", model)
     made.add_node("tools", tools)
     made.add_edge(START, "model")
-    made.add_conditional_edges("model", lambda state: "tools" if "calls" in state["messages"][-1] else "__end__")
+    made.add_conditional_edges(
+        "model", lambda state: "tools" if "calls" in state["messages"][-1] else "__end__"
+    )
     made.add_edge("tools", "model")
     return made.compile(checkpointer=saver)
 
@@ -78,7 +91,10 @@ CONFIG = {"configurable": {"thread_id": "bench"}, "recursion_limit": 100_000}
 
 
 class LangGraph(Resumer):
-    settings = "WAL as it comes, a checkpoint after each node; a graph loads its last checkpoint, an entrypoint is called again"
+    settings = (
+        "WAL as it comes, a checkpoint after each node; a graph loads its last checkpoint, an"
+        " entrypoint is called again"
+    )
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -87,7 +103,10 @@ class LangGraph(Resumer):
 
     def version(self) -> str:
         names = ("langgraph", "langgraph-checkpoint-sqlite")
-        return ", ".join(f"{name} {version(name)}" for name in names) + f" (SQLite {sqlite3.sqlite_version})"
+        return (
+            ", ".join(f"{name} {version(name)}" for name in names)
+            + f" (SQLite {sqlite3.sqlite_version})"
+        )
 
     def settle(self) -> None:
         """Each time a file of its own."""
@@ -131,9 +150,12 @@ def record_and_die(folder: Path, shape: str, effects: int) -> None:
     connection = sqlite3.connect(folder / f"{shape}.db", check_same_thread=False)
     saver = SqliteSaver(connection)
     saver.setup()
-    connection.execute("PRAGMA synchronous = OFF")  # while the record is made nobody looks at the disk
+    # while the record is made nobody looks at the disk
+    connection.execute("PRAGMA synchronous = OFF")
     asked: dict[str, Any] = {"steps": effects}
-    MADE[shape](saver).invoke(asked | ({"messages": []} if shape == "agent" else {}), CONFIG, durability="sync")
+    MADE[shape](saver).invoke(
+        asked | ({"messages": []} if shape == "agent" else {}), CONFIG, durability="sync"
+    )
 
 
 if __name__ == "__main__":

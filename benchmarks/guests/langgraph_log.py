@@ -1,17 +1,22 @@
 """LangGraph with its SQLite checkpointer.
 
-One append is `graph.update_state(config, {"messages": [one]}, as_node=…)` on a graph of one node: the call by which a program
-adds one message to a thread, durable when it returns. `invoke` does the same and more (a checkpoint for the input, another for
-the step, the writes between: five commits), so it would not be the fair counterpart.
+One append is `graph.update_state(config, {"messages": [one]}, as_node=…)` on a graph of one node:
+the call by which a program adds one message to a thread, durable when it returns. `invoke` does the
+same and more (a checkpoint for the input, another for the step, the writes between: five commits),
+so it would not be the fair counterpart.
 
-- `messages`: what its documentation shows, LangChain messages in a channel reduced by `add_messages`.
-- `plain`: dictionaries and `operator.add`. The cheapest default channel: nothing has an id to look up or a class to restore.
-  (They say "speaker" and not "role": a delta channel makes messages with ids of the latter, which takes several times the CPU.)
-- `delta`: the same dictionaries in a `DeltaChannel` (beta), which stores writes and a snapshot every 100 of them, its default.
-  (At 1,000 messages a snapshot every 10 made an append a third cheaper and the file eight times as large; every 300, the reverse.)
+- `messages`: what its documentation shows, LangChain messages in a channel reduced by
+  `add_messages`.
+- `plain`: dictionaries and `operator.add`. The cheapest default channel: nothing has an id to look
+  up or a class to restore. (They say "speaker" and not "role": a delta channel makes messages with
+  ids of the latter, which takes several times the CPU.)
+- `delta`: the same dictionaries in a `DeltaChannel` (beta), which stores writes and a snapshot
+  every 100 of them, its default. (At 1,000 messages a snapshot every 10 made an append a third
+  cheaper and the file eight times as large; every 300, the reverse.)
 
-A fork is its own: a copy of an earlier checkpoint as the newest of the same thread (`as_node="__copy__"`). It has no list of
-threads: a page is taken from the list of checkpoints until a hundred threads were seen.
+A fork is its own: a copy of an earlier checkpoint as the newest of the same thread
+(`as_node="__copy__"`). It has no list of threads: a page is taken from the list of checkpoints
+until a hundred threads were seen.
 """
 
 from __future__ import annotations
@@ -53,7 +58,10 @@ CHANNELS: dict[str, type] = {"messages": Messages, "plain": Plain, "delta": Delt
 
 
 class LangGraph(Guest):
-    settings = "WAL as it comes, synchronous FULL (SQLite's default), two commits per message; survives power loss"
+    settings = (
+        "WAL as it comes, synchronous FULL (SQLite's default), two commits per message; survives"
+        " power loss"
+    )
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -65,7 +73,10 @@ class LangGraph(Guest):
 
     def version(self) -> str:
         names = ("langgraph", "langgraph-checkpoint-sqlite")
-        return ", ".join(f"{name} {version(name)}" for name in names) + f" (SQLite {sqlite3.sqlite_version})"
+        return (
+            ", ".join(f"{name} {version(name)}" for name in names)
+            + f" (SQLite {sqlite3.sqlite_version})"
+        )
 
     def begin(self) -> str:
         name = f"thread {len(self.places)}"
@@ -76,7 +87,9 @@ class LangGraph(Guest):
         self.places[session].append(self._say(self.graph, session, text))
 
     def fill(self, session: str, texts: list[str]) -> None:
-        """The same appends; only the waiting for the disk is left out, which nobody looks at here."""
+        """The same appends; only the waiting for the disk is left out, which nobody
+        looks at here.
+        """
         self.saver.setup()
         self.saver.conn.execute("PRAGMA synchronous = OFF")
         super().fill(session, texts)
@@ -113,11 +126,15 @@ class LangGraph(Guest):
             self._say(self.held, session, text)
 
     def _say(self, graph: Any, session: str, text: str) -> dict[str, Any]:
-        said = HumanMessage(text) if self.kind == "messages" else {"speaker": "user", "content": text}
+        said = (
+            HumanMessage(text) if self.kind == "messages" else {"speaker": "user", "content": text}
+        )
         return graph.update_state(_thread(session), {"messages": [said]}, as_node="say")
 
     def _open(self) -> tuple[SqliteSaver, Any]:
-        saver = SqliteSaver(sqlite3.connect(self.folder / "checkpoints.db", check_same_thread=False))
+        saver = SqliteSaver(
+            sqlite3.connect(self.folder / "checkpoints.db", check_same_thread=False)
+        )
         return saver, self._graph(saver)
 
     def _graph(self, saver: BaseCheckpointSaver) -> Any:

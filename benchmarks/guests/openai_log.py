@@ -1,11 +1,13 @@
 """The OpenAI Agents SDK with its `SQLiteSession`.
 
-One append is `session.add_items([one])`, what its runner calls to remember a turn. It is a coroutine that does its work in a
-thread; one event loop and one thread are kept, which is how it is quickest. It sets WAL and leaves `synchronous` as its SQLite
-has it, and takes no setting of ours: `settings` says what was found on a connection of its own.
+One append is `session.add_items([one])`, what its runner calls to remember a turn. It is a
+coroutine that does its work in a thread; one event loop and one thread are kept, which is how it is
+quickest. It sets WAL and leaves `synchronous` as its SQLite has it, and takes no setting of ours:
+`settings` says what was found on a connection of its own.
 
-A fork needs the `AdvancedSQLiteSession`, which keeps the branch of every message in another table: `create_branch_from_turn`,
-and a step back to the main branch that is not timed. It has no list of sessions.
+A fork needs the `AdvancedSQLiteSession`, which keeps the branch of every message in another table:
+`create_branch_from_turn`, and a step back to the main branch that is not timed. It has no list of
+sessions.
 """
 
 from __future__ import annotations
@@ -43,10 +45,16 @@ class OpenAI(Guest):
 
     def fill(self, session: str, texts: list[str]) -> None:
         """In one call: every message becomes the same row as if it had come alone."""
-        self.loop.run_until_complete(self.sessions[session].add_items([_item(text) for text in texts]))
+        self.loop.run_until_complete(
+            self.sessions[session].add_items([_item(text) for text in texts])
+        )
 
     def parent(self, session: str) -> str:
-        name = self._keep(AdvancedSQLiteSession(session_id=f"parent {len(self.sessions)}", db_path=self.path, create_tables=True))
+        name = self._keep(
+            AdvancedSQLiteSession(
+                session_id=f"parent {len(self.sessions)}", db_path=self.path, create_tables=True
+            )
+        )
         items = self.loop.run_until_complete(self.sessions[session].get_items())
         self.loop.run_until_complete(self.sessions[name].add_items(items))
         return name
@@ -89,10 +97,20 @@ class OpenAI(Guest):
 
         def ask() -> str:
             connection = self.sessions[self.begin()]._get_connection()
-            journal, level = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous"))
+            journal, level = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("journal_mode", "synchronous")
+            )
             word = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}[level]
-            kept = "survives power loss" if level >= 2 else "the newest messages do not survive power loss"
-            return f"as it comes: {journal.upper()}, synchronous {word}, one commit per message; {kept}"
+            kept = (
+                "survives power loss"
+                if level >= 2
+                else "the newest messages do not survive power loss"
+            )
+            return (
+                f"as it comes: {journal.upper()}, synchronous {word}, one commit per message;"
+                f" {kept}"
+            )
 
         return self.loop.run_until_complete(asyncio.to_thread(ask))
 

@@ -1,13 +1,16 @@
 """OpenRath, in the two places where it writes something down.
 
-- `session`: one append is `SessionWriter.write_chunk`, by which a session's transcript grows on disk: a line of JSON, flushed to
-  the system and not synced. It survives the process and not the machine, so its time is not that of a durable append. The value
-  in memory grows by `ChunkTable.extend`, which copies the table; that is `remember`.
-- `runs`: one append is `SQLiteRunStore.append_run_event`, by which the durable runtime records what happened in a run. It opens
-  a connection for each and closes it again, and the last one to close moves the write-ahead log into the file. Nothing can be
-  set; but a connection of ours that is kept open spares it that work, so one is kept open: its best, not its default.
+- `session`: one append is `SessionWriter.write_chunk`, by which a session's transcript grows on
+  disk: a line of JSON, flushed to the system and not synced. It survives the process and not the
+  machine, so its time is not that of a durable append. The value in memory grows by
+  `ChunkTable.extend`, which copies the table; that is `remember`.
+- `runs`: one append is `SQLiteRunStore.append_run_event`, by which the durable runtime records what
+  happened in a run. It opens a connection for each and closes it again, and the last one to close
+  moves the write-ahead log into the file. Nothing can be set; but a connection of ours that is kept
+  open spares it that work, so one is kept open: its best, not its default.
 
-A session is forked in memory in no time (`Session.fork` shares the table); to have the branch on disk its rows are written again.
+A session is forked in memory in no time (`Session.fork` shares the table); to have the branch on
+disk its rows are written again.
 """
 
 from __future__ import annotations
@@ -104,7 +107,10 @@ class Sessions(Versioned):
 
 
 class Runs(Versioned):
-    settings = "WAL as it comes, synchronous FULL (SQLite's default), a connection of ours kept open; survives power loss"
+    settings = (
+        "WAL as it comes, synchronous FULL (SQLite's default), a connection of ours kept open;"
+        " survives power loss"
+    )
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -114,7 +120,9 @@ class Runs(Versioned):
         self.kept_open.execute("SELECT count(*) FROM runs").fetchall()
 
     def begin(self) -> str:
-        run = Run.create(plan_id=uuid4(), revision_id=uuid4(), session_id=uuid4(), tenant_id="bench")
+        run = Run.create(
+            plan_id=uuid4(), revision_id=uuid4(), session_id=uuid4(), tenant_id="bench"
+        )
         return str(self.store.create_run(run).id)
 
     def append(self, session: str, text: str) -> None:

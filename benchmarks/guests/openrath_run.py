@@ -1,13 +1,16 @@
 """OpenRath's runtime, as it is meant to be used and as lean as it lets itself be made.
 
-- In memory: `run_session_loop`, nothing persisted, with an executor of ours that answers at once. As it comes (`whole`) that is its
-  public `SessionLoopExecutor`, for which it hops into a thread at each model call and each tool. `lean` has the coroutines that it
-  uses inside, which run where they stand: no thread, no record, a list in memory.
-- On disk: `LocalRuntime` on `SQLiteRunStore`, one `@step` that asks the model and runs the tool and leads to itself. The state that
-  each checkpoint writes holds a counter and the last result, and not the conversation, which would make each one dearer than the
-  last. A connection of ours is kept open, which spares it a checkpoint of the write-ahead log whenever it closes its own.
-  `lean` is one commit per step: what the model said is not on record, and a crash in the middle repeats the tool. `whole` records
-  the call before and after with `SQLiteEffectLedger`, as it must to know that it may have run: three commits more.
+- In memory: `run_session_loop`, nothing persisted, with an executor of ours that answers at once.
+  As it comes (`whole`) that is its public `SessionLoopExecutor`, for which it hops into a thread at
+  each model call and each tool. `lean` has the coroutines that it uses inside, which run where they
+  stand: no thread, no record, a list in memory.
+- On disk: `LocalRuntime` on `SQLiteRunStore`, one `@step` that asks the model and runs the tool and
+  leads to itself. The state that each checkpoint writes holds a counter and the last result, and
+  not the conversation, which would make each one dearer than the last. A connection of ours is kept
+  open, which spares it a checkpoint of the write-ahead log whenever it closes its own. `lean` is
+  one commit per step: what the model said is not on record, and a crash in the middle repeats the
+  tool. `whole` records the call before and after with `SQLiteEffectLedger`, as it must to know that
+  it may have run: three commits more.
 - It has one run at a time per session, so that agents working together have a session each.
 """
 
@@ -24,7 +27,14 @@ from uuid import uuid4
 from rath.context import RunContext
 from rath.definition import EffectClass, step
 from rath.flow.tool import FlowToolCall
-from rath.llm import Provider, RathLLMAssistantMessage, RathLLMChatChoice, RathLLMChatResponse, RathLLMToolCallFunction, RathLLMToolCallPart
+from rath.llm import (
+    Provider,
+    RathLLMAssistantMessage,
+    RathLLMChatChoice,
+    RathLLMChatResponse,
+    RathLLMToolCallFunction,
+    RathLLMToolCallPart,
+)
 from rath.runtime.effects import SQLiteEffectLedger, arguments_digest
 from rath.runtime.local import LocalRuntime
 from rath.runtime.sqlite import SQLiteRunStore
@@ -41,22 +51,37 @@ class Echo(FlowToolCall):
     parallel_safe = True
     name = "echo"
     description = "Nothing but what it was given."
-    parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    parameters = {
+        "type": "object",
+        "properties": {"text": {"type": "string"}},
+        "required": ["text"],
+    }
 
     def __call__(self, session: Session, arguments: Any) -> Any:
         return arguments["text"]
 
 
 def response(message: RathLLMAssistantMessage, finish: Any) -> RathLLMChatResponse:
-    return RathLLMChatResponse(id="", choices=(RathLLMChatChoice(0, finish, message),), created=0, model="bench")
+    return RathLLMChatResponse(
+        id="", choices=(RathLLMChatChoice(0, finish, message),), created=0, model="bench"
+    )
 
 
 def calling(name: str) -> RathLLMChatResponse:
-    function = RathLLMToolCallFunction(name, '{"text":"to be or not to be"}', dict(ARGUMENTS), False)
-    return response(RathLLMAssistantMessage(tool_calls=(RathLLMToolCallPart("c1", "function", function),)), "tool_calls")
+    function = RathLLMToolCallFunction(
+        name, '{"text":"to be or not to be"}', dict(ARGUMENTS), False
+    )
+    return response(
+        RathLLMAssistantMessage(tool_calls=(RathLLMToolCallPart("c1", "function", function),)),
+        "tool_calls",
+    )
 
 
-CALL, MISCALL, END = calling("echo"), calling("missing"), response(RathLLMAssistantMessage(content="that is the question"), "stop")
+CALL, MISCALL, END = (
+    calling("echo"),
+    calling("missing"),
+    response(RathLLMAssistantMessage(content="that is the question"), "stop"),
+)
 
 
 class Ready:
@@ -115,7 +140,11 @@ class Turn:
 class OpenRath(Runner):
     def __init__(self, folder: Path, lean: bool) -> None:
         super().__init__(folder)
-        how = "one commit per step, in memory no threads" if lean else "four commits per step (effect ledger), its public executor"
+        how = (
+            "one commit per step, in memory no threads"
+            if lean
+            else "four commits per step (effect ledger), its public executor"
+        )
         self.settings = f"WAL as it comes, synchronous FULL, a connection of ours kept open; {how}"
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "runs.db"
@@ -132,7 +161,9 @@ class OpenRath(Runner):
 
     def settle(self) -> None:
         """Past the first checkpoint: each commit makes the log's file longer until then."""
-        self.kept_open.executescript("CREATE TABLE settle (x); INSERT INTO settle VALUES (randomblob(12000000))")
+        self.kept_open.executescript(
+            "CREATE TABLE settle (x); INSERT INTO settle VALUES (randomblob(12000000))"
+        )
 
     def turn(self, calls: int, refused: bool = False) -> dict[str, float]:
         return self._turn(_session(1), calls, MISCALL if refused else CALL)[0].mean()
@@ -163,7 +194,9 @@ class OpenRath(Runner):
         works = [lambda: self._run(runtime, plan, calls) for _ in range(sessions * agents)]
         return share(sessions * agents * calls, lambda: at_once(works))
 
-    def _turn(self, session: Session, calls: int, call: RathLLMChatResponse = CALL) -> tuple[Stamps, Session]:
+    def _turn(
+        self, session: Session, calls: int, call: RathLLMChatResponse = CALL
+    ) -> tuple[Stamps, Session]:
         executor = self.executor(calls, call)
         out = run_session_loop(
             user_session=session,

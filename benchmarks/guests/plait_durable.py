@@ -1,8 +1,9 @@
 """Plait: `resume` and `replay` of a run on its embedded store. Nothing is configured.
 
-The same `forward` is called again and comes by every step it took before: each prompt is built again, step by step, and compared with
-the record by its digest, so that a program that changed is found out. The process that makes the record is killed while the next model
-(or tool) is at work: that ask is on record as lost, and asked again.
+The same `forward` is called again and comes by every step it took before: each prompt is built
+again, step by step, and compared with the record by its digest, so that a program that changed is
+found out. The process that makes the record is killed while the next model (or tool) is at work:
+that ask is on record as lost, and asked again.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ def made(shape: str, effects: int) -> Workflow:
 
 
 class Plait(Resumer):
-    settings = "defaults: WAL, synchronous FULL; the whole program is gone through again and every step compared"
+    settings = (
+        "defaults: WAL, synchronous FULL; the whole program is gone through again and every step"
+        " compared"
+    )
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -115,7 +119,9 @@ class Plait(Resumer):
         return took
 
     def read(self, shape: str) -> dict[str, float]:
-        """Every event of it: the body as bytes, the header decoded, since it says whose the event is."""
+        """Every event of it: the body as bytes, the header decoded, since it says whose the event
+        is.
+        """
         session = self._copied(shape)
         store = plait.open_store(session.store)
         took = clocked(lambda: [(event.header, event.content) for _, event in store.feed()])

@@ -1,7 +1,7 @@
 """Plait, through `plait.Session` alone, on its embedded store.
 
-One append is `session.say(text)`: sealed, hash-linked, indexed and fsynced when it returns. Nothing is configured: these
-are the defaults, and there is no setting that would make it less durable.
+One append is `session.say(text)`: sealed, hash-linked, indexed and fsynced when it returns. Nothing
+is configured: these are the defaults, and there is no setting that would make it less durable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Plait's runtime: agents with a model that answers at once, in memory and on its embedded store.
 
-A step is a model call and a call of a pure tool, and three transactions: the question, the reply with what it asks for, the
-result. All of it is sealed and hash-linked, and on disk before anything follows from it. Nothing is configured.
+A step is a model call and a call of a pure tool, and three transactions: the question, the reply
+with what it asks for, the result. All of it is sealed and hash-linked, and on disk before anything
+follows from it. Nothing is configured.
 """
 
 from __future__ import annotations
@@ -31,10 +32,16 @@ def echo(text: str) -> str:
 
 
 def calling(name: str) -> Reply:
-    return Reply((), (ToolCall(name, text="to be or not to be"),), "calls", model="bench", price=FREE)
+    return Reply(
+        (), (ToolCall(name, text="to be or not to be"),), "calls", model="bench", price=FREE
+    )
 
 
-CALL, MISCALL, END = calling("echo"), calling("missing"), Reply((Text("that is the question"),), model="bench", price=FREE)
+CALL, MISCALL, END = (
+    calling("echo"),
+    calling("missing"),
+    Reply((Text("that is the question"),), model="bench", price=FREE),
+)
 
 
 class Ready:
@@ -136,9 +143,16 @@ class Plait(Runner):
         return (found[1] - found[0]) / calls
 
     def together(self, sessions: int, agents: int, calls: int) -> dict[str, float]:
-        """One workflow per session, in a thread; its agents each in a branch, in threads of their own."""
-        crowds = [Parallel({f"a{i}": agent(Ready(calls), f"a{i}") for i in range(agents)}) for _ in range(sessions)]
-        works: list[Callable[[], object]] = [partial(crowd, Session("go", store=self.address)) for crowd in crowds]
+        """One workflow per session, in a thread; its agents each in a branch, in threads of their
+        own.
+        """
+        crowds = [
+            Parallel({f"a{i}": agent(Ready(calls), f"a{i}") for i in range(agents)})
+            for _ in range(sessions)
+        ]
+        works: list[Callable[[], object]] = [
+            partial(crowd, Session("go", store=self.address)) for crowd in crowds
+        ]
         return share(sessions * agents * calls, lambda: at_once(works))
 
     def _turn(self, session: Session, calls: int, call: Reply = CALL) -> Stamps:
@@ -147,7 +161,9 @@ class Plait(Runner):
         return model.stamps
 
     def _fresh(self) -> Session:
-        """A store of its own: one in memory keeps everything, and the next measurement shall not pay for the last."""
+        """A store of its own: one in memory keeps everything, and the next measurement shall not
+        pay for the last.
+        """
         self.made += 1
         return Session("go", store=plait.open_store(f"memory:{self.made % 50}"))
 

@@ -30,7 +30,10 @@ class Bare(Resumer):
     def record(self, shape: str, effects: int, times: int) -> None:
         draw = random.Random(0)
         if not self.rows:
-            self.raw.insert_all((draw.randbytes(HEADER_SIZE), draw.randbytes(BODY_SIZE)) for _ in range(effects * EVENTS))
+            self.raw.insert_all(
+                (draw.randbytes(HEADER_SIZE), draw.randbytes(BODY_SIZE))
+                for _ in range(effects * EVENTS)
+            )
             self.rows = effects * EVENTS
 
     def read(self, shape: str) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """The raw limit of a durable step: bare SQLite through apsw, WAL and FULL, three commits.
 
-What is written is what Plait writes for such a step before it compresses it: four events of some 400 bytes of header and 60 to
-200 of body, in three transactions.
+What is written is what Plait writes for such a step before it compresses it: four events of some
+400 bytes of header and 60 to 200 of body, in three transactions.
 """
 
 from __future__ import annotations

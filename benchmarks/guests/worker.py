@@ -1,10 +1,12 @@
-"""The contestant's side of the line: a process that does what it is asked, one JSON document per line, and times it.
+"""The contestant's side of the line: a process that does what it is asked, one JSON document per
+line, and times it.
 
     {"do": "append", "session": "…", "text": "…"}   →   {"wall": 0.0011, "cpu": 0.0002, "value": null}
 
-Every contestant has an interpreter of its own, so that none pays for what another imports. Only the standard library is
-needed here, for the same reason. The clock runs around the one call, in the process that makes it: the pipe is not measured.
-"""
+Every contestant has an interpreter of its own, so that none pays for what another imports. Only the
+standard library is needed here, for the same reason. The clock runs around the one call, in the
+process that makes it: the pipe is not measured.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ SETTLE_SIZE = 12_000_000  # more than SQLite lets a write-ahead log grow before 
 
 
 class Guest:
-    """What a contestant may be asked for. What it has no operation for it leaves out, and the table says so."""
+    """What a contestant may be asked for.
+
+    What it has no operation for it leaves out, and the table says so.
+    """
 
     settings = ""  # what it was run with, and what that promises
 
@@ -47,13 +52,20 @@ class Guest:
         raise NotImplementedError
 
     def fill(self, session: str, texts: list[str]) -> None:
-        """As many appends as there are texts, one by one: whoever pays per append pays for a long session as its users do."""
+        """As many appends as there are texts, one by one: whoever pays per append pays for a long
+        session as its users do.
+        """
         for text in texts:
             self.append(session, text)
 
     def settle(self) -> None:
-        """Past the first checkpoint, as any store is after a while: until then each commit makes the log's file longer."""
-        self.append(self.begin(), base64.b64encode(random.Random(0).randbytes(SETTLE_SIZE * 3 // 4)).decode())
+        """Past the first checkpoint, as any store is after a while: until then each commit makes
+        the log's file longer.
+        """
+        self.append(
+            self.begin(),
+            base64.b64encode(random.Random(0).randbytes(SETTLE_SIZE * 3 // 4)).decode(),
+        )
 
     def parent(self, session: str) -> str:
         """The session to fork, where that has to be one of another kind."""
@@ -68,7 +80,9 @@ class Guest:
         raise NotImplementedError
 
     def branches(self, texts: list[str], count: int, text: str) -> int:
-        """Bytes of RAM of as many branches of one session, each of which has gone its own way by one message."""
+        """Bytes of RAM of as many branches of one session, each of which has gone its own way by
+        one message.
+        """
         raise NotImplementedError
 
     # ── timed ──
@@ -90,7 +104,9 @@ class Guest:
         raise NotImplementedError
 
     def remember(self, session: str, texts: list[str]) -> None:
-        """A few messages one by one, in memory alone: a single one is over before a clock that was just woken has warmed up."""
+        """A few messages one by one, in memory alone: a single one is over before a clock that was
+        just woken has warmed up.
+        """
         raise NotImplementedError
 
     def time(self, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -99,10 +115,15 @@ class Guest:
 
 
 class Runner(Guest):
-    """What a contestant of the runtime's table may be asked for. Each answers with {"wall": …, "cpu": …}: what one call or step took."""
+    """What a contestant of the runtime's table may be asked for.
+
+    Each answers with {"wall": …, "cpu": …}: what one call or step took.
+    """
 
     def turn(self, calls: int, refused: bool = False) -> dict[str, float]:
-        """In memory: per model call of one turn, each with a tool that does nothing, or with a call of one that is not there."""
+        """In memory: per model call of one turn, each with a tool that does nothing, or with a call
+        of one that is not there.
+        """
         raise NotImplementedError
 
     def nested(self, calls: int) -> dict[str, float]:
@@ -110,7 +131,9 @@ class Runner(Guest):
         raise NotImplementedError
 
     def outermost(self, calls: int) -> dict[str, float]:
-        """In memory: per call of an agent that answers at once, each one a run of its own on the same session."""
+        """In memory: per call of an agent that answers at once, each one a run of its own on the
+        same session.
+        """
         raise NotImplementedError
 
     def growth(self, calls: int) -> dict[str, dict[str, float]]:
@@ -118,7 +141,9 @@ class Runner(Guest):
         raise NotImplementedError
 
     def answer(self, messages: int, fresh: bool) -> dict[str, float]:
-        """In memory: an agent asked in a session of so many messages, for the first time or again."""
+        """In memory: an agent asked in a session of so many messages, for the first
+        time or again.
+        """
         raise NotImplementedError
 
     def steps(self, calls: int) -> dict[str, float]:
@@ -135,11 +160,13 @@ class Runner(Guest):
 
 
 class Resumer(Guest):
-    """What a contestant of the table of runs taken up again may be asked for. Each answers with {"wall": …, "cpu": …}.
+    """What a contestant of the table of runs taken up again may be asked for. Each answers with
+    {"wall": …, "cpu": …}.
 
-    `record` is not timed: a run is begun in another process, which kills itself when so many effects are on record. `shape` says what
-    they are: `agent`, half of them a model's replies and half the tools it calls; `program`, tool calls that the program itself makes;
-    `branches`, the first of these in ten branches of one run, at the same time.
+    `record` is not timed: a run is begun in another process, which kills itself when so many
+    effects are on record. `shape` says what they are: `agent`, half of them a model's replies and
+    half the tools it calls; `program`, tool calls that the program itself makes; `branches`, the
+    first of these in ten branches of one run, at the same time.
     """
 
     def record(self, shape: str, effects: int, times: int) -> None:
@@ -147,7 +174,9 @@ class Resumer(Guest):
         raise NotImplementedError
 
     def resume(self, shape: str) -> dict[str, float]:
-        """Take it up again, to the first effect that is not on record (in branches: to the last of these)."""
+        """Take it up again, to the first effect that is not on record (in branches: to the last of
+        these).
+        """
         raise NotImplementedError
 
     def replay(self, shape: str) -> dict[str, float]:
@@ -160,7 +189,10 @@ class Resumer(Guest):
 
 
 class Edge:
-    """Where the record ends. In the process that makes it, that is where it dies; later, where the clock stops."""
+    """Where the record ends.
+
+    In the process that makes it, that is where it dies; later, where the clock stops.
+    """
 
     def __init__(self, lanes: int = 1) -> None:
         self.barrier, self.deadly = threading.Barrier(lanes), False
@@ -186,13 +218,21 @@ class Edge:
 
 def crash(*more: str) -> None:
     """This very script again, told to make a record and die."""
-    done = subprocess.run([sys.executable, *sys.argv[:3], *more], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=900)
+    done = subprocess.run(
+        [sys.executable, *sys.argv[:3], *more],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        timeout=900,
+    )
     if done.returncode != -signal.SIGKILL:
         raise RuntimeError(f"it was to be killed, but ended with {done.returncode}")
 
 
 class Stamps:
-    """When a model was asked, again and again. What lies between two asks is a step, whoever did what in it."""
+    """When a model was asked, again and again.
+
+    What lies between two asks is a step, whoever did what in it.
+    """
 
     def __init__(self) -> None:
         self.wall: list[float] = []
@@ -204,10 +244,16 @@ class Stamps:
 
     def mean(self) -> dict[str, float]:
         """The first step is left out: it also begins the turn."""
-        return {name: (marks[-1] - marks[1]) / (len(marks) - 2) for name, marks in (("wall", self.wall), ("cpu", self.cpu))}
+        return {
+            name: (marks[-1] - marks[1]) / (len(marks) - 2)
+            for name, marks in (("wall", self.wall), ("cpu", self.cpu))
+        }
 
     def median(self, first: int, last: int) -> dict[str, float]:
-        return {name: statistics.median(_gaps(marks)[first:last]) for name, marks in (("wall", self.wall), ("cpu", self.cpu))}
+        return {
+            name: statistics.median(_gaps(marks)[first:last])
+            for name, marks in (("wall", self.wall), ("cpu", self.cpu))
+        }
 
 
 def _gaps(marks: list[float]) -> list[float]:
@@ -221,7 +267,9 @@ def share(count: int, operation: Callable[[], object]) -> dict[str, float]:
 
 
 def at_once(works: list[Callable[[], object]]) -> None:
-    """Each in a thread of its own, all let go at the same moment; raises what the first one raised."""
+    """Each in a thread of its own, all let go at the same moment; raises what the
+    first one raised.
+    """
     gate, failed = threading.Barrier(len(works)), list[BaseException]()
 
     def work(each: Callable[[], object]) -> None:
@@ -248,7 +296,10 @@ def clocked(operation: Callable[[], Any]) -> dict[str, Any]:
 
 
 def serve(make: Callable[[Path], Guest]) -> None:
-    """Answer until there are no more questions. The line is ours alone: whatever else is printed goes to the errors."""
+    """Answer until there are no more questions.
+
+    The line is ours alone: whatever else is printed goes to the errors.
+    """
     line, sys.stdout = sys.stdout, sys.stderr
     guest = make(Path(sys.argv[1]))
     for asked in sys.stdin:
@@ -258,7 +309,9 @@ def serve(make: Callable[[Path], Guest]) -> None:
 def _answer(guest: Guest, asked: dict[str, Any]) -> dict[str, Any]:
     verb = asked.pop("do")
     try:
-        return guest.time(verb, asked) if verb in TIMED else {"value": getattr(guest, verb)(**asked)}
+        return (
+            guest.time(verb, asked) if verb in TIMED else {"value": getattr(guest, verb)(**asked)}
+        )
     except NotImplementedError:
         return {"none": True}
     except Exception as error:

@@ -1,6 +1,7 @@
 """Plait: a runtime for agent systems in which the session is the value and the only record.
 
-This is the composition root: the one place where live time, chance and the default projections are bound.
+This is the composition root: the one place where live time, chance and the default projections are
+bound.
 """
 
 from __future__ import annotations
@@ -99,16 +100,26 @@ def open_store(
 ) -> Store:
     """Open a store, making it if need be: a folder, `sqlite:FOLDER`, `memory:` or `memory:NAME`.
 
-    Without an address: PLAIT_STORE if set, else `.plait` in the nearest folder upward that has one, up to the home folder or the root
-    of the repository, else here. One that another user could have put there raises UntrustedStore.
+    Without an address: PLAIT_STORE if set, else `.plait` in the nearest folder upward that has one,
+    up to the home folder or the root of the repository, else here. One that another user could have
+    put there raises UntrustedStore.
 
-    A process has one store per address: asking again gives the same one, and `close()` closes it for everybody.
+    A process has one store per address: asking again gives the same one, and `close()` closes it
+    for everybody.
 
-    `durability="async"` is for sessions opened from now on that do not say otherwise: their commits are synced at boundaries
-    (docs/durability.md), not one by one.
+    `durability="async"` is for sessions opened from now on that do not say otherwise: their commits
+    are synced at boundaries (docs/durability.md), not one by one.
     """
-    place = _default_address() if address is None else str(address) if isinstance(address, _Path) else address
-    return _open_at(place, source=_Live(), projections=(*_PROJECTIONS, *projections), durability=durability)
+    place = (
+        _default_address()
+        if address is None
+        else str(address)
+        if isinstance(address, _Path)
+        else address
+    )
+    return _open_at(
+        place, source=_Live(), projections=(*_PROJECTIONS, *projections), durability=durability
+    )
 
 
 def _default_address() -> str:
@@ -116,10 +127,15 @@ def _default_address() -> str:
 
 
 _PROJECTIONS = (_SessionRows(), _GraphRows(), _InboxRows())
-_bind_writer(_DirectWriter(_Live(), lambda address: _opened(address) or open_store(address), _default_address))
+_bind_writer(
+    _DirectWriter(
+        _Live(), lambda address: _opened(address) or open_store(address), _default_address
+    )
+)
 
 
-# What acts is loaded when it is first asked for: whoever only looks at sessions, as most commands do, need not wait for it.
+# What acts is loaded when it is first asked for: whoever only looks at sessions, as most commands
+# do, need not wait for it.
 _ACTING = {
     "Agent": "plait.agent",
     "Allow": "plait.runtime.policy",

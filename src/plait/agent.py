@@ -1,8 +1,9 @@
 """Agents: an instruction, a model, tools and a view, as one reusable layer.
 
-The turn is a generator that yields effects and knows neither threads nor event loops nor vendors. It asks, runs what the reply asks
-for, and asks again, until a reply asks for nothing. When it has asked as often as it may, it is told so and answers with what it has.
-When the prompt outgrows `context_max`, what went before is put in short first.
+The turn is a generator that yields effects and knows neither threads nor event loops nor vendors.
+It asks, runs what the reply asks for, and asks again, until a reply asks for nothing. When it has
+asked as often as it may, it is told so and answers with what it has. When the prompt outgrows
+`context_max`, what went before is put in short first.
 """
 
 from __future__ import annotations
@@ -55,28 +56,51 @@ class Agent(Workflow):
         purpose: Purpose | None = None,
         parameters: Mapping[str, Json] | None = None,  # temperature, tokens_max, …
         retry: Retry | None = None,
-        context_max: int | None = None,  # tokens, estimated, above which what went before is compacted first; None: never
-        policy: Policy | None = None,  # what it may do, and what needs consent; None: as its caller has it
-        compactor: Compacting | None = None,  # how that is done, as a Compactor says; None: its own model makes a summary
+        # tokens, estimated, above which what went before is compacted first; None: never
+        context_max: int | None = None,
+        # what it may do, and what needs consent; None: as its caller has it
+        policy: Policy | None = None,
+        # how that is done, as a Compactor says; None: its own model makes a summary
+        compactor: Compacting | None = None,
     ) -> None:
         if not isinstance(instruction, str) or not instruction.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue("instruction", "it says nothing", "tell the agent what to do")
         if isinstance(steps_max, bool) or not isinstance(steps_max, int) or steps_max < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue("steps_max", f"{steps_max!r} is not a number of steps", "pass a number from 1")
-        if context_max is not None and (isinstance(context_max, bool) or not isinstance(context_max, int) or context_max < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue("context_max", f"{context_max!r} is not a number of tokens", "pass a number from 1, or None for no limit")
+            raise InvalidValue(
+                "steps_max", f"{steps_max!r} is not a number of steps", "pass a number from 1"
+            )
+        if context_max is not None and (
+            isinstance(context_max, bool) or not isinstance(context_max, int) or context_max < 1  # pyright: ignore[reportUnnecessaryIsInstance]
+        ):
+            raise InvalidValue(
+                "context_max",
+                f"{context_max!r} is not a number of tokens",
+                "pass a number from 1, or None for no limit",
+            )
         if compactor is not None and not isinstance(compactor, Compacting):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue("compactor", f"a {type(compactor).__name__} is not one", "pass a Compactor")
+            raise InvalidValue(
+                "compactor", f"a {type(compactor).__name__} is not one", "pass a Compactor"
+            )
         check_text(instruction, "instruction")
         if purpose is not None and purpose not in get_args(Purpose):
-            raise InvalidValue("purpose", f"{purpose!r} is not one", f"use one of {', '.join(get_args(Purpose))}")
+            raise InvalidValue(
+                "purpose", f"{purpose!r} is not one", f"use one of {', '.join(get_args(Purpose))}"
+            )
         if isinstance(tools, str) or not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue("tools", f"a {type(tools).__name__} is not a list of tools", "pass tools=[…]")
-        self.instruction, self.model, self.name, self.description = instruction, model, name, description
+            raise InvalidValue(
+                "tools", f"a {type(tools).__name__} is not a list of tools", "pass tools=[…]"
+            )
+        self.instruction, self.model, self.name, self.description = (
+            instruction,
+            model,
+            name,
+            description,
+        )
         self.view, self.steps_max, self.retry = View.of(view), steps_max, retry or Retry()
         self.context_max, self.compactor, self.policy = context_max, compactor, policy
         self.parameters = dict(parameters or {})
-        VOCABULARY.encode(ScratchSet("parameters", self.parameters))  # what no event can hold is refused here
+        # what no event can hold is refused here
+        VOCABULARY.encode(ScratchSet("parameters", self.parameters))
         self._type = returns
         if purpose is not None:
             self.purpose = purpose
@@ -91,10 +115,18 @@ class Agent(Workflow):
     @property
     def tools(self) -> dict[str, Tool[..., Any]]:
         """By name. A server is asked for its tools now."""
-        return _by_name([tool for source in self._sources for tool in ([source] if isinstance(source, Tool) else source.tools())])
+        return _by_name(
+            [
+                tool
+                for source in self._sources
+                for tool in ([source] if isinstance(source, Tool) else source.tools())
+            ]
+        )
 
     def returns(self, type_: Any) -> Self:
-        """The same agent, whose answer must have this type: `session.result` is the data, `session.result_as(type)` the value."""
+        """The same agent, whose answer must have this type: `session.result` is the data,
+        `session.result_as(type)` the value.
+        """
         made = self._copy()
         made._type, made._schema = type_, _answer_schema(type_)
         return made
@@ -105,7 +137,11 @@ class Agent(Workflow):
         return made
 
     def describe(self) -> str:
-        return self.description or super().describe().replace(Agent.__doc__ or "", "") or self.instruction.strip().partition("\n")[0]
+        return (
+            self.description
+            or super().describe().replace(Agent.__doc__ or "", "")
+            or self.instruction.strip().partition("\n")[0]
+        )
 
     def _rebind(self, model: str | Model) -> None:
         self.model = model
@@ -115,7 +151,15 @@ class Agent(Workflow):
         model = self.model if isinstance(self.model, str) else getattr(self.model, "name", None)
         names = [source.name for source in self._sources]
         more = [f"model={model}" if model else "", f"tools=[{', '.join(names)}]" if names else ""]
-        return ", ".join([repr(text), *filter(None, [*more, f"returns={name_of(self._type)}" if self._type is not None else ""])])
+        return ", ".join(
+            [
+                repr(text),
+                *filter(
+                    None,
+                    [*more, f"returns={name_of(self._type)}" if self._type is not None else ""],
+                ),
+            ]
+        )
 
     # ── what it does ─────────────────────────────────────────────────────────────────────────
 
@@ -124,29 +168,50 @@ class Agent(Workflow):
         assert run is not None
         return drive(play(self._turn(session)), run.io)
 
-    async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    async def _aact(
+        self,
+        forward: Callable[..., Any],
+        session: Session,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
         if forward is not _FORWARD:  # a subclass has one of its own
             return await super()._aact(forward, session, args, kwargs)
         run = run_of(session)
         assert run is not None
         stops: list[int] = []
         try:
-            return await adrive(play(self._turn(session)), AsyncWaiter(run.io), lambda: stops.append(run.stop(session.id)))
+            return await adrive(
+                play(self._turn(session)),
+                AsyncWaiter(run.io),
+                lambda: stops.append(run.stop(session.id)),
+            )
         finally:
             for stop in stops:
                 run.go_on(stop)
 
     def _own_name(self) -> str:
-        """Agents are told apart by what they are told to do: one must not take another's words for its own."""
-        return f"{super()._own_name()}-{digest(b'plait/agent/1', self.instruction.encode('utf-8', 'surrogatepass'))[:4]}"
+        """Agents are told apart by what they are told to do: one must not take another's words for
+        its own.
+        """
+        return f"{super()._own_name()}-{digest(b'plait/agent/1', self.instruction.encode('utf-8', 'surrogatepass'))[:4]}"  # noqa: E501
 
-    def _calling(self, session: object, forward: object, args: tuple[Any, ...], kwargs: Mapping[str, Any], called: str | None) -> Calling:
+    def _calling(
+        self,
+        session: object,
+        forward: object,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        called: str | None,
+    ) -> Calling:
         calling = super()._calling(session, forward, args, kwargs, called)
         model_of(self.model, calling.name)  # what is missing is said before anything is written
         return calling._replace(agent=calling.name, setup=self._setup(self.tools).encode())
 
     def _setup(self, tools: Mapping[str, Tool[..., Any]]) -> Setup:
-        specs = tuple([Spec(tool.name, tool.description, tool.schema) for _, tool in sorted(tools.items())])
+        specs = tuple(
+            [Spec(tool.name, tool.description, tool.schema) for _, tool in sorted(tools.items())]
+        )
         return Setup(self.instruction, specs, self.parameters, self._schema, self.view)
 
     def _turn(self, session: Session) -> Turning[Session]:
@@ -155,10 +220,18 @@ class Agent(Workflow):
         path = run.frames(session.id)[-1].path
         actor, tools, model = f"agent:{principal_of(path)}", self.tools, model_of(self.model, path)
         # In a tool: since the tool was called.
-        prompt = Prompt.of(self._setup(tools), actor, session.run, session, run.branched_off(session))
+        prompt = Prompt.of(
+            self._setup(tools), actor, session.run, session, run.branched_off(session)
+        )
         ask = AskModel(session, prompt, model, actor, path, tools, retry=self.retry)
-        fit = fitting(ask, self.context_max, self._way(path, model), run.since) if self.context_max is not None else None
-        session = yield from turn(ask, self.steps_max, self._check if self._type is not None else None, self._type, fit)
+        fit = (
+            fitting(ask, self.context_max, self._way(path, model), run.since)
+            if self.context_max is not None
+            else None
+        )
+        session = yield from turn(
+            ask, self.steps_max, self._check if self._type is not None else None, self._type, fit
+        )
         prompt.put_back()
         return session
 
@@ -171,7 +244,8 @@ class Agent(Workflow):
             to_type(value, self._type)
         except (ValueError, TypeError) as error:
             return str(error)
-        except BaseException as error:  # a type of the program's own, which looks at what it is made of
+        # a type of the program's own, which looks at what it is made of
+        except BaseException as error:
             if ends_run(error):
                 raise
             return f"{type(error).__name__}: {text_of_error(error)}"
@@ -182,9 +256,16 @@ _FORWARD = original(Agent)
 
 
 def turn(
-    ask: AskModel, steps_max: int, check: Callable[[Any], str | None] | None = None, type_: Any = None, fit: Fit | None = None
+    ask: AskModel,
+    steps_max: int,
+    check: Callable[[Any], str | None] | None = None,
+    type_: Any = None,
+    fit: Fit | None = None,
 ) -> Turning[Session]:
-    """Ask and act until there is an answer. `check` says why an answer will not do, `fit` makes the prompt fit before each ask."""
+    """Ask and act until there is an answer.
+
+    `check` says why an answer will not do, `fit` makes the prompt fit before each ask.
+    """
     session, misses, step = ask.session, 0, 0
     while step <= steps_max:
         last = step == steps_max
@@ -194,16 +275,36 @@ def turn(
         session, answer = yield ask._replace(session=session, choice="none" if last else ask.choice)
         step += 1
         if answer.calls:
-            session, _ = yield UseTools(session, answer.runnable, ask.tools, ask.actor, ask.path, answer.requests, answer.spoken)
+            session, _ = yield UseTools(
+                session,
+                answer.runnable,
+                ask.tools,
+                ask.actor,
+                ask.path,
+                answer.requests,
+                answer.spoken,
+            )
         elif last and not answer.text and answer.data is None:
-            session, _ = yield Tell(session, f"(no answer: all {steps_max} steps were used, and the last reply said nothing)", "assistant")
-        elif check is not None and (why := check(answer.data.value) if answer.data is not None else "it is not JSON") is not None:
+            session, _ = yield Tell(
+                session,
+                f"(no answer: all {steps_max} steps were used, and the last reply said nothing)",
+                "assistant",
+            )
+        elif (
+            check is not None
+            and (why := check(answer.data.value) if answer.data is not None else "it is not JSON")
+            is not None
+        ):
             misses += 1
             if misses > 2 or last:
                 if not is_tried_again(session):
                     raise ResultInvalid(ask.path, name_of(type_), why, session)
                 misses = step = 0
-            session, _ = yield Tell(session, f"That answer does not have the shape that was asked for: {why}. Answer again, in that shape.")
+            session, _ = yield Tell(
+                session,
+                f"That answer does not have the shape that was asked for: {why}. Answer again, in"
+                " that shape.",
+            )
         else:
             break
     return session
@@ -230,16 +331,23 @@ def _by_name(tools: Iterable[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
     found: dict[str, Tool[..., Any]] = {}
     for tool in tools:
         if found.setdefault(tool.name, tool) is not tool:
-            raise InvalidValue("tools", f"two tools are called {tool.name!r}", "pass name= to one of them")
+            raise InvalidValue(
+                "tools", f"two tools are called {tool.name!r}", "pass name= to one of them"
+            )
     return found
 
 
 def _answer_schema(type_: Any) -> Json:
-    """The schema of the answer. Providers want an object: what is none stands in one, under `answer`."""
+    """The schema of the answer.
+
+    Providers want an object: what is none stands in one, under `answer`.
+    """
     try:
         schema = schema_of(type_)
     except (TypeError, NotImplementedError) as error:
-        raise InvalidValue("returns", str(error).partition("\n")[0], "pass a type that JSON can carry") from error
+        raise InvalidValue(
+            "returns", str(error).partition("\n")[0], "pass a type that JSON can carry"
+        ) from error
     if schema.get("type") == "object" and "properties" in schema:
         return schema
     defs = schema.pop("$defs", None)

@@ -1,9 +1,11 @@
-"""Bindings: what a name in a module stands for, read off its source. Nothing is imported, and nothing is called.
+"""Bindings: what a name in a module stands for, read off its source. Nothing is imported, and
+nothing is called.
 
-The statements of a module are followed in order. A name stands for all that it may be bound to in the end: the branches of an `if`,
-a `try` or a `match` count alike, and so do names bound by `for`, `with`, `except`, `match`, `:=`, `global` or `globals()`.
-It is a Workflow if each of these is a class that derives from one, or what a call of such a class, or of a function that
-returns one, makes. None does not count: it stands for a value that comes later.
+The statements of a module are followed in order. A name stands for all that it may be bound to in
+the end: the branches of an `if`, a `try` or a `match` count alike, and so do names bound by `for`,
+`with`, `except`, `match`, `:=`, `global` or `globals()`. It is a Workflow if each of these is a
+class that derives from one, or what a call of such a class, or of a function that returns one,
+makes. None does not count: it stands for a value that comes later.
 """
 
 from __future__ import annotations
@@ -22,13 +24,26 @@ from plait.workflow import Workflow
 STEPS_MAX = 5_000  # expressions that are looked at for one name
 
 _PLAIT = __name__.partition(".")[0]
-_SAME = frozenset({"abc", "dataclasses", "functools", "typing"})  # their decorators leave a class a class
+# their decorators leave a class a class
+_SAME = frozenset({"abc", "dataclasses", "functools", "typing"})
 _CACHES = ("cache", "lru_cache", "staticmethod", "classmethod")
-_WRITES = ("update", "setdefault", "pop", "popitem", "clear", "__setitem__", "__delitem__", "__ior__")
+_WRITES = (
+    "update",
+    "setdefault",
+    "pop",
+    "popitem",
+    "clear",
+    "__setitem__",
+    "__delitem__",
+    "__ior__",
+)
 
 
 def objection(file: Path, module: str, folders: tuple[str, ...], names: list[str]) -> str:
-    """Why what has this name in a file is no Workflow. "": it is one, as far as its source says. Raises what reading raises."""
+    """Why what has this name in a file is no Workflow.
+
+    "": it is one, as far as its source says. Raises what reading raises.
+    """
     try:
         found = _Sources(folders).module(file, module).named(names)
     except _NoWorkflow as refusal:
@@ -64,7 +79,9 @@ class _Value(NamedTuple):
 class _Binding:
     """What a name is bound to, and what other names stood for then."""
 
-    def __init__(self, module: _Module, node: ast.AST | None, env: _Env, *, path: list[str] | None = None) -> None:
+    def __init__(
+        self, module: _Module, node: ast.AST | None, env: _Env, *, path: list[str] | None = None
+    ) -> None:
         self.module, self.node, self.env = module, node, env
         self.path = path  # of an import
         self.values: list[_Value] | None = None  # None: by the node
@@ -79,7 +96,11 @@ def _merged(envs: Iterable[_Env]) -> _Env:
     for env in envs:
         for name, bound in env.items():
             there = found.get(name, ())
-            found[name] = there if there is bound else (*there, *[each for each in bound if each not in there])
+            found[name] = (
+                there
+                if there is bound
+                else (*there, *[each for each in bound if each not in there])
+            )
     return found
 
 
@@ -119,7 +140,9 @@ class _Reading:
             self.read(body)
             yield self.env
 
-    def _read_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+    def _read_FunctionDef(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    ) -> None:
         for each in node.decorator_list:
             self._expression(each)
         if isinstance(node, ast.ClassDef):
@@ -148,7 +171,10 @@ class _Reading:
     def _read_If(self, node: ast.If) -> None:
         self._expression(node.test)
         taken = _truth(node.test)
-        bodies = [*([node.body] if taken is not False else []), *([node.orelse] if taken is not True else [])]
+        bodies = [
+            *([node.body] if taken is not False else []),
+            *([node.orelse] if taken is not True else []),
+        ]
         self.env = _merged(list(self._branches(*bodies, before=self.env)))
 
     def _read_For(self, node: ast.For | ast.AsyncFor) -> None:
@@ -289,7 +315,11 @@ class _Reading:
 
 def _is_namespace(node: ast.expr) -> bool:
     """Whether it is the names of a module: `globals()`, or `vars(sys.modules[__name__])`."""
-    if not isinstance(node, ast.Call) or dotted_names(node.func)[-1:] not in (["globals"], ["locals"], ["vars"]):
+    if not isinstance(node, ast.Call) or dotted_names(node.func)[-1:] not in (
+        ["globals"],
+        ["locals"],
+        ["vars"],
+    ):
         return False
     return not any(dotted_names(each) for each in node.args)
 
@@ -299,7 +329,11 @@ def _written_names(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
             yield from node.names
-        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load) and _is_namespace(node.value):
+        elif (
+            isinstance(node, ast.Subscript)
+            and not isinstance(node.ctx, ast.Load)
+            and _is_namespace(node.value)
+        ):
             if isinstance(node.slice, ast.Constant):
                 yield str(node.slice.value)
 
@@ -359,14 +393,23 @@ class _Sources:
         name = ".".join(package)
         held = importlib.import_module(name) if package[:1] == [_PLAIT] else sys.modules.get(name)
         if held is not None:
-            return list(getattr(held, "__all__", None) or [each for each in vars(held) if not each.startswith("_")])
+            return list(
+                getattr(held, "__all__", None)
+                or [each for each in vars(held) if not each.startswith("_")]
+            )
         file = source_file(name, self._folders)
         if file is None:
             return []
-        return [each for each in self.module(file, name).env if not each.startswith("_") and "." not in each]
+        return [
+            each
+            for each in self.module(file, name).env
+            if not each.startswith("_") and "." not in each
+        ]
 
     def elsewhere(self, path: list[str]) -> list[_Value]:
-        """Look for a name in other modules: in those that are loaded as it is, in others in their source."""
+        """Look for a name in other modules: in those that are loaded as it is, in others in their
+        source.
+        """
         for cut in range(len(path) - 1, 0, -1):
             name, names = ".".join(path[:cut]), path[cut:]
             if path[0] == _PLAIT:  # it is running already
@@ -376,7 +419,10 @@ class _Sources:
                     continue
             if name in sys.modules:
                 return [_loaded_value(sys.modules[name], names)]
-            if path[0] not in sys.stdlib_module_names and (file := source_file(name, self._folders)) is not None:
+            if (
+                path[0] not in sys.stdlib_module_names
+                and (file := source_file(name, self._folders)) is not None
+            ):
                 found = self.module(file, name)
                 if names[0] in found.env or not self._is_module(path[: cut + 1]):
                     return found.named(names)
@@ -384,10 +430,17 @@ class _Sources:
             return [_Value("module", held=self, path=tuple(path))]
         if path[0] not in sys.modules and module_spec(path[0], self._folders) is None:
             raise _Absent(f"there is no module {path[0]!r} here")
-        raise _NoWorkflow(f"{'.'.join(path)} is no Workflow, as far as one can see without importing it", opaque=True)
+        raise _NoWorkflow(
+            f"{'.'.join(path)} is no Workflow, as far as one can see without importing it",
+            opaque=True,
+        )
 
     def _is_module(self, path: list[str]) -> bool:
-        return path[0] == _PLAIT or ".".join(path) in sys.modules or source_file(".".join(path), self._folders) is not None
+        return (
+            path[0] == _PLAIT
+            or ".".join(path) in sys.modules
+            or source_file(".".join(path), self._folders) is not None
+        )
 
     def is_of_others(self, path: list[str]) -> bool:
         """Whether an import leads to an installed package, or to what leaves a class a class."""
@@ -400,7 +453,11 @@ class _Sources:
 def _loaded_value(module: ModuleType, names: list[str]) -> _Value:
     found: Any = module
     for name in names:
-        found = getattr(found, name, None) if isinstance(found, ModuleType) else getattr(found, "__dict__", {}).get(name)
+        found = (
+            getattr(found, name, None)
+            if isinstance(found, ModuleType)
+            else getattr(found, "__dict__", {}).get(name)
+        )
     return _value_of(found, ".".join(names))
 
 
@@ -413,7 +470,10 @@ def _value_of(found: Any, shown: str) -> _Value:
         return _Value("object", held=type(found))
     if isinstance(found, FunctionType):
         return _Value("function", held=found)
-    raise _NoWorkflow(f"{shown} is a {type(cast('object', found)).__name__} and no Workflow, which is all that a log can have called")
+    raise _NoWorkflow(
+        f"{shown} is a {type(cast('object', found)).__name__} and no Workflow, which is all that a"
+        " log can have called"
+    )
 
 
 class _Module:
@@ -442,7 +502,10 @@ class _Module:
 
     def named(self, names: list[str]) -> list[_Value]:
         if self._is_rewritten:
-            raise _NoWorkflow(f"{self.file.name} binds names that its source does not show (exec, globals)", opaque=True)
+            raise _NoWorkflow(
+                f"{self.file.name} binds names that its source does not show (exec, globals)",
+                opaque=True,
+            )
         found = _looked_up(self.env, names)
         if found is None:
             raise _NoWorkflow(f"{self.file.name} has no {'.'.join(names)!r}")
@@ -475,7 +538,11 @@ def _bound_values(binding: _Binding, rest: list[str]) -> list[_Value]:
     if binding.values is not None:
         found = binding.values
     elif binding.path is not None:
-        return module.sources.elsewhere([*binding.path, *rest]) if rest or len(binding.path) > 1 else _module_value(binding)
+        return (
+            module.sources.elsewhere([*binding.path, *rest])
+            if rest or len(binding.path) > 1
+            else _module_value(binding)
+        )
     elif isinstance(binding.node, ast.ClassDef):
         found = _class_values(binding, binding.node)
     elif isinstance(binding.node, ast.FunctionDef):
@@ -504,7 +571,11 @@ def _values(module: _Module, env: _Env, node: ast.expr) -> list[_Value]:
     if isinstance(node, ast.Constant) and node.value is None:
         return []
     if isinstance(node, ast.Attribute):
-        return [value for each in _values(module, env, node.value) for value in _attribute_values(each, node.attr)]
+        return [
+            value
+            for each in _values(module, env, node.value)
+            for value in _attribute_values(each, node.attr)
+        ]
     if isinstance(node, ast.Subscript):  # a generic class
         try:
             found = _values(module, env, node.value)
@@ -514,14 +585,28 @@ def _values(module: _Module, env: _Env, node: ast.expr) -> list[_Value]:
             return found
     if isinstance(node, ast.Call):
         given = [_Binding(module, each, env) for each in node.args]
-        return [value for each in _values(module, env, node.func) for value in _called_values(each, given)]
+        return [
+            value
+            for each in _values(module, env, node.func)
+            for value in _called_values(each, given)
+        ]
     if isinstance(node, ast.NamedExpr):
         return _values(module, env, node.value)
-    parts = [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values if isinstance(node, ast.BoolOp) else []
+    parts = (
+        [node.body, node.orelse]
+        if isinstance(node, ast.IfExp)
+        else node.values
+        if isinstance(node, ast.BoolOp)
+        else []
+    )
     if parts:
         return [value for each in parts for value in _values(module, env, each)]
-    is_known = isinstance(node, (ast.Constant, ast.Lambda, ast.Dict, ast.List, ast.Tuple, ast.Set, ast.JoinedStr))
-    raise _NoWorkflow(f"{ast.unparse(node)[:60]} is no Workflow, as far as its source says", opaque=not is_known)
+    is_known = isinstance(
+        node, (ast.Constant, ast.Lambda, ast.Dict, ast.List, ast.Tuple, ast.Set, ast.JoinedStr)
+    )
+    raise _NoWorkflow(
+        f"{ast.unparse(node)[:60]} is no Workflow, as far as its source says", opaque=not is_known
+    )
 
 
 def _class_values(binding: _Binding, node: ast.ClassDef) -> list[_Value]:
@@ -549,11 +634,15 @@ def _decorated_values(binding: _Binding, decorator: ast.expr, before: list[_Valu
     module, env = binding.module, binding.env
     function = decorator.func if isinstance(decorator, ast.Call) else decorator
     bound = env.get((dotted_names(function) or [""])[0], ())
-    if bound and all(each.path is not None and module.sources.is_of_others(each.path) for each in bound):
+    if bound and all(
+        each.path is not None and module.sources.is_of_others(each.path) for each in bound
+    ):
         return before
     given = _Binding(module, None, env)
     given.values = before
-    return [value for each in _values(module, env, decorator) for value in _called_values(each, [given])]
+    return [
+        value for each in _values(module, env, decorator) for value in _called_values(each, [given])
+    ]
 
 
 def _attribute_values(value: _Value, name: str) -> list[_Value]:
@@ -565,7 +654,9 @@ def _attribute_values(value: _Value, name: str) -> list[_Value]:
         raise _NoWorkflow(f"{name} of a function is no Workflow")
     found = _members(value, name)
     if found is None:
-        raise _NoWorkflow(f"{value.node.name if value.node is not None else value.what} has no {name!r}")
+        raise _NoWorkflow(
+            f"{value.node.name if value.node is not None else value.what} has no {name!r}"
+        )
     if value.what == "object" and any(each.what != "function" for each in found):
         raise _NoWorkflow(f"{name} of an object is not seen in its source", opaque=True)
     return [each._replace(owner=value) if each.what == "function" else each for each in found]
@@ -595,11 +686,16 @@ def _called_values(value: _Value, given: list[_Binding]) -> list[_Value]:
     if value.what == "class":
         return [value._replace(what="object")]
     if value.what != "function":
-        raise _NoWorkflow(f"a call of {'a module' if value.what == 'module' else 'an object'} makes no Workflow")
+        raise _NoWorkflow(
+            f"a call of {'a module' if value.what == 'module' else 'an object'} makes no Workflow"
+        )
     if not isinstance(value.node, ast.FunctionDef) or value.binding is None:
         return _promised_values(value)
     function, binding = value.node, value.binding
-    decorators = [(dotted_names(each.func if isinstance(each, ast.Call) else each) or [""])[-1] for each in function.decorator_list]
+    decorators = [
+        (dotted_names(each.func if isinstance(each, ast.Call) else each) or [""])[-1]
+        for each in function.decorator_list
+    ]
     try:
         if any(each not in _CACHES for each in decorators) or _is_generator(function):
             raise _NoWorkflow(f"what {function.name} makes is not seen in its source", opaque=True)
@@ -611,7 +707,10 @@ def _called_values(value: _Value, given: list[_Binding]) -> list[_Value]:
         found = _annotated_values(function, binding)
         if not found:
             step = f"write what it returns: def {function.name}(…) -> Workflow"
-            raise _NoWorkflow(f"what the function {function.name} makes is not seen in its source; {step}", opaque=True) from refusal
+            raise _NoWorkflow(
+                f"what the function {function.name} makes is not seen in its source; {step}",
+                opaque=True,
+            ) from refusal
     return found
 
 
@@ -622,11 +721,15 @@ def _first_values(value: _Value, decorators: list[str]) -> list[_Binding]:
     if value.owner.what == "class" and "classmethod" not in decorators:
         return []
     first = _Binding(value.binding.module, None, {})
-    first.values = [value.owner._replace(what="class") if "classmethod" in decorators else value.owner]
+    first.values = [
+        value.owner._replace(what="class") if "classmethod" in decorators else value.owner
+    ]
     return [first]
 
 
-def _returned_values(function: ast.FunctionDef, binding: _Binding, given: list[_Binding]) -> list[_Value]:
+def _returned_values(
+    function: ast.FunctionDef, binding: _Binding, given: list[_Binding]
+) -> list[_Value]:
     module = binding.module
     around = {**module.env, **binding.env} if binding.local else module.env
     reading = _Reading(module, around, local=True)
@@ -635,11 +738,21 @@ def _returned_values(function: ast.FunctionDef, binding: _Binding, given: list[_
     others = [*arguments.kwonlyargs, *filter(None, (arguments.vararg, arguments.kwarg))]
     for name in (*names, *[each.arg for each in others]):
         reading.bind(name, None)
-    reading.env = {**reading.env, **{name: (each,) for name, each in zip(names, given, strict=False)}}
+    reading.env = {
+        **reading.env,
+        **{name: (each,) for name, each in zip(names, given, strict=False)},
+    }
     reading.read(function.body)
-    found = [value for node, env in reading.returns if node is not None for value in _values(module, env, node)]
+    found = [
+        value
+        for node, env in reading.returns
+        if node is not None
+        for value in _values(module, env, node)
+    ]
     if not found:
-        raise _NoWorkflow(f"the function {function.name} returns no Workflow, as far as its source says")
+        raise _NoWorkflow(
+            f"the function {function.name} returns no Workflow, as far as its source says"
+        )
     return found
 
 
@@ -649,7 +762,11 @@ def _annotated_values(function: ast.FunctionDef, binding: _Binding) -> list[_Val
     try:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             node = ast.parse(node.value, mode="eval").body
-        found = _values(binding.module, {**binding.env, **binding.module.env}, node) if node is not None else []
+        found = (
+            _values(binding.module, {**binding.env, **binding.module.env}, node)
+            if node is not None
+            else []
+        )
     except (_NoWorkflow, SyntaxError):
         return []
     return [each._replace(what="object") for each in found if each.what == "class"]
@@ -666,4 +783,8 @@ def _promised_values(value: _Value) -> list[_Value]:
 
 
 def _is_generator(function: ast.FunctionDef) -> bool:
-    return any(isinstance(each, (ast.Yield, ast.YieldFrom)) for statement in function.body for each in _within(statement))
+    return any(
+        isinstance(each, (ast.Yield, ast.YieldFrom))
+        for statement in function.body
+        for each in _within(statement)
+    )

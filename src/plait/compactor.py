@@ -1,7 +1,7 @@
 """Compactors: what went before is put in short, as a step of a workflow like any other.
 
-Prompts show the summary in place of what left; facts, decisions, findings, open work and verdicts stay, and so does everything in the
-log: `session.at(k)` shows the session as it was before.
+Prompts show the summary in place of what left; facts, decisions, findings, open work and verdicts
+stay, and so does everything in the log: `session.at(k)` shows the session as it was before.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from plait.workflow import Workflow
 
 
 class Compactor(Workflow):
-    """`Compactor(model="openai:gpt-5-mini")` has a model put it in short, `Compactor(rule=fn)` a function, `Compactor()` an extract.
+    """`Compactor(model="openai:gpt-5-mini")` has a model put it in short, `Compactor(rule=fn)` a
+    function, `Compactor()` an extract.
 
-    A rule is given the session and the messages that leave, and returns a text. It is asked again when a run is taken up again, so it
-    must say the same of the same.
+    A rule is given the session and the messages that leave, and returns a text. It is asked again
+    when a run is taken up again, so it must say the same of the same.
     """
 
     purpose: Purpose | None = "reflect"
@@ -37,8 +38,10 @@ class Compactor(Workflow):
         self,
         *,
         model: str | Model | None = None,  # None: by rule
-        rule: Rule | None = None,  # None: an extract (how it began, last words, tools used), unless there is a model
-        keep: int = KEEP,  # how many of the last steps stay: a message, or a reply with what came of its calls
+        # None: an extract (how it began, last words, tools used), unless there is a model
+        rule: Rule | None = None,
+        # how many of the last steps stay: a message, or a reply with what came of its calls
+        keep: int = KEEP,
         instruction: str | None = None,  # to the model; None: as in plait.runtime.compact
         name: str | None = None,
         retry: Retry | None = None,
@@ -46,28 +49,56 @@ class Compactor(Workflow):
         if model is not None and rule is not None:
             raise InvalidValue("Compactor", "it has both a model and a rule", "pass one of them")
         if rule is not None and not callable(rule):
-            raise InvalidValue("rule", f"a {type(rule).__name__} is not a function", "pass fn(session, messages) -> str")
+            raise InvalidValue(
+                "rule",
+                f"a {type(rule).__name__} is not a function",
+                "pass fn(session, messages) -> str",
+            )
         if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue("keep", f"{keep!r} is not a number of steps", "pass a number from 1")
         check_text(instruction or "", "instruction")
-        self.model, self.keep, self.instruction, self.name = model, keep, instruction or INSTRUCTION, name
+        self.model, self.keep, self.instruction, self.name = (
+            model,
+            keep,
+            instruction or INSTRUCTION,
+            name,
+        )
         self._rule, self._retry = rule, retry
 
     def way(self, path: str) -> Way:
         """How it does it: for an agent, too, that has it compact its own context."""
-        return Way(model_of(self.model, path) if self.model is not None else None, self._rule, self.keep, self.instruction)
+        return Way(
+            model_of(self.model, path) if self.model is not None else None,
+            self._rule,
+            self.keep,
+            self.instruction,
+        )
 
     def forward(self, session: Session) -> Session:
         run = run_of(session)
         assert run is not None
         frame = run.frames(session.id)[-1]
-        return drive(play(compacting(session, self.way(frame.path), frame.path, retry=self._retry, call=frame.call)), run.io)
+        return drive(
+            play(
+                compacting(
+                    session, self.way(frame.path), frame.path, retry=self._retry, call=frame.call
+                )
+            ),
+            run.io,
+        )
 
     def _rebind(self, model: str | Model) -> None:
         if self.model is not None:
             self.model = model
 
-    def _calling(self, session: object, forward: object, args: tuple[Any, ...], kwargs: Mapping[str, Any], called: str | None) -> Calling:
+    def _calling(
+        self,
+        session: object,
+        forward: object,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        called: str | None,
+    ) -> Calling:
         calling = super()._calling(session, forward, args, kwargs, called)
         way = self.way(calling.name)  # what is missing is said before anything is written
         return calling._replace(setup=way.setup().encode()) if way.model is not None else calling

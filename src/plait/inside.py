@@ -1,11 +1,13 @@
-"""Whether code belongs to a run: code of a run decides nothing for people, wherever it has itself executed.
+"""Whether code belongs to a run: code of a run decides nothing for people, wherever it has itself
+executed.
 
-The context says so where Plait calls the code. A thread that such code starts is remembered, work that it hands to a pool of
-threads is marked, and a process that it starts carries a mark in its environment, with the stores that the runs are in. The mark
-is inherited, so it outlives the run.
+The context says so where Plait calls the code. A thread that such code starts is remembered, work
+that it hands to a pool of threads is marked, and a process that it starts carries a mark in its
+environment, with the stores that the runs are in. The mark is inherited, so it outlives the run.
 
-This is a notice, and no wall. Code in this process can undo all of it, a process can drop its environment, and whoever can reach
-a server that takes decisions can make one there. For a wall, run tools in a sandbox and keep the store out of it.
+This is a notice, and no wall. Code in this process can undo all of it, a process can drop its
+environment, and whoever can reach a server that takes decisions can make one there. For a wall, run
+tools in a sandbox and keep the store out of it.
 """
 
 from __future__ import annotations
@@ -44,8 +46,10 @@ class _Work(threading.local):
 
 
 _work = _Work()
-_deciding: ContextVar[Code | None] = ContextVar("plait_deciding", default=None)  # the run whose approver is being asked
-_threads: WeakKeyDictionary[threading.Thread, Context] = WeakKeyDictionary()  # by thread: the context of the code that started it
+# the run whose approver is being asked
+_deciding: ContextVar[Code | None] = ContextVar("plait_deciding", default=None)
+# by thread: the context of the code that started it
+_threads: WeakKeyDictionary[threading.Thread, Context] = WeakKeyDictionary()
 _stores: dict[str, None] = {}  # tokens of the stores in which runs were opened here
 _started_with = os.environ.get(VARIABLE, "")
 _lock = threading.RLock()
@@ -63,17 +67,23 @@ def bind(current: Callable[[], Code | None]) -> None:
 
 
 class Stop(BaseException):
-    """The run does not go on here. Not an Exception: a workflow's `except Exception` must not swallow it."""
+    """The run does not go on here.
+
+    Not an Exception: a workflow's `except Exception` must not swallow it.
+    """
 
 
 def ends_run(error: BaseException) -> bool:
     """Say whether an error that left code of a run is about the whole run: a stop of it, or Ctrl-C.
 
-    Python raises Ctrl-C in the main thread only, and as itself: in another thread, or of a class of its own, it is the code's.
+    Python raises Ctrl-C in the main thread only, and as itself: in another thread, or of a class of
+    its own, it is the code's.
     """
     if isinstance(error, Stop):
         return True
-    return type(error) is KeyboardInterrupt and threading.current_thread() is threading.main_thread()
+    return (
+        type(error) is KeyboardInterrupt and threading.current_thread() is threading.main_thread()
+    )
 
 
 # ── asking ───────────────────────────────────────────────────────────────────────────────────
@@ -90,7 +100,9 @@ def is_inside(address: str) -> str:
 
 
 def is_code_of_run() -> bool:
-    """Say whether this is code of a run, other than the approver that the caller of the run handed in."""
+    """Say whether this is code of a run, other than the approver that the caller of the run handed
+    in.
+    """
     run = _current()
     if run is not None:
         return _deciding.get() is not run
@@ -98,14 +110,19 @@ def is_code_of_run() -> bool:
 
 
 def starter_context() -> Context | None:
-    """Return the context of the code of a run that started this thread, or handed it its work. None: no run's code did."""
+    """Return the context of the code of a run that started this thread, or handed it its work.
+
+    None: no run's code did.
+    """
     if not _is_marking:  # no code of a run was ever executed here
         return None
     return _work.handed or (_threads.get(threading.current_thread()) if _has_threads else None)
 
 
 def enter_code() -> Context | None:
-    """Remember for this thread that code of a run executes here, whatever context it makes for itself; for `leave_code`."""
+    """Remember for this thread that code of a run executes here, whatever context it makes for
+    itself; for `leave_code`.
+    """
     global _is_marking
     before = _work.handed
     if _current() is not None:
@@ -139,7 +156,10 @@ def deciding() -> Generator[None]:
 
 
 def tokens(address: str) -> list[str]:
-    """Names of a store that do not depend on how its address is spelled. Empty: no other process can reach it."""
+    """Names of a store that do not depend on how its address is spelled.
+
+    Empty: no other process can reach it.
+    """
     scheme, _, path = address.partition(":")
     if scheme == "memory" or not path:
         return []
@@ -168,7 +188,9 @@ def open_store(address: str) -> None:
 
 
 def mark() -> dict[str, str]:
-    """What the environment of a process has to hold that is started here; empty, outside of runs."""
+    """What the environment of a process has to hold that is started here; empty,
+    outside of runs.
+    """
     if not is_code_of_run():
         return {}
     inherited = f"{os.environ.get(VARIABLE, '')} {_told_at_start()}".split()
@@ -198,7 +220,8 @@ def _replace(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
         wrapped = wrapper(found)
         setattr(owner, name, wrapped)
         home = sys.modules.get(str(getattr(found, "__module__", "")))
-        if home is not None and getattr(home, name, None) is found:  # `os.system` is `posix.system`: pickle looks there
+        # `os.system` is `posix.system`: pickle looks there
+        if home is not None and getattr(home, name, None) is found:
             setattr(home, name, wrapped)
 
 
@@ -209,7 +232,10 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _remembering(start: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Start a thread, and remember it if code of a run does. Plait hands the context on to its threads."""
+    """Start a thread, and remember it if code of a run does.
+
+    Plait hands the context on to its threads.
+    """
 
     @wraps(start)
     def remembering(self: threading.Thread) -> None:
@@ -242,7 +268,9 @@ def _mark_child() -> None:
 
 def _handing(submit: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(submit)
-    def handing(self: ThreadPoolExecutor, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def handing(
+        self: ThreadPoolExecutor, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
         return submit(self, marked_work(function), *args, **kwargs)
 
     return handing
@@ -276,9 +304,14 @@ def marked_work(function: Callable[..., Any]) -> Callable[..., Any]:
 def _marking_popen(begin: Callable[..., None]) -> Callable[..., None]:
     @wraps(begin)
     def marking(self: Any, *args: Any, **kwargs: Any) -> None:
-        marked = {} if _starts_for_plait() else mark()  # Plait says itself what its own processes are told
+        # Plait says itself what its own processes are told
+        marked = {} if _starts_for_plait() else mark()
         if marked and len(args) > _ENV:
-            args = (*args[:_ENV], {**(os.environ if args[_ENV] is None else args[_ENV]), **marked}, *args[_ENV + 1 :])
+            args = (
+                *args[:_ENV],
+                {**(os.environ if args[_ENV] is None else args[_ENV]), **marked},
+                *args[_ENV + 1 :],
+            )
         elif marked:
             given = kwargs.get("env")
             kwargs["env"] = {**(os.environ if given is None else given), **marked}
@@ -291,7 +324,9 @@ _ENV = 10  # the place of env= among the arguments of Popen
 
 
 def _with_mark(start: Callable[..., Any]) -> Callable[..., Any]:
-    """Start a process that takes the environment of this one, with the mark in it as long as that takes."""
+    """Start a process that takes the environment of this one, with the mark in it as long as that
+    takes.
+    """
 
     @wraps(start)
     def marking(*args: Any, **kwargs: Any) -> Any:
@@ -314,7 +349,9 @@ def _with_mark(start: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _mark_processes() -> None:
-    """Let processes of `multiprocessing` know what they were started by, however they are started."""
+    """Let processes of `multiprocessing` know what they were started by, however
+    they are started.
+    """
     base: Any = sys.modules["multiprocessing.process"].BaseProcess
     if not hasattr(base.start, "__wrapped__"):
         base.start = _telling(base.start)
@@ -326,7 +363,8 @@ def _telling(start: Callable[[Any], None]) -> Callable[[Any], None]:
     @wraps(start)
     def telling(self: Any) -> None:
         marked = mark()
-        self._config = {**self._config, **marked}  # it goes with the process, and on to those that it starts
+        # it goes with the process, and on to those that it starts
+        self._config = {**self._config, **marked}
         # The one that starts others is shared: its environment is not for this process alone.
         served = bool(marked) and "forkserver" in (self._start_method or _default_method())
         (start if served else spawning)(self)
@@ -341,5 +379,7 @@ def _default_method() -> str:
 def _told_at_start() -> str:
     """The marks that this process was started with, in its environment or by `multiprocessing`."""
     processes: Any = sys.modules.get("multiprocessing.process")
-    told: Any = processes.current_process()._config.get(VARIABLE, "") if processes is not None else ""
+    told: Any = (
+        processes.current_process()._config.get(VARIABLE, "") if processes is not None else ""
+    )
     return f"{_started_with} {told}"

@@ -1,11 +1,12 @@
 """Programs: the workflow that a person names, or that the log of a run names.
 
-A person may name a class, an object, or a function that makes one: `load`. A log is not a person, and may come from elsewhere:
-`recorded_program` calls nothing but a Workflow, and imports a module only after its source was read and has that name as one
-(`plait.bindings`).
-What it does import, it runs as far as its first line to its last: a file that one would not run, one should not resume.
+A person may name a class, an object, or a function that makes one: `load`. A log is not a person,
+and may come from elsewhere: `recorded_program` calls nothing but a Workflow, and imports a module
+only after its source was read and has that name as one (`plait.bindings`). What it does import, it
+runs as far as its first line to its last: a file that one would not run, one should not resume.
 
-A file is a module under a private name, so that it replaces no other module, and is executed anew only when it has changed.
+A file is a module under a private name, so that it replaces no other module, and is executed anew
+only when it has changed.
 """
 
 from __future__ import annotations
@@ -36,20 +37,38 @@ PRIVATE = "@"  # between the name of a file and what makes it a module's own
 
 
 def load(target: str) -> Workflow:
-    """The workflow at FILE:NAME or MODULE:NAME: a class, an object, or a function that makes one."""
+    """The workflow at FILE:NAME or MODULE:NAME: a class, an object, or a function
+    that makes one.
+    """
     where, _, name = target.rpartition(":")
     if not where or not name:
-        raise InvalidValue("workflow", f"{target!r} does not name one", "write FILE.py:Workflow or module:Workflow")
+        raise InvalidValue(
+            "workflow", f"{target!r} does not name one", "write FILE.py:Workflow or module:Workflow"
+        )
     file = Path(where)
-    module = _module_of(file) if where.endswith(".py") or file.is_file() else importlib.import_module(where)
+    module = (
+        _module_of(file)
+        if where.endswith(".py") or file.is_file()
+        else importlib.import_module(where)
+    )
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            there = [each for each, value in vars(module).items() if _is_from(value, module.__name__)]
-            raise InvalidValue("workflow", f"{where} has no {name!r}", f"it has: {', '.join(there) or 'no workflows'}")
+            there = [
+                each for each, value in vars(module).items() if _is_from(value, module.__name__)
+            ]
+            raise InvalidValue(
+                "workflow",
+                f"{where} has no {name!r}",
+                f"it has: {', '.join(there) or 'no workflows'}",
+            )
         found = getattr(found, part)
     if isinstance(found, Tool):  # calling it would run it
-        raise InvalidValue("workflow", f"{target} is a tool, not a workflow", "name a Workflow, or a function that makes one")
+        raise InvalidValue(
+            "workflow",
+            f"{target} is a tool, not a workflow",
+            "name a Workflow, or a function that makes one",
+        )
     made = found if isinstance(found, Workflow) else found()
     if not isinstance(made, Workflow):
         step = "name a Workflow, or a function that makes one"
@@ -59,14 +78,20 @@ def load(target: str) -> Workflow:
 
 
 def recorded_program(session: str, workflow: str, environment: Mapping[str, str]) -> Workflow:
-    """The workflow that the log of a run names. Raises NeedsWorkflow, before anything is imported, if that is none."""
+    """The workflow that the log of a run names.
+
+    Raises NeedsWorkflow, before anything is imported, if that is none.
+    """
     where, name = environment.get("file") or "", environment.get("name") or ""
     if not where:
         where, _, name = workflow.partition(":")
     try:
         if why := _objection(where, name):
             raise NeedsWorkflow(session, workflow, why)
-        found = _named(_module_of(Path(where)) if Path(where).is_file() else importlib.import_module(where), name)
+        found = _named(
+            _module_of(Path(where)) if Path(where).is_file() else importlib.import_module(where),
+            name,
+        )
         if why := _no_workflow(found):  # its source said otherwise
             raise NeedsWorkflow(session, workflow, why)
         made: Any = found if isinstance(found, Workflow) else cast("type[Workflow]", found)()
@@ -81,21 +106,27 @@ def recorded_program(session: str, workflow: str, environment: Mapping[str, str]
         raise NeedsWorkflow(session, workflow, "that is not a workflow")
     if environment.get("file"):
         name_target(made, {"file": where, "name": name})
-    if model := environment.get("model"):  # it was rebound from outside before it ran: `plait run --model`
+    # it was rebound from outside before it ran: `plait run --model`
+    if model := environment.get("model"):
         name_target(made.to(model=model), {**target_of(made), "model": model})
     return made
 
 
 def _is_from(value: Any, module: str) -> bool:
     """Whether it is a workflow, or a class of them, that was written in this module."""
-    return isinstance(value, Workflow) or (isinstance(value, type) and issubclass(value, Workflow) and value.__module__ == module)
+    return isinstance(value, Workflow) or (
+        isinstance(value, type) and issubclass(value, Workflow) and value.__module__ == module
+    )
 
 
 # ── what a log names ─────────────────────────────────────────────────────────────────────────
 
 
 def _objection(where: str, name: str) -> str:
-    """Why what a log names is not imported. "": it is a Workflow, as far as one can see without importing it."""
+    """Why what a log names is not imported.
+
+    "": it is a Workflow, as far as one can see without importing it.
+    """
     if not where or not all(part.isidentifier() for part in name.split(".")):
         return f"{where}:{name} is no name of a class"
     file = Path(where)
@@ -123,7 +154,10 @@ def _read(file: Path, module: str, folders: tuple[str, ...], name: str) -> str:
 
 
 def _named(module: ModuleType, name: str) -> Any:
-    """What has this name in a module, through classes. Nothing is called to find it. None: nothing has."""
+    """What has this name in a module, through classes.
+
+    Nothing is called to find it. None: nothing has.
+    """
     found: Any = module
     for part in name.split("."):
         found = vars(found).get(part) if isinstance(found, (ModuleType, type)) else None
@@ -146,12 +180,15 @@ def _is_ours(file: Path) -> bool:
 
 # ── files as modules ─────────────────────────────────────────────────────────────────────────
 
-_files: dict[str, tuple[str, ModuleType]] = {}  # by path: a digest of the source, and the module it is
+# by path: a digest of the source, and the module it is
+_files: dict[str, tuple[str, ModuleType]] = {}
 _loading = RLock()
 
 
 def _module_of(file: Path) -> ModuleType:
-    """A file as a module, executed as if its folder were where Python starts, though never before the standard library."""
+    """A file as a module, executed as if its folder were where Python starts, though never before
+    the standard library.
+    """
     if not file.is_file():
         raise InvalidValue("workflow", f"there is no file {file}", "check the path")
     path = str(file.resolve())
@@ -159,14 +196,15 @@ def _module_of(file: Path) -> ModuleType:
         if (known := _loaded(file)) is not None:
             return known
         source = Path(path).read_bytes()
-        name = f"{file.stem.replace('.', '_')}{PRIVATE}{digest(b'plait/file/1', os.fsencode(path))[:12]}"
+        name = f"{file.stem.replace('.', '_')}{PRIVATE}{digest(b'plait/file/1', os.fsencode(path))[:12]}"  # noqa: E501
         spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, path))
         assert spec is not None
         module, before = module_from_spec(spec), sys.modules.get(name)
         sys.modules[name] = module
         linecache.cache.pop(path, None)
         try:
-            # Not by its loader: that may take what it compiled before, by the second the file was written in.
+            # Not by its loader: that may take what it compiled before, by the second the file was
+            # written in.
             with _on_path(str(Path(path).parent)):
                 exec(compile(source, path, "exec", dont_inherit=True), vars(module))
         except BaseException:
@@ -196,7 +234,10 @@ def _digest_of(source: bytes) -> str:
 
 
 def add_to_path(folder: str) -> bool:
-    """Let modules in a folder be found, after those of the standard library. Whether they were not before."""
+    """Let modules in a folder be found, after those of the standard library.
+
+    Whether they were not before.
+    """
     if folder in sys.path:
         return False
     library = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
@@ -207,7 +248,11 @@ def add_to_path(folder: str) -> bool:
 
 def _is_library(path: str, library: set[str]) -> bool:
     real = os.path.realpath(path)
-    return real in library or os.path.dirname(real) in library and os.path.basename(real) == "lib-dynload"
+    return (
+        real in library
+        or os.path.dirname(real) in library
+        and os.path.basename(real) == "lib-dynload"
+    )
 
 
 @contextmanager
@@ -222,7 +267,9 @@ def _on_path(folder: str) -> Generator[None]:
 
 
 class _Beside:
-    """Finds modules beside files that were loaded, for imports that come when a workflow runs; all others come first."""
+    """Finds modules beside files that were loaded, for imports that come when a workflow runs; all
+    others come first.
+    """
 
     def __init__(self) -> None:
         self._folders: list[str] = []

@@ -1,11 +1,13 @@
 """Secrets: values that must never be written down, whoever says them and however they are spelled.
 
-A `Secret` names an environment variable. Once its value was handed out, the process knows it, and whatever is recorded from then on
-shows `[secret STRIPE_KEY]` in its place: as it is, escaped as in JSON or in a repr, quoted as in a URL, in hex, and in base64 at any
-alignment, so that the header of a basic authentication is found as well. This happens before anything is hashed: there is nothing
-to erase later, and what the program reads back is what was recorded.
+A `Secret` names an environment variable. Once its value was handed out, the process knows it, and
+whatever is recorded from then on shows `[secret STRIPE_KEY]` in its place: as it is, escaped as in
+JSON or in a repr, quoted as in a URL, in hex, and in base64 at any alignment, so that the header of
+a basic authentication is found as well. This happens before anything is hashed: there is nothing to
+erase later, and what the program reads back is what was recorded.
 
-What cannot be found is what nobody could: a value that was encrypted, compressed or cut into pieces.
+What cannot be found is what nobody could: a value that was encrypted, compressed or cut into
+pieces.
 """
 
 from __future__ import annotations
@@ -22,13 +24,15 @@ import msgspec
 
 from plait.errors import BadSecret, MissingKey, hide_with
 
-VARIABLE = "PLAIT_SECRETS"  # names, separated by commas, of variables whose values are known from the moment they are set
+# names, separated by commas, of variables whose values are known from the moment they are set
+VARIABLE = "PLAIT_SECRETS"
 SIZE_MIN = 6  # characters; anything shorter would eat ordinary text
 
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,100}\Z")
 _LEVELS = 4  # of JSON in a text in JSON
 _PIECE = 24  # characters: lines of base64 have 64 or more, so of two pieces in a row one is whole
-_HALF = r"(?:(?<!\\)[A-Za-z0-9+/_-])?"  # a character of base64 that is partly a neighbour's, unless it is the n of an escaped line break
+# a character of base64 that is partly a neighbour's, unless it is the n of an escaped line break
+_HALF = r"(?:(?<!\\)[A-Za-z0-9+/_-])?"
 _BREAK = r"(?:\\+[rn]|\s)"  # where a long line was broken, and perhaps escaped after that
 
 
@@ -38,7 +42,9 @@ class Secret:
     __slots__ = ("_given", "name")
 
     def __init__(self, name: str, value: str | Callable[[], str] | None = None) -> None:
-        """`value`: itself, or what returns it; None: the environment variable of that name holds it."""
+        """`value`: itself, or what returns it; None: the environment variable of that name holds
+        it.
+        """
         self.name = _checked(name)
         self._given = value
         if isinstance(value, str):
@@ -49,7 +55,13 @@ class Secret:
     @property
     def value(self) -> str:
         """Resolved anew each time, and known to the process from then on."""
-        found = self._given() if callable(self._given) else self._given if self._given is not None else os.environ.get(self.name)
+        found = (
+            self._given()
+            if callable(self._given)
+            else self._given
+            if self._given is not None
+            else os.environ.get(self.name)
+        )
         if not found:
             raise MissingKey(repr(self), self.name, "give it a value: Secret(name, value)")
         known(found, self.name)
@@ -76,13 +88,19 @@ def known(value: str, name: str) -> None:
     """From now on this value is recorded as `[secret name]`."""
     text = value.strip()
     if len(text) < SIZE_MIN:
-        raise BadSecret(name, f"its value has fewer than {SIZE_MIN} characters, and would be found in ordinary text")
+        raise BadSecret(
+            name,
+            f"its value has fewer than {SIZE_MIN} characters, and would be found in ordinary text",
+        )
     if text not in _known:
-        _known.setdefault(text, _Value(text, _checked(name)))  # one step: threads may do so at the same time
+        # one step: threads may do so at the same time
+        _known.setdefault(text, _Value(text, _checked(name)))
 
 
 def learn(value: str | None, name: str) -> None:
-    """The same for what is a key by all appearances, as handed to an adapter; `ollama` and `not-needed` are none."""
+    """The same for what is a key by all appearances, as handed to an adapter; `ollama` and
+    `not-needed` are none.
+    """
     text = (value or "").strip()
     if len(text) >= 8 and any(c.isdigit() for c in text) and any(c.isalpha() for c in text):
         known(text, name if _NAME.match(name) else "KEY")
@@ -108,7 +126,10 @@ def forget(name: str | None = None) -> None:
 
 
 def from_environment(environ: Mapping[str, str]) -> None:
-    """Know what PLAIT_SECRETS names. What is refused is told when something is to be recorded, not to those who only look."""
+    """Know what PLAIT_SECRETS names.
+
+    What is refused is told when something is to be recorded, not to those who only look.
+    """
     for name in filter(None, map(str.strip, environ.get(VARIABLE, "").split(","))):
         try:
             if environ.get(name):
@@ -135,9 +156,11 @@ def _learn_named() -> None:
 
 
 _RAW_VARIABLE = os.fsencode(VARIABLE)
-# The process's own table, of bytes: it is looked into at every append, and decoding takes ten times as long.
+# The process's own table, of bytes: it is looked into at every append, and decoding takes ten times
+# as long.
 _ENVIRONMENT: Mapping[bytes, bytes] = getattr(os.environ, "_data", None) or os.environb
-_named: tuple[bytes | None, list[bytes | None]] | None = None  # as last seen: the names, and the values
+# as last seen: the names, and the values
+_named: tuple[bytes | None, list[bytes | None]] | None = None
 
 
 def shown(name: str) -> str:
@@ -172,8 +195,8 @@ def stand_ins(value: Any) -> list[str]:
 class HiddenPieces:
     """A text that comes in pieces, without secrets, also where one lies across pieces.
 
-    The end of what has come is held back as long as it could be the beginning of a secret, in any of its spellings. All that `feed` and
-    `end` return, put together, is the text as it is recorded.
+    The end of what has come is held back as long as it could be the beginning of a secret, in any
+    of its spellings. All that `feed` and `end` return, put together, is the text as it is recorded.
     """
 
     def __init__(self) -> None:
@@ -193,10 +216,13 @@ class HiddenPieces:
 
 
 def _open_from(text: str) -> int:
-    """Return the place in a text from which on it depends on what follows; its length: nothing does."""
+    """Return the place in a text from which on it depends on what follows; its length: nothing
+    does.
+    """
     values = _sorted_values()
     edge = len(text)
-    if edge and _OF_BASE64.match(text[-1]):  # it may be the half of a neighbour that goes with a secret in base64
+    # it may be the half of a neighbour that goes with a secret in base64
+    if edge and _OF_BASE64.match(text[-1]):
         edge -= 1
     for value in values:
         edge = min(edge, value.begins_in(text))
@@ -213,7 +239,9 @@ _ESCAPED_END = re.compile(r"\\+\Z")
 
 
 def _squashed(text: str) -> str:
-    """Return a text without line breaks, whatever they look like: a spelling can be broken anywhere."""
+    """Return a text without line breaks, whatever they look like: a spelling can be broken
+    anywhere.
+    """
     return re.sub(_BREAK, "", _ESCAPED_END.sub("", text)).lower()
 
 
@@ -245,7 +273,9 @@ def hide_text(text: str) -> str:
 
 
 def hide_told(text: str) -> str:
-    """Hide what is known in a text that only people see: a secret that was refused is no reason not to tell it."""
+    """Hide what is known in a text that only people see: a secret that was refused is no reason not
+    to tell it.
+    """
     for value in _sorted_values() if armed() else ():
         text = value.hide_text(text)
     return text
@@ -262,7 +292,9 @@ def hide(value: Any) -> Any:
     if isinstance(value, str):
         return hide_text(value)
     if isinstance(value, Mapping):
-        return hide_items((hide_text(key), hide(item)) for key, item in cast("Mapping[str, Any]", value).items())
+        return hide_items(
+            (hide_text(key), hide(item)) for key, item in cast("Mapping[str, Any]", value).items()
+        )
     if isinstance(value, (list, tuple)):
         items = [hide(item) for item in cast("Sequence[Any]", value)]
         return items if isinstance(value, list) else tuple(items)
@@ -284,7 +316,10 @@ def hide_items(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Value:
-    """One value, in all its spellings. Needles are looked for first; where one is, the pattern says what exactly goes."""
+    """One value, in all its spellings.
+
+    Needles are looked for first; where one is, the pattern says what exactly goes.
+    """
 
     __slots__ = ("_beginnings", "_bytes", "_text", "name", "size")
 
@@ -307,10 +342,16 @@ class _Value:
         return self._bytes.may_be_in(data)
 
     def begins_in(self, text: str) -> int:
-        """Return where the end of a text could be the beginning of this value, the earliest place; its length: nowhere."""
+        """Return where the end of a text could be the beginning of this value, the earliest place;
+        its length: nowhere.
+        """
         if self._beginnings is None:
             search = self._text
-            self._beginnings = tuple(dict.fromkeys([_squashed(form) for form in (*search.plain, *search.percent, *search.lines)]))
+            self._beginnings = tuple(
+                dict.fromkeys(
+                    [_squashed(form) for form in (*search.plain, *search.percent, *search.lines)]
+                )
+            )
         window = text[-2 * max(map(len, self._beginnings)) - _PIECE :]
         squashed = _squashed(window)
         most = 0
@@ -325,7 +366,9 @@ class _Value:
         return len(text) - _unsquashed(window, most) if most else len(text)
 
     def cut_before(self, text: str, edge: int) -> int:
-        """Return the edge, or the start of the value if it lies across the edge, or ends where the text ends."""
+        """Return the edge, or the start of the value if it lies across the edge, or ends where the
+        text ends.
+        """
         if self._text.may_be_in(text):
             for found in self._text.pattern.finditer(text):
                 if found.start() < edge and (found.end() > edge or found.end() == len(text)):
@@ -333,14 +376,22 @@ class _Value:
         return edge
 
     def hide_text(self, text: str) -> str:
-        return self._text.pattern.sub(shown(self.name), text) if self._text.may_be_in(text) else text
+        return (
+            self._text.pattern.sub(shown(self.name), text) if self._text.may_be_in(text) else text
+        )
 
     def hide_bytes(self, data: bytes) -> bytes:
-        return self._bytes.pattern.sub(shown(self.name).encode(), data) if self._bytes.may_be_in(data) else data
+        return (
+            self._bytes.pattern.sub(shown(self.name).encode(), data)
+            if self._bytes.may_be_in(data)
+            else data
+        )
 
 
 def _unsquashed(window: str, size: int) -> int:
-    """Return how much of the end of a text is squashed to so many characters, with one more that may be half of it."""
+    """Return how much of the end of a text is squashed to so many characters, with one more that
+    may be half of it.
+    """
     taken = size
     while taken < len(window) and len(_squashed(window[-taken:])) < size:
         taken += 1
@@ -348,7 +399,10 @@ def _unsquashed(window: str, size: int) -> int:
 
 
 class _Search(NamedTuple):
-    """Texts or bytes, all of them. This is the path of every append: one look per spelling, and only at those that can be there."""
+    """Texts or bytes, all of them.
+
+    This is the path of every append: one look per spelling, and only at those that can be there.
+    """
 
     marks: Any  # a percent sign, a line break, and one that is escaped
     plain: Sequence[Any]
@@ -390,7 +444,9 @@ def _sorted_values() -> list[_Value]:
 
 def _checked(name: str) -> str:
     if not isinstance(name, str) or not _NAME.match(name):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-        raise BadSecret(str(name)[:100], "a secret's name is 1 to 100 letters, digits and _ . : / -")
+        raise BadSecret(
+            str(name)[:100], "a secret's name is 1 to 100 letters, digits and _ . : / -"
+        )
     return name
 
 
@@ -398,10 +454,13 @@ def _checked(name: str) -> str:
 
 
 def _spellings(text: str) -> tuple[list[str], list[str], list[str], str]:
-    """What to look for: as written, with percent signs, as one long line; and the pattern of what is replaced."""
+    """What to look for: as written, with percent signs, as one long line; and the pattern of what
+    is replaced.
+    """
     written = _written(text)
     patterns = [re.escape(form) for form in written]
-    if "\n" in text:  # as in a private key, which may come indented, or with its line breaks escaped
+    # as in a private key, which may come indented, or with its line breaks escaped
+    if "\n" in text:
         patterns.append(f"{_BREAK}+".join(map(re.escape, text.split())))
         longest = max(text.split(), key=len)
         written |= {longest: None} if len(longest) >= SIZE_MIN else {}
@@ -423,7 +482,9 @@ def _spellings(text: str) -> tuple[list[str], list[str], list[str], str]:
 
 def _written(text: str) -> dict[str, None]:
     """As it is, as in a repr, as in JSON in JSON, as in a URL."""
-    found = dict.fromkeys([text, repr(text)[1:-1], repr(text.encode("utf-8", "surrogatepass"))[2:-1]])
+    found = dict.fromkeys(
+        [text, repr(text)[1:-1], repr(text.encode("utf-8", "surrogatepass"))[2:-1]]
+    )
     level = list(found)
     for _ in range(_LEVELS):
         level = list(dict.fromkeys(escaped for form in level for escaped in _escaped(form)))
@@ -438,7 +499,8 @@ def _written(text: str) -> dict[str, None]:
 def _escaped(text: str) -> list[str]:
     try:
         return [msgspec.json.encode(text).decode()[1:-1], dumps(text)[1:-1]]
-    except UnicodeEncodeError:  # a lone surrogate: nothing that is written can hold it, unless it is escaped
+    # a lone surrogate: nothing that is written can hold it, unless it is escaped
+    except UnicodeEncodeError:
         return [dumps(text)[1:-1]]
 
 
@@ -454,12 +516,16 @@ def _broken(form: str) -> str:
 
 
 def _base64(raw: bytes) -> list[tuple[bool, str, bool]]:
-    """The characters that the bytes alone decide, at each of three alignments, and whether half a character stands before and after."""
+    """The characters that the bytes alone decide, at each of three alignments, and whether half a
+    character stands before and after.
+    """
     found: list[tuple[bool, str, bool]] = []
     for shift in range(3):
         text, end = b64encode(bytes(shift) + raw).decode(), 8 * (shift + len(raw))
         core = text[-(-8 * shift // 6) : end // 6]
-        forms = dict.fromkeys([core, core.translate(_URLSAFE), quote(core, safe=""), quote(core, safe="").lower()])
+        forms = dict.fromkeys(
+            [core, core.translate(_URLSAFE), quote(core, safe=""), quote(core, safe="").lower()]
+        )
         if "%" not in quote(core, safe=""):
             forms = dict.fromkeys([core])
         found += [(shift > 0, form, end % 6 > 0) for form in forms]

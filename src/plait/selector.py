@@ -1,7 +1,8 @@
 """Selectors: who is next, decided at run time and on record.
 
-Not a workflow: calling one returns a `Choice`, which says what was chosen and why, and runs it when called in turn. A model chooses
-among names it is constrained to; or a rule does, a plain function of the session. Being done is a choice like the others.
+Not a workflow: calling one returns a `Choice`, which says what was chosen and why, and runs it when
+called in turn. A model chooses among names it is constrained to; or a rule does, a plain function
+of the session. Being done is a choice like the others.
 """
 
 from __future__ import annotations
@@ -28,18 +29,33 @@ from plait.session.ports import Act, Draft, note_read, store_at
 from plait.workflow import Nested, Workflow, acall_as, call_as
 
 DONE = "done"
-INSTRUCTION = "You decide what happens next in the conversation below. Choose one of these, by its name, and say why in a short sentence."
+INSTRUCTION = (
+    "You decide what happens next in the conversation below. Choose one of these, by its name, and"
+    " say why in a short sentence."
+)
 
-Rule = Callable[[Session], "str | tuple[str, str] | None"]  # a name, or a name and a reason; None: done
+# a name, or a name and a reason; None: done
+Rule = Callable[[Session], "str | tuple[str, str] | None"]
 
 
 class Choice:
-    """What was chosen. Call it to run that on `session`; if nothing is left to do, that changes nothing."""
+    """What was chosen.
+
+    Call it to run that on `session`; if nothing is left to do, that changes nothing.
+    """
 
     __slots__ = ("_called", "_workflow", "_name", "_reason", "session")
 
-    def __init__(self, name: str, reason: str, session: Session, workflow: Workflow | None, called: str = "") -> None:
-        self._name, self._reason, self.session, self._workflow, self._called = name, reason, session, workflow, called or name
+    def __init__(
+        self, name: str, reason: str, session: Session, workflow: Workflow | None, called: str = ""
+    ) -> None:
+        self._name, self._reason, self.session, self._workflow, self._called = (
+            name,
+            reason,
+            session,
+            workflow,
+            called or name,
+        )
 
     @property
     def name(self) -> str:
@@ -57,17 +73,27 @@ class Choice:
         return self._workflow is None
 
     def __call__(self, **kwargs: Any) -> Session:
-        return self.session if self._workflow is None else call_as(self._called, self._workflow, self.session, **kwargs)
+        return (
+            self.session
+            if self._workflow is None
+            else call_as(self._called, self._workflow, self.session, **kwargs)
+        )
 
     async def acall(self, **kwargs: Any) -> Session:
-        return self.session if self._workflow is None else await acall_as(self._called, self._workflow, self.session, **kwargs)
+        return (
+            self.session
+            if self._workflow is None
+            else await acall_as(self._called, self._workflow, self.session, **kwargs)
+        )
 
     def __repr__(self) -> str:
         return f"<choice {self.name}{f': {self.reason}' if self.reason else ''}>"
 
 
 class Selector(Nested):
-    """`Selector(expand=Agent("…"), shorten=Agent("…"), model="openai:gpt-5")`, or `Selector({...}, rule=lambda session: "expand")`."""
+    """`Selector(expand=Agent("…"), shorten=Agent("…"), model="openai:gpt-5")`, or `Selector({...},
+    rule=lambda session: "expand")`.
+    """
 
     def __init__(
         self,
@@ -77,7 +103,8 @@ class Selector(Nested):
         model: str | Model | None = None,  # None: PLAIT_MODEL
         rule: Rule | None = None,  # None: a model chooses
         instruction: str | None = None,  # None: as in INSTRUCTION
-        done: str | None = DONE,  # what the choice of nothing is called; None: there is no such choice
+        # what the choice of nothing is called; None: there is no such choice
+        done: str | None = DONE,
         view: View | str | int | None = None,
         attempts: int = 3,
         retry: Retry | None = None,
@@ -87,15 +114,28 @@ class Selector(Nested):
         self.model, self._rule, self._instruction, self._done = model, rule, instruction, done
         self._view, self._attempts, self._retry = View.of(view), attempts, retry or Retry()
         if done is not None and not isinstance(done, str):  # pyright: ignore[reportUnnecessaryIsInstance]  a candidate of that name
-            step = "done= names the choice of nothing; pass a candidate so called in a mapping, and done= another name"
+            step = (
+                "done= names the choice of nothing; pass a candidate so called in a mapping, and"
+                " done= another name"
+            )
             raise InvalidValue("done", f"a {type(done).__name__} is not a name", step)
         for name, workflow in self._candidates.items():
             check_text(name, "Selector")
             if not isinstance(workflow, Workflow):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-                raise InvalidValue("Selector", f"{name!r} is a {type(workflow).__name__}, not a workflow", "pass agents and workflows")
+                raise InvalidValue(
+                    "Selector",
+                    f"{name!r} is a {type(workflow).__name__}, not a workflow",
+                    "pass agents and workflows",
+                )
         if not self._candidates or done in self._candidates:
-            why = f"{done!r} is the name of choosing nothing" if self._candidates else "there is nothing to choose from"
-            raise InvalidValue("Selector", why, "pass candidates by name, and done= if one of them is called so")
+            why = (
+                f"{done!r} is the name of choosing nothing"
+                if self._candidates
+                else "there is nothing to choose from"
+            )
+            raise InvalidValue(
+                "Selector", why, "pass candidates by name, and done= if one of them is called so"
+            )
 
     def named_children(self) -> Iterator[tuple[str, Nested]]:
         yield from self._candidates.items()
@@ -145,7 +185,9 @@ class Selector(Nested):
         if self._rule is not None:
             return Calling(self, self, name, "plait:Selector", purpose="route")
         model_of(self.model, name)
-        return Calling(self, self, name, "plait:Selector", purpose="route", setup=self._setup().encode())
+        return Calling(
+            self, self, name, "plait:Selector", purpose="route", setup=self._setup().encode()
+        )
 
     def _choose(self, session: Session) -> tuple[Session, str]:
         run = run_of(session)
@@ -180,25 +222,40 @@ class Selector(Nested):
         lines = [f"- {name}: {workflow.describe()}" for name, workflow in self._candidates.items()]
         if self._done is not None:
             lines.append(f"- {self._done}: nothing more is to be done")
-        return Setup("\n".join([self._instruction or INSTRUCTION, *lines]), (), {}, self._schema(), self._view)
+        return Setup(
+            "\n".join([self._instruction or INSTRUCTION, *lines]),
+            (),
+            {},
+            self._schema(),
+            self._view,
+        )
 
     def _schema(self) -> Json:
         return {
             "title": "choice",
             "type": "object",
-            "properties": {"reason": {"type": "string", "maxLength": 300}, "choice": {"type": "string", "enum": list(self.names)}},
+            "properties": {
+                "reason": {"type": "string", "maxLength": 300},
+                "choice": {"type": "string", "enum": list(self.names)},
+            },
             "required": ["reason", "choice"],
             "additionalProperties": False,
         }
 
 
-def choosing(ask: AskModel, names: tuple[str, ...], attempts: int) -> Turning[tuple[Session, str, str]]:
+def choosing(
+    ask: AskModel, names: tuple[str, ...], attempts: int
+) -> Turning[tuple[Session, str, str]]:
     """Ask for a name; say what is wrong with one that is not there, and ask again."""
     session, name, left = ask.session, "", attempts
     while left or is_tried_again(session):
         left = (left or attempts) - 1
         if session is not ask.session:
-            session, _ = yield Tell(session, f"{name!r} is not one of {', '.join(names)}. Choose one of these names.", aside=ask.actor)
+            session, _ = yield Tell(
+                session,
+                f"{name!r} is not one of {', '.join(names)}. Choose one of these names.",
+                aside=ask.actor,
+            )
         session, answer = yield ask._replace(session=session)
         name, reason = _read(answer)
         if (found := _meant(name, names)) is not None:
@@ -215,7 +272,10 @@ def _read(answer: Answer) -> tuple[str, str]:
 
 
 def _meant(name: str, names: tuple[str, ...]) -> str | None:
-    """The name that is meant: as it is, else by its letters alone, if that leaves no doubt. None: none of them."""
+    """The name that is meant: as it is, else by its letters alone, if that leaves no doubt.
+
+    None: none of them.
+    """
     if name in names:
         return name
     said = name.strip(" .,:;!\"'`*").casefold()

@@ -1,8 +1,9 @@
 """Tools: plain functions that a model, or the program, may call.
 
-`@tool` reads name, description and JSON schema off the signature and the docstring. The function stays what it was and can still be
-called as one; only `session.use(…)` and an agent's calls are recorded. The effect class says what may be done about a call whose
-outcome nobody knows; unless told otherwise, a call may have happened and is never blindly repeated.
+`@tool` reads name, description and JSON schema off the signature and the docstring. The function
+stays what it was and can still be called as one; only `session.use(…)` and an agent's calls are
+recorded. The effect class says what may be done about a call whose outcome nobody knows; unless
+told otherwise, a call may have happened and is never blindly repeated.
 """
 
 from __future__ import annotations
@@ -14,7 +15,19 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from types import MethodType
-from typing import Annotated, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_args, overload, runtime_checkable
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    get_args,
+    overload,
+    runtime_checkable,
+)
 
 import msgspec
 
@@ -37,11 +50,14 @@ _SECTION = re.compile(r"^\s*(Args|Arguments|Parameters):\s*$")
 _HEADING = re.compile(r"^\s*[A-Z][A-Za-z ]*:\s*$")
 _ITEM = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.+)$")
 _FIELD = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.+)$")
-_NO_JSON = re.compile(r"\bplait\.")  # types of results that are parts of messages: images, files and the like
+# types of results that are parts of messages: images, files and the like
+_NO_JSON = re.compile(r"\bplait\.")
 _REPEATABLE = ("pure", "workspace", "idempotent")
-SESSION = "session"  # the parameter that is filled with the session, to read, and that no model is told of
+# the parameter that is filled with the session, to read, and that no model is told of
+SESSION = "session"
 SANDBOX = "sandbox"  # likewise, with the place where its tools run
-KEY = "idempotency_key"  # likewise, with the name of this very call: the same whenever it has to be made again
+# likewise, with the name of this very call: the same whenever it has to be made again
+KEY = "idempotency_key"
 
 
 class Happened(msgspec.Struct, frozen=True):
@@ -51,9 +67,11 @@ class Happened(msgspec.Struct, frozen=True):
 
 
 class Result(NamedTuple):
-    """What a tool may return if there is more to say than a value: parts of a message, the exit code, what changed.
+    """What a tool may return if there is more to say than a value: parts of a message, the exit
+    code, what changed.
 
-    Files among the parts are kept as evidence; whoever called is not sent them, since they may be of any length.
+    Files among the parts are kept as evidence; whoever called is not sent them, since they may be
+    of any length.
     """
 
     parts: Sequence[Any]  # texts, images, data, files
@@ -76,30 +94,44 @@ class Tool(Generic[P, R]):
         description: str,
         schema: Mapping[str, Json],
         effect: EffectClass = "at_most_once",
-        convert: Callable[[Mapping[str, Json]], dict[str, Any]] | None = None,  # None: arguments are passed on as they are
+        # None: arguments are passed on as they are
+        convert: Callable[[Mapping[str, Json]], dict[str, Any]] | None = None,
         takes_session: bool = False,
-        observe: Callable[..., Any] | None = None,  # its value before and after a call is recorded as the state delta
+        # its value before and after a call is recorded as the state delta
+        observe: Callable[..., Any] | None = None,
         attempts: int = 1,
         unbound: bool = False,
         origin: str = "",  # where it comes from, if not from this program: mcp:git
         version: str | None = None,
         takes_key: bool = False,
-        probe: Callable[..., Any] | None = None,  # says whether a call took place: Happened(result), or None
+        # says whether a call took place: Happened(result), or None
+        probe: Callable[..., Any] | None = None,
         compensate: Callable[..., Any] | None = None,  # undoes a call that may have taken place
         timeout_s: float | None = None,  # None: as long as it takes
         taints: str = "tool",  # the origin of what it returns
         takes_sandbox: bool = False,
-        effect_of: EffectOf | None = None,  # its class, where that depends on where it runs and on what; None: always the same
+        # its class, where that depends on where it runs and on what; None: always the same
+        effect_of: EffectOf | None = None,
     ) -> None:
         self.function = function
         self.name, self.description, self.schema = name, description, schema
         self.effect: EffectClass = effect
-        self.takes_session, self.observe, self.attempts, self.origin = takes_session, observe, attempts, origin
+        self.takes_session, self.observe, self.attempts, self.origin = (
+            takes_session,
+            observe,
+            attempts,
+            origin,
+        )
         self._version = version  # None: a fingerprint
         self._noted: str | None = None  # the fingerprint when it was first read
         self.taints = taints
         self.unbound = unbound  # a method without its object
-        self.takes_key, self.probe, self.compensate, self.timeout_s = takes_key, probe, compensate, timeout_s
+        self.takes_key, self.probe, self.compensate, self.timeout_s = (
+            takes_key,
+            probe,
+            compensate,
+            timeout_s,
+        )
         self.takes_sandbox, self._effect_of = takes_sandbox, effect_of
         self.asks = False  # whether a person answers instead of a function
         self.returns: Any = Any  # the type that its signature promises. Any: none
@@ -118,12 +150,19 @@ class Tool(Generic[P, R]):
         if instance is None or not self.unbound:
             return self
         bound = copy(self)
-        bound.function, bound.unbound, bound._noted = MethodType(self.function, instance), False, None
+        bound.function, bound.unbound, bound._noted = (
+            MethodType(self.function, instance),
+            False,
+            None,
+        )
         return bound
 
     @property
     def version(self) -> str:
-        """What a call would run now: the version it was given, else its fingerprint. Consent is for one version."""
+        """What a call would run now: the version it was given, else its fingerprint.
+
+        Consent is for one version.
+        """
         return self._version or self.fingerprint.digest[:16]
 
     @version.setter
@@ -132,14 +171,19 @@ class Tool(Generic[P, R]):
 
     @property
     def noted_version(self) -> str:
-        """The version as it was first read: what is recorded of a call that needs no consent, and costs nothing."""
+        """The version as it was first read: what is recorded of a call that needs no consent, and
+        costs nothing.
+        """
         if self._noted is None:
             self._noted = self.version
         return self._version or self._noted
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """What it is made of. `unknown` names what its version does not cover; empty, if it was given one."""
+        """What it is made of.
+
+        `unknown` names what its version does not cover; empty, if it was given one.
+        """
         if self._version is not None:
             return Fingerprint(digest(b"plait/tool/1", self._version.encode()), ())
         return fingerprint(*self.fingerprint_parts())
@@ -147,9 +191,18 @@ class Tool(Generic[P, R]):
     def fingerprint_parts(self) -> tuple[object, ...]:
         """All that a call may run, and how it is told to a model."""
         told = (self.name, self.description, self.schema, self._version)
-        # Arguments are objects of the program's own types, which run code when they are made and when they are used.
+        # Arguments are objects of the program's own types, which run code when they are made and
+        # when they are used.
         types = own_types(self.takes)
-        return (*told, self.function, self.observe, self.probe, self.compensate, self._effect_of, *([types] if types else []))
+        return (
+            *told,
+            self.function,
+            self.observe,
+            self.probe,
+            self.compensate,
+            self._effect_of,
+            *([types] if types else []),
+        )
 
     def about(self, function: Callable[..., Any]) -> Tool[..., Any]:
         """The same tool with another function: the one that probes or compensates a call of it."""
@@ -158,7 +211,10 @@ class Tool(Generic[P, R]):
         return cast("Tool[..., Any]", made)
 
     def consent_details(self, arguments: Json) -> Mapping[str, Json]:
-        """What a person who is asked about a call is shown besides the call itself. Nothing, for most tools."""
+        """What a person who is asked about a call is shown besides the call itself.
+
+        Nothing, for most tools.
+        """
         return {}
 
     @property
@@ -185,7 +241,9 @@ class Tool(Generic[P, R]):
         return inspect.iscoroutinefunction(self.function)
 
     def arguments(self, given: Json) -> dict[str, Any]:
-        """What to call the function with, converted to its types; raises WrongArguments in words a model can act on."""
+        """What to call the function with, converted to its types; raises WrongArguments in words a
+        model can act on.
+        """
         if not isinstance(given, Mapping):
             raise WrongArguments(f"the arguments are not a JSON object: {str(given)[:200]!r}")
         if self._convert is None:
@@ -194,7 +252,8 @@ class Tool(Generic[P, R]):
             return self._convert(given)
         except (ValueError, TypeError) as error:
             raise WrongArguments(str(error)) from error
-        except BaseException as error:  # a type of the program's own, which looks at what it is made of
+        # a type of the program's own, which looks at what it is made of
+        except BaseException as error:
             if ends_run(error):
                 raise
             raise WrongArguments(f"{type(error).__name__}: {error}") from error
@@ -213,17 +272,22 @@ class Tool(Generic[P, R]):
         """Why a JSON value is none that it could have returned; None: it could."""
         try:
             to_type(value, self.returns)
-        except BaseException as error:  # a type of the program's own, which looks at what it is made of
+        # a type of the program's own, which looks at what it is made of
+        except BaseException as error:
             if ends_run(error):
                 raise
-            return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            return (
+                str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            )
         return None
 
     def observed(self, arguments: Mapping[str, Any]) -> Json:
         """What the observer sees: it is called with those of the arguments that it names."""
         assert self.observe is not None
         wanted = inspect.signature(self.observe).parameters
-        return to_json(self.observe(**{name: value for name, value in arguments.items() if name in wanted}))
+        return to_json(
+            self.observe(**{name: value for name, value in arguments.items() if name in wanted})
+        )
 
     def __repr__(self) -> str:
         return f"<tool {self.name} ({self.effect})>"
@@ -274,19 +338,29 @@ def tool(
     effect_of: EffectOf | None = None,
     version: str | None = None,
 ) -> Any:
-    """Make a function a tool. `attempts` above 1, for what may be repeated, runs it again when it raises.
+    """Make a function a tool. `attempts` above 1, for what may be repeated, runs it again when it
+    raises.
 
-    `probe=` (for `effect="probeable"`) and `compensate=` (for `"compensatable"`) are called with those of the arguments that they name,
-    `idempotency_key` among them, when a call was lost with the process that made it.
+    `probe=` (for `effect="probeable"`) and `compensate=` (for `"compensatable"`) are called with
+    those of the arguments that they name, `idempotency_key` among them, when a call was lost with
+    the process that made it.
 
-    `taints` is the origin of what it returns, as policies see it: "web" for what reads pages of strangers.
+    `taints` is the origin of what it returns, as policies see it: "web" for what reads pages of
+    strangers.
 
-    `effect_of=` says the class of a single call, by where the session is placed and the arguments; `effect=` is what it is otherwise.
+    `effect_of=` says the class of a single call, by where the session is placed and the arguments;
+    `effect=` is what it is otherwise.
 
-    `version=` says what consent is for, where that cannot be read off the function: change it whenever the tool does something else.
+    `version=` says what consent is for, where that cannot be read off the function: change it
+    whenever the tool does something else.
     """
     around = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]  types may be defined beside the function
-    more: dict[str, Any] = {"observe": observe, "attempts": attempts, "probe": probe, "compensate": compensate}
+    more: dict[str, Any] = {
+        "observe": observe,
+        "attempts": attempts,
+        "probe": probe,
+        "compensate": compensate,
+    }
     more |= {"timeout_s": timeout_s, "taints": taints, "effect_of": effect_of, "version": version}
     if function is not None:
         return _made(function, around, name, description, effect, **more)
@@ -302,15 +376,25 @@ def as_tool(source: Any) -> Tool[..., Any]:
     if isinstance(source, Tool):
         found = cast("Tool[..., Any]", source)
         if found.unbound:
-            raise BadTool(found.name, "it is a method without its object", f"pass it from an object, as in thing.{found.name}")
+            raise BadTool(
+                found.name,
+                "it is a method without its object",
+                f"pass it from an object, as in thing.{found.name}",
+            )
         return found
     if inspect.isfunction(source) or inspect.ismethod(source):
         return _made(source, {}, None, None, "at_most_once")
-    raise BadTool(_called(source), f"a {type(source).__name__} is neither a tool nor a function", "decorate a function with @tool")
+    raise BadTool(
+        _called(source),
+        f"a {type(source).__name__} is neither a tool nor a function",
+        "decorate a function with @tool",
+    )
 
 
 def reason_of(tool: Tool[..., Any], given: Json) -> tuple[Json, str]:
-    """The arguments without the reason for the call, and the reason: `reason`, unless the tool has such a parameter itself."""
+    """The arguments without the reason for the call, and the reason: `reason`, unless the tool has
+    such a parameter itself.
+    """
     if not isinstance(given, dict) or not isinstance(reason := given.get("reason"), str):
         return given, ""
     properties: Any = tool.schema.get("properties", {})
@@ -336,7 +420,9 @@ def _made(
         shape = msgspec.defstruct(called, fields, forbid_unknown_fields=True)
         schema = schema_of(shape)
     except (TypeError, NotImplementedError, ValueError) as error:
-        raise BadTool(called, str(error).partition("\n")[0], "give it parameters of types that JSON can carry") from error
+        raise BadTool(
+            called, str(error).partition("\n")[0], "give it parameters of types that JSON can carry"
+        ) from error
     schema.pop("title", None)
 
     def convert(given: Mapping[str, Json]) -> dict[str, Any]:
@@ -358,21 +444,31 @@ def _made(
         **more,
     )
     made.takes = tuple(field[1] for field in fields)
-    made.returns = typing.get_type_hints(function, localns=dict(around), include_extras=True).get("return", Any)
+    made.returns = typing.get_type_hints(function, localns=dict(around), include_extras=True).get(
+        "return", Any
+    )
     return made
 
 
-def _fields(name: str, function: Callable[..., Any], around: Mapping[str, Any], described: Mapping[str, str]) -> tuple[list[Any], bool]:
+def _fields(
+    name: str, function: Callable[..., Any], around: Mapping[str, Any], described: Mapping[str, str]
+) -> tuple[list[Any], bool]:
     """The parameters as fields of a struct, and whether it takes the session."""
     try:
         hints = typing.get_type_hints(function, localns=dict(around), include_extras=True)
         parameters = list(inspect.signature(function).parameters.values())
     except (NameError, TypeError, ValueError, SyntaxError) as error:
-        raise BadTool(name, str(error), "annotate it with types that are defined where it is") from error
+        raise BadTool(
+            name, str(error), "annotate it with types that are defined where it is"
+        ) from error
     fields: list[Any] = []
     for parameter in parameters:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise BadTool(name, f"the parameter {parameter.name!r} has no name that a model could use", "use plain named parameters")
+            raise BadTool(
+                name,
+                f"the parameter {parameter.name!r} has no name that a model could use",
+                "use plain named parameters",
+            )
         if (parameter.name == SESSION and _is_session(hints.get(SESSION, Any))) or (
             parameter.name == "self" and parameter is parameters[0]
         ):
@@ -381,8 +477,14 @@ def _fields(name: str, function: Callable[..., Any], around: Mapping[str, Any], 
             continue
         hint = _told(hints.get(parameter.name, Any), described.get(parameter.name))
         required = parameter.default is parameter.empty
-        fields.append((parameter.name, hint) if required else (parameter.name, hint, _default(parameter.default)))
-    takes_session = any(parameter.name == SESSION for parameter in parameters) and _is_session(hints.get(SESSION, Any))
+        fields.append(
+            (parameter.name, hint)
+            if required
+            else (parameter.name, hint, _default(parameter.default))
+        )
+    takes_session = any(parameter.name == SESSION for parameter in parameters) and _is_session(
+        hints.get(SESSION, Any)
+    )
     return sorted(fields, key=len), takes_session
 
 
@@ -398,14 +500,18 @@ def _is_session(hint: Any) -> bool:
 
 
 def _default(value: Any) -> Any:
-    """A default that can stand in the schema; otherwise the model is only told that it may leave the argument out."""
+    """A default that can stand in the schema; otherwise the model is only told that it may leave
+    the argument out.
+    """
     try:
         plain = to_json(value)
         if msgspec.json.decode(msgspec.json.encode(plain)) != plain:  # not a number, say
             return msgspec.field(default=msgspec.UNSET)
     except (TypeError, ValueError, RecursionError):
         return msgspec.field(default=msgspec.UNSET)
-    return msgspec.field(default_factory=lambda: value) if isinstance(plain, (list, dict)) else value
+    return (
+        msgspec.field(default_factory=lambda: value) if isinstance(plain, (list, dict)) else value
+    )
 
 
 def _told(hint: Any, description: str | None) -> Any:
@@ -453,14 +559,31 @@ def _called(source: object) -> str:
 
 def _check(tool: Tool[..., Any]) -> None:
     if not _NAME.match(tool.name):
-        raise BadTool(tool.name, "providers take names of 1 to 64 letters, digits, _ and - only", "pass name=")
+        raise BadTool(
+            tool.name, "providers take names of 1 to 64 letters, digits, _ and - only", "pass name="
+        )
     if tool._version is not None and not (isinstance(tool._version, str) and tool._version):  # pyright: ignore
-        raise BadTool(tool.name, f"{tool._version!r} is no version", "pass a text, as in version='2'")  # pyright: ignore
+        raise BadTool(
+            tool.name,
+            f"{tool._version!r} is no version",  # pyright: ignore[reportPrivateUsage]
+            "pass a text, as in version='2'",
+        )
     if tool.effect not in get_args(EffectClass):
-        raise BadTool(tool.name, f"{tool.effect!r} is not an effect class", f"use one of {', '.join(get_args(EffectClass))}")
-    for given, name, effect in ((tool.probe, "probe", "probeable"), (tool.compensate, "compensate", "compensatable")):
+        raise BadTool(
+            tool.name,
+            f"{tool.effect!r} is not an effect class",
+            f"use one of {', '.join(get_args(EffectClass))}",
+        )
+    for given, name, effect in (
+        (tool.probe, "probe", "probeable"),
+        (tool.compensate, "compensate", "compensatable"),
+    ):
         if (given is not None) != (tool.effect == effect):
-            why = f"{name}= belongs to the class {effect}" if given is not None else f"the class {effect} needs {name}="
+            why = (
+                f"{name}= belongs to the class {effect}"
+                if given is not None
+                else f"the class {effect} needs {name}="
+            )
             raise BadTool(tool.name, why, f"pass effect={effect!r} and {name}= together")
     if tool.timeout_s is not None and not tool.timeout_s > 0:
         raise BadTool(tool.name, f"{tool.timeout_s!r} is no time at all", "pass timeout_s= above 0")
@@ -469,12 +592,18 @@ def _check(tool: Tool[..., Any]) -> None:
         if tool.taints in ("program", "human", "model"):
             raise InvalidValue("taints", f"{tool.taints!r} is who speaks for itself")
     except InvalidInput as error:
-        raise BadTool(tool.name, f"taints={tool.taints!r} is no origin", "use a short lowercase word, as in web or mail:inbox") from error
+        raise BadTool(
+            tool.name,
+            f"taints={tool.taints!r} is no origin",
+            "use a short lowercase word, as in web or mail:inbox",
+        ) from error
     if tool.attempts < 1:
         raise BadTool(tool.name, f"{tool.attempts} attempts are none", "pass attempts= from 1")
     if tool.attempts > 1 and tool.effect not in _REPEATABLE:
         raise BadTool(
-            tool.name, f"a call of class {tool.effect} is made once", f"say effect= one of {', '.join(_REPEATABLE)}, or attempts=1"
+            tool.name,
+            f"a call of class {tool.effect} is made once",
+            f"say effect= one of {', '.join(_REPEATABLE)}, or attempts=1",
         )
 
 
@@ -493,12 +622,18 @@ ask_human.asks = True
 
 
 def difference(before: Json, after: Json) -> Json:
-    """How an observed state changed: by key where it has keys, whole otherwise; None: it did not."""
+    """How an observed state changed: by key where it has keys, whole otherwise;
+    None: it did not.
+    """
     if before == after:
         return None
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         keys = [*before, *(key for key in after if key not in before)]
-        return {key: _sides(before, after, key) for key in keys if (key in before) != (key in after) or before.get(key) != after.get(key)}
+        return {
+            key: _sides(before, after, key)
+            for key in keys
+            if (key in before) != (key in after) or before.get(key) != after.get(key)
+        }
     return {"before": before, "after": after}
 
 

@@ -1,8 +1,9 @@
 """Workflows: `forward(session) -> session`, nested freely, as layers are.
 
-Call the thing, write the `forward`. Children register by being attributes (also in lists and dicts), so the tree can be printed,
-walked and rebound. `workflow(session)` and `workflow.forward(session)` are the same act: the class wraps `forward` at definition,
-and either spelling starts a run or joins the one the value belongs to.
+Call the thing, write the `forward`. Children register by being attributes (also in lists and
+dicts), so the tree can be printed, walked and rebound. `workflow(session)` and
+`workflow.forward(session)` are the same act: the class wraps `forward` at definition, and either
+spelling starts a run or joins the one the value belongs to.
 """
 
 from __future__ import annotations
@@ -25,7 +26,17 @@ from plait.fingerprint import TARGET
 from plait.ids import digest
 from plait.model.base import Delta, Model
 from plait.runtime import loop
-from plait.runtime.call import NOBODY, Answerer, Calling, Entry, Watch, arguments_of, enter, fail, leave
+from plait.runtime.call import (
+    NOBODY,
+    Answerer,
+    Calling,
+    Entry,
+    Watch,
+    arguments_of,
+    enter,
+    fail,
+    leave,
+)
 from plait.runtime.drive import Waiter, aside, settle, undisturbed
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.reads import Calls, doing
@@ -52,8 +63,13 @@ class Nested:
         for _, child in self.named_children():
             yield child
 
-    def named_parts(self, prefix: str = "", above: tuple[Nested, ...] = ()) -> Iterator[tuple[str, Nested]]:
-        """Everything below, by path: critics/style. A child that knows its parent is no reason to go round in circles."""
+    def named_parts(
+        self, prefix: str = "", above: tuple[Nested, ...] = ()
+    ) -> Iterator[tuple[str, Nested]]:
+        """Everything below, by path: critics/style.
+
+        A child that knows its parent is no reason to go round in circles.
+        """
         line = (*above, self)
         for name, child in self.named_children():
             if not any(child is each for each in line):
@@ -62,7 +78,10 @@ class Nested:
                 yield from child.named_parts(path, line)
 
     def to(self, *, model: str | Model) -> Self:
-        """Ask this model from now on, in every agent and selector below. Returns the same object, as PyTorch does."""
+        """Ask this model from now on, in every agent and selector below.
+
+        Returns the same object, as PyTorch does.
+        """
         for part in (self, *(part for _, part in self.named_parts())):
             part._rebind(model)
         return self
@@ -86,7 +105,10 @@ class Nested:
     def _drawn(self, above: tuple[Nested, ...]) -> str:
         if any(self is each for each in above):
             return f"{type(self).__name__}(…)"
-        lines = [f"({name}): {child._drawn((*above, self))}".replace("\n", "\n  ") for name, child in self.named_children()]
+        lines = [
+            f"({name}): {child._drawn((*above, self))}".replace("\n", "\n  ")
+            for name, child in self.named_children()
+        ]
         brief = self._brief()
         if not lines:
             return f"{type(self).__name__}({brief})"
@@ -105,18 +127,25 @@ def _named(name: str, value: Any) -> Iterator[tuple[str, Nested]]:
 
 
 def _missing(self: Any, session: Session) -> Session:
-    raise NotImplementedError(f"{type(self).__name__} has no forward(self, session). Write one, and return the session that came last.")
+    raise NotImplementedError(
+        f"{type(self).__name__} has no forward(self, session). Write one, and return the session"
+        " that came last."
+    )
 
 
 class Workflow(Nested):
     """Write `forward(self, session)`, plain or async, and return the session that came last."""
 
-    purpose: Purpose | None = None  # plan, act, validate, reflect, route; or pass purpose= where it is called
+    # plan, act, validate, reflect, route; or pass purpose= where it is called
+    purpose: Purpose | None = None
     policy: Policy | None = None  # what it, and whoever it calls, may do. None: what its caller may
-    bypass: Literal["record", "warn", "refuse"] | None = None  # what is done about acts around the session; None: PLAIT_BYPASS, or record
-    name: str | None = None  # what it is called where it is nobody's attribute; None: its class, in lower case
+    # what is done about acts around the session; None: PLAIT_BYPASS, or record
+    bypass: Literal["record", "warn", "refuse"] | None = None
+    # what it is called where it is nobody's attribute; None: its class, in lower case
+    name: str | None = None
 
-    # Not a method: a forward may be plain or async and take more than the session, and type checkers are to let it.
+    # Not a method: a forward may be plain or async and take more than the session, and type
+    # checkers are to let it.
     forward: Callable[..., Any] = _missing
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -134,11 +163,15 @@ class Workflow(Nested):
         answerer: Answerer | None = None,
         **kwargs: Any,
     ) -> Session:
-        """Run it, blocking. `on_event=` is called with every event as it is recorded, and with deltas as a model streams.
+        """Run it, blocking. `on_event=` is called with every event as it is recorded, and with
+        deltas as a model streams.
 
-        `approver=` and `answerer=` are asked at once for consent and for answers; without them a run that needs either is `Parked`.
+        `approver=` and `answerer=` are asked at once for consent and for answers; without them a
+        run that needs either is `Parked`.
         """
-        return self._run(original(type(self)), session, args, kwargs, watch=Watch(on_event, approver, answerer))
+        return self._run(
+            original(type(self)), session, args, kwargs, watch=Watch(on_event, approver, answerer)
+        )
 
     async def acall(
         self,
@@ -149,32 +182,49 @@ class Workflow(Nested):
         answerer: Answerer | None = None,
         **kwargs: Any,
     ) -> Session:
-        """The same for whoever has an event loop: an `async def forward` runs on it, a plain one in a thread."""
+        """The same for whoever has an event loop: an `async def forward` runs on it, a plain one in
+        a thread.
+        """
         return await self._acall(session, args, kwargs, Watch(on_event, approver, answerer))
 
     def stream(self, session: Session, *args: Any, **kwargs: Any) -> Iterator[Delta | Session]:
         """Run it, and yield text and tool deltas as they come; the last item is the new session."""
         return _stream(self, session, args, kwargs)
 
-    def astream(self, session: Session, *args: Any, **kwargs: Any) -> AsyncIterator[Delta | Session]:
+    def astream(
+        self, session: Session, *args: Any, **kwargs: Any
+    ) -> AsyncIterator[Delta | Session]:
         return _astream(self, session, args, kwargs)
 
     # ── one call ─────────────────────────────────────────────────────────────────────────────
 
     def _called(self, session: object, called: str | None = None) -> str:
-        """Its name: its own, else the one it is called by, else the one it has in whoever calls it."""
+        """Its name: its own, else the one it is called by, else the one it has in
+        whoever calls it.
+        """
         if (isinstance(self.name, str) and self.name) or called:
             return self.name or called or ""
         run = run_of(session) if isinstance(session, Session) else None
         frames = run.frames(session.id) if run and isinstance(session, Session) else ()
         parent = frames[-1].node if frames else None
-        found = next((path for path, part in parent.named_parts() if part is self), None) if isinstance(parent, Nested) else None
+        found = (
+            next((path for path, part in parent.named_parts() if part is self), None)
+            if isinstance(parent, Nested)
+            else None
+        )
         return found or self._own_name()
 
     def _own_name(self) -> str:
         return type(self).__name__.lower()
 
-    def _calling(self, session: object, forward: object, args: tuple[Any, ...], kwargs: Mapping[str, Any], called: str | None) -> Calling:
+    def _calling(
+        self,
+        session: object,
+        forward: object,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        called: str | None,
+    ) -> Calling:
         cls = type(self)
         path = import_path(cls)
         return Calling(
@@ -190,17 +240,34 @@ class Workflow(Nested):
             bypass=self.bypass,
         )
 
-    def _act(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _act(
+        self,
+        forward: Callable[..., Any],
+        session: Session,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
         result = forward(self, session, *args, **kwargs)
-        return loop.wait(loop.spawn(lambda: asyncio.run(_await(result)))) if inspect.isawaitable(result) else result
+        return (
+            loop.wait(loop.spawn(lambda: asyncio.run(_await(result))))
+            if inspect.isawaitable(result)
+            else result
+        )
 
-    async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    async def _aact(
+        self,
+        forward: Callable[..., Any],
+        session: Session,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
         if inspect.iscoroutinefunction(forward):
             return await forward(self, session, *args, **kwargs)
         work = asyncio.wrap_future(loop.spawn(lambda: self._act(forward, session, args, kwargs)))
         try:
             return await asyncio.shield(work)
-        except asyncio.CancelledError:  # it is stopped before its next effect, and waited for: nothing goes on behind our back
+        # it is stopped before its next effect, and waited for: nothing goes on behind our back
+        except asyncio.CancelledError:
             run = run_of(session)
             stop = run.stop(session.id) if run is not None else 0
             with suppress(BaseException):
@@ -224,8 +291,18 @@ class Workflow(Nested):
     ) -> Session:
         kwargs = kwargs or {}
         watch = _noting(watch, session)
-        entry = enter(session, self._calling(session, forward, args, kwargs, called), watch=watch, waiter=waiter, again=again)
-        mine, call, before = running.set(entry.run), acting.set(entry.frame), doing.set(_calls(entry))
+        entry = enter(
+            session,
+            self._calling(session, forward, args, kwargs, called),
+            watch=watch,
+            waiter=waiter,
+            again=again,
+        )
+        mine, call, before = (
+            running.set(entry.run),
+            acting.set(entry.frame),
+            doing.set(_calls(entry)),
+        )
         outer = inside.enter_code()
         raised: BaseException | None = None
         try:
@@ -250,12 +327,25 @@ class Workflow(Nested):
         return leave(entry, result)
 
     async def _acall(
-        self, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any], watch: Watch, called: str | None = None
+        self,
+        session: Session,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        watch: Watch,
+        called: str | None = None,
     ) -> Session:
         forward = original(type(self))
         watch = _noting(watch, session)
-        entry, hit = await settle(lambda: enter(session, self._calling(session, forward, args, kwargs, called), watch=watch))
-        mine, call, before = running.set(entry.run), acting.set(entry.frame), doing.set(_calls(entry))
+        entry, hit = await settle(
+            lambda: enter(
+                session, self._calling(session, forward, args, kwargs, called), watch=watch
+            )
+        )
+        mine, call, before = (
+            running.set(entry.run),
+            acting.set(entry.frame),
+            doing.set(_calls(entry)),
+        )
         caught: BaseException | None = None
         try:
             if hit is not None:
@@ -279,15 +369,24 @@ class Workflow(Nested):
 
 
 def _calls(entry: Entry) -> Calls:
-    """The calls that go on now. A thread that the program started does not know them from its context."""
+    """The calls that go on now.
+
+    A thread that the program started does not know them from its context.
+    """
     above = doing.get() or tuple([frame.call for frame in entry.callers])
     return (*above, entry.frame.call)
 
 
 def _noting(watch: Watch, session: Session) -> Watch:
-    """Who attends the call, such that what code of a run hears of it counts as read by that code."""
+    """Who attends the call, such that what code of a run hears of it counts as read
+    by that code.
+    """
     on_event = watch.on_event
-    run = (running.get() or run_of(session)) if on_event is not None and isinstance(session, Session) else None  # pyright: ignore[reportUnnecessaryIsInstance]  enter() refuses it
+    run = (
+        (running.get() or run_of(session))
+        if on_event is not None and isinstance(session, Session)  # pyright: ignore[reportUnnecessaryIsInstance]
+        else None
+    )
     if on_event is None or run is None or run.closed:
         return watch
     calls, store = run.calls(session.id), session.store
@@ -302,14 +401,20 @@ def _noting(watch: Watch, session: Session) -> Watch:
 
 @contextmanager
 def _heard(entry: Entry, on_event: OnEvent | None) -> Generator[None]:
-    """In a call inside a run, the listener hears what happens in this call; that of the run is there from its start."""
+    """In a call inside a run, the listener hears what happens in this call; that of the run is
+    there from its start.
+    """
     if on_event is None or entry.outermost:
         yield
         return
 
     def within(item: Event | Delta) -> object:
         path = entry.frame.path
-        mine = item.log == entry.frame.log if isinstance(item, Event) else item.agent == path or item.agent.startswith(f"{path}/")
+        mine = (
+            item.log == entry.frame.log
+            if isinstance(item, Event)
+            else item.agent == path or item.agent.startswith(f"{path}/")
+        )
         return on_event(item) if mine else None
 
     entry.run.listen(within)
@@ -320,7 +425,9 @@ def _heard(entry: Entry, on_event: OnEvent | None) -> Generator[None]:
 
 
 def call_as(name: str, workflow: Workflow, session: Session, **kwargs: Any) -> Session:
-    """Call a child by the name it has here: it may be somebody else's child, too, under another one."""
+    """Call a child by the name it has here: it may be somebody else's child, too, under another
+    one.
+    """
     watch = Watch(kwargs.pop("on_event", None))
     return workflow._run(original(type(workflow)), session, (), kwargs, watch=watch, called=name)  # pyright: ignore[reportPrivateUsage]
 
@@ -330,8 +437,17 @@ async def acall_as(name: str, workflow: Workflow, session: Session, **kwargs: An
     return await workflow._acall(session, (), kwargs, watch, name)  # pyright: ignore[reportPrivateUsage]
 
 
-def call_again(workflow: Workflow, run: Run, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any], watch: Watch) -> Session:
-    """Call a workflow from where a run of it started: what it did then is answered from the record."""
+def call_again(
+    workflow: Workflow,
+    run: Run,
+    session: Session,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    watch: Watch,
+) -> Session:
+    """Call a workflow from where a run of it started: what it did then is answered
+    from the record.
+    """
     return workflow._run(original(type(workflow)), session, args, kwargs, watch=watch, again=run)  # pyright: ignore[reportPrivateUsage]
 
 
@@ -357,11 +473,14 @@ def original(cls: type[Workflow]) -> Callable[..., Any]:
 
 def _joining(forward: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(forward)
-    def joined(self: Workflow, session: Session, *args: Any, on_event: OnEvent | None = None, **kwargs: Any) -> Any:
+    def joined(
+        self: Workflow, session: Session, *args: Any, on_event: OnEvent | None = None, **kwargs: Any
+    ) -> Any:
         run = run_of(session) if isinstance(session, Session) else None  # pyright: ignore[reportUnnecessaryIsInstance]
         frames = run.frames(session.id) if run else ()
         if frames and frames[-1].node is self and frames[-1].forward is not forward:
-            return forward(self, session, *args, **kwargs)  # super().forward(session): the same call
+            # super().forward(session): the same call
+            return forward(self, session, *args, **kwargs)
         return self._run(forward, session, args, kwargs, watch=Watch(on_event))  # pyright: ignore[reportPrivateUsage]
 
     setattr(joined, _MARK, forward)
@@ -391,7 +510,9 @@ def _revision(cls: type) -> str:
 _END: Any = object()
 
 
-def _stream(workflow: Workflow, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Delta | Session]:
+def _stream(
+    workflow: Workflow, session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Iterator[Delta | Session]:
     items: queue.SimpleQueue[Any] = queue.SimpleQueue()
     calls: list[Entry] = []
     more = dict(kwargs)
@@ -429,7 +550,9 @@ async def _astream(
     def tell(item: Event | Delta) -> None:
         here.call_soon_threadsafe(items.put_nowait, item)
 
-    task = asyncio.ensure_future(workflow.acall(session, *args, on_event=_both(tell, more.pop("on_event", None)), **more))
+    task = asyncio.ensure_future(
+        workflow.acall(session, *args, on_event=_both(tell, more.pop("on_event", None)), **more)
+    )
     task.add_done_callback(lambda _: here.call_soon(items.put_nowait, _END))
     try:
         while (item := await items.get()) is not _END:
@@ -460,7 +583,13 @@ class Sequential(Workflow):
             session = call_as(name, step, session)
         return session
 
-    async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    async def _aact(
+        self,
+        forward: Callable[..., Any],
+        session: Session,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
         if forward is not _SEQUENTIAL:  # a subclass has one of its own
             return await super()._aact(forward, session, args, kwargs)
         for name, step in self._steps.items():
@@ -472,9 +601,17 @@ _SEQUENTIAL = original(Sequential)
 
 
 class Parallel(Workflow):
-    """Fork, run every branch at the same time, and merge. If a branch fails the others are stopped and nothing is merged."""
+    """Fork, run every branch at the same time, and merge.
 
-    def __init__(self, *workflows: Workflow | Mapping[str, Workflow], resolve: Resolve = None, **named: Workflow) -> None:
+    If a branch fails the others are stopped and nothing is merged.
+    """
+
+    def __init__(
+        self,
+        *workflows: Workflow | Mapping[str, Workflow],
+        resolve: Resolve = None,
+        **named: Workflow,
+    ) -> None:
         self._branches = _members("Parallel", workflows, named)
         self._resolve = resolve
 
@@ -483,9 +620,14 @@ class Parallel(Workflow):
 
     def forward(self, session: Session) -> Session:
         forks = {name: session.fork(name) for name in self._branches}
-        calls = {name: lambda name=name: call_as(name, self._branches[name], forks[name]) for name in forks}
+        calls = {
+            name: lambda name=name: call_as(name, self._branches[name], forks[name])
+            for name in forks
+        }
         run = run_of(session)
-        start_all: Callable[..., Any] = getattr(run.io if run is not None else None, "start_all", loop.start_all)
+        start_all: Callable[..., Any] = getattr(
+            run.io if run is not None else None, "start_all", loop.start_all
+        )
         works, next_done = start_all(calls)
         stopped = False
         try:
@@ -498,25 +640,46 @@ class Parallel(Workflow):
                     self._stop(session, forks, but=name)
         except BaseException:  # somebody interrupts the wait: no branch goes on behind our back
             self._stop(session, forks)
-            wait(works.values(), INTERRUPTED_S)  # what is being done is recorded, if that does not take long
+            # what is being done is recorded, if that does not take long
+            wait(works.values(), INTERRUPTED_S)
             raise
-        results = {name: future.result() for name, future in works.items() if future.exception() is None}
+        results = {
+            name: future.result() for name, future in works.items() if future.exception() is None
+        }
         failed = _failing({name: future.exception() for name, future in works.items()})
-        return self._merged(session, forks, results, failed, works[failed].exception() if failed else None)
+        return self._merged(
+            session, forks, results, failed, works[failed].exception() if failed else None
+        )
 
-    async def _aact(self, forward: Callable[..., Any], session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    async def _aact(
+        self,
+        forward: Callable[..., Any],
+        session: Session,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
         if forward is not _PARALLEL:
             return await super()._aact(forward, session, args, kwargs)
         forks = await aside(lambda: {name: session.fork(name) for name in self._branches})
-        tasks = {name: asyncio.ensure_future(acall_as(name, self._branches[name], fork)) for name, fork in forks.items()}
+        tasks = {
+            name: asyncio.ensure_future(acall_as(name, self._branches[name], fork))
+            for name, fork in forks.items()
+        }
         try:
             await _first_failure(tasks)
         finally:
             for task in tasks.values():
                 task.cancel()
             await undisturbed(asyncio.wait(tasks.values()))
-        results = {name: task.result() for name, task in tasks.items() if not task.cancelled() and task.exception() is None}
-        errors = {name: asyncio.CancelledError() if task.cancelled() else task.exception() for name, task in tasks.items()}
+        results = {
+            name: task.result()
+            for name, task in tasks.items()
+            if not task.cancelled() and task.exception() is None
+        }
+        errors = {
+            name: asyncio.CancelledError() if task.cancelled() else task.exception()
+            for name, task in tasks.items()
+        }
         failed = _failing(errors)
         error = errors[failed] if failed and not tasks[failed].cancelled() else None
         return await aside(lambda: self._merged(session, forks, results, failed, error))
@@ -540,7 +703,9 @@ class Parallel(Workflow):
                 raise error if error is not None else Cancelled(f"branch {failed!r} was cancelled")
             branches = {name: fork.reload() for name, fork in forks.items()}
             after = error.session if isinstance(error, EffectError) else branches[failed]
-            raise BranchFailed(failed, f"{type(error).__name__}: {error}", after, branches) from error
+            raise BranchFailed(
+                failed, f"{type(error).__name__}: {error}", after, branches
+            ) from error
         for name, result in results.items():
             if not isinstance(result, Session):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise NotASession(f"branch {name!r} returned", result)
@@ -549,8 +714,14 @@ class Parallel(Workflow):
 
 
 def _failing(errors: Mapping[str, BaseException | None]) -> str | None:
-    """Which branch failed: of several, always the one that was named first, whoever came first this time; None: none did."""
-    found = [(_weight(error), place, name) for place, (name, error) in enumerate(errors.items()) if error is not None]
+    """Which branch failed: of several, always the one that was named first, whoever came first this
+    time; None: none did.
+    """
+    found = [
+        (_weight(error), place, name)
+        for place, (name, error) in enumerate(errors.items())
+        if error is not None
+    ]
     return min(found)[2] if found else None
 
 
@@ -570,15 +741,23 @@ async def _first_failure(tasks: Mapping[str, asyncio.Task[Session]]) -> None:
     left = set(tasks.values())
     while left:
         done, left = await asyncio.wait(left, return_when=asyncio.FIRST_EXCEPTION)
-        if any(task.cancelled() or (task.exception() is not None and not isinstance(task.exception(), Parked)) for task in done):
+        if any(
+            task.cancelled()
+            or (task.exception() is not None and not isinstance(task.exception(), Parked))
+            for task in done
+        ):
             return
 
 
 _PARALLEL = original(Parallel)
 
 
-def _members(kind: str, given: Sequence[Workflow | Mapping[str, Workflow]], named: Mapping[str, Workflow]) -> dict[str, Workflow]:
-    """Workflows by name: given by keyword, in a mapping, or in a row, where the place is the name."""
+def _members(
+    kind: str, given: Sequence[Workflow | Mapping[str, Workflow]], named: Mapping[str, Workflow]
+) -> dict[str, Workflow]:
+    """Workflows by name: given by keyword, in a mapping, or in a row, where the
+    place is the name.
+    """
     found: dict[str, Workflow] = {}
     for index, each in enumerate(given):
         found.update(each if isinstance(each, Mapping) else {str(index): each})
@@ -587,5 +766,9 @@ def _members(kind: str, given: Sequence[Workflow | Mapping[str, Workflow]], name
         raise InvalidValue(kind, "it has nothing to run", "pass workflows")
     for name, workflow in found.items():
         if not isinstance(workflow, Workflow):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-            raise InvalidValue(kind, f"{name!r} is a {type(workflow).__name__}, not a workflow", "pass agents and workflows")
+            raise InvalidValue(
+                kind,
+                f"{name!r} is a {type(workflow).__name__}, not a workflow",
+                "pass agents and workflows",
+            )
     return found

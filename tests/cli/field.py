@@ -1,10 +1,20 @@
-"""Sessions with files for tests of the command line: trees put into the store by hand, and the events that name them."""
+"""Sessions with files for tests of the command line: trees put into the store by hand, and the
+events that name them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plait.event.kinds import Body, Placement, PlacementChanged, Text, ToolRequested, ToolReturned, Trees
+from plait.event.kinds import (
+    Body,
+    Placement,
+    PlacementChanged,
+    Text,
+    ToolRequested,
+    ToolReturned,
+    Trees,
+)
 from plait.ids import Digest
 from plait.session import Session
 from plait.session.ports import Act, Draft, store_at, writer_of
@@ -32,7 +42,15 @@ class Field:
         body = PlacementChanged(Placement("local", **{"network": "off", **placement}), tree)  # pyright: ignore[reportArgumentType]
         return self.append(name, "human:ana", body)
 
-    def work(self, name: str, tool: str, tree: Digest, *, effect: str = "workspace", actor: str = "agent:coder") -> Session:
+    def work(
+        self,
+        name: str,
+        tool: str,
+        tree: Digest,
+        *,
+        effect: str = "workspace",
+        actor: str = "agent:coder",
+    ) -> Session:
         """A call of a tool, after which the files are these."""
         session = self.shell.open(name)
         before = session.tree or tree
@@ -44,9 +62,15 @@ class Field:
 
     def append(self, name: str, actor: str, *bodies: Body) -> Session:
         session = self.shell.open(name)
-        act = Act(actor, "model" if actor.startswith("agent:") else "human", call=f"c{self._calls}" if len(bodies) > 1 else None)
+        act = Act(
+            actor,
+            "model" if actor.startswith("agent:") else "human",
+            call=f"c{self._calls}" if len(bodies) > 1 else None,
+        )
         store_at(session.store).put_blobs(dict(self.blobs))
-        return Session.of(writer_of(None).append(session.spot, [Draft(body, act) for body in bodies]))
+        return Session.of(
+            writer_of(None).append(session.spot, [Draft(body, act) for body in bodies])
+        )
 
 
 def withheld(name: str) -> Entry:

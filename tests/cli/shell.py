@@ -78,8 +78,12 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
 
 
 @contextmanager
-def program_folder(folder: Path, module: str, source: str, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
-    """A folder with a program of one module, which `plait` imports and the next test does not find."""
+def program_folder(
+    folder: Path, module: str, source: str, monkeypatch: pytest.MonkeyPatch
+) -> Generator[Path]:
+    """A folder with a program of one module, which `plait` imports and the next
+    test does not find.
+    """
     (folder / f"{module}.py").write_text(source)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield folder
@@ -96,7 +100,14 @@ def process(
     *arguments: str, stdout: IO[Any] | int = subprocess.PIPE, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """`plait` in a process of its own."""
-    return subprocess.run([*COMMAND, *arguments], text=True, timeout=60, stdout=stdout, stderr=subprocess.PIPE, env=env)
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        text=True,
+        timeout=60,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env=env,
+    )
 
 
 def on_a_terminal(*arguments: str, width: int = 100, **environ: str) -> str:
@@ -106,7 +117,9 @@ def on_a_terminal(*arguments: str, width: int = 100, **environ: str) -> str:
     gone = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE")
     env = {name: value for name, value in os.environ.items() if name not in gone}
     env |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **environ}
-    with subprocess.Popen([*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env) as running:
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env
+    ) as running:
         os.close(theirs)
         got = b""
         try:

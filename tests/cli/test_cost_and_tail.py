@@ -15,7 +15,16 @@ from typing import Any
 import pytest
 
 from plait import Session
-from plait.event.kinds import ModelAsked, ModelReplied, Price, RunFinished, RunStarted, Text, ToolRequested, Usage
+from plait.event.kinds import (
+    ModelAsked,
+    ModelReplied,
+    Price,
+    RunFinished,
+    RunStarted,
+    Text,
+    ToolRequested,
+    Usage,
+)
 from plait.ids import Digest
 from plait.session.ports import Act, Draft, writer_of
 from tests.cli.shell import COMMAND, Shell, on_a_terminal, shell
@@ -26,16 +35,34 @@ __all__ = ["shell"]
 WAIT_S = 30
 
 
-def spend(session: Session, model: str, nano: int | None, agent: str = "coder", tokens: int = 1000) -> Session:
-    reply = ModelReplied((Text("yes"),), Usage(tokens, tokens // 2), "end", price=Price(nano, "test") if nano is not None else None)
-    bodies = [ModelAsked(model, Digest("0" * 64)), reply, ToolRequested("echo", {"text": "x"}, "pure")]
-    drafts = [Draft(body, Act(f"agent:{agent}", "model", call="c1" if at < 2 else None)) for at, body in enumerate(bodies)]
+def spend(
+    session: Session, model: str, nano: int | None, agent: str = "coder", tokens: int = 1000
+) -> Session:
+    reply = ModelReplied(
+        (Text("yes"),),
+        Usage(tokens, tokens // 2),
+        "end",
+        price=Price(nano, "test") if nano is not None else None,
+    )
+    bodies = [
+        ModelAsked(model, Digest("0" * 64)),
+        reply,
+        ToolRequested("echo", {"text": "x"}, "pure"),
+    ]
+    drafts = [
+        Draft(body, Act(f"agent:{agent}", "model", call="c1" if at < 2 else None))
+        for at, body in enumerate(bodies)
+    ]
     return Session.of(writer_of(None).append(session.spot, drafts))
 
 
 @pytest.fixture
 def spent(shell: Shell) -> Session:
-    root = spend(shell.open(shell.new("go", "--user", "ana", "--project", "shop", "--tag", "team=web")), "openai:gpt-5", 12_345_000)
+    root = spend(
+        shell.open(shell.new("go", "--user", "ana", "--project", "shop", "--tag", "team=web")),
+        "openai:gpt-5",
+        12_345_000,
+    )
     branch = spend(root.fork("left"), "local", None, agent="critic")
     merged = root.merge(branch)
     spend(Session("more", user="bo", store=shell.address), "openai:gpt-5", 1_000_000_000)
@@ -59,14 +86,20 @@ def test_cost_for_programs(shell: Shell, spent: Session) -> None:
     document = shell.json("cost", "--by", "user,tag:team")
     assert set(document) == {"session", "since", "until", "by", "rows", "total"}
     assert document["by"] == ["user", "tag:team"] and document["session"] is None
-    assert [(row["user"], row["tag:team"], row["cost_usd"], row["unpriced"]) for row in document["rows"]] == [
+    assert [
+        (row["user"], row["tag:team"], row["cost_usd"], row["unpriced"]) for row in document["rows"]
+    ] == [
         ("bo", None, 1.0, 0),
         ("ana", "web", 0.012345, 1),
     ]
     assert document["total"]["cost_usd"] == 1.012345 and document["total"]["model_calls"] == 3
     assert shell.jsonl("cost", "--by", "user,tag:team") == document["rows"]
-    rows = list(csv.DictReader(io.StringIO(shell("cost", "--by", "user", "--by", "project", "--csv"))))
-    assert [(row["user"], row["project"], row["input_tokens"], row["cost_usd"]) for row in rows] == [
+    rows = list(
+        csv.DictReader(io.StringIO(shell("cost", "--by", "user", "--by", "project", "--csv")))
+    )
+    assert [
+        (row["user"], row["project"], row["input_tokens"], row["cost_usd"]) for row in rows
+    ] == [
         ("bo", "", "1000", "1.0"),
         ("ana", "shop", "2000", "0.012345"),
     ]
@@ -85,7 +118,9 @@ def test_cost_in_a_time(shell: Shell, spent: Session) -> None:
     assert shell.json("cost", "--since", "1d")["total"]["model_calls"] == 3
     assert shell.json("cost", "--until", "2020-01-01")["total"]["model_calls"] == 0
     assert shell("cost", "--until", "2020-01-01") == ""
-    assert "--since" in shell.error(2, "cost", "--since", "soon") or "since" in shell.error(2, "cost", "--since", "soon")
+    assert "--since" in shell.error(2, "cost", "--since", "soon") or "since" in shell.error(
+        2, "cost", "--since", "soon"
+    )
 
 
 def test_cost_refuses_what_makes_no_sense(shell: Shell, spent: Session) -> None:
@@ -95,14 +130,37 @@ def test_cost_refuses_what_makes_no_sense(shell: Shell, spent: Session) -> None:
 
 
 def test_a_sheet_is_not_given_formulas(shell: Shell) -> None:
-    spend(Session("x", user="=cmd()\x1b[31m", store=Session.open(shell.new("y"), store=shell.address).store), "m", 1)
+    spend(
+        Session(
+            "x",
+            user="=cmd()\x1b[31m",
+            store=Session.open(shell.new("y"), store=shell.address).store,
+        ),
+        "m",
+        1,
+    )
     told = shell("cost", "--by", "user", "--csv")
     assert "\n'=cmd()" in told and "\x1b" not in told
 
 
 def test_cost_on_a_terminal(shell: Shell, spent: Session) -> None:
-    told = on_a_terminal("cost", "--by", "agent,model", "--store", str(shell.folder), NO_COLOR="1").splitlines()
-    assert told[0].split() == ["agent", "model", "tokens", "in", "+", "out", "model", "calls", "tool", "calls", "US", "dollars"]
+    told = on_a_terminal(
+        "cost", "--by", "agent,model", "--store", str(shell.folder), NO_COLOR="1"
+    ).splitlines()
+    assert told[0].split() == [
+        "agent",
+        "model",
+        "tokens",
+        "in",
+        "+",
+        "out",
+        "model",
+        "calls",
+        "tool",
+        "calls",
+        "US",
+        "dollars",
+    ]
     assert told[-1].startswith("total") and "≥ 1.0123" in told[-1]
     assert "Nothing was spent in that time." in on_a_terminal("cost", "--until", "2020-01-01")
 
@@ -116,13 +174,24 @@ def test_tail_shows_the_end(shell: Shell) -> None:
         shell.open(name).reload().say(f"message {number}")
     told = shell("tail", name).splitlines()
     assert len(told) == 20
-    assert told[-1].split()[0] == "32" and told[-1].endswith("user: message 29") and "human:ana" in told[-1]
-    assert [line.rpartition(" ")[2] for line in shell("tail", name, "-n", "3").splitlines()] == ["27", "28", "29"]
+    assert (
+        told[-1].split()[0] == "32"
+        and told[-1].endswith("user: message 29")
+        and "human:ana" in told[-1]
+    )
+    assert [line.rpartition(" ")[2] for line in shell("tail", name, "-n", "3").splitlines()] == [
+        "27",
+        "28",
+        "29",
+    ]
     assert shell("tail", f"{name}@2", "-n", "1").endswith("user: first\n")
     assert shell("tail", name, "-n", "0") == ""
     assert [event["seq"] for event in shell.jsonl("tail", name, "-n", "2")] == [31, 32]
     document = shell.json("tail", name, "-n", "2")
-    assert document["events"] == shell.jsonl("tail", name, "-n", "2") and document["session"]["place"] == 32
+    assert (
+        document["events"] == shell.jsonl("tail", name, "-n", "2")
+        and document["session"]["place"] == 32
+    )
     assert "use --jsonl" in shell.error(2, "tail", name, "-f", "--json")
 
 
@@ -130,7 +199,12 @@ class Following:
     """`plait tail` in a process of its own, line by line."""
 
     def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen([*COMMAND, "tail", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [*COMMAND, "tail", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -179,7 +253,9 @@ def test_tail_follows_what_others_write(shell: Shell, follow: Callable[..., Foll
     assert [json.loads(line)["seq"] for line in following.lines] == list(range(2, 10))
     os.kill(following.process.pid, signal.SIGINT)
     assert following.end() == 130
-    assert following.process.stderr is not None and "Traceback" not in following.process.stderr.read()
+    assert (
+        following.process.stderr is not None and "Traceback" not in following.process.stderr.read()
+    )
 
 
 def test_tail_ends_with_the_run(shell: Shell, follow: Callable[..., Following]) -> None:
@@ -191,7 +267,10 @@ def test_tail_ends_with_the_run(shell: Shell, follow: Callable[..., Following]) 
     following.wait_for(lambda: following.lines)
     spot = writer_of(None).append(spot, [Draft(RunFinished(), Act("service:w"))])
     assert following.end() == 0
-    assert [line.split("  ")[-1].strip() for line in following.lines] == ["run started: W", "run finished"]
+    assert [line.split("  ")[-1].strip() for line in following.lines] == [
+        "run started: W",
+        "run finished",
+    ]
 
 
 def test_tail_on_a_terminal(shell: Shell) -> None:

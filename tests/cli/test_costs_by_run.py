@@ -41,7 +41,8 @@ def test_losing_branches_count_in_rows_of_their_own(shell: Shell) -> None:
     wanted = {"": (2, 2), "not merged": (2, 3)}
     assert by_run(session, session.store) == by_run(None, session.store) == wanted
     total = costs(store_at(session.store), session=session).total
-    assert (total.model_calls, total.tool_calls) == (2, 2)  # without --by run: what the session covers
+    # without --by run: what the session covers
+    assert (total.model_calls, total.tool_calls) == (2, 2)
 
 
 def test_each_run_has_its_rows(shell: Shell) -> None:
@@ -59,7 +60,10 @@ def test_the_shell_tells_them_apart(shell: Shell) -> None:
     run = session.runs[-1].id
     for given in ((), (session.short,)):
         rows = shell.json("cost", *given, "--by", "run")["rows"]
-        assert sorted((row["run"], row["branch"] or "", row["tool_calls"]) for row in rows) == [(run, "", 2), (run, "not merged", 3)]
+        assert sorted((row["run"], row["branch"] or "", row["tool_calls"]) for row in rows) == [
+            (run, "", 2),
+            (run, "not merged", 3),
+        ]
     first, *_ = shell("cost", "--by", "run").splitlines()
     assert short(LogId(run)) in first
     assert "not merged" in shell("cost", session.short, "--by", "run")

@@ -30,11 +30,14 @@ from plait.testing.store import begin, said
 
 MODULE = "plait.cli.doctor"
 ESCAPE = "\x1b"
-ALWAYS = ["pragmas", "sqlite", "python", "plait", "dependencies", "extras", "isolation", "backends"]  # whatever the store is like
+# whatever the store is like
+ALWAYS = ["pragmas", "sqlite", "python", "plait", "dependencies", "extras", "isolation", "backends"]
 
 
 def doctor(folder: Path | str, *arguments: str, **environ: str) -> Result:
-    return CliRunner().invoke(main, ["doctor", "--store", str(folder), *arguments], env=environ, catch_exceptions=False)
+    return CliRunner().invoke(
+        main, ["doctor", "--store", str(folder), *arguments], env=environ, catch_exceptions=False
+    )
 
 
 def report(folder: Path | str) -> dict[str, Any]:
@@ -63,7 +66,11 @@ def execute(path: Path, *statements: str) -> None:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file but the shared memory, in which SQLite keeps the marks of its readers."""
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and not path.name.endswith("-shm")}
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.is_file() and not path.name.endswith("-shm")
+    }
 
 
 @pytest.fixture
@@ -116,7 +123,9 @@ def test_store_of_a_killed_process_keeps_its_log(folder: Path):
     assert contents(folder) == before
 
 
-def test_store_that_is_opened_while_being_read_is_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_store_that_is_opened_while_being_read_is_read_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
     make(folder)
     opened: list[SqliteStore] = []
 
@@ -132,7 +141,9 @@ def test_store_that_is_opened_while_being_read_is_read_again(folder: Path, monke
     opened[0].close()
 
 
-def test_file_that_changes_into_a_store_is_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_file_that_changes_into_a_store_is_read_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
     path = make(folder)
     good = path.read_bytes()
     path.write_bytes(b"half written" * 1000)
@@ -177,7 +188,11 @@ def test_newer_schema_says_to_upgrade(folder: Path):
     before = contents(folder)
     found = report(folder)
     check = found["checks"]["schema"]
-    assert check["status"] == "fail" and "has schema 999" in check["detail"] and "pip install -U plait" in check["next"]
+    assert (
+        check["status"] == "fail"
+        and "has schema 999" in check["detail"]
+        and "pip install -U plait" in check["next"]
+    )
     assert (found["store"]["schema"], found["store"]["schema_known"]) == (999, len(MIGRATIONS))
     assert contents(folder) == before
 
@@ -187,14 +202,23 @@ def test_text_file_is_not_a_store(folder: Path):
     (folder / "store.db").write_text("Dear diary,\n" * 1000)
     before = contents(folder)
     check = report(folder)["checks"]["store"]
-    assert check["status"] == "fail" and "is not a Plait store" in check["detail"] and "choose another folder" in check["next"]
+    assert (
+        check["status"] == "fail"
+        and "is not a Plait store" in check["detail"]
+        and "choose another folder" in check["next"]
+    )
     assert contents(folder) == before
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
 def test_another_programs_database_stays_as_it_is(folder: Path, mode: str):
     folder.mkdir()
-    execute(folder / "store.db", f"PRAGMA journal_mode = {mode}", "CREATE TABLE mine (x)", "INSERT INTO mine VALUES (1)")
+    execute(
+        folder / "store.db",
+        f"PRAGMA journal_mode = {mode}",
+        "CREATE TABLE mine (x)",
+        "INSERT INTO mine VALUES (1)",
+    )
     before = contents(folder)
     check = report(folder)["checks"]["store"]
     assert check["status"] == "fail" and "another program" in check["detail"]
@@ -211,7 +235,12 @@ def _dangling(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("place", "why"),
-    [(_link, "symbolic link"), (_dangling, "symbolic link"), (Path.mkdir, "not a regular file"), (os.mkfifo, "not a regular file")],
+    [
+        (_link, "symbolic link"),
+        (_dangling, "symbolic link"),
+        (Path.mkdir, "not a regular file"),
+        (os.mkfifo, "not a regular file"),
+    ],
 )
 def test_other_than_a_file(folder: Path, place: Callable[[Path], None], why: str):
     folder.mkdir()
@@ -224,7 +253,9 @@ def test_corrupt_pages(folder: Path):
     path = make(folder)
     content = bytearray(path.read_bytes())
     with closing(sqlite3.connect(path)) as db:
-        (root,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'event_place'").fetchone()
+        (root,) = db.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'event_place'"
+        ).fetchone()
     content[PAGE_SIZE * (root - 1) : PAGE_SIZE * root] = b"\xa5" * PAGE_SIZE
     path.write_bytes(content)
     check = report(folder)["checks"]["integrity"]
@@ -238,13 +269,19 @@ def test_corrupt_schema(folder: Path):
     content[100:PAGE_SIZE] = b"\xa5" * (PAGE_SIZE - 100)
     path.write_bytes(content)
     check = report(folder)["checks"]["store"]
-    assert check["status"] == "fail" and "malformed" in check["detail"] and "backup" in check["next"]
+    assert (
+        check["status"] == "fail" and "malformed" in check["detail"] and "backup" in check["next"]
+    )
     assert path.read_bytes() == content
 
 
 def test_what_only_quick_check_finds(folder: Path):
     path = make(folder)
-    execute(path, "PRAGMA writable_schema = 1", "UPDATE sqlite_schema SET sql = replace(sql, 'tip     INTEGER', 'tip     TEXT')")
+    execute(
+        path,
+        "PRAGMA writable_schema = 1",
+        "UPDATE sqlite_schema SET sql = replace(sql, 'tip     INTEGER', 'tip     TEXT')",
+    )
     check = report(folder)["checks"]["integrity"]
     assert check["status"] == "fail" and "log.tip" in check["detail"] and "backup" in check["next"]
 
@@ -277,7 +314,9 @@ def held(path: Path, *statements: str) -> Generator[None]:
         process.stdin.close()
 
 
-@pytest.mark.parametrize("statements", [("BEGIN IMMEDIATE",), ("PRAGMA locking_mode = EXCLUSIVE", "BEGIN IMMEDIATE")])
+@pytest.mark.parametrize(
+    "statements", [("BEGIN IMMEDIATE",), ("PRAGMA locking_mode = EXCLUSIVE", "BEGIN IMMEDIATE")]
+)
 def test_locked_store(folder: Path, statements: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(f"{MODULE}.BUSY_S", 0.2)
     with held(make(folder), *statements):
@@ -342,7 +381,10 @@ def test_file_that_may_not_be_written(folder: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "access", access)
     found = report(folder)
-    assert found["checks"]["filesystem"]["status"] == "fail" and not found["store"]["filesystem"]["writable"]
+    assert (
+        found["checks"]["filesystem"]["status"] == "fail"
+        and not found["store"]["filesystem"]["writable"]
+    )
     assert found["checks"]["store"]["status"] == "ok"
 
 
@@ -371,8 +413,13 @@ def test_disk_that_does_not_answer(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert check["status"] == "fail" and "Stale file handle" in check["detail"]
 
 
-@pytest.mark.parametrize(("type", "status"), [("nfs4", "warn"), ("fuse.sshfs", "warn"), ("9p", "warn"), ("tmpfs", "warn"), ("xfs", "ok")])
-def test_longest_and_latest_mount_counts(tmp_path: Path, type: str, status: str, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("type", "status"),
+    [("nfs4", "warn"), ("fuse.sshfs", "warn"), ("9p", "warn"), ("tmpfs", "warn"), ("xfs", "ok")],
+)
+def test_longest_and_latest_mount_counts(
+    tmp_path: Path, type: str, status: str, monkeypatch: pytest.MonkeyPatch
+):
     folder = tmp_path / "two words" / "store"
     folder.mkdir(parents=True)
     point = str(folder.parent).replace(" ", r"\040")
@@ -386,7 +433,9 @@ def test_longest_and_latest_mount_counts(tmp_path: Path, type: str, status: str,
     )
     monkeypatch.setattr(f"{MODULE}.MOUNTS", mounts)
     found = report(folder)
-    assert found["store"]["filesystem"]["type"] == type and found["store"]["filesystem"]["mount"] == str(folder.parent)
+    assert found["store"]["filesystem"]["type"] == type and found["store"]["filesystem"][
+        "mount"
+    ] == str(folder.parent)
     assert found["ok"] and found["checks"]["filesystem"]["status"] == status
 
 
@@ -405,7 +454,12 @@ def test_other_pythons_are_warned_about(folder: Path, monkeypatch: pytest.Monkey
 # ── the installation ─────────────────────────────────────────────────────────────────────────
 
 
-def installed(monkeypatch: pytest.MonkeyPatch, requires: list[str] | None, extras: list[str] | None, **versions: str) -> None:
+def installed(
+    monkeypatch: pytest.MonkeyPatch,
+    requires: list[str] | None,
+    extras: list[str] | None,
+    **versions: str,
+) -> None:
     """Make this Plait a distribution that needs these, among packages of these versions."""
 
     class Fields:
@@ -428,16 +482,31 @@ def test_versions_are_those_installed(folder: Path):
     found = report(folder)
     assert found["plait"] == found["checks"]["plait"]["detail"] == metadata.version("plait")
     assert f"click {metadata.version('click')}" in found["checks"]["dependencies"]["detail"]
-    assert "pytest" not in found["checks"]["dependencies"]["detail"] and "dev" not in found["checks"]["extras"]["detail"]
+    assert (
+        "pytest" not in found["checks"]["dependencies"]["detail"]
+        and "dev" not in found["checks"]["extras"]["detail"]
+    )
 
 
 def test_nothing_needed(folder: Path, monkeypatch: pytest.MonkeyPatch):
     installed(monkeypatch, None, None)
-    assert report(folder)["checks"]["extras"] == {"name": "extras", "status": "ok", "detail": "this Plait has none", "next": None}
+    assert report(folder)["checks"]["extras"] == {
+        "name": "extras",
+        "status": "ok",
+        "detail": "this Plait has none",
+        "next": None,
+    }
 
 
 def test_dependencies_missing_or_old(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    needs = ["old>=1.10", "gone", "gone-too>=2", "same>=1.0", "fine", 'elsewhere>=1; sys_platform == "win32"']
+    needs = [
+        "old>=1.10",
+        "gone",
+        "gone-too>=2",
+        "same>=1.0",
+        "fine",
+        'elsewhere>=1; sys_platform == "win32"',
+    ]
     installed(monkeypatch, needs, ["dev"], old="1.9.9", same="1", fine="7")
     check = report(folder)["checks"]["dependencies"]
     assert check["status"] == "fail" and check["next"]
@@ -445,7 +514,12 @@ def test_dependencies_missing_or_old(folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_extras(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    needs = ['a>=1; extra == "one"', "b ; extra == 'two'", 'c>=3; (python_version >= "3.11") and extra == "three"', 'd; extra == "dev"']
+    needs = [
+        'a>=1; extra == "one"',
+        "b ; extra == 'two'",
+        'c>=3; (python_version >= "3.11") and extra == "three"',
+        'd; extra == "dev"',
+    ]
     installed(monkeypatch, needs, ["one", "two", "three", "dev"], a="1.0.1", c="2.9")
     found = report(folder)
     check = found["checks"]["extras"]
@@ -460,13 +534,27 @@ def test_plait_that_is_not_installed(folder: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(metadata, "distribution", missing)
     monkeypatch.setattr(metadata, "version", missing)
     found = report(folder)
-    assert not found["ok"] and found["plait"] == "unknown" and found["checks"]["plait"]["status"] == "fail"
+    assert (
+        not found["ok"]
+        and found["plait"] == "unknown"
+        and found["checks"]["plait"]["status"] == "fail"
+    )
 
 
 def test_requirement_lines():
     assert Requirement.parse("apsw>=3.51.3") == ("apsw", "3.51.3", None, False)
-    assert Requirement.parse("coverage[toml]>=7.6; extra == 'dev'") == ("coverage", "7.6", "dev", False)
-    assert Requirement.parse('uvloop<2,>=0.19 ; sys_platform != "win32" and extra == "x"') == ("uvloop", "0.19", "x", True)
+    assert Requirement.parse("coverage[toml]>=7.6; extra == 'dev'") == (
+        "coverage",
+        "7.6",
+        "dev",
+        False,
+    )
+    assert Requirement.parse('uvloop<2,>=0.19 ; sys_platform != "win32" and extra == "x"') == (
+        "uvloop",
+        "0.19",
+        "x",
+        True,
+    )
 
 
 # ── telling it ───────────────────────────────────────────────────────────────────────────────
@@ -480,15 +568,33 @@ def test_json_has_one_shape(tmp_path: Path, address: str, monkeypatch: pytest.Mo
     assert list(found) == ["plait", "ok", "checks", "store"]
     for check in found["checks"]:
         assert list(check) == ["name", "status", "detail", "next"]
-        assert check["status"] in ("ok", "warn", "fail") and (check["next"] is None) == (check["status"] == "ok")
-    keys = {"address", "path", "exists", "schema", "schema_known", "logs", "events", "blobs", "bytes", "pragmas", "filesystem"}
+        assert check["status"] in ("ok", "warn", "fail") and (check["next"] is None) == (
+            check["status"] == "ok"
+        )
+    keys = {
+        "address",
+        "path",
+        "exists",
+        "schema",
+        "schema_known",
+        "logs",
+        "events",
+        "blobs",
+        "bytes",
+        "pragmas",
+        "filesystem",
+    }
     assert found["store"].keys() == keys
 
 
 @pytest.mark.parametrize("address", ["", "sqlite:", "postgres://x", "a\0b"])
 def test_bad_address_is_a_usage_error(address: str):
     result = doctor(address, "--json")
-    assert (result.exit_code, result.stdout) == (2, "") and "no store at" in result.stderr and "--store" in result.stderr
+    assert (
+        (result.exit_code, result.stdout) == (2, "")
+        and "no store at" in result.stderr
+        and "--store" in result.stderr
+    )
 
 
 def test_address_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -537,15 +643,25 @@ def test_hostile_path_reaches_no_terminal(tmp_path: Path, exists: bool):
     result = doctor(folder)
     assert result.exit_code == 0 and "evil" in result.stdout
     assert all(char.isprintable() or char == "\n" for char in result.stdout)
-    assert len(result.stdout.splitlines()) == len(doctor(tmp_path / "good").stdout.splitlines()) + 2 * exists
+    assert (
+        len(result.stdout.splitlines())
+        == len(doctor(tmp_path / "good").stdout.splitlines()) + 2 * exists
+    )
     raw = doctor(folder, "--json").stdout
     assert raw.isascii() and ESCAPE not in raw
     assert json.loads(raw)["store"]["path"] == str(folder / "store.db")
 
 
 def plait(*arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from plait.cli import main; main(prog_name='plait')", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environ, timeout=60)
+    command = [
+        sys.executable,
+        "-c",
+        "from plait.cli import main; main(prog_name='plait')",
+        *map(str, arguments),
+    ]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | environ, timeout=60
+    )
 
 
 def test_in_a_process_of_its_own(folder: Path):
@@ -565,9 +681,18 @@ def test_narrow_encoding(tmp_path: Path):
 def on_terminal(*arguments: str | Path, **environ: str) -> str:
     """What a terminal of 80 columns is sent."""
     ours, theirs = pty.openpty()
-    asked = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLORTERM")}
+    asked = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("NO_COLOR", "FORCE_COLOR", "COLORTERM")
+    }
     settings = asked | {"TERM": "xterm-256color", "COLUMNS": "80"} | environ
-    command = [sys.executable, "-c", "from plait.cli import main; main(prog_name='plait')", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-c",
+        "from plait.cli import main; main(prog_name='plait')",
+        *map(str, arguments),
+    ]
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, env=settings)
     os.close(theirs)
     sent = b""
@@ -601,11 +726,22 @@ def test_table_without_a_process(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("NO_COLOR", "1")
     (folder / "store.db").mkdir(parents=True)
     assert main(["doctor", "--store", str(folder)], standalone_mode=False) == 1
-    assert "not a regular file" in " ".join(terminal.getvalue().split()) and "next: " in terminal.getvalue()
+    assert (
+        "not a regular file" in " ".join(terminal.getvalue().split())
+        and "next: " in terminal.getvalue()
+    )
 
 
 def test_help_is_light():
-    code = "import sys; from plait.cli import main; main(['--help'], standalone_mode=False); print(sorted(sys.modules))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "import sys; from plait.cli import main; main(['--help'], standalone_mode=False);"
+        " print(sorted(sys.modules))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert "doctor" in result.stdout and "'click'" in result.stdout
-    assert not any(f"'{name}'" in result.stdout for name in ("rich", "asyncio", "pydantic", "packaging", "openai", "anthropic"))
+    assert not any(
+        f"'{name}'" in result.stdout
+        for name in ("rich", "asyncio", "pydantic", "packaging", "openai", "anthropic")
+    )

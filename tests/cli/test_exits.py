@@ -31,9 +31,14 @@ __all__ = ["shell"]
 # ── the table ────────────────────────────────────────────────────────────────────────────────
 
 EXPECTED = {
-    2: "InvalidInput InvalidValue TooDeep TooLarge DuplicateKey MalformedJson NotCanonical AmbiguousRevision BadAddress UntrustedStore "
-    "NotAFile OutsideWorkspace UnknownBackend",
-    3: "UnknownRevision UnknownPlace UnknownKey UnknownAsk NoPrompt UnknownLog UnknownEvent NoStore NotPlaced NoSuchFile SandboxGone",
+    2: (
+        "InvalidInput InvalidValue TooDeep TooLarge DuplicateKey MalformedJson NotCanonical"
+        " AmbiguousRevision BadAddress UntrustedStore NotAFile OutsideWorkspace UnknownBackend"
+    ),
+    3: (
+        "UnknownRevision UnknownPlace UnknownKey UnknownAsk NoPrompt UnknownLog UnknownEvent"
+        " NoStore NotPlaced NoSuchFile SandboxGone"
+    ),
     5: "BudgetExceeded",
     7: "ReplayDiverged",
     8: "MergeConflict NoCommonBase",
@@ -73,7 +78,9 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
 )
-def test_errors_end_with_their_code_and_words(shell: Shell, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
+def test_errors_end_with_their_code_and_words(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
     session = shell.new("x")
     failing(monkeypatch, error)
     said = shell.error(code, "say", session, "y")
@@ -85,7 +92,9 @@ def test_errors_end_with_their_code_and_words(shell: Shell, monkeypatch: pytest.
         assert json.loads(said)["error"]["exit_code"] == code
 
 
-def test_what_is_not_an_error_of_ours_is_not_hidden(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_an_error_of_ours_is_not_hidden(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = shell.new("x")
     failing(monkeypatch, ZeroDivisionError("a bug"))
     with pytest.raises(ZeroDivisionError):
@@ -100,7 +109,9 @@ def test_failed(shell: Shell) -> None:
     shell.open(session).require("tests")
     assert "gate 'tests' is not met" in shell.error(1, "close", session)
     shell("close", other := shell.new("y"))
-    assert f"session {other} is closed: it cannot take messages" in shell.error(1, "say", other, "z")
+    assert f"session {other} is closed: it cannot take messages" in shell.error(
+        1, "say", other, "z"
+    )
     assert "close it first" in shell.error(1, "archive", session)
 
 
@@ -113,7 +124,9 @@ def test_usage(shell: Shell) -> None:
     assert "exclude each other" in shell.error(2, "ls", "--json", "--jsonl")
     assert "no store is known for the scheme" in shell.error(2, "ls", "--store", "ftp:x")
     found = json.loads(shell.error(2, "ls", "--nonsense", "--json"))["error"]
-    assert (found["type"], found["exit_code"]) == ("NoSuchOption", 2) and "--nonsense" in found["message"]
+    assert (found["type"], found["exit_code"]) == ("NoSuchOption", 2) and "--nonsense" in found[
+        "message"
+    ]
 
 
 def lines(text: str) -> list[str]:
@@ -140,8 +153,25 @@ def test_not_found(shell: Shell) -> None:
 
 
 NAMED = [
-    *(["show"], ["log"], ["graph"], ["ls"], ["find", "x"], ["verify"], ["why", "@"], ["influence", "@"], ["diff", "@"]),
-    *(["fork", "@"], ["rewind", "@", "1"], ["merge", "@", "@"], ["say", "@", "x"], ["note", "@", "x"], ["fact", "@", "k", "1"]),
+    *(
+        ["show"],
+        ["log"],
+        ["graph"],
+        ["ls"],
+        ["find", "x"],
+        ["verify"],
+        ["why", "@"],
+        ["influence", "@"],
+        ["diff", "@"],
+    ),
+    *(
+        ["fork", "@"],
+        ["rewind", "@", "1"],
+        ["merge", "@", "@"],
+        ["say", "@", "x"],
+        ["note", "@", "x"],
+        ["fact", "@", "k", "1"],
+    ),
     *(
         ["decide", "@", "k", "1"],
         ["todo", "@", "x"],
@@ -157,19 +187,25 @@ NAMED = [
 @pytest.mark.parametrize("arguments", NAMED, ids=" ".join)
 def test_looking_makes_no_store(shell: Shell, tmp_path: Path, arguments: list[str]) -> None:
     assert "there is no store at" in shell.error(3, *arguments)
-    assert "there is no store at memory:nothing" in shell.error(3, *arguments, "--store", "memory:nothing")
+    assert "there is no store at memory:nothing" in shell.error(
+        3, *arguments, "--store", "memory:nothing"
+    )
     assert not list(tmp_path.iterdir())
     shell.folder.mkdir()
     (shell.folder / "store.db").touch()  # empty: opening it would make a store in it
     found = json.loads(shell.error(3, *arguments, "--json"))["error"]
     assert (found["type"], found["exit_code"]) == ("NoStore", 3)
-    assert (shell.folder / "store.db").stat().st_size == 0 and len(list(shell.folder.iterdir())) == 1
+    assert (shell.folder / "store.db").stat().st_size == 0 and len(
+        list(shell.folder.iterdir())
+    ) == 1
 
 
 def test_an_empty_store_has_no_session(shell: Shell) -> None:
     shell("init")
     assert "there is no session yet" in shell.error(3, "show")
-    assert shell("ls") == "" and shell("verify").startswith("0 sessions, 0 events: nothing is wrong\n")
+    assert shell("ls") == "" and shell("verify").startswith(
+        "0 sessions, 0 events: nothing is wrong\n"
+    )
     assert shell("find") == ""
 
 
@@ -180,7 +216,9 @@ def test_a_store_in_memory_is_found_while_it_is_open(shell: Shell) -> None:
     with_one.close()
 
 
-def test_the_store_is_found_by_option_variable_and_folder(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_store_is_found_by_option_variable_and_folder(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shell.new("x")
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
@@ -201,9 +239,17 @@ def test_verification_failed(shell: Shell) -> None:
     db("UPDATE event SET salt = zeroblob(16) WHERE seq = 2")
     db.close()
     result = shell.run("verify")
-    assert result.exit_code == 6 and result.stdout.startswith(f"{session}@2  ") and "1 session, 3 events: 1 fault" in result.stdout
+    assert (
+        result.exit_code == 6
+        and result.stdout.startswith(f"{session}@2  ")
+        and "1 session, 3 events: 1 fault" in result.stdout
+    )
     found = shell.json("verify", session, code=6)
-    assert (found["ok"], found["faults"][0]["session"], found["faults"][0]["seq"]) == (False, shell.json("ls")["sessions"][0]["id"], 2)
+    assert (found["ok"], found["faults"][0]["session"], found["faults"][0]["seq"]) == (
+        False,
+        shell.json("ls")["sessions"][0]["id"],
+        2,
+    )
     assert shell.jsonl("verify", code=6)[:-1] == found["faults"]
     assert found["faults"][0].keys() == {"session", "seq", "what"}
 
@@ -214,13 +260,18 @@ def test_conflict_for_programs(shell: Shell) -> None:
         shell("fork", session, label)
         shell("fact", label, "k", label)
     found = json.loads(shell.error(8, "merge", session, "a", "b", "--json"))["error"]
-    assert (found["type"], found["exit_code"], found["conflicts"]) == ("MergeConflict", 8, {"k": {"a": "a", "b": "b"}})
+    assert (found["type"], found["exit_code"], found["conflicts"]) == (
+        "MergeConflict",
+        8,
+        {"k": {"a": "a", "b": "b"}},
+    )
 
 
 def test_retry(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     session = shell.new("x")
     shell("say", session, "y")
-    assert "plait fork" in shell.error(2, "say", f"{session}@2", "z")  # the past: trying again would not help
+    # the past: trying again would not help
+    assert "plait fork" in shell.error(2, "say", f"{session}@2", "z")
 
     def open_last(given: Given, name: str) -> Session:
         return given.open(name).at(-1)  # somebody writes just after it was opened
@@ -237,18 +288,24 @@ def test_in_a_process_of_its_own(shell: Shell) -> None:
     assert (made.returncode, made.stderr) == (0, "")
     assert "user: hello" in process("log").stdout
     failed = process("show", "nobody")
-    assert (failed.returncode, failed.stdout) == (3, "") and failed.stderr.startswith("plait: 'nobody'")
-    assert not [path.name for path in shell.folder.iterdir() if path.name.endswith("-wal")]  # closed properly
+    assert (failed.returncode, failed.stdout) == (3, "") and failed.stderr.startswith(
+        "plait: 'nobody'"
+    )
+    # closed properly
+    assert not [path.name for path in shell.folder.iterdir() if path.name.endswith("-wal")]
 
 
 def test_interrupted(shell: Shell) -> None:
     session = shell.new("x")
-    with subprocess.Popen([*COMMAND, "say", session, "-"], stdin=-1, stdout=-1, stderr=-1) as running:
+    with subprocess.Popen(
+        [*COMMAND, "say", session, "-"], stdin=-1, stdout=-1, stderr=-1
+    ) as running:
         assert running.stdin is not None
         running.stdin.write(b"half a mess")
         running.stdin.flush()
         pipe = running.stdin
-        wait_until(lambda: fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)) == bytes(4))  # it has read that, and waits for more
+        # it has read that, and waits for more
+        wait_until(lambda: fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)) == bytes(4))
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=30)
     assert (running.returncode, out, err.strip()) == (130, b"", b"")
@@ -257,14 +314,24 @@ def test_interrupted(shell: Shell) -> None:
 
 @pytest.mark.parametrize(
     ("command", "environ"),
-    [(["log"], {}), (["log"], {"FORCE_COLOR": "1"}), (["log", "--graph"], {}), (["log", "--jsonl"], {}), (["find"], {})],
+    [
+        (["log"], {}),
+        (["log"], {"FORCE_COLOR": "1"}),
+        (["log", "--graph"], {}),
+        (["log", "--jsonl"], {}),
+        (["find"], {}),
+    ],
     ids=str,
 )
-def test_a_reader_that_goes_away_is_no_error(shell: Shell, command: list[str], environ: dict[str, str]) -> None:
+def test_a_reader_that_goes_away_is_no_error(
+    shell: Shell, command: list[str], environ: dict[str, str]
+) -> None:
     session = shell.open(shell.new("x"))
     for number in range(600):
         session = session.say(f"message {number} " + "x" * 400)
-    with subprocess.Popen([*COMMAND, *command], stdout=-1, stderr=-1, env={**os.environ, **environ}) as running:
+    with subprocess.Popen(
+        [*COMMAND, *command], stdout=-1, stderr=-1, env={**os.environ, **environ}
+    ) as running:
         assert running.stdout is not None and running.stderr is not None
         assert running.stdout.readline()
         running.stdout.close()
@@ -275,30 +342,59 @@ def test_a_reader_that_goes_away_is_no_error(shell: Shell, command: list[str], e
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
 @pytest.mark.parametrize(
-    "command", [["ls"], ["show"], ["log"], ["log", "--json"], ["graph"], ["verify"], ["new", "x"], ["doctor"], ["--help"]], ids=" ".join
+    "command",
+    [
+        ["ls"],
+        ["show"],
+        ["log"],
+        ["log", "--json"],
+        ["graph"],
+        ["verify"],
+        ["new", "x"],
+        ["doctor"],
+        ["--help"],
+    ],
+    ids=" ".join,
 )
 def test_a_full_device_is_told(shell: Shell, command: list[str]) -> None:
     shell.new("x")
     with open("/dev/full", "w") as full:
         done = process(*command, stdout=full)
     assert done.returncode == 1
-    assert "No space left on device" in done.stderr and "Traceback" not in done.stderr and "Exception" not in done.stderr
+    assert (
+        "No space left on device" in done.stderr
+        and "Traceback" not in done.stderr
+        and "Exception" not in done.stderr
+    )
 
 
 def test_closed_output(shell: Shell) -> None:
     shell.new("x")
-    done = subprocess.run(["bash", "-c", '"$@" >&-', "bash", *COMMAND, "ls"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["bash", "-c", '"$@" >&-', "bash", *COMMAND, "ls"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("code", ["import plait", "from plait.cli import main; main(['--help'], standalone_mode=False)"])
+@pytest.mark.parametrize(
+    "code", ["import plait", "from plait.cli import main; main(['--help'], standalone_mode=False)"]
+)
 def test_nothing_heavy_is_loaded(code: str) -> None:
-    assert "rich" not in python(f"{code}\nimport sys; print(*sys.modules, file=sys.stderr)").stderr.split()
+    assert (
+        "rich"
+        not in python(f"{code}\nimport sys; print(*sys.modules, file=sys.stderr)").stderr.split()
+    )
 
 
 def test_json_needs_no_rich(shell: Shell) -> None:
     shell.new("x")
-    code = "from plait.cli import main; main(['show', '--json'], standalone_mode=False)\nimport sys; print(*sys.modules, file=sys.stderr)"
+    code = (
+        "from plait.cli import main; main(['show', '--json'], standalone_mode=False)\nimport sys;"
+        " print(*sys.modules, file=sys.stderr)"
+    )
     assert "rich" not in python(code).stderr.split()
 
 
@@ -312,15 +408,27 @@ TYPED = HOSTILE.replace("\0", "")  # no argument of a process can hold a NUL
 def hostile(shell: Shell) -> tuple[Shell, str]:
     """A session in which everything that can be hostile is."""
     session = Session(
-        HOSTILE, title=HOSTILE, user=f"u{HOSTILE}", project=HOSTILE, tags={f"t{HOSTILE}": HOSTILE}, store=shell.address, actor="human:ана"
+        HOSTILE,
+        title=HOSTILE,
+        user=f"u{HOSTILE}",
+        project=HOSTILE,
+        tags={f"t{HOSTILE}": HOSTILE},
+        store=shell.address,
+        actor="human:ана",
     )
     session = session.fact(f"k{HOSTILE}", {HOSTILE: HOSTILE}).decide(f"d{HOSTILE}", HOSTILE)
     session = session.note(HOSTILE).todo(HOSTILE).say(HOSTILE, role="assistant", name=HOSTILE)
-    session = session.validate(f"check{HOSTILE}", False).link(HOSTILE, HOSTILE).attach(f"e{HOSTILE}", HOSTILE)
+    session = (
+        session.validate(f"check{HOSTILE}", False)
+        .link(HOSTILE, HOSTILE)
+        .attach(f"e{HOSTILE}", HOSTILE)
+    )
     # A label like that is refused by fork(), but a store written by somebody else may have it.
     body = ForkedFrom(session.id, session.place, HOSTILE)
     fork = Place(session.id, session.place, session.head)
-    branch = Session.of(writer_of(None).begin(session.store, [Draft(body, Act("human:ana"))], fork=fork))
+    branch = Session.of(
+        writer_of(None).begin(session.store, [Draft(body, Act("human:ana"))], fork=fork)
+    )
     branch = branch.say("from the branch").fact("k", HOSTILE)
     session = session.say("on").merge(branch).require(f"gate{HOSTILE}")
     session.rewind(-1, reason=HOSTILE)
@@ -328,8 +436,20 @@ def hostile(shell: Shell) -> tuple[Shell, str]:
 
 
 READS: list[Callable[[str], list[str]]] = [
-    *(lambda s: ["ls"], lambda s: ["show", s], lambda s: ["log", s], lambda s: ["log", s, "--graph"], lambda s: ["log", s, "--oneline"]),
-    *(lambda s: ["find"], lambda s: ["find", "evil"], lambda s: ["graph", s], lambda s: ["why", s], lambda s: ["why", s, "evil"]),
+    *(
+        lambda s: ["ls"],
+        lambda s: ["show", s],
+        lambda s: ["log", s],
+        lambda s: ["log", s, "--graph"],
+        lambda s: ["log", s, "--oneline"],
+    ),
+    *(
+        lambda s: ["find"],
+        lambda s: ["find", "evil"],
+        lambda s: ["graph", s],
+        lambda s: ["why", s],
+        lambda s: ["why", s, "evil"],
+    ),
     *(
         lambda s: ["influence", s, "2"],
         lambda s: ["diff", s],
@@ -346,8 +466,12 @@ READS: list[Callable[[str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize("read", READS, ids=lambda read: " ".join(read("S"))[:20].encode("unicode_escape").decode())
-def test_hostile_text_reaches_no_output(hostile: tuple[Shell, str], read: Callable[[str], list[str]]) -> None:
+@pytest.mark.parametrize(
+    "read", READS, ids=lambda read: " ".join(read("S"))[:20].encode("unicode_escape").decode()
+)
+def test_hostile_text_reaches_no_output(
+    hostile: tuple[Shell, str], read: Callable[[str], list[str]]
+) -> None:
     shell, session = hostile
     found = shell(*read(session))
     harmless(found)
@@ -357,7 +481,12 @@ def test_hostile_text_reaches_no_output(hostile: tuple[Shell, str], read: Callab
 
 
 def test_coloured_output_holds_only_our_own_colours(hostile: tuple[Shell, str]) -> None:
-    for command in (["ls"], ["show", hostile[1]], ["log", hostile[1], "--graph"], ["graph", hostile[1]]):
+    for command in (
+        ["ls"],
+        ["show", hostile[1]],
+        ["log", hostile[1], "--graph"],
+        ["graph", hostile[1]],
+    ):
         harmless(re.sub(r"\x1b\[(0|1|2|31|36)m", "", on_a_terminal(*command)))
 
 
@@ -384,11 +513,17 @@ def test_json_is_raw(hostile: tuple[Shell, str]) -> None:
             ["say", "@", "x", "--as", HOSTILE],
             ["settle", "@", f"x{HOSTILE}"],
         ),
-        *(["ls", "--status", HOSTILE], ["rewind", "@", HOSTILE], ["say", "@", "x", "--file", TYPED]),
+        *(
+            ["ls", "--status", HOSTILE],
+            ["rewind", "@", HOSTILE],
+            ["say", "@", "x", "--file", TYPED],
+        ),
     ],
     ids=lambda arguments: arguments[0].encode("unicode_escape").decode()[:12],
 )
-def test_hostile_arguments_do_not_come_back_raw(hostile: tuple[Shell, str], arguments: list[str]) -> None:
+def test_hostile_arguments_do_not_come_back_raw(
+    hostile: tuple[Shell, str], arguments: list[str]
+) -> None:
     shell, _ = hostile
     result = shell.run(*arguments)
     assert result.exit_code in (2, 3)
@@ -398,7 +533,9 @@ def test_hostile_arguments_do_not_come_back_raw(hostile: tuple[Shell, str], argu
 
 def test_a_hostile_conflict(shell: Shell) -> None:
     session = shell.open(shell.new("x"))
-    branches = [session.fork(label).fact(f"k{HOSTILE}", f"{label}{HOSTILE}") for label in ("a", "b")]
+    branches = [
+        session.fork(label).fact(f"k{HOSTILE}", f"{label}{HOSTILE}") for label in ("a", "b")
+    ]
     result = shell.run("merge", session.short, *(branch.short for branch in branches))
     assert result.exit_code == 8
     harmless(result.stderr)

@@ -1,4 +1,6 @@
-"""The commands about files: what is in them reaches a pipe as it is, and a terminal only when it is harmless."""
+"""The commands about files: what is in them reaches a pipe as it is, and a terminal only when it is
+harmless.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ __all__ = ["shell"]
 
 BAD_NAME = os.fsdecode(b"b\xffd.txt")
 EVIL = "\x1b]0;owned\x07"
-BEFORE = {"src/cart.py": "def total():\n\treturn 0\n", "README": "one\ntwo\nthree\n", "old.txt": "moves\n"}
+BEFORE = {
+    "src/cart.py": "def total():\n\treturn 0\n",
+    "README": "one\ntwo\nthree\n",
+    "old.txt": "moves\n",
+}
 AFTER = {
     "src/cart.py": "def total():\n\treturn 1\n\n# end\n",
     "README": "one\ntwo\nthree\n",
@@ -48,7 +54,9 @@ def field(shell: Shell) -> Field:
 def placed(field: Field) -> tuple[Field, str]:
     """A session: placed at 3, a tool wrote at 5."""
     name = field.shell.new("fix it")
-    field.place(name, field.plant(BEFORE), sandbox="box-1", rung="overlay", detail={"folder": "/repo"})
+    field.place(
+        name, field.plant(BEFORE), sandbox="box-1", rung="overlay", detail={"folder": "/repo"}
+    )
     field.work(name, "write_file", field.plant(AFTER, withheld(".env")))
     return field, name
 
@@ -77,10 +85,20 @@ def test_cat_gives_a_pipe_every_byte(placed: tuple[Field, str]) -> None:
     assert raw("cat", f"{name}:evil{EVIL}.txt").decode() == AFTER[f"evil{EVIL}.txt"]
     assert raw("cat", f"{name}:{BAD_NAME}") == b"latin\n"
     assert raw("cat", f"{name}@3:src/cart.py") == b"def total():\n\treturn 0\n"
-    assert raw("cat", "@@3:src/cart.py") == raw("cat", "@3:src/cart.py") == raw("cat", f"{name}@3:src/cart.py")
-    assert raw("cat", "@:src/cart.py") == raw("cat", name, "src/cart.py") == raw("cat", f"{name}:./src//cart.py")
-    assert raw("cat", f"{name}:latest") == raw("cat", f"{name}:src/cart.py")  # links lead on, inside
-    done = subprocess.run([*COMMAND, "cat", f"{name}:{BAD_NAME}"], capture_output=True, timeout=60)  # named in bytes, as a shell does
+    assert (
+        raw("cat", "@@3:src/cart.py")
+        == raw("cat", "@3:src/cart.py")
+        == raw("cat", f"{name}@3:src/cart.py")
+    )
+    assert (
+        raw("cat", "@:src/cart.py")
+        == raw("cat", name, "src/cart.py")
+        == raw("cat", f"{name}:./src//cart.py")
+    )
+    # links lead on, inside
+    assert raw("cat", f"{name}:latest") == raw("cat", f"{name}:src/cart.py")
+    # named in bytes, as a shell does
+    done = subprocess.run([*COMMAND, "cat", f"{name}:{BAD_NAME}"], capture_output=True, timeout=60)
     assert (done.stdout, done.stderr, done.returncode) == (b"latin\n", b"", 0)
 
 
@@ -106,10 +124,17 @@ def test_cat_of_a_folder_lists_it(placed: tuple[Field, str]) -> None:
 def test_cat_in_json(placed: tuple[Field, str]) -> None:
     field, name = placed
     found = field.shell.json("cat", f"{name}:README")
-    assert (found["path"], found["size"], found["text"], found["base64"]) == ("README", 14, "one\ntwo\nthree\n", None)
+    assert (found["path"], found["size"], found["text"], found["base64"]) == (
+        "README",
+        14,
+        "one\ntwo\nthree\n",
+        None,
+    )
     found = field.shell.json("cat", f"{name}:logo.png")
     assert found["text"] is None and b64decode(found["base64"]) == AFTER["logo.png"]
-    assert [each["path"] for each in field.shell.json("cat", f"{name}:src")["entries"]] == ["cart.py"]
+    assert [each["path"] for each in field.shell.json("cat", f"{name}:src")["entries"]] == [
+        "cart.py"
+    ]
 
 
 def test_cat_says_why_not(placed: tuple[Field, str]) -> None:
@@ -127,7 +152,9 @@ def test_cat_says_why_not(placed: tuple[Field, str]) -> None:
 def test_cat_on_a_terminal_is_harmless(placed: tuple[Field, str]) -> None:
     _, name = placed
     assert on_a_terminal("cat", f"{name}:evil{EVIL}.txt") == "red  text\nnext\n"
-    assert on_a_terminal("cat", f"{name}:src/cart.py") == "def total():\n        return 1\n\n# end\n"
+    assert (
+        on_a_terminal("cat", f"{name}:src/cart.py") == "def total():\n        return 1\n\n# end\n"
+    )
     assert "no text: 10 bytes" in on_a_terminal("cat", f"{name}:logo.png")
     assert is_harmless(on_a_terminal("cat", f"{name}:"))
 
@@ -139,10 +166,21 @@ def test_files(placed: tuple[Field, str]) -> None:
         "-rw-r--r--   6  old.txt",
         "-rw-r--r--  23  src/cart.py",
     ]
-    found = {line.split(maxsplit=2)[2]: line.split()[0] for line in field.shell("files", name).splitlines()}
-    assert found["run.sh"] == "-rwxr-xr-x" and found["latest → src/cart.py"] == "lrwxrwxrwx" and found["docs/"] == "drwxr-xr-x"
+    found = {
+        line.split(maxsplit=2)[2]: line.split()[0]
+        for line in field.shell("files", name).splitlines()
+    }
+    assert (
+        found["run.sh"] == "-rwxr-xr-x"
+        and found["latest → src/cart.py"] == "lrwxrwxrwx"
+        and found["docs/"] == "drwxr-xr-x"
+    )
     assert found['"b\\377d.txt"'] and "src/" not in found
-    assert field.shell("files", name, "src") == field.shell("files", f"{name}:src") == "-rw-r--r--  30  src/cart.py\n"
+    assert (
+        field.shell("files", name, "src")
+        == field.shell("files", f"{name}:src")
+        == "-rw-r--r--  30  src/cart.py\n"
+    )
     document = field.shell.json("files", name)
     assert document["tree"] == field.shell.open(name).tree
     assert {each["path"] for each in document["files"]} >= {"b\\xffd.txt", "docs", ".env"}
@@ -168,16 +206,26 @@ def test_diff_lists_what_changed(placed: tuple[Field, str]) -> None:
     found = field.shell("diff", f"{name}@3", name).splitlines()
     at = found.index("files:")
     listed = found[at + 1 : -1]
-    assert "M src/cart.py +3 −1" in listed and "R old.txt → new.txt" in listed and "A logo.png (no text)" in listed
+    assert (
+        "M src/cart.py +3 −1" in listed
+        and "R old.txt → new.txt" in listed
+        and "A logo.png (no text)" in listed
+    )
     assert field.shell("diff", f"{name}@3", name, "--stat").splitlines() == listed
-    assert field.shell("diff", name, "--stat").splitlines() == listed  # the first tree is what it began with
+    # the first tree is what it began with
+    assert field.shell("diff", name, "--stat").splitlines() == listed
     assert "files:" not in field.shell("diff", name, name)
     assert field.shell("diff", name, name, "--stat") == ""
 
 
 def test_a_patch_from_a_pipe_can_be_applied(field: Field, tmp_path: Path) -> None:
     before = {"src/cart.py": "def total():\n\treturn 0  \n", "gone": "x\n", "old.txt": "moves\n"}
-    after = {"src/cart.py": "def total():\n\treturn 1  \n", "new.txt": "moves\n", "esc.txt": "a\x1b[31m\rb\x0c\n", BAD_NAME: "y\n"}
+    after = {
+        "src/cart.py": "def total():\n\treturn 1  \n",
+        "new.txt": "moves\n",
+        "esc.txt": "a\x1b[31m\rb\x0c\n",
+        BAD_NAME: "y\n",
+    }
     name = field.shell.new("patch")
     field.place(name, field.plant(before))
     field.work(name, "shell", field.plant(after))
@@ -205,11 +253,24 @@ def test_diff_in_json(placed: tuple[Field, str]) -> None:
     found = field.shell.json("diff", name)["files"]
     by_path = {each["path"]: each for each in found["changes"]}
     assert by_path["src/cart.py"]["status"] == "changed"
-    assert (by_path["src/cart.py"]["added_lines"], by_path["src/cart.py"]["removed_lines"]) == (3, 1)
-    assert (by_path["new.txt"]["status"], by_path["new.txt"]["old_path"]) == ("renamed", "old.txt") and "old.txt" not in by_path
-    assert by_path["logo.png"]["added_lines"] is None and by_path[".env"]["after"]["kind"] == "withheld"
+    assert (by_path["src/cart.py"]["added_lines"], by_path["src/cart.py"]["removed_lines"]) == (
+        3,
+        1,
+    )
+    assert (by_path["new.txt"]["status"], by_path["new.txt"]["old_path"]) == (
+        "renamed",
+        "old.txt",
+    ) and "old.txt" not in by_path
+    assert (
+        by_path["logo.png"]["added_lines"] is None
+        and by_path[".env"]["after"]["kind"] == "withheld"
+    )
     alone = field.shell.json("diff", name, "--files")
-    assert alone.keys() == {"left", "right", "files", "patch"} and alone["files"] == found and "+\treturn 1\n" in alone["patch"]
+    assert (
+        alone.keys() == {"left", "right", "files", "patch"}
+        and alone["files"] == found
+        and "+\treturn 1\n" in alone["patch"]
+    )
     assert field.shell.json("diff", name, "--stat").keys() == {"left", "right", "files"}
 
 
@@ -233,8 +294,14 @@ def test_checkout(placed: tuple[Field, str], tmp_path: Path) -> None:
     check_out(BEFORE, want)
     assert found_in(tmp_path / "a") == found_in(want)
     found = field.shell.json("checkout", name, str(tmp_path / "b"))
-    assert (found["files"], found["withheld"], found["folder"]) == (9, [".env"], str(tmp_path / "b"))
-    assert (tmp_path / "b" / BAD_NAME).read_text() == "latin\n" and (tmp_path / "b" / "docs").is_dir()
+    assert (found["files"], found["withheld"], found["folder"]) == (
+        9,
+        [".env"],
+        str(tmp_path / "b"),
+    )
+    assert (tmp_path / "b" / BAD_NAME).read_text() == "latin\n" and (
+        tmp_path / "b" / "docs"
+    ).is_dir()
     assert not (tmp_path / "b" / ".env").exists()
     assert "without .env: it holds a secret" in field.shell("checkout", name, str(tmp_path / "c"))
 
@@ -260,7 +327,12 @@ def test_blame(placed: tuple[Field, str]) -> None:
         *[(f"{name}@5", "write_file", "agent:coder")] * 3,
     ]
     document = field.shell.json("blame", f"{name}:src/cart.py")
-    assert document["path"] == "src/cart.py" and [line["number"] for line in document["lines"]] == [1, 2, 3, 4]
+    assert document["path"] == "src/cart.py" and [line["number"] for line in document["lines"]] == [
+        1,
+        2,
+        3,
+        4,
+    ]
     assert [(line["tool"], line["seq"], line["text"]) for line in document["lines"][:2]] == [
         (None, 3, "def total():"),
         ("write_file", 5, "\treturn 1"),
@@ -283,10 +355,24 @@ def test_blame_on_a_terminal(placed: tuple[Field, str], width: int) -> None:
 def test_blame_on_a_terminal_leaves_half_of_it_to_the_text(placed: tuple[Field, str]) -> None:
     field, name = placed
     field.work(name, "write_file", field.plant({"long.py": "total = " + "x" * 200 + "\n"}))
-    told = {width: on_a_terminal("blame", f"{name}:long.py", width=width, NO_COLOR="1").rstrip("\n") for width in (120, 80, 75, 40)}
-    kept = {width: [word in line for word in ("write_file", "agent:coder", "just now")] for width, line in told.items()}
-    assert kept == {120: [True, True, True], 80: [True, True, False], 75: [True, False, False], 40: [False, False, False]}
-    assert all(len(line) == width and len(line) - line.index("total") >= width // 2 for width, line in told.items())
+    told = {
+        width: on_a_terminal("blame", f"{name}:long.py", width=width, NO_COLOR="1").rstrip("\n")
+        for width in (120, 80, 75, 40)
+    }
+    kept = {
+        width: [word in line for word in ("write_file", "agent:coder", "just now")]
+        for width, line in told.items()
+    }
+    assert kept == {
+        120: [True, True, True],
+        80: [True, True, False],
+        75: [True, False, False],
+        40: [False, False, False],
+    }
+    assert all(
+        len(line) == width and len(line) - line.index("total") >= width // 2
+        for width, line in told.items()
+    )
 
 
 # ── what other commands say of files ─────────────────────────────────────────────────────────
@@ -299,8 +385,14 @@ def test_show_says_where_it_is_placed_and_what_changed(placed: tuple[Field, str]
     assert "Changed here" in shown and "  M src/cart.py +3 −1" in shown
     assert "Changed here" not in field.shell("show", f"{name}@4")
     document = field.shell.json("show", name)
-    assert document["placement"]["rung"] == "overlay" and document["tree"] == field.shell.open(name).tree
-    assert document["changed"]["after"] == document["tree"] and "src/cart.py" in document["changed"]["paths"]
+    assert (
+        document["placement"]["rung"] == "overlay"
+        and document["tree"] == field.shell.open(name).tree
+    )
+    assert (
+        document["changed"]["after"] == document["tree"]
+        and "src/cart.py" in document["changed"]["paths"]
+    )
     assert field.shell.json("show", f"{name}@4")["changed"] is None
     assert is_harmless(on_a_terminal("show", name))
 
@@ -310,7 +402,9 @@ def test_a_sandbox_is_told_by_a_short_id(field: Field) -> None:
     id = field.shell.open(name).id
     for sandbox, short in ((id, name), (f"{id}-clean4", f"{name}-clean4"), (f"{id}0", f"{id}0")):
         field.place(name, field.plant(BEFORE), sandbox=sandbox, rung="overlay")
-        assert field.shell("log", name, "-n", "1", "--oneline").endswith(f"placed in local, overlay, network off, sandbox {short}\n")
+        assert field.shell("log", name, "-n", "1", "--oneline").endswith(
+            f"placed in local, overlay, network off, sandbox {short}\n"
+        )
         assert f"network off, sandbox {short}\n" in field.shell("show", name)
 
 
@@ -327,12 +421,17 @@ def test_rewind_names_what_it_does_not_undo(placed: tuple[Field, str]) -> None:
     field.append(name, "agent:coder", asked, ToolReturned((Text("sent"),)))
     field.shell("fork", name, "copy")
     said = field.shell("rewind", name, "3")
-    assert f'  not undone  {name}@7  send_mail {{"to":"bob' in said and said.rstrip().endswith("returned sent")
+    assert f'  not undone  {name}@7  send_mail {{"to":"bob' in said and said.rstrip().endswith(
+        "returned sent"
+    )
     assert ", 1 effect not undone\n" in field.shell("log", name, "-n", "1", "--oneline")
-    assert said.replace("\n", "").isprintable() and "write_file" not in said  # the files are as they were
+    # the files are as they were
+    assert said.replace("\n", "").isprintable() and "write_file" not in said
     assert raw("cat", f"{name}:src/cart.py") == b"def total():\n\treturn 0\n"
     found = field.shell.json("rewind", "copy", "3")["not_undone"]
-    assert [(each["tool"], each["seq"], each["says"]) for each in found] == [("send_mail", 7, "returned sent")]
+    assert [(each["tool"], each["seq"], each["says"]) for each in found] == [
+        ("send_mail", 7, "returned sent")
+    ]
 
 
 # ── merging files ────────────────────────────────────────────────────────────────────────────
@@ -345,7 +444,11 @@ def apart(field: Field) -> tuple[Field, str]:
     field.place(name, field.plant({"a.txt": "one\n", "b.txt": "b\n"}))
     for label in ("left", "right"):
         field.shell("fork", name, label)
-        field.work(label, "edit_file", field.plant({"a.txt": f"{label}\n", "b.txt": "b\n", f"{label}.txt": "new\n"}))
+        field.work(
+            label,
+            "edit_file",
+            field.plant({"a.txt": f"{label}\n", "b.txt": "b\n", f"{label}.txt": "new\n"}),
+        )
     return field, name
 
 
@@ -355,16 +458,27 @@ def test_a_conflict_of_files_is_named_and_chosen_by_side(apart: tuple[Field, str
     said = field.shell.error(8, "merge", "left", "right")
     assert "a.txt" in said and "b.txt" not in said and field.shell.open("left").place == place
     assert "plait merge left right --resolve a.txt=" in said
-    assert json.loads(field.shell.run("merge", "left", "right", "--json").stderr)["error"]["conflicts"].keys() == {"a.txt"}
-    assert "is no side" in field.shell.error(2, "merge", "left", "right", "--resolve", "a.txt=middle")
+    assert json.loads(field.shell.run("merge", "left", "right", "--json").stderr)["error"][
+        "conflicts"
+    ].keys() == {"a.txt"}
+    assert "is no side" in field.shell.error(
+        2, "merge", "left", "right", "--resolve", "a.txt=middle"
+    )
     field.shell("merge", "left", "right", "--resolve", "a.txt=right")
-    assert raw("cat", "left:a.txt") == b"right\n" and raw("cat", "left:right.txt") == raw("cat", "left:left.txt") == b"new\n"
+    assert (
+        raw("cat", "left:a.txt") == b"right\n"
+        and raw("cat", "left:right.txt") == raw("cat", "left:left.txt") == b"new\n"
+    )
 
 
-def test_a_conflict_of_files_is_settled_by_content(apart: tuple[Field, str], tmp_path: Path) -> None:
+def test_a_conflict_of_files_is_settled_by_content(
+    apart: tuple[Field, str], tmp_path: Path
+) -> None:
     field, _ = apart
     (tmp_path / "mine").write_bytes(b"both \xff\n")
-    assert "cannot be read" in field.shell.error(2, "merge", "left", "right", "--resolve", f"a.txt=@{tmp_path / 'nowhere'}")
+    assert "cannot be read" in field.shell.error(
+        2, "merge", "left", "right", "--resolve", f"a.txt=@{tmp_path / 'nowhere'}"
+    )
     field.shell("merge", "left", "right", "--resolve", f"a.txt=@{tmp_path / 'mine'}")
     assert raw("cat", "left:a.txt") == b"both \xff\n"
 
@@ -385,7 +499,8 @@ def test_gc_removes_what_nothing_leads_to(placed: tuple[Field, str]) -> None:
     field.shell("say", name, "later")
     assert field.shell("gc").startswith("removed 0 blobs")  # it may be about to be recorded
     assert store.get_blob(stray) == b"stray"
-    assert field.shell.json("gc", "--now")["removed"] == 2  # and the tree that the field made on the way
+    # and the tree that the field made on the way
+    assert field.shell.json("gc", "--now")["removed"] == 2
     with pytest.raises(UnknownBlob):
         store.get_blob(stray)
     kept = field.shell.json("gc", "--now")
@@ -395,7 +510,10 @@ def test_gc_removes_what_nothing_leads_to(placed: tuple[Field, str]) -> None:
 
 
 def test_help_stays_light() -> None:
-    code = "from plait.cli import main; main(['cat', '--help'], standalone_mode=False)\nimport sys; print(*sys.modules, file=sys.stderr)"
+    code = (
+        "from plait.cli import main; main(['cat', '--help'], standalone_mode=False)\nimport sys;"
+        " print(*sys.modules, file=sys.stderr)"
+    )
     done = subprocess.run([*COMMAND[:2], code], capture_output=True, text=True, timeout=60)
     assert "plait.cli.files" in done.stderr.split()
     assert not {"rich", "plait.sandbox.local", "e2b", "opensandbox"} & set(done.stderr.split())

@@ -61,11 +61,22 @@ def test_a_run_at_a_gate_is_shown_judged_and_taken_up_again(shell: Shell, folder
     text = shell("inbox")
     assert "verdict" in text and "tests" in text and "human:ana" in text
     (ask,) = shell.json("inbox")["waiting"]
-    assert (ask["kind"], ask["name"], ask["by"], ask["of"]) == ("verdict", "tests", "human:ana", session.id)
+    assert (ask["kind"], ask["name"], ask["by"], ask["of"]) == (
+        "verdict",
+        "tests",
+        "human:ana",
+        session.id,
+    )
 
     said = shell("validate", session.short, "tests", "passed", "--as", "human:ben")
-    assert "in the inbox" in said and "it does not count: gate tests asks for the verdict of human:ana" in said
-    assert shell.json("resume", "--due") == {"resumed": []} and len(shell.json("inbox")["waiting"]) == 1
+    assert (
+        "in the inbox" in said
+        and "it does not count: gate tests asks for the verdict of human:ana" in said
+    )
+    assert (
+        shell.json("resume", "--due") == {"resumed": []}
+        and len(shell.json("inbox")["waiting"]) == 1
+    )
     shell("validate", session.short, "tests", "passed", "--as", "human:ana")
     assert shell.json("inbox")["waiting"] == []
     (resumed,) = shell.json("resume", "--due")["resumed"]
@@ -77,7 +88,9 @@ def test_a_verdict_that_does_not_count_says_so(shell: Shell) -> None:
     shell("require", session, "tests", "--by", "human:ana")
     assert "it does not count" in shell("validate", session, "tests", "passed", "--as", "human:ben")
     assert "does not count: only that of human:ana does" in shell("show", session)
-    assert "does not count" not in shell("validate", session, "tests", "passed", "--as", "human:ana")
+    assert "does not count" not in shell(
+        "validate", session, "tests", "passed", "--as", "human:ana"
+    )
 
 
 def test_a_lost_call_is_resolved_with_a_value_of_its_type(shell: Shell, folder: Path) -> None:
@@ -86,7 +99,9 @@ def test_a_lost_call_is_resolved_with_a_value_of_its_type(shell: Shell, folder: 
     shell.error(4, "resume", session.short)
     (ask,) = shell.json("inbox")["waiting"]
     assert ask["returns"] == {"type": "integer"} and '{"type": "integer"}' in shell("inbox")
-    assert "not integer" in shell.error(2, "resolve", ask["id"][:12], "happened", "--value", "seven")
+    assert "not integer" in shell.error(
+        2, "resolve", ask["id"][:12], "happened", "--value", "seven"
+    )
     assert "not integer" in shell.error(2, "resolve", ask["id"][:12], "happened")
     shell("resolve", ask["id"][:12], "happened", "--value", "7")
     assert json.loads(shell("resume", "--due", "--json"))["resumed"][0]["status"] == "finished"

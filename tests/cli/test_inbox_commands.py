@@ -12,7 +12,14 @@ import pytest
 from plait import Session
 from plait.cli.terminal import clean, visible
 from plait.event import Json
-from plait.event.kinds import ApprovalRequested, QuestionAsked, RunStarted, TimerSet, ToolRequested, ToolUnknown
+from plait.event.kinds import (
+    ApprovalRequested,
+    QuestionAsked,
+    RunStarted,
+    TimerSet,
+    ToolRequested,
+    ToolUnknown,
+)
 from plait.ids import Digest, inbox_of
 from tests.cli.shell import Shell, on_a_terminal, shell
 from tests.support import record
@@ -29,7 +36,9 @@ def held(shell: Shell) -> Session:
     return record_for_ana(shell.open(shell.new("Clean up.")), RunStarted("m:W"))
 
 
-def ask(session: Session, arguments: Json, shown: Json = None, expires: int | None = None) -> Session:
+def ask(
+    session: Session, arguments: Json, shown: Json = None, expires: int | None = None
+) -> Session:
     request = ToolRequested("delete", arguments, "at_most_once", version="v-17", reason="it is old")
     return record_for_ana(session, request, ApprovalRequested(B, shown, expires), call="call-1")
 
@@ -38,7 +47,12 @@ def ask(session: Session, arguments: Json, shown: Json = None, expires: int | No
 
 
 def test_an_approval_shows_all_that_is_bound(shell: Shell) -> None:
-    session = ask(held(shell), {"path": "a.txt"}, {"tool": "delete", "rule": "deletes ask first"}, 2_000_000_000_000_000)
+    session = ask(
+        held(shell),
+        {"path": "a.txt"},
+        {"tool": "delete", "rule": "deletes ask first"},
+        2_000_000_000_000_000,
+    )
     text = shell("inbox")
     for part in (
         f"approval {session.waiting[0].event[:12]}  in {session.short}@5",
@@ -54,8 +68,16 @@ def test_an_approval_shows_all_that_is_bound(shell: Shell) -> None:
         assert part in text
     assert text == shell("inbox", session.short)
     [document] = shell.json("inbox")["waiting"]
-    assert document["id"] == session.waiting[0].event and document["session"] == session.id and document["resume"] == session.short
-    assert (document["tool"], document["version"], document["arguments"]) == ("delete", "v-17", {"path": "a.txt"})
+    assert (
+        document["id"] == session.waiting[0].event
+        and document["session"] == session.id
+        and document["resume"] == session.short
+    )
+    assert (document["tool"], document["version"], document["arguments"]) == (
+        "delete",
+        "v-17",
+        {"path": "a.txt"},
+    )
     assert shell.jsonl("inbox") == [document]
     assert f"plait approve {document['id'][:8]}" in on_a_terminal("inbox")
 
@@ -64,14 +86,34 @@ def test_nothing_hostile_gets_out_raw_and_nothing_is_left_out(shell: Shell) -> N
     session = ask(held(shell), {HOSTILE: HOSTILE}, {"why": HOSTILE, HOSTILE: [HOSTILE]})
     record_for_ana(session, QuestionAsked(HOSTILE, (HOSTILE, "b")), call="call-2")
     text = shell("inbox")
-    assert not [char for char in HOSTILE if char in text and (not char.isprintable() or char in "\u3164")] and "[2K" in text
+    assert (
+        not [
+            char
+            for char in HOSTILE
+            if char in text and (not char.isprintable() or char in "\u3164")
+        ]
+        and "[2K" in text
+    )
     line = next(line for line in text.splitlines() if line.strip().startswith("arguments"))
-    assert json.loads(line.strip().removeprefix("arguments").strip()) == {HOSTILE: HOSTILE}  # escapes and all, it is what is bound
+    # escapes and all, it is what is bound
+    assert json.loads(line.strip().removeprefix("arguments").strip()) == {HOSTILE: HOSTILE}
     assert "\\u202e" in text and "\\u200b" in text and "\\u3164" in text and "\\u00a0" in text
 
 
 @pytest.mark.parametrize(
-    "text", [HOSTILE, "é", "日本語", "a\u0301" * 3, "z" + "\u0301" * 30, "\ud800", "👩\u200d👩", "\U000e0041", "\u2800", "\ufe0f"]
+    "text",
+    [
+        HOSTILE,
+        "é",
+        "日本語",
+        "a\u0301" * 3,
+        "z" + "\u0301" * 30,
+        "\ud800",
+        "👩\u200d👩",
+        "\U000e0041",
+        "\u2800",
+        "\ufe0f",
+    ],
 )
 def test_what_is_made_visible_stays_so(text: str) -> None:
     shown = visible(text)
@@ -85,7 +127,11 @@ def test_what_is_long_is_folded_with_its_size_and_digest(shell: Shell) -> None:
     ask(held(shell), arguments)
     whole = json.dumps(arguments)
     folded = shell("inbox")
-    assert "the end" not in folded and hashlib.sha256(whole.encode()).hexdigest() in folded and f"{len(whole):,} bytes" in folded
+    assert (
+        "the end" not in folded
+        and hashlib.sha256(whole.encode()).hexdigest() in folded
+        and f"{len(whole):,} bytes" in folded
+    )
     assert whole in shell("inbox", "--full")
     assert shell.json("inbox")["waiting"][0]["arguments"] == arguments
 
@@ -93,18 +139,30 @@ def test_what_is_long_is_folded_with_its_size_and_digest(shell: Shell) -> None:
 def test_an_ask_that_shows_something_else_than_its_request_is_said_to(shell: Shell) -> None:
     ask(held(shell), {"path": "/"}, {"tool": "list", "arguments": {"path": "a.txt"}})
     text = shell("inbox")
-    assert text.count("CAUTION") == 2 and '{"path": "/"}' in text and "another tool than the request" in text
+    assert (
+        text.count("CAUTION") == 2
+        and '{"path": "/"}' in text
+        and "another tool than the request" in text
+    )
 
 
 def test_what_does_not_wait_for_people_is_shown_only_if_asked_for(shell: Shell) -> None:
     session = record_for_ana(held(shell), TimerSet(1_000_000, "deployed"), call="t")
     assert shell("inbox") == "" and shell.json("inbox") == {"waiting": []}
-    assert "1970-01-01 00:00:01 UTC" in shell("inbox", "--all") and "deployed" in shell("inbox", "--all")
+    assert "1970-01-01 00:00:01 UTC" in shell("inbox", "--all") and "deployed" in shell(
+        "inbox", "--all"
+    )
     assert "nothing waits" in on_a_terminal("inbox")
     shell("send", session.short, "Hello?")
-    assert "human:ana" in shell("inbox", session.short, "--all") and "Hello?" in shell("inbox", session.short, "--all")
-    assert [event["kind"] for event in shell.json("inbox", session.short, "--all")["events"]] == ["MessageSaid"]
-    assert [event["session"] for event in shell.jsonl("inbox", session.short, "--all")] == [inbox_of(session.id)]
+    assert "human:ana" in shell("inbox", session.short, "--all") and "Hello?" in shell(
+        "inbox", session.short, "--all"
+    )
+    assert [event["kind"] for event in shell.json("inbox", session.short, "--all")["events"]] == [
+        "MessageSaid"
+    ]
+    assert [event["session"] for event in shell.jsonl("inbox", session.short, "--all")] == [
+        inbox_of(session.id)
+    ]
 
 
 # ── answering ────────────────────────────────────────────────────────────────────────────────
@@ -114,12 +172,22 @@ def test_approving_and_what_comes_next(shell: Shell) -> None:
     session = ask(held(shell), {"path": "a.txt"})
     id = session.waiting[0].event
     done = shell.json("approve", id[:8], "--note", "fine")
-    assert (done["ask"], done["resume"], done["event"]["kind"]) == (id, session.short, "ApprovalGranted")
-    assert done["event"]["body"]["binding"] == B and done["event"]["body"]["note"] == "fine" and done["event"]["causes"] == [id]
+    assert (done["ask"], done["resume"], done["event"]["kind"]) == (
+        id,
+        session.short,
+        "ApprovalGranted",
+    )
+    assert (
+        done["event"]["body"]["binding"] == B
+        and done["event"]["body"]["note"] == "fine"
+        and done["event"]["causes"] == [id]
+    )
     assert shell("inbox") == "" and session.reload() == session
     assert "answered already, by human:ana" in shell.error(1, "approve", id[:8])
     assert "answered already" in shell.error(1, "deny", id[:8])
-    assert "nothing is wrong" in shell("verify") and "nothing is wrong" in shell("verify", session.short)
+    assert "nothing is wrong" in shell("verify") and "nothing is wrong" in shell(
+        "verify", session.short
+    )
 
 
 def test_a_branch_goes_on_through_the_session_its_run_began_on(shell: Shell) -> None:
@@ -131,7 +199,9 @@ def test_a_branch_goes_on_through_the_session_its_run_began_on(shell: Shell) -> 
 
 def test_the_command_that_goes_on_is_named(shell: Shell) -> None:
     session = ask(held(shell), {})
-    assert f"plait resume {session.short}" in on_a_terminal("approve", session.waiting[0].event[:8], PLAIT_ACTOR="human:ana")
+    assert f"plait resume {session.short}" in on_a_terminal(
+        "approve", session.waiting[0].event[:8], PLAIT_ACTOR="human:ana"
+    )
 
 
 def test_approving_with_other_arguments(shell: Shell, tmp_path: Path) -> None:
@@ -141,7 +211,9 @@ def test_approving_with_other_arguments(shell: Shell, tmp_path: Path) -> None:
         shell.error(2, "approve", id, "--edit", wrong)
     assert session.inbox == []
     (tmp_path / "edit.json").write_text('{"path": "b.txt"}')
-    assert shell.json("approve", id, "--edit", "@edit.json")["event"]["body"]["edited"] == {"path": "b.txt"}
+    assert shell.json("approve", id, "--edit", "@edit.json")["event"]["body"]["edited"] == {
+        "path": "b.txt"
+    }
 
 
 def test_who_may_not_and_what_is_not_there(shell: Shell) -> None:
@@ -165,16 +237,31 @@ def test_the_start_of_an_id_must_name_one(shell: Shell) -> None:
 
 def test_answering_and_resolving(shell: Shell) -> None:
     session = record_for_ana(held(shell), QuestionAsked("Which?", ("1", "b")), call="call-2")
-    session = record_for_ana(session, ToolRequested("pay", {"sum": 3}, "at_most_once"), call="call-3")
+    session = record_for_ana(
+        session, ToolRequested("pay", {"sum": 3}, "at_most_once"), call="call-3"
+    )
     session = record_for_ana(session, ToolUnknown(session.events[-1].id, "killed"), call="call-3")
     question, unknown = session.waiting
     text = shell("inbox")
-    assert "Which?" in text and '["1", "b"]' in text and "pay" in text and '{"sum": 3}' in text and "killed" in text
+    assert (
+        "Which?" in text
+        and '["1", "b"]' in text
+        and "pay" in text
+        and '{"sum": 3}' in text
+        and "killed" in text
+    )
     shell.error(2, "answer", question.event[:8], "c")
-    assert shell.json("answer", question.event[:8], "1")["event"]["body"]["answer"] == "1"  # the choice, not the number
+    # the choice, not the number
+    assert shell.json("answer", question.event[:8], "1")["event"]["body"]["answer"] == "1"
     shell.error(2, "resolve", unknown.event[:8], "perhaps")
-    body = shell.json("resolve", unknown.event[:8], "did-not-happen", "--note", "the bank says so")["event"]["body"]
-    assert (body["verdict"], body["note"], body["request"]) == ("did_not_happen", "the bank says so", unknown.request)
+    body = shell.json("resolve", unknown.event[:8], "did-not-happen", "--note", "the bank says so")[
+        "event"
+    ]["body"]
+    assert (body["verdict"], body["note"], body["request"]) == (
+        "did_not_happen",
+        "the bank says so",
+        unknown.request,
+    )
     assert shell("inbox") == ""
 
 
@@ -185,7 +272,9 @@ def test_whatever_is_said_while_a_run_is_open_goes_to_the_inbox(shell: Shell) ->
     session = held(shell)
     assert "in the inbox" in shell("say", session.short, "Stop at five.")
     shell("send", session.short, "-", input=b"And come home.\n")
-    assert shell.json("signal", session.short, "deployed", '{"ok": true}')["event"]["body"]["value"] == {"ok": True}
+    assert shell.json("signal", session.short, "deployed", '{"ok": true}')["event"]["body"][
+        "value"
+    ] == {"ok": True}
     shell("pause", session.short)
     shell.error(2, "say", session.short, "I am the agent.", "--role", "assistant")
     assert "enough" in shell("cancel", session.short, "--reason", "enough")

@@ -16,7 +16,9 @@ from tests.support import growth
 
 def history(text: str) -> list[Dot]:
     """'m:ab a:z' is a dot m with the parents a and b, and a dot a with the parent z."""
-    return [Dot(id, tuple(parents)) for id, _, parents in (word.partition(":") for word in text.split())]
+    return [
+        Dot(id, tuple(parents)) for id, _, parents in (word.partition(":") for word in text.split())
+    ]
 
 
 def picture(dots: Sequence[Dot], *, plain: bool = False) -> str:
@@ -255,7 +257,13 @@ def histories(draw: st.DrawFn) -> list[Dot]:
     count = draw(st.integers(0, 20))
     near = draw(st.integers(1, 20))
     return [
-        Dot(str(at), tuple(map(str, draw(st.lists(st.integers(at + 1, min(at + near, count + 1)), max_size=4))))) for at in range(count)
+        Dot(
+            str(at),
+            tuple(
+                map(str, draw(st.lists(st.integers(at + 1, min(at + near, count + 1)), max_size=4)))
+            ),
+        )
+        for at in range(count)
     ]
 
 
@@ -342,4 +350,6 @@ def test_it_is_as_wide_as_lanes_are_open(dots: list[Dot]) -> None:
 @given(histories())
 def test_ascii_is_the_same_picture(dots: list[Dot]) -> None:
     table = str.maketrans("●│─┼├╮┬╯╭", "*|-+|\\\\//")
-    assert list(draw(dots, plain=True)) == [(margin.translate(table), id) for margin, id in draw(dots)]
+    assert list(draw(dots, plain=True)) == [
+        (margin.translate(table), id) for margin, id in draw(dots)
+    ]

@@ -24,7 +24,9 @@ HOST = ["--isolation", "host"]  # there on every machine
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    return filled_folder(tmp_path / "repo", {"src/cart.py": "one\ntwo\nthree\n", "README": "hello\n"})
+    return filled_folder(
+        tmp_path / "repo", {"src/cart.py": "one\ntwo\nthree\n", "README": "hello\n"}
+    )
 
 
 @pytest.fixture
@@ -46,10 +48,17 @@ def put(path: str, text: str, sandbox: Sandbox) -> str:
 
 def test_to_records_a_folder(shell: Shell, repo: Path) -> None:
     name = shell.new("fix it")
-    assert shell("to", name, "local", str(repo), "--network", "on", *HOST) == f"{name}@3  placed in local, host, network on\n"
-    assert [each["path"] for each in shell.json("files", name)["files"]] == ["README", "src/cart.py"]
+    assert (
+        shell("to", name, "local", str(repo), "--network", "on", *HOST)
+        == f"{name}@3  placed in local, host, network on\n"
+    )
+    assert [each["path"] for each in shell.json("files", name)["files"]] == [
+        "README",
+        "src/cart.py",
+    ]
     found = shell.json("to", name, "local", "--network", "off", "--clean", *HOST)
-    assert found["place"] == 4 and shell.json("show", name)["placement"]["network"] == "on"  # the host's own, whatever is wished
+    # the host's own, whatever is wished
+    assert found["place"] == 4 and shell.json("show", name)["placement"]["network"] == "on"
     assert len(shell.json("files", name)["files"]) == 2  # it keeps those it has
 
 
@@ -74,14 +83,19 @@ def test_to_says_why_not(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_apply_publishes(shell: Shell, placed: str, repo: Path) -> None:
-    shell.open(placed).use(put, path="src/cart.py", text="one\nTWO\nthree\n").use(put, path="new.txt", text="new\n")
+    shell.open(placed).use(put, path="src/cart.py", text="one\nTWO\nthree\n").use(
+        put, path="new.txt", text="new\n"
+    )
     (repo / "README").write_text("changed meanwhile\n")
     patch = shell("apply", placed, "--dry-run")
     assert "+TWO\n" in patch and "+new\n" in patch and "README" not in patch
     assert (repo / "src" / "cart.py").read_text() == "one\ntwo\nthree\n"
     place = shell.open(placed).place
     said = shell("apply", placed).splitlines()
-    assert said[0].endswith(f"wrote 2 paths to {repo}") and said[1:] == ["  A new.txt +1 −0", "  M src/cart.py +1 −1"]
+    assert said[0].endswith(f"wrote 2 paths to {repo}") and said[1:] == [
+        "  A new.txt +1 −0",
+        "  M src/cart.py +1 −1",
+    ]
     assert (repo / "src" / "cart.py").read_text() == "one\nTWO\nthree\n"
     assert (repo / "README").read_text() == "changed meanwhile\n"
     assert shell.open(placed).place > place  # it is on record
@@ -90,8 +104,13 @@ def test_apply_publishes(shell: Shell, placed: str, repo: Path) -> None:
     assert shell("apply", placed, "--dry-run") == ""
 
 
-@pytest.mark.parametrize(("choice", "content"), [("session", "session\n"), ("folder", "folder\n"), ("@file", "third\n"), (None, None)])
-def test_apply_where_both_changed(shell: Shell, placed: str, repo: Path, choice: str | None, content: str | None) -> None:
+@pytest.mark.parametrize(
+    ("choice", "content"),
+    [("session", "session\n"), ("folder", "folder\n"), ("@file", "third\n"), (None, None)],
+)
+def test_apply_where_both_changed(
+    shell: Shell, placed: str, repo: Path, choice: str | None, content: str | None
+) -> None:
     Path("file").write_text("third\n")
     shell.open(placed).use(put, path="README", text="session\n")
     (repo / "README").write_text("folder\n")
@@ -99,10 +118,16 @@ def test_apply_where_both_changed(shell: Shell, placed: str, repo: Path, choice:
     said = shell.error(8, "apply", placed)
     assert "README" in said and f"plait apply {placed} --resolve README=session" in said
     assert "    folder   folder\n    session  session\n" in said
-    assert f"\n  plait diff {placed} --files\n  plait cat {placed}:README | diff {repo}/README -\n" in said
+    assert (
+        f"\n  plait diff {placed} --files\n  plait cat {placed}:README | diff {repo}/README -\n"
+        in said
+    )
     assert "README" in shell.error(8, "apply", placed, "--dry-run")
     error = json.loads(shell.run("apply", placed, "--json").stderr)["error"]
-    assert error["exit_code"] == 8 and error["conflicts"]["README"] == {"the folder": "folder\n", placed: "session\n"}
+    assert error["exit_code"] == 8 and error["conflicts"]["README"] == {
+        "the folder": "folder\n",
+        placed: "session\n",
+    }
     assert "is no side" in shell.error(2, "apply", placed, "--resolve", "README=mine")
     assert shell.open(placed).place == place and (repo / "README").read_text() == "folder\n"
     shell("apply", placed, *(["--resolve", f"README={choice}"] if choice else ["--drop", "README"]))
@@ -114,7 +139,9 @@ def test_apply_says_why_not(shell: Shell, placed: str, repo: Path) -> None:
     assert "in the past" in shell.error(2, "apply", f"{placed}@2")
     nowhere = shell.new("from nowhere")
     shell("to", nowhere, "local", *HOST)
-    assert "plait checkout" in shell.error(1, "apply", nowhere) and "plait checkout" in shell.error(1, "apply", nowhere, "--dry-run")
+    assert "plait checkout" in shell.error(1, "apply", nowhere) and "plait checkout" in shell.error(
+        1, "apply", nowhere, "--dry-run"
+    )
     shell("to", placed, "local", str(repo), "--in-place", *HOST)
     assert "works in place" in shell("apply", placed)
     assert shell("apply", placed, "--dry-run") == ""
@@ -139,10 +166,18 @@ def test_sandboxes_are_listed_and_thrown_away(shell: Shell, placed: str, local: 
     assert shell("sandbox", "ls") == ""
     box = make(shell, id)
     [found] = shell.json("sandbox", "ls")["sandboxes"]
-    assert (found["backend"], found["id"], found["session"], found["state"]) == ("local", id, id, "in use")
+    assert (found["backend"], found["id"], found["session"], found["state"]) == (
+        "local",
+        id,
+        id,
+        "in use",
+    )
     assert shell("sandbox", "ls").split()[:4] == ["local", id, placed, "in"]
     assert "another process works in the sandbox" in shell.error(75, "sandbox", "rm", id[:13])
-    assert shell("sandbox", "prune").splitlines() == ["removed 0 local copies", f"kept {id}: a process works in it"]
+    assert shell("sandbox", "prune").splitlines() == [
+        "removed 0 local copies",
+        f"kept {id}: a process works in it",
+    ]
     box.begin()  # and is left behind in doubt
     box.close()
     assert shell.jsonl("sandbox", "ls")[0]["state"] == "in doubt"
@@ -152,13 +187,21 @@ def test_sandboxes_are_listed_and_thrown_away(shell: Shell, placed: str, local: 
 
 
 @pytest.mark.parametrize("name", ["@", "mine", "{short}", "{id}", "@@3"])
-def test_sandboxes_are_named_by_their_session(shell: Shell, placed: str, local: None, name: str) -> None:
+def test_sandboxes_are_named_by_their_session(
+    shell: Shell, placed: str, local: None, name: str
+) -> None:
     other, mine = shell.open(placed).id, shell.open(shell.json("fork", placed, "mine")["short"])
     for key in (other, mine.id):
         make(shell, key).close()
     make(shell, f"{mine.id}-clean4").close()
-    removed = [each["id"] for each in shell.json("sandbox", "rm", name.format(short=mine.short, id=mine.id))["removed"]]
-    assert removed == ([mine.id] if name == "{id}" else [mine.id, f"{mine.id}-clean4"])  # a whole id is that sandbox alone
+    removed = [
+        each["id"]
+        for each in shell.json("sandbox", "rm", name.format(short=mine.short, id=mine.id))[
+            "removed"
+        ]
+    ]
+    # a whole id is that sandbox alone
+    assert removed == ([mine.id] if name == "{id}" else [mine.id, f"{mine.id}-clean4"])
     assert other in [each["id"] for each in shell.json("sandbox", "ls")["sandboxes"]]
     assert "plait sandbox ls" in shell.error(3, "sandbox", "rm", "nobody")
 
@@ -168,9 +211,12 @@ def test_prune_leaves_what_is_on_record(shell: Shell, placed: str, local: None) 
     for key in ("one", "two"):
         make(shell, key).close()
     states = {each["id"]: each["state"] for each in shell.json("sandbox", "ls")["sandboxes"]}
-    assert states == {"one": "at rest", "two": "at rest", shell.open(placed).id: "in use"}  # the runtime keeps its own in hand
+    # the runtime keeps its own in hand
+    assert states == {"one": "at rest", "two": "at rest", shell.open(placed).id: "in use"}
     found = shell.json("sandbox", "prune")
-    assert [each["id"] for each in found["removed"]] == ["one", "two"] and list(found["kept"]) == [shell.open(placed).id]
+    assert [each["id"] for each in found["removed"]] == ["one", "two"] and list(found["kept"]) == [
+        shell.open(placed).id
+    ]
     assert shell("cat", f"{placed}:new.txt") == "new\n"
 
 
@@ -181,7 +227,9 @@ class Odd:
         self._held, self._offered = held, offered
 
     def probe(self) -> Probe:
-        return Probe("odd", "1", "untested", (Capability("exec", self._offered, "no key", "set it"),))
+        return Probe(
+            "odd", "1", "untested", (Capability("exec", self._offered, "no key", "set it"),)
+        )
 
     def held(self, store: object) -> Sequence[Held]:
         if isinstance(self._held, Exception):
@@ -189,10 +237,16 @@ class Odd:
         return self._held
 
 
-def test_a_backend_that_fails_does_not_hide_the_others(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_that_fails_does_not_hide_the_others(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shell.new("x")
     evil = Held("odd", "box\x1b]0;owned\x07", "running", detail="a\x1b[2Jb")
-    brought = {"down": Odd(OSError("no route\x1b[2J")), "keyless": Odd(OSError("asked"), offered=False), "odd": Odd([evil])}
+    brought = {
+        "down": Odd(OSError("no route\x1b[2J")),
+        "keyless": Odd(OSError("asked"), offered=False),
+        "odd": Odd([evil]),
+    }
     monkeypatch.setattr(places, "backends", lambda: list(brought))
     monkeypatch.setattr(places, "backend", brought.__getitem__)
     said = shell("sandbox", "ls").splitlines()

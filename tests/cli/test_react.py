@@ -1,4 +1,6 @@
-"""`plait log --react`: thought, action, observation, in strict turns, and every action with the thought that caused it."""
+"""`plait log --react`: thought, action, observation, in strict turns, and every action with the
+thought that caused it.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,29 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from plait import Agent, Parallel, ScriptedModel, Selector, Session, ToolCall, Workflow, open_store, tool
+from plait import (
+    Agent,
+    Parallel,
+    ScriptedModel,
+    Selector,
+    Session,
+    ToolCall,
+    Workflow,
+    open_store,
+    tool,
+)
 from plait.errors import ModelFailed
-from plait.event.kinds import Action, ModelReplied, Reasoning, Text, ToolRequested, ToolResolved, ToolReturned, ToolUnknown, Usage
+from plait.event.kinds import (
+    Action,
+    ModelReplied,
+    Reasoning,
+    Text,
+    ToolRequested,
+    ToolResolved,
+    ToolReturned,
+    ToolUnknown,
+    Usage,
+)
 from plait.ids import Digest
 from plait.model.base import Reply
 from plait.session.ports import Act, Draft, store_at, writer_of
@@ -28,7 +50,18 @@ from tests.support import report
 
 __all__ = ["shell"]
 
-STEP = {"agent", "reply", "thought", "same_thought", "action", "observation", "caused_by", "requested", "observed", "answer"}
+STEP = {
+    "agent",
+    "reply",
+    "thought",
+    "same_thought",
+    "action",
+    "observation",
+    "caused_by",
+    "requested",
+    "observed",
+    "answer",
+}
 SEEDS = 200
 
 # ── three real tools ─────────────────────────────────────────────────────────────────────────
@@ -90,7 +123,9 @@ def thinks(thought: str, *calls: ToolCall) -> Reply:
 
 
 def run(*script: Any, question: str = "How much does Ana owe?", **more: Any) -> Session:
-    return Agent("Answer from the files.", name="clerk", model=ScriptedModel(script), tools=TOOLS, **more)(Session(question))
+    return Agent(
+        "Answer from the files.", name="clerk", model=ScriptedModel(script), tools=TOOLS, **more
+    )(Session(question))
 
 
 # ── what must hold of every telling ──────────────────────────────────────────────────────────
@@ -100,7 +135,10 @@ _TURNS = re.compile(r"((TAO)*(T?F)?)*")
 
 def rows(text: str) -> list[tuple[str, str, str]]:
     """Place, what it is, what it says; of a telling with --oneline."""
-    return [(line[0], line[1], line[2] if len(line) > 2 else "") for line in (line.split(maxsplit=2) for line in text.splitlines())]
+    return [
+        (line[0], line[1], line[2] if len(line) > 2 else "")
+        for line in (line.split(maxsplit=2) for line in text.splitlines())
+    ]
 
 
 def turns(text: str) -> str:
@@ -109,7 +147,9 @@ def turns(text: str) -> str:
 
 
 def check(session: Session, documents: list[Any], text: str) -> Counter[str]:
-    """Strict alternation, and each action beside the thought that caused it; returns what came of the actions."""
+    """Strict alternation, and each action beside the thought that caused it; returns what came of
+    the actions.
+    """
     assert all(document.keys() == STEP for document in documents)
     steps = [document for document in documents if document["action"]]
     assert _TURNS.fullmatch(turns(text)), turns(text)
@@ -119,13 +159,24 @@ def check(session: Session, documents: list[Any], text: str) -> Counter[str]:
         if step["requested"] is None:
             assert step["caused_by"] is None
             continue
-        request, reply = store.event(Digest(step["requested"]["event"])), store.event(Digest(step["caused_by"]["event"]))
-        assert step["reply"] == step["caused_by"] == {"session": reply.log, "seq": reply.seq, "event": reply.id}
+        request, reply = (
+            store.event(Digest(step["requested"]["event"])),
+            store.event(Digest(step["caused_by"]["event"])),
+        )
+        assert (
+            step["reply"]
+            == step["caused_by"]
+            == {"session": reply.log, "seq": reply.seq, "event": reply.id}
+        )
         assert reply.id in request.header.causes
         body, asked = reply.body, request.body
         assert isinstance(body, ModelReplied) and isinstance(asked, ToolRequested)
         action = step["action"]
-        assert (action["tool"], action["arguments"], action["call"]) == (asked.tool, asked.arguments, request.header.call)
+        assert (action["tool"], action["arguments"], action["call"]) == (
+            asked.tool,
+            asked.arguments,
+            request.header.call,
+        )
         assert action["call"] in [each.call for each in body.calls]
         reasons = [part.text for part in body.parts if isinstance(part, Reasoning)]
         assert step["thought"] == ("\n".join(reasons) or "(no words)")
@@ -191,11 +242,17 @@ def test_five_rounds_over_three_tools(shell: Shell, folder: Path) -> None:
         "text": "apples 3\npears 4\n",
         "parts": [{"type": "text", "text": "apples 3\npears 4\n"}],
     }
-    assert (found[5]["answer"], found[5]["action"], found[5]["reply"]["seq"]) == ("Ana owes 15.", None, 26)
+    assert (found[5]["answer"], found[5]["action"], found[5]["reply"]["seq"]) == (
+        "Ana owes 15.",
+        None,
+        26,
+    )
 
 
 def test_calls_side_by_side_share_a_thought(shell: Shell, folder: Path) -> None:
-    both = thinks("both at once", ToolCall("read", path="prices.txt"), ToolCall("search", word="bob"))
+    both = thinks(
+        "both at once", ToolCall("read", path="prices.txt"), ToolCall("search", word="bob")
+    )
     session = run(both, thinks("and then", ToolCall("compute", expression="2*4")), "8")
     found = react_steps(shell, session)
     assert [(step["thought"], step["same_thought"]) for step in found] == [
@@ -207,9 +264,17 @@ def test_calls_side_by_side_share_a_thought(shell: Shell, folder: Path) -> None:
     assert [step["action"]["tool"] for step in found[:3]] == ["read", "search", "compute"]
     text = shell("log", "@", "--react", "--oneline")
     assert turns(text) == "TAOTAOTAOF"
-    assert [says for _, what, says in rows(text) if what == "thought"] == ["both at once", "(the same thought)", "and then"]
+    assert [says for _, what, says in rows(text) if what == "thought"] == [
+        "both at once",
+        "(the same thought)",
+        "and then",
+    ]
     # The step that told the thought is left out: then the next one tells it.
-    assert [says for _, what, says in rows(shell("log", "@", "--react", "--oneline", "-n", "3")) if what == "thought"] == [
+    assert [
+        says
+        for _, what, says in rows(shell("log", "@", "--react", "--oneline", "-n", "3"))
+        if what == "thought"
+    ] == [
         "both at once",
         "and then",
     ]
@@ -238,24 +303,39 @@ def test_what_goes_wrong_is_observed(shell: Shell, folder: Path) -> None:
         "2",
         "2",
     ]
-    assert [says for _, what, says in rows(text) if what == "thought"][5:] == ["(no words)", "aloud"]
+    assert [says for _, what, says in rows(text) if what == "thought"][5:] == [
+        "(no words)",
+        "aloud",
+    ]
     found = shell.jsonl("log", session.id, "--react")
     assert [step["observation"]["how"] for step in found[:-1]] == ["failed"] * 5 + ["returned"] * 2
     assert found[2]["action"]["arguments"] == '{"expression": "1+'  # as it came
 
 
 def test_causes_are_read_and_not_guessed(shell: Shell) -> None:
-    """Two replies, then their requests crosswise: what stands next to a request is not what caused it."""
+    """Two replies, then their requests crosswise: what stands next to a request is not what caused
+    it.
+    """
     spot = Session("x").spot
 
-    def write(body: ModelReplied | ToolRequested | ToolReturned, call: str, *causes: Digest) -> Digest:
+    def write(
+        body: ModelReplied | ToolRequested | ToolReturned, call: str, *causes: Digest
+    ) -> Digest:
         nonlocal spot
-        spot = writer_of(None).append(spot, [Draft(body, Act("agent:clerk", "model", call=call, causes=causes))])
+        spot = writer_of(None).append(
+            spot, [Draft(body, Act("agent:clerk", "model", call=call, causes=causes))]
+        )
         return spot.head
 
     def reply(thought: str, call: str) -> Digest:
         return write(
-            ModelReplied((Reasoning(thought),), Usage(), "calls", (Action(call, "compute", {"expression": thought}),)), f"ask-{call}"
+            ModelReplied(
+                (Reasoning(thought),),
+                Usage(),
+                "calls",
+                (Action(call, "compute", {"expression": thought}),),
+            ),
+            f"ask-{call}",
         )
 
     first, second = reply("first", "c1"), reply("second", "c2")
@@ -264,14 +344,22 @@ def test_causes_are_read_and_not_guessed(shell: Shell) -> None:
     write(ToolReturned((Text("1"),)), "c1")
     write(ToolReturned((Text("2"),)), "c2")
     found = react_steps(shell, Session.of(spot))
-    assert [(step["thought"], step["action"]["arguments"]["expression"], step["observation"]["text"]) for step in found] == [
+    assert [
+        (step["thought"], step["action"]["arguments"]["expression"], step["observation"]["text"])
+        for step in found
+    ] == [
         ("first", "first", "1"),
         ("second", "second", "2"),
     ]
-    assert [(step["caused_by"]["seq"], step["requested"]["seq"], step["observed"]["seq"]) for step in found] == [(3, 6, 7), (4, 5, 8)]
+    assert [
+        (step["caused_by"]["seq"], step["requested"]["seq"], step["observed"]["seq"])
+        for step in found
+    ] == [(3, 6, 7), (4, 5, 8)]
     # What a reply is said to have caused is its own, whatever another one asked for.
     write(ToolRequested("compute", {"expression": "late"}, "pure"), "c3", first)
-    assert [(step["thought"], step["action"]["call"]) for step in shell.jsonl("log", "@", "--react")] == [
+    assert [
+        (step["thought"], step["action"]["call"]) for step in shell.jsonl("log", "@", "--react")
+    ] == [
         ("first", "c1"),
         ("first", "c3"),
         ("second", "c2"),
@@ -294,7 +382,11 @@ def test_a_tool_that_is_tried_again_is_one_action(shell: Shell) -> None:
     (step, _) = react_steps(shell, session)
     assert step["observation"]["text"] == "at last" and len(tries) == 3
     # Between two attempts nobody knows what will come of it.
-    again = next(event for event in session.events if isinstance(event.body, ToolRequested) and event.body.attempt == 2)
+    again = next(
+        event
+        for event in session.events
+        if isinstance(event.body, ToolRequested) and event.body.attempt == 2
+    )
     (step,) = react_steps(shell, session.at(again.seq))
     assert step["observation"]["how"] == "unknown"
 
@@ -310,15 +402,27 @@ def test_what_is_not_known(shell: Shell, folder: Path) -> None:
         Agent("Hang.", model=ScriptedModel([thinks("go", ToolCall("hang"))]), tools=[hang])(session)
     session = session.reload()
     (step,) = react_steps(shell, session)
-    assert (step["observation"]["how"], step["observation"]["text"]) == ("unknown", "(outcome not known)")
+    assert (step["observation"]["how"], step["observation"]["text"]) == (
+        "unknown",
+        "(outcome not known)",
+    )
     assert step["observed"] is None and step["caused_by"]["seq"] == session.place - 1
-    # At the reply's own place it has not even been requested, and in a branch from the request nobody ran it.
+    # At the reply's own place it has not even been requested, and in a branch from the request
+    # nobody ran it.
     (step,) = shell.jsonl("log", f"{session.id}@-1", "--react")
-    assert (step["observation"]["text"], step["requested"], step["caused_by"]) == ("(not run in this branch)", None, None)
+    assert (step["observation"]["text"], step["requested"], step["caused_by"]) == (
+        "(not run in this branch)",
+        None,
+        None,
+    )
     assert step["thought"] == "go" and step["action"]["tool"] == "hang"
     shell("fork", session.id, "other")
     (step,) = shell.jsonl("log", "other", "--react")
-    assert step["observation"] == {"how": "not_run", "text": "(not run in this branch)", "parts": []}
+    assert step["observation"] == {
+        "how": "not_run",
+        "text": "(not run in this branch)",
+        "parts": [],
+    }
     assert step["requested"]["seq"] == session.place
 
 
@@ -336,40 +440,77 @@ def test_somebody_finds_out_what_happened(shell: Shell) -> None:
 
     def settle(body: ToolUnknown | ToolResolved) -> Any:
         nonlocal session
-        spot = writer_of(None).append(session.spot, [Draft(body, Act("human:ana", call=request.header.call))])
+        spot = writer_of(None).append(
+            session.spot, [Draft(body, Act("human:ana", call=request.header.call))]
+        )
         session = Session.of(spot)
         (step,) = react_steps(shell, session)
         return step["observation"]["how"], step["observation"]["text"]
 
-    assert settle(ToolUnknown(request.id, "the process died")) == ("unknown", "(outcome not known) the process died")
-    assert settle(ToolResolved(request.id, "did_not_happen")) == ("did_not_happen", "(did not happen)")
-    assert settle(ToolResolved(request.id, "happened", note="seen in the bank's books")) == ("happened", "seen in the bank's books")
+    assert settle(ToolUnknown(request.id, "the process died")) == (
+        "unknown",
+        "(outcome not known) the process died",
+    )
+    assert settle(ToolResolved(request.id, "did_not_happen")) == (
+        "did_not_happen",
+        "(did not happen)",
+    )
+    assert settle(ToolResolved(request.id, "happened", note="seen in the bank's books")) == (
+        "happened",
+        "seen in the bank's books",
+    )
     assert settle(ToolResolved(request.id, "happened", (Text("42"),))) == ("happened", "42")
 
 
 def test_the_path_is_followed(shell: Shell, folder: Path) -> None:
-    session = run(thinks("one", ToolCall("compute", expression="1")), thinks("two", ToolCall("compute", expression="2")), "3")
+    session = run(
+        thinks("one", ToolCall("compute", expression="1")),
+        thinks("two", ToolCall("compute", expression="2")),
+        "3",
+    )
     shell("rewind", session.id, "8")
     assert [step["thought"] for step in react_steps(shell, session.reload())] == ["one"]
     shell("rewind", session.id, "7")
     (step,) = react_steps(shell, session.reload())
-    assert (step["observation"]["how"], step["observation"]["text"], step["observed"]) == ("rewound", "(outcome rewound)", None)
+    assert (step["observation"]["how"], step["observation"]["text"], step["observed"]) == (
+        "rewound",
+        "(outcome rewound)",
+        None,
+    )
     assert [step["thought"] for step in react_steps(shell, session)] == ["one", "two", None]
-    assert shell("log", f"{session.id}@8", "--react", "--oneline").splitlines()[-1] == f"{session.short}@8  observation  1"
+    assert (
+        shell("log", f"{session.id}@8", "--react", "--oneline").splitlines()[-1]
+        == f"{session.short}@8  observation  1"
+    )
     # A fork goes on with what was there, and a text from before has its place still.
     forked = Session.open(f"{session.id}@12").fork("again")
     assert [step["thought"] for step in react_steps(shell, forked)] == ["one", "two"]
-    assert [place for place, *_ in rows(shell("log", "again", "--react", "--oneline"))][:2] == [f"{forked.short}@6", f"{forked.short}@7"]
+    assert [place for place, *_ in rows(shell("log", "again", "--react", "--oneline"))][:2] == [
+        f"{forked.short}@6",
+        f"{forked.short}@7",
+    ]
 
 
 class Routed(Workflow):
     """A selector, two agents side by side, and a tool that the program itself uses."""
 
     def __init__(self) -> None:
-        left = Agent("Left.", model=ScriptedModel([thinks("left", ToolCall("compute", expression="1")), "left done"]), tools=TOOLS)
-        right = Agent("Right.", model=ScriptedModel([thinks("right", ToolCall("compute", expression="2")), "right done"]), tools=TOOLS)
+        left = Agent(
+            "Left.",
+            model=ScriptedModel([thinks("left", ToolCall("compute", expression="1")), "left done"]),
+            tools=TOOLS,
+        )
+        right = Agent(
+            "Right.",
+            model=ScriptedModel(
+                [thinks("right", ToolCall("compute", expression="2")), "right done"]
+            ),
+            tools=TOOLS,
+        )
         self.sides = Parallel(left=left, right=right)
-        self.choose = Selector({"sides": self.sides}, model=ScriptedModel(['{"reason": "both", "choice": "sides"}']))
+        self.choose = Selector(
+            {"sides": self.sides}, model=ScriptedModel(['{"reason": "both", "choice": "sides"}'])
+        )
 
     def forward(self, session: Session) -> Session:
         return self.choose(session.use(compute, expression="40 + 2"))()
@@ -378,14 +519,17 @@ class Routed(Workflow):
 def test_merged_branches_have_their_names_and_others_stay_out(shell: Shell) -> None:
     session = Routed()(Session("x"))
     found = react_steps(shell, session)
-    assert [step["thought"] for step in found] == ["left", None, "right", None]  # no thought of the selector, no act of the program
+    # no thought of the selector, no act of the program
+    assert [step["thought"] for step in found] == ["left", None, "right", None]
     text = shell("log", session.id, "--react", "--oneline")
     assert turns(text) == "TAOFTAOF"
     assert [place.partition("@")[0] for place, *_ in rows(text)] == ["left"] * 4 + ["right"] * 4
     left = found[0]["agent"]
     assert left.endswith("/left")
     for who in (left, left.partition(":")[2]):
-        assert [step["agent"] for step in shell.jsonl("log", session.id, "--react", "--actor", who)] == [left] * 2
+        assert [
+            step["agent"] for step in shell.jsonl("log", session.id, "--react", "--actor", who)
+        ] == [left] * 2
     place, _, seq = rows(text)[1][0].partition("@")
     assert shell.jsonl("log", f"{place}@{seq}", "-n", "1")[0]["kind"] == "ToolRequested"
 
@@ -393,8 +537,14 @@ def test_merged_branches_have_their_names_and_others_stay_out(shell: Shell) -> N
 def test_an_answer_without_words_and_one_of_data(shell: Shell) -> None:
     asking = ScriptedModel(lambda _: Reply((), (ToolCall("compute", expression="1"),), "calls"))
     session = Agent("Loop.", model=asking, tools=TOOLS, steps_max=1)(Session("x"))
-    assert [says for _, what, says in rows(shell("log", session.id, "--react", "--oneline")) if what == "answer"] == ["(no words)"]
-    session = Agent("Count.", model=ScriptedModel(['{"answer": [1, 2]}']), returns=list[int])(Session("x"))
+    assert [
+        says
+        for _, what, says in rows(shell("log", session.id, "--react", "--oneline"))
+        if what == "answer"
+    ] == ["(no words)"]
+    session = Agent("Count.", model=ScriptedModel(['{"answer": [1, 2]}']), returns=list[int])(
+        Session("x")
+    )
     assert [step["answer"] for step in react_steps(shell, session)] == ["[1,2]"]
 
 
@@ -408,7 +558,9 @@ def test_long_results_are_whole_for_programs(shell: Shell, folder: Path) -> None
     assert "…" in shown and "observation" in shown
 
 
-HOSTILE = "a\x1b]0;owned\x07b\x1b[2Jc\x9b31md\u202ee\r\nf\x1b]8;;http://evil.example/\x1b\\g\u200b\x00"
+HOSTILE = (
+    "a\x1b]0;owned\x07b\x1b[2Jc\x9b31md\u202ee\r\nf\x1b]8;;http://evil.example/\x1b\\g\u200b\x00"
+)
 
 
 def test_no_observation_reaches_the_terminal_as_a_command(shell: Shell) -> None:
@@ -419,7 +571,13 @@ def test_no_observation_reaches_the_terminal_as_a_command(shell: Shell) -> None:
             raise RuntimeError(HOSTILE)
         return HOSTILE
 
-    model = ScriptedModel([thinks(HOSTILE, ToolCall("fetch", url="page")), thinks("x", ToolCall("fetch", url=HOSTILE)), HOSTILE])
+    model = ScriptedModel(
+        [
+            thinks(HOSTILE, ToolCall("fetch", url="page")),
+            thinks("x", ToolCall("fetch", url=HOSTILE)),
+            HOSTILE,
+        ]
+    )
     session = Agent("Browse.", model=model, tools=[fetch], name="browser")(Session("x"))
     text = shell("log", session.id, "--react", "--oneline")
     assert turns(text) == "TAOTAOF"  # a line break in a text is no line
@@ -432,16 +590,21 @@ def test_no_observation_reaches_the_terminal_as_a_command(shell: Shell) -> None:
     shown = on_a_terminal("log", session.id, "--react", NO_COLOR="1")
     assert all(char == "\n" or unicodedata.category(char) not in ("Cc", "Cf") for char in shown)
     (first, *_) = react_steps(shell, session)
-    assert first["observation"]["text"] == first["thought"] == HOSTILE  # the record keeps it as it came
+    # the record keeps it as it came
+    assert first["observation"]["text"] == first["thought"] == HOSTILE
 
 
 def test_on_a_terminal_it_fits_and_ends_at_the_newest(shell: Shell) -> None:
     many = [thinks(f"thought {at}", ToolCall("compute", expression="1+1")) for at in range(60)]
-    session = Agent("Count.", model=ScriptedModel([*many, "done"]), tools=TOOLS, steps_max=100)(Session("x"))
+    session = Agent("Count.", model=ScriptedModel([*many, "done"]), tools=TOOLS, steps_max=100)(
+        Session("x")
+    )
     shown = on_a_terminal("log", session.id, "--react", width=200, NO_COLOR="1").splitlines()
     assert shown[0] == f"… 11 earlier ones: plait log {session.short} --react -n 61"
     assert len(shown) == 1 + 49 * 3 + 1 and shown[-1].split()[-1] == "done"
-    assert "agent:agent-" in shown[1] and "agent:agent-" not in on_a_terminal("log", session.id, "--react", width=44, NO_COLOR="1")
+    assert "agent:agent-" in shown[1] and "agent:agent-" not in on_a_terminal(
+        "log", session.id, "--react", width=44, NO_COLOR="1"
+    )
     assert len(shell("log", session.id, "--react").splitlines()) == 60 * 3 + 1
 
 
@@ -449,7 +612,10 @@ def test_nothing_to_tell(shell: Shell) -> None:
     session = shell.new("hello")
     assert shell("log", session, "--react") == ""
     assert shell.json("log", session, "--react")["steps"] == []
-    assert on_a_terminal("log", session, "--react", NO_COLOR="1").strip() == "No agent has done anything here."
+    assert (
+        on_a_terminal("log", session, "--react", NO_COLOR="1").strip()
+        == "No agent has done anything here."
+    )
     for more in (["--graph"], ["--kind", "ModelReplied"]):
         assert "leave out --graph" in shell.error(2, "log", session, "--react", *more)
     assert "leave out --graph" in shell.error(2, "log", f"{session}@1..{session}", "--react")
@@ -470,7 +636,10 @@ def improvised(seed: int) -> tuple[list[Reply], int]:
         lambda: ToolCall("erase"),
     ]
     rounds = [
-        thinks(f"thought {at} of seed {seed}", *(chance.choice(calls)() for _ in range(chance.randrange(1, 4))))
+        thinks(
+            f"thought {at} of seed {seed}",
+            *(chance.choice(calls)() for _ in range(chance.randrange(1, 4))),
+        )
         for at in range(chance.randrange(1, 7))
     ]
     return rounds, sum(len(each.calls) for each in rounds)
@@ -498,11 +667,23 @@ def test_alternation_and_causes_hold_whatever_fails(shell: Shell, folder: Path) 
         met["seeds"] += 1
         if session.events[-1].kind == "RunFinished":
             assert turns(text) == "TAO" * calls + "F" and found[-1]["answer"] == "the answer"
-        failed = [step["observation"]["text"] for step in found if step["action"] and step["observation"]["how"] == "failed"]
+        failed = [
+            step["observation"]["text"]
+            for step in found
+            if step["action"] and step["observation"]["how"] == "failed"
+        ]
         met["lost by chance"] += sum("as the seed has it" in each for each in failed)
         met["models failed"] += len(session.events.where("ModelFailed"))
         open_store(session.store).close()
 
-    assert Simulation.check(telling, seeds=range(SEEDS), tool_fault_rate=0.3, model_fault_rate=0.2) == SEEDS == met["seeds"]
-    assert met["lost by chance"] > SEEDS / 2 and met["models failed"] > SEEDS / 2 and met["returned"] > SEEDS / 2
+    assert (
+        Simulation.check(telling, seeds=range(SEEDS), tool_fault_rate=0.3, model_fault_rate=0.2)
+        == SEEDS
+        == met["seeds"]
+    )
+    assert (
+        met["lost by chance"] > SEEDS / 2
+        and met["models failed"] > SEEDS / 2
+        and met["returned"] > SEEDS / 2
+    )
     report("react by seed", json.dumps(met, sort_keys=True), 0)

@@ -134,18 +134,51 @@ def latest(shell: Shell) -> Session:
 
 
 def test_run_log_replay(shell: Shell, folder: Path) -> None:
-    done = ran(0, "run", "flow.py:Flow", "-i", "Say hello.", "--title", "Hello", "--user", "ana", "--project", "p", "--tag", "a=b")
+    done = ran(
+        0,
+        "run",
+        "flow.py:Flow",
+        "-i",
+        "Say hello.",
+        "--title",
+        "Hello",
+        "--user",
+        "ana",
+        "--project",
+        "p",
+        "--tag",
+        "a=b",
+    )
     assert done.stdout == "All evildone.\nBye.\n"
     session = latest(shell)
-    assert (session.title, session.user, session.project, session.tags) == ("Hello", "ana", "p", {"a": "b"})
+    assert (session.title, session.user, session.project, session.tags) == (
+        "Hello",
+        "ana",
+        "p",
+        {"a": "b"},
+    )
     assert session.messages[0].text == "Say hello."
     steps = done.stderr.splitlines()
-    assert "step 1" in steps[0] and "flow/coder" in steps[0] and "send" in steps[0] and "send returned sent" in steps[1]
-    assert f"{session.short}  finished: 2 steps, 1 tool call" in done.stderr and "$0.0000" in done.stderr
-    assert f"plait log {session.short}" in done.stderr and f"plait show {session.short}" in done.stderr
+    assert (
+        "step 1" in steps[0]
+        and "flow/coder" in steps[0]
+        and "send" in steps[0]
+        and "send returned sent" in steps[1]
+    )
+    assert (
+        f"{session.short}  finished: 2 steps, 1 tool call" in done.stderr
+        and "$0.0000" in done.stderr
+    )
+    assert (
+        f"plait log {session.short}" in done.stderr and f"plait show {session.short}" in done.stderr
+    )
     assert "run finished" in ran(0, "log", session.short).stdout
     replayed = ran(0, "replay", session.short).stdout
-    assert "nothing executed" in replayed and session.runs[0].id[:13] in replayed and f"same head {session.head[:12]}" in replayed
+    assert (
+        "nothing executed" in replayed
+        and session.runs[0].id[:13] in replayed
+        and f"same head {session.head[:12]}" in replayed
+    )
     assert sent(folder) == ["hello"] and session.reload() == session
     assert ran(0, "resume", session.short).stdout == done.stdout  # it had come to its end
     assert sent(folder) == ["hello"] and session.reload() == session
@@ -156,8 +189,11 @@ def test_for_programs(shell: Shell, folder: Path) -> None:
     assert done.stderr == ""
     found = json.loads(done.stdout)
     assert found["status"] == "finished" and found["session"]["id"] == latest(shell).id
-    assert found["text"] == "All \x1b[2J\x1b]0;owned\x07\u202eevildone.\nBye."  # exactly as it was said
-    assert (found["used"]["steps"], found["used"]["tool_calls"]) == (2, 1) and found["used"]["input_tokens"] > 0
+    # exactly as it was said
+    assert found["text"] == "All \x1b[2J\x1b]0;owned\x07\u202eevildone.\nBye."
+    assert (found["used"]["steps"], found["used"]["tool_calls"]) == (2, 1) and found["used"][
+        "input_tokens"
+    ] > 0
     session = latest(shell)
     replayed = json.loads(ran(0, "replay", session.short, "--json").stdout)
     assert replayed == {
@@ -180,7 +216,11 @@ def test_quiet(shell: Shell, folder: Path) -> None:
 
 def test_input_from_a_pipe_and_a_module(shell: Shell, folder: Path) -> None:
     done = subprocess.run(
-        [*COMMAND, "run", "flow:Flow", "-q", "-i", "-"], input="from a pipe\n", text=True, capture_output=True, timeout=60
+        [*COMMAND, "run", "flow:Flow", "-q", "-i", "-"],
+        input="from a pipe\n",
+        text=True,
+        capture_output=True,
+        timeout=60,
     )
     assert done.returncode == 0 and latest(shell).messages[0].text == "from a pipe"
     ran(0, "replay", "@")  # found by the module it names
@@ -188,15 +228,36 @@ def test_input_from_a_pipe_and_a_module(shell: Shell, folder: Path) -> None:
 
 def test_going_on_in_a_session(shell: Shell, folder: Path) -> None:
     session = shell.open(shell.new("first"))
-    assert ran(0, "run", "flow.py:made", "--session", session.short, "-i", "second", "--arg", "more=[1]", "-q").stdout == "7 and [1]\n"
-    assert [message.text for message in session.reload().messages] == ["first", "second", "7 and [1]"]
-    shell.error(2, "run", "flow.py:made", "--session", session.short, "--title", "other", "--arg", "more=1")
+    assert (
+        ran(
+            0,
+            "run",
+            "flow.py:made",
+            "--session",
+            session.short,
+            "-i",
+            "second",
+            "--arg",
+            "more=[1]",
+            "-q",
+        ).stdout
+        == "7 and [1]\n"
+    )
+    assert [message.text for message in session.reload().messages] == [
+        "first",
+        "second",
+        "7 and [1]",
+    ]
+    shell.error(
+        2, "run", "flow.py:made", "--session", session.short, "--title", "other", "--arg", "more=1"
+    )
 
 
 def test_what_is_said_is_of_this_run(shell: Shell, folder: Path) -> None:
     session = shell.open(shell.new("x")).say("an old answer", role="assistant")
     (folder / "mute.py").write_text(
-        "from plait import Workflow\nclass Mute(Workflow):\n    def forward(self, session):\n        return session\n"
+        "from plait import Workflow\nclass Mute(Workflow):\n    def forward(self, session):\n      "
+        "  return session\n"
     )
     assert ran(0, "run", "mute.py:Mute", "--session", session.short).stdout == ""
 
@@ -207,7 +268,17 @@ def test_a_store_elsewhere_is_named_in_what_to_type(shell: Shell, folder: Path) 
 
 
 def test_a_budget_stands_in_the_session(shell: Shell, folder: Path) -> None:
-    ran(0, "run", "flow.py:made", "-i", "x", "--arg", "more=1", "--budget", "tokens=10000,cost_usd=1.5,wall_s=60,steps=4,tool_calls=5")
+    ran(
+        0,
+        "run",
+        "flow.py:made",
+        "-i",
+        "x",
+        "--arg",
+        "more=1",
+        "--budget",
+        "tokens=10000,cost_usd=1.5,wall_s=60,steps=4,tool_calls=5",
+    )
     assert latest(shell).budget == k.Budget(10000, 1.5, 60, 4, 5)
     for wrong in ("nonsense=1", "tokens", "tokens=many", "tokens=true", "tokens=-1"):
         shell.error(2, "run", "flow.py:made", "-i", "x", "--arg", "more=1", "--budget", wrong)
@@ -250,8 +321,12 @@ def test_a_traceback_is_there_for_whoever_asks(shell: Shell, folder: Path) -> No
 def test_nothing_is_begun_without_something_to_do(shell: Shell, folder: Path) -> None:
     assert "-i TEXT" in shell.error(2, "run", "flow.py:Flow")
     assert "nothing is said" in shell.error(2, "run", "flow.py:Flow", "-i", "")
-    assert "cannot be given here" in shell.error(2, "run", "flow.py:made", "--arg", "more=1", "--arg", "on_event=2")
-    assert "no model is called" in shell.error(1, "run", "flow.py:Flow", "-i", "x", "--model", "nobody:x")
+    assert "cannot be given here" in shell.error(
+        2, "run", "flow.py:made", "--arg", "more=1", "--arg", "on_event=2"
+    )
+    assert "no model is called" in shell.error(
+        1, "run", "flow.py:Flow", "-i", "x", "--model", "nobody:x"
+    )
     assert not shell.folder.exists()
 
 
@@ -261,7 +336,10 @@ def test_nothing_is_begun_without_something_to_do(shell: Shell, folder: Path) ->
 def test_a_failed_run_can_be_resumed_when_it_is_mended(shell: Shell, folder: Path) -> None:
     done = ran(1, "run", "flow.py:Fails", "-i", "x")
     session = latest(shell)
-    assert "ValueError: bad evil thing (flow.py, line" in done.stderr and f"plait resume {session.short}" in done.stderr
+    assert (
+        "ValueError: bad evil thing (flow.py, line" in done.stderr
+        and f"plait resume {session.short}" in done.stderr
+    )
     assert f"on record: session {session.short}, {session.place} events" in done.stderr
     ran(1, "resume", session.short)
     (folder / "mended").touch()
@@ -273,7 +351,9 @@ def test_nothing_to_resume(shell: Shell, folder: Path) -> None:
     assert "no run was ever started" in shell.error(1, "resume", session)
     assert "no run was ever started" in shell.error(1, "replay", session)
     shell.error(2, "resume", session, "--due")
-    assert shell("resume", "--due") == "nothing is due\n" and shell.json("resume", "--due") == {"resumed": []}
+    assert shell("resume", "--due") == "nothing is due\n" and shell.json("resume", "--due") == {
+        "resumed": []
+    }
 
 
 def test_a_program_that_is_gone_can_be_named(shell: Shell, folder: Path) -> None:
@@ -285,9 +365,13 @@ def test_a_program_that_is_gone_can_be_named(shell: Shell, folder: Path) -> None
 
 
 @contextmanager
-def running(shell: Shell, folder: Path, *arguments: str, waits: str = "wait") -> Generator[tuple[subprocess.Popen[str], Session]]:
+def running(
+    shell: Shell, folder: Path, *arguments: str, waits: str = "wait"
+) -> Generator[tuple[subprocess.Popen[str], Session]]:
     """A run that has got as far as this tool, and stays there."""
-    with subprocess.Popen([*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True) as started:
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True
+    ) as started:
         try:
 
             def at_the_tool() -> Session | None:
@@ -295,7 +379,13 @@ def running(shell: Shell, folder: Path, *arguments: str, waits: str = "wait") ->
                     return None
                 session = found[0]
                 bodies = [event.body for event in session.events]
-                return session if any(isinstance(body, k.ToolRequested) and body.tool == waits for body in bodies) else None
+                return (
+                    session
+                    if any(
+                        isinstance(body, k.ToolRequested) and body.tool == waits for body in bodies
+                    )
+                    else None
+                )
 
             yield started, wait_until(at_the_tool)
         finally:
@@ -321,7 +411,12 @@ def test_interrupted_for_programs(shell: Shell, folder: Path) -> None:
         started.send_signal(signal.SIGINT)
         out, err = started.communicate(timeout=30)
     found = json.loads(err)["error"]
-    assert (started.returncode, out, found["exit_code"], found["session"]) == (130, "", 130, session.id)
+    assert (started.returncode, out, found["exit_code"], found["session"]) == (
+        130,
+        "",
+        130,
+        session.id,
+    )
     assert found["resume"] == f"plait resume {session.short}"
 
 
@@ -329,26 +424,39 @@ def test_killed_and_resumed(shell: Shell, folder: Path) -> None:
     with running(shell, folder, "run", "flow.py:Waits", "-i", "x") as (started, session):
         held = ran(75, "resume", session.short).stderr  # somebody has it in hand
         assert str(started.pid) in held
-        assert "plait resume" in ran(1, "run", "flow.py:Flow", "--session", session.short, "-i", "more").stderr
+        assert (
+            "plait resume"
+            in ran(1, "run", "flow.py:Flow", "--session", session.short, "-i", "more").stderr
+        )
         started.send_signal(signal.SIGKILL)
         started.communicate(timeout=30)
     (folder / "go").touch()
     assert json.loads(ran(0, "resume", "--json").stdout)["text"] == "Done."
-    assert sent(folder) == ["hello"] and [message.text for message in session.reload().messages if message.role == "user"] == ["x"]
+    assert sent(folder) == ["hello"] and [
+        message.text for message in session.reload().messages if message.role == "user"
+    ] == ["x"]
 
 
 def test_killed_within_an_effect(shell: Shell, folder: Path) -> None:
     (folder / "stuck.py").write_text(
-        "from flow import *\n@tool(effect='at_most_once')\ndef hang() -> str:\n    '''Hang.'''\n"
-        "    (HERE / 'sent').open('a').write('hung\\n')\n    time.sleep(60)\n    return ''\n"
-        "class Hangs(Flow):\n    def __init__(self):\n        self.coder = agent(ToolCall('hang'), 'Done.', tools=[hang])\n"
+        "from flow import *\n@tool(effect='at_most_once')\ndef hang() -> str:\n    '''Hang.'''\n   "
+        " (HERE / 'sent').open('a').write('hung\\n')\n    time.sleep(60)\n    return ''\nclass"
+        " Hangs(Flow):\n    def __init__(self):\n        self.coder = agent(ToolCall('hang'),"
+        " 'Done.', tools=[hang])\n"
     )
-    with running(shell, folder, "run", "stuck.py:Hangs", "-i", "x", waits="hang") as (started, session):
+    with running(shell, folder, "run", "stuck.py:Hangs", "-i", "x", waits="hang") as (
+        started,
+        session,
+    ):
         wait_until(lambda: sent(folder))
         started.send_signal(signal.SIGKILL)
         started.communicate(timeout=30)
     parked = ran(4, "resume", session.short)
-    assert "plait resolve" in parked.stderr and "happened|did-not-happen|compensated" in parked.stderr and parked.stdout == ""
+    assert (
+        "plait resolve" in parked.stderr
+        and "happened|did-not-happen|compensated" in parked.stderr
+        and parked.stdout == ""
+    )
     [ask] = session.reload().waiting
     ran(0, "resolve", ask.event[:12], "happened", "--value", "hung up", "--note", "I saw it")
     done = ran(0, "resume", "--due", "-q")
@@ -365,28 +473,44 @@ def test_parked_answered_and_due(shell: Shell, folder: Path) -> None:
     [ask] = session.waiting
     assert done.stdout == "" and sent(folder) == []
     assert r'{"text": "x\u001b[2J' in done.stderr and "at_most_once" in done.stderr
-    assert f"plait approve {ask.event[:8]}" in done.stderr and f"plait resume {session.short}" in done.stderr
+    assert (
+        f"plait approve {ask.event[:8]}" in done.stderr
+        and f"plait resume {session.short}" in done.stderr
+    )
     again = json.loads(ran(4, "resume", session.short, "--json").stdout)
     assert (
-        again["status"] == "waiting" and [each["id"] for each in again["waiting"]] == [ask.event] and again["session"]["id"] == session.id
+        again["status"] == "waiting"
+        and [each["id"] for each in again["waiting"]] == [ask.event]
+        and again["session"]["id"] == session.id
     )
     assert ran(0, "resume", "--due").stdout == "nothing is due\n"  # nobody has answered
     ran(0, "approve", ask.event[:8])
-    assert json.loads(ran(0, "resume", "--due", "--json").stdout)["resumed"][0]["status"] == "finished"
+    assert (
+        json.loads(ran(0, "resume", "--due", "--json").stdout)["resumed"][0]["status"] == "finished"
+    )
     assert len(sent(folder)) == 1
 
 
 def test_all_is_typed_and_recorded(shell: Shell, folder: Path) -> None:
     ran(0, "run", "flow.py:Asks", "-i", "x", "--approve", "all", "--as", "human:ben")
-    grant = next(event for event in latest(shell).events if isinstance(event.body, k.ApprovalGranted))
+    grant = next(
+        event for event in latest(shell).events if isinstance(event.body, k.ApprovalGranted)
+    )
     assert grant.actor == "human:ben" and grant.header.origin == "human"
-    assert isinstance(grant.body, k.ApprovalGranted) and "human:ben started this with --approve all" in grant.body.note
+    assert (
+        isinstance(grant.body, k.ApprovalGranted)
+        and "human:ben started this with --approve all" in grant.body.note
+    )
     assert len(sent(folder)) == 1
 
 
 def test_asking_needs_a_terminal(shell: Shell, folder: Path) -> None:
     done = subprocess.run(
-        [*COMMAND, "run", "flow.py:Asks", "-i", "x", "--approve", "ask"], input="y\n", text=True, capture_output=True, timeout=60
+        [*COMMAND, "run", "flow.py:Asks", "-i", "x", "--approve", "ask"],
+        input="y\n",
+        text=True,
+        capture_output=True,
+        timeout=60,
     )
     assert done.returncode == 2 and "needs a terminal" in done.stderr and sent(folder) == []
 
@@ -394,13 +518,28 @@ def test_asking_needs_a_terminal(shell: Shell, folder: Path) -> None:
 PROMPT = b"or why not: "
 
 
-def at_a_terminal(*arguments: str, keys: list[bytes], width: int = 100, **environ: str) -> tuple[int, str]:
+def at_a_terminal(
+    *arguments: str, keys: list[bytes], width: int = 100, **environ: str
+) -> tuple[int, str]:
     """`plait` on a terminal, with somebody who types these, one at each prompt."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-    env = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8", **environ}
+    env = {
+        **os.environ,
+        "TERM": "xterm-256color",
+        "NO_COLOR": "1",
+        "PYTHONIOENCODING": "utf-8",
+        **environ,
+    }
     got, left = b"", list(keys)
-    with subprocess.Popen([*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True) as started:
+    with subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=env,
+        start_new_session=True,
+    ) as started:
         os.close(theirs)
         try:
             while chunk := os.read(ours, 65536):
@@ -426,32 +565,53 @@ def at_a_terminal(*arguments: str, keys: list[bytes], width: int = 100, **enviro
     ],
     ids=["yes", "nothing is no answer", "no", "why not", "later", "end of input"],
 )
-def test_asking_at_the_terminal(shell: Shell, folder: Path, keys: list[bytes], code: int, done: int, recorded: set[str]) -> None:
+def test_asking_at_the_terminal(
+    shell: Shell, folder: Path, keys: list[bytes], code: int, done: int, recorded: set[str]
+) -> None:
     ended, text = at_a_terminal("run", "flow.py:Asks", "-i", "x", keys=keys)
     assert ended == code, text
-    assert r'arguments   {"text": "x\u001b[2J\u001b]0;owned\u0007\u202eevil"}' in text and "\x1b]0;" not in text and "\u202e" not in text
-    assert all(word in text for word in ("agent:asks/coder", "at_most_once", "tool send", "version"))
+    assert (
+        r'arguments   {"text": "x\u001b[2J\u001b]0;owned\u0007\u202eevil"}' in text
+        and "\x1b]0;" not in text
+        and "\u202e" not in text
+    )
+    assert all(
+        word in text for word in ("agent:asks/coder", "at_most_once", "tool send", "version")
+    )
     assert len(sent(folder)) == done and recorded <= set(kinds(latest(shell).reload()))
     if b"today" in keys[0]:
-        denied = next(event.body for event in latest(shell).events if isinstance(event.body, k.ApprovalDenied))
+        denied = next(
+            event.body for event in latest(shell).events if isinstance(event.body, k.ApprovalDenied)
+        )
         assert denied.reason == "not today"
 
 
 def test_editing_at_the_terminal(shell: Shell, folder: Path) -> None:
-    (folder / "edit.sh").write_text('#!/bin/sh\ncp "$1" seen.json\necho \'{"text": "better"}\' > "$1"\ntouch -d "2001-01-01" "$1"\n')
+    (folder / "edit.sh").write_text(
+        '#!/bin/sh\ncp "$1" seen.json\necho \'{"text": "better"}\' > "$1"\ntouch -d "2001-01-01"'
+        ' "$1"\n'
+    )
     (folder / "edit.sh").chmod(0o755)
-    code, text = at_a_terminal("run", "flow.py:Asks", "-i", "x", keys=[b"e\n", b"y\n"], EDITOR=str(folder / "edit.sh"))
+    code, text = at_a_terminal(
+        "run", "flow.py:Asks", "-i", "x", keys=[b"e\n", b"y\n"], EDITOR=str(folder / "edit.sh")
+    )
     assert code == 0 and '{"text": "better"}' in text and sent(folder) == ["better"]
-    assert json.loads((folder / "seen.json").read_text()) == {"text": "x\x1b[2J\x1b]0;owned\x07\u202eevil"}
+    assert json.loads((folder / "seen.json").read_text()) == {
+        "text": "x\x1b[2J\x1b]0;owned\x07\u202eevil"
+    }
     assert "\x1b" not in (folder / "seen.json").read_text()
-    grant = next(event.body for event in latest(shell).events if isinstance(event.body, k.ApprovalGranted))
+    grant = next(
+        event.body for event in latest(shell).events if isinstance(event.body, k.ApprovalGranted)
+    )
     assert grant.edited == {"text": "better"}
 
 
 def test_an_edit_that_is_none_grants_nothing(shell: Shell, folder: Path) -> None:
     (folder / "edit.sh").write_text('#!/bin/sh\necho "[1]" > "$1"\ntouch -d "2001-01-01" "$1"\n')
     (folder / "edit.sh").chmod(0o755)
-    code, text = at_a_terminal("run", "flow.py:Asks", "-i", "x", keys=[b"e\n", b"n\n"], EDITOR=str(folder / "edit.sh"))
+    code, text = at_a_terminal(
+        "run", "flow.py:Asks", "-i", "x", keys=[b"e\n", b"n\n"], EDITOR=str(folder / "edit.sh")
+    )
     assert code == 0 and "not a JSON object" in text and sent(folder) == []
 
 
@@ -463,10 +623,15 @@ def test_questions_at_the_terminal(shell: Shell, capsys: pytest.CaptureFixture[s
     session = shell.open(shell.new("x"))
 
     def asked(said: list[str], *choices: str) -> Any:
-        return Terminal(Progress(quiet=True), session, lambda prompt: said.pop(0) if said else None).answer("Which\x1b[2J?", choices)
+        return Terminal(
+            Progress(quiet=True), session, lambda prompt: said.pop(0) if said else None
+        ).answer("Which\x1b[2J?", choices)
 
     assert asked(["", "blue"]) == "blue" and asked(['{"a": 1}']) == {"a": 1}
-    assert asked(["green", "3", "0", "2"], "red", "blue") == "blue" and asked(["red"], "red", "blue") == "red"
+    assert (
+        asked(["green", "3", "0", "2"], "red", "blue") == "blue"
+        and asked(["red"], "red", "blue") == "red"
+    )
     with pytest.raises(BaseException, match="put off") as parked:
         asked([])
     assert type(parked.value).__name__ == "Parked"
@@ -494,7 +659,9 @@ def test_the_line_tells_who_does_what(shell: Shell) -> None:
 
     def hear(body: Any, actor: str = "agent:team/coder", call: str = "c1") -> None:
         nonlocal session
-        session = Session.of(writer_of(None).append(session.spot, [Draft(body, Act(actor, "model", call=call))]))
+        session = Session.of(
+            writer_of(None).append(session.spot, [Draft(body, Act(actor, "model", call=call))])
+        )
         progress(session.events[-1])
 
     hear(k.ModelAsked("openai:x", Digest("0" * 64)))
@@ -502,7 +669,11 @@ def test_the_line_tells_who_does_what(shell: Shell) -> None:
     hear(k.ModelReplied((), k.Usage(1200, 34), "calls", price=k.Price(2_500_000, "list")))
     hear(k.ToolRequested(HOSTILE, {}, "pure", path=f"team/{HOSTILE}"))
     line = harmless(progress.line(100))
-    assert line.startswith("1 step · 1,200 in 34 out · $0.0025 · ") and "tevil" in line and "\n" not in line
+    assert (
+        line.startswith("1 step · 1,200 in 34 out · $0.0025 · ")
+        and "tevil" in line
+        and "\n" not in line
+    )
     assert len(harmless(progress.line(39))) <= 39
     hear(k.ToolReturned(()))
     assert "tevil" not in progress.line(100).rpartition(" · ")[2]
@@ -520,19 +691,30 @@ def test_a_replay_that_diverges_shows_both_sides(shell: Shell, folder: Path) -> 
     (folder / "flow.py").write_text(
         PROGRAM.replace(
             "class Waits",
-            "class Flow(Flow):\n    def forward(self, session):\n        return self.coder(session.fact('k', HOSTILE))\n\n\nclass Waits",
+            "class Flow(Flow):\n    def forward(self, session):\n        return"
+            " self.coder(session.fact('k', HOSTILE))\n\n\nclass Waits",
             1,
         )
     )
     done = ran(7, "replay", session.short)
-    assert "on record" in done.stderr and "wanted now" in done.stderr and "FactRecorded" in done.stderr and done.stdout == ""
+    assert (
+        "on record" in done.stderr
+        and "wanted now" in done.stderr
+        and "FactRecorded" in done.stderr
+        and done.stdout == ""
+    )
     assert re.search(rf"plait whatif {session.short}@\d+", done.stderr)
     found = json.loads(ran(7, "replay", session.short, "--json").stderr)["error"]
-    assert found["type"] == "ReplayDiverged" and found["found"]["kind"] == "FactRecorded" and found["expected"]["kind"] != "FactRecorded"
+    assert (
+        found["type"] == "ReplayDiverged"
+        and found["found"]["kind"] == "FactRecorded"
+        and found["expected"]["kind"] != "FactRecorded"
+    )
     for width in (100, 40):
         text = on_a_terminal("replay", session.short, width=width, NO_COLOR="1")
         rows = [line for line in harmless(text).splitlines() if line.startswith("  ")]
-        assert len(rows) > 3 and (width < 100 or all(len(row) <= width for row in rows))  # without room one below the other
+        # without room one below the other
+        assert len(rows) > 3 and (width < 100 or all(len(row) <= width for row in rows))
     assert session.reload() == session and sent(folder) == ["hello"]
 
 
@@ -540,6 +722,16 @@ def test_a_replay_that_diverges_shows_both_sides(shell: Shell, folder: Path) -> 
 
 
 def test_what_acts_is_not_loaded_for_help() -> None:
-    code = "from plait.cli import main; main(['run', '--help'], standalone_mode=False)\nimport sys; print(*sys.modules, file=sys.stderr)"
+    code = (
+        "from plait.cli import main; main(['run', '--help'], standalone_mode=False)\nimport sys;"
+        " print(*sys.modules, file=sys.stderr)"
+    )
     loaded = set(python(code).stderr.split())
-    assert not loaded & {"plait.durable", "plait.workflow", "plait.agent", "plait.runtime.run", "asyncio", "rich"}
+    assert not loaded & {
+        "plait.durable",
+        "plait.workflow",
+        "plait.agent",
+        "plait.runtime.run",
+        "asyncio",
+        "rich",
+    }

@@ -21,8 +21,35 @@ from tests.support import count_calls
 
 __all__ = ["shell"]
 
-SESSION = {"id", "short", "place", "head", "title", "label", "status", "user", "project", "tags", "parent", "store"}
-EVENT = {"id", "session", "seq", "kind", "time", "actor", "behalf", "origin", "run", "call", "parents", "causes", "body"}
+SESSION = {
+    "id",
+    "short",
+    "place",
+    "head",
+    "title",
+    "label",
+    "status",
+    "user",
+    "project",
+    "tags",
+    "parent",
+    "store",
+}
+EVENT = {
+    "id",
+    "session",
+    "seq",
+    "kind",
+    "time",
+    "actor",
+    "behalf",
+    "origin",
+    "run",
+    "call",
+    "parents",
+    "causes",
+    "body",
+}
 MESSAGE = {"id", "session", "seq", "time", "actor", "role", "name", "branch", "text", "parts"}
 ESCAPE = "\x1b"
 
@@ -30,12 +57,30 @@ ESCAPE = "\x1b"
 @pytest.fixture
 def family(shell: Shell) -> tuple[Shell, str]:
     """A session, two forks that disagree, their merge, a rewind, and what came after."""
-    root = shell.new("Reject negative sizes, or clamp them?", "--title", "Negative sizes", "--user", "ana", "--project", "parser")
+    root = shell.new(
+        "Reject negative sizes, or clamp them?",
+        "--title",
+        "Negative sizes",
+        "--user",
+        "ana",
+        "--project",
+        "parser",
+    )
     shell("fact", root, "language", "python")
     shell("todo", root, "write a test")
     shell("fork", root, "strict")
     shell("fork", root, "lenient")
-    shell("say", "strict", "Reject them.", "--role", "assistant", "--name", "critic", "--as", "agent:critic")
+    shell(
+        "say",
+        "strict",
+        "Reject them.",
+        "--role",
+        "assistant",
+        "--name",
+        "critic",
+        "--as",
+        "agent:critic",
+    )
     shell("decide", "strict", "verdict", "reject")
     shell("say", "lenient", "Clamp them.", "--role", "assistant", "--as", "agent:pragmatist")
     shell("decide", "lenient", "verdict", "clamp")
@@ -47,7 +92,9 @@ def family(shell: Shell) -> tuple[Shell, str]:
 
 
 def named(text: str, shell: Shell) -> str:
-    """The text with the short ids of sessions replaced: of forks by their labels, of others by `root`."""
+    """The text with the short ids of sessions replaced: of forks by their labels, of others by
+    `root`.
+    """
     for session in shell.json("ls", "--all")["sessions"]:
         text = text.replace(session["short"], session["label"] or "root")
     return text
@@ -60,15 +107,24 @@ def lines(text: str) -> list[str]:
 # ── beginning ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_init_makes_a_store_once(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_makes_a_store_once(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert shell("init") == f"made a store at {shell.address}\n"
     assert (shell.folder / "store.db").exists()
     assert shell("init") == f"there is a store already at {shell.address}\n"
     assert shell.json("init") == {"store": shell.address, "made": False}
-    assert shell.json("init", "below/it") == {"store": f"sqlite:{tmp_path / 'below' / 'it' / '.plait'}", "made": True}
+    assert shell.json("init", "below/it") == {
+        "store": f"sqlite:{tmp_path / 'below' / 'it' / '.plait'}",
+        "made": True,
+    }
     monkeypatch.chdir(tmp_path / "below")
-    assert shell.json("init")["store"] == f"sqlite:{tmp_path / 'below' / '.plait'}"  # here, though above there is one
-    assert shell.json("init", "--store", str(tmp_path / "s")) == {"store": f"sqlite:{tmp_path / 's'}", "made": True}
+    # here, though above there is one
+    assert shell.json("init")["store"] == f"sqlite:{tmp_path / 'below' / '.plait'}"
+    assert shell.json("init", "--store", str(tmp_path / "s")) == {
+        "store": f"sqlite:{tmp_path / 's'}",
+        "made": True,
+    }
     monkeypatch.setenv("PLAIT_STORE", str(tmp_path / "t"))
     assert shell.json("init") == {"store": f"sqlite:{tmp_path / 't'}", "made": True}
     assert "give one of them" in shell.error(2, "init", "x", "--store", "y")
@@ -76,16 +132,40 @@ def test_init_makes_a_store_once(shell: Shell, tmp_path: Path, monkeypatch: pyte
 
 def test_new_makes_the_store_and_prints_the_session(shell: Shell) -> None:
     assert re.fullmatch(r"[0-9a-f]{8}@2  user: hello\n", shell("new", "hello"))
-    found = shell.json("new", "--title", "T", "--user", "u", "--project", "p", "--tag", "a=1", "--tag", "b=x=y")
+    found = shell.json(
+        "new", "--title", "T", "--user", "u", "--project", "p", "--tag", "a=1", "--tag", "b=x=y"
+    )
     assert found.keys() == SESSION
-    assert (found["title"], found["user"], found["project"], found["tags"]) == ("T", "u", "p", {"a": "1", "b": "x=y"})
-    assert (found["place"], found["label"], found["status"], found["parent"], found["store"]) == (1, None, "open", None, shell.address)
+    assert (found["title"], found["user"], found["project"], found["tags"]) == (
+        "T",
+        "u",
+        "p",
+        {"a": "1", "b": "x=y"},
+    )
+    assert (found["place"], found["label"], found["status"], found["parent"], found["store"]) == (
+        1,
+        None,
+        "open",
+        None,
+        shell.address,
+    )
     assert shell.open(found["id"]).head == found["head"]
     assert shell.open(found["short"]).id == found["id"]
 
 
 def test_new_with_a_budget(shell: Shell) -> None:
-    limits = ["--tokens-max", "100", "--cost-usd-max", "1.5", "--wall-s-max", "60", "--steps-max", "3", "--tool-calls-max", "4"]
+    limits = [
+        "--tokens-max",
+        "100",
+        "--cost-usd-max",
+        "1.5",
+        "--wall-s-max",
+        "60",
+        "--steps-max",
+        "3",
+        "--tool-calls-max",
+        "4",
+    ]
     assert shell.open(shell.new("x", *limits)).budget == Budget(100, 1.5, 60.0, 3, 4)
     assert shell.open(shell.new("x")).budget is None
     assert "is not in the range" in shell.error(2, "new", "x", "--tokens-max", "-1")
@@ -111,7 +191,12 @@ def test_who_writes(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "_login", write._login.__wrapped__)  # pyright: ignore[reportPrivateUsage]  asked anew each time
     shell("fork", session, "--as", "human:eve")
     shell("say", session, "z", "--role", "system")
-    assert [event.header.actor for event in shell.open(session).events] == ["human:ana", "human:ana", "service:ci", "human:bob"]
+    assert [event.header.actor for event in shell.open(session).events] == [
+        "human:ana",
+        "human:ana",
+        "service:ci",
+        "human:bob",
+    ]
     assert shell.open("@").events[-1].header.actor == "human:bob"
     assert "not a principal" in shell.error(2, "say", session, "y", "--as", "nobody")
 
@@ -123,9 +208,16 @@ def test_ls(family: tuple[Shell, str]) -> None:
     shell, root = family
     other = shell.new("Another thing, untitled")
     found = [line.split("  ") for line in lines(shell("ls"))]
-    assert [line[0] for line in found] == [other, shell.open("lenient").short, shell.open("strict").short, root]
+    assert [line[0] for line in found] == [
+        other,
+        shell.open("lenient").short,
+        shell.open("strict").short,
+        root,
+    ]
     first = lines(shell("ls"))[0]
-    assert "Another thing, untitled" in first and re.search(r"open +2  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", first)
+    assert "Another thing, untitled" in first and re.search(
+        r"open +2  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", first
+    )
     documents = shell.json("ls")
     assert documents["store"] == shell.address
     assert shell.jsonl("ls") == documents["sessions"]
@@ -148,7 +240,9 @@ def test_ls_by_what_is_known(family: tuple[Shell, str]) -> None:
     def ids(*arguments: str) -> list[str]:
         return [each["label"] or each["short"] for each in shell.json("ls", *arguments)["sessions"]]
 
-    assert ids("--tag", "team=web", "--tag", "tier=1") == [tagged] and ids("--tag", "team=core") == []
+    assert (
+        ids("--tag", "team=web", "--tag", "tier=1") == [tagged] and ids("--tag", "team=core") == []
+    )
     assert ids("--user", "ana", "--project", "parser") == ["lenient", "strict", root]
     assert ids("--label", "strict") == ids("--label", "strict", "--parent", root) == ["strict"]
     assert ids("--parent", root) == ["lenient", "strict"]
@@ -172,10 +266,11 @@ def test_ls_all_pages_through(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> 
 def test_show(family: tuple[Shell, str]) -> None:
     shell, root = family
     session = shell.open(root).require("tests", by="ci").validate("lint", False)
-    text = lines(re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", named(shell("show", root), shell)))
+    text = lines(
+        re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", named(shell("show", root), shell))
+    )
     key = next(iter(session.pending))
-    assert text == dedent(
-        f"""\
+    assert text == dedent(f"""\
         Negative sizes
           session  root@10
           id       {session.id.replace(session.short, "root")}
@@ -204,24 +299,44 @@ def test_show(family: tuple[Shell, str]) -> None:
           ┌ merged from lenient
           │ 6  assistant  Clamp them.
           └
-          8  user  Ship it."""
-    ).split("\n")
+          8  user  Ship it.""").split("\n")
 
 
 def test_show_in_json(family: tuple[Shell, str]) -> None:
     shell, root = family
     found = shell.json("show", root)
     assert {name for name in found if name not in SESSION} == {
-        *("opened", "lineage", "continues", "durability", "runs", "facts", "pending", "budget", "left", "usage", "gates", "validation"),
+        *(
+            "opened",
+            "lineage",
+            "continues",
+            "durability",
+            "runs",
+            "facts",
+            "pending",
+            "budget",
+            "left",
+            "usage",
+            "gates",
+            "validation",
+        ),
         *("placement", "tree", "changed", "message_count", "messages"),
     }
     assert found["facts"]["verdict"] == {
-        **{"kind": "decision", "value": "reject", "session": found["id"], "seq": 5, "review_by": None},
+        **{
+            "kind": "decision",
+            "value": "reject",
+            "session": found["id"],
+            "seq": 5,
+            "review_by": None,
+        },
         "event": shell.open(root).events[4].id,
     }
     assert [message["branch"] for message in found["messages"]] == [None, "strict", "lenient", None]
     assert found["messages"][0].keys() == MESSAGE and found["message_count"] == 4
-    assert [message["text"] for message in shell.json("show", root, "--messages", "1")["messages"]] == ["Ship it."]
+    assert [
+        message["text"] for message in shell.json("show", root, "--messages", "1")["messages"]
+    ] == ["Ship it."]
     assert shell.json("show", root, "-n", "0")["messages"] == []
     assert isinstance(found["opened"], int) and found["budget"] is None
 
@@ -246,8 +361,18 @@ def test_show_what_was_spent(shell: Shell) -> None:
     assert "  budget   850 of 1,000 tokens left, 0.998 of 1.0 US dollars left" in lines(text)
     assert "  used     150 tokens, $0.0020, 0 model calls, 0 tool calls" in lines(text)
     found = shell.json("show")
-    assert found["left"] == {"tokens_max": 850, "cost_usd_max": 0.998, "wall_s_max": None, "steps_max": None, "tool_calls_max": None}
-    assert (found["usage"]["input_tokens"], found["usage"]["cost_usd"], found["usage"]["output_tokens"]) == (100, 0.002, 50)
+    assert found["left"] == {
+        "tokens_max": 850,
+        "cost_usd_max": 0.998,
+        "wall_s_max": None,
+        "steps_max": None,
+        "tool_calls_max": None,
+    }
+    assert (
+        found["usage"]["input_tokens"],
+        found["usage"]["cost_usd"],
+        found["usage"]["output_tokens"],
+    ) == (100, 0.002, 50)
 
 
 # ── what happened ────────────────────────────────────────────────────────────────────────────
@@ -255,7 +380,10 @@ def test_show_what_was_spent(shell: Shell) -> None:
 
 def says(shell: Shell, *arguments: str) -> list[str]:
     """The log without times and actors."""
-    return [named(line, shell).split("  ", 1)[1] for line in lines(shell("log", *arguments, "--oneline"))]
+    return [
+        named(line, shell).split("  ", 1)[1]
+        for line in lines(shell("log", *arguments, "--oneline"))
+    ]
 
 
 def test_log(family: tuple[Shell, str]) -> None:
@@ -263,22 +391,40 @@ def test_log(family: tuple[Shell, str]) -> None:
     found = lines(shell("log", root))
     assert re.fullmatch(r"8  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d  human:ana  user: Ship it\.", found[0])
     assert len(found) == 8
-    assert says(shell, root, "-n", "3") == ["user: Ship it.", "rewound to 5: too early", "user: Wait."]
-    assert says(shell, root, "--path")[:2] == ["user: Ship it.", "rewound to 5: too early"] and "user: Wait." not in says(
-        shell, root, "--path"
-    )
-    assert says(shell, f"{root}@2") == ["user: Reject negative sizes, or clamp them?", "opened: Negative sizes"]
+    assert says(shell, root, "-n", "3") == [
+        "user: Ship it.",
+        "rewound to 5: too early",
+        "user: Wait.",
+    ]
+    assert says(shell, root, "--path")[:2] == [
+        "user: Ship it.",
+        "rewound to 5: too early",
+    ] and "user: Wait." not in says(shell, root, "--path")
+    assert says(shell, f"{root}@2") == [
+        "user: Reject negative sizes, or clamp them?",
+        "opened: Negative sizes",
+    ]
     assert lines(shell("log", root, "--oneline", "-n", "1")) == [f"{root}@8  user: Ship it."]
 
 
 def test_log_by_kind_actor_and_time(family: tuple[Shell, str]) -> None:
     shell, root = family
-    assert says(shell, "strict", "--actor", "agent:critic") == says(shell, "strict", "--actor", "critic") == ["critic: Reject them."]
-    assert says(shell, root, "--kind", "Rewound", "--kind", "FactRecorded") == ["rewound to 5: too early", 'fact language = "python"']
+    assert (
+        says(shell, "strict", "--actor", "agent:critic")
+        == says(shell, "strict", "--actor", "critic")
+        == ["critic: Reject them."]
+    )
+    assert says(shell, root, "--kind", "Rewound", "--kind", "FactRecorded") == [
+        "rewound to 5: too early",
+        'fact language = "python"',
+    ]
     assert len(says(shell, root, "--since", "1h")) == 8
     assert says(shell, root, "--until", "1h") == []
     assert len(says(shell, root, "--until", "0s")) == 8
-    assert len(says(shell, root, "--since", "2000-01-01")) == 8 and says(shell, root, "--since", "2999-01-01") == []
+    assert (
+        len(says(shell, root, "--since", "2000-01-01")) == 8
+        and says(shell, root, "--since", "2999-01-01") == []
+    )
     assert "perhaps MessageSaid" in shell.error(2, "log", root, "--kind", "MessageSayed")
     assert "not a moment" in shell.error(2, "log", root, "--since", "yesterday")
 
@@ -289,10 +435,16 @@ def test_log_of_a_range(family: tuple[Shell, str]) -> None:
     assert says(shell, "lenient..strict") == says(shell, f"{root}@4..strict") == strict
     assert says(shell, f"{root}..strict") == []  # merged there
     assert says(shell, f"{root}@6..{root}") == ["user: Ship it.", "rewound to 5: too early"]
-    assert says(shell, f"strict..{root}@4") == [] and says(shell, "lenient@6..strict@6") == strict[1:]
+    assert (
+        says(shell, f"strict..{root}@4") == [] and says(shell, "lenient@6..strict@6") == strict[1:]
+    )
     assert says(shell, f"{root}@2..", "--path")[-1] == 'fact language = "python"'
     found = shell.json("log", "lenient..strict")
-    assert (found["from"]["label"], found["session"]["label"], len(found["events"])) == ("lenient", "strict", 3)
+    assert (found["from"]["label"], found["session"]["label"], len(found["events"])) == (
+        "lenient",
+        "strict",
+        3,
+    )
 
 
 def test_log_in_json(family: tuple[Shell, str]) -> None:
@@ -302,9 +454,22 @@ def test_log_in_json(family: tuple[Shell, str]) -> None:
     assert shell.jsonl("log", root) == found["events"]
     newest, merged = found["events"][0], found["events"][3]
     assert newest.keys() == EVENT
-    assert newest["body"] == {"v": 1, "role": "user", "parts": [{"type": "text", "text": "Ship it."}]}
-    assert (newest["seq"], newest["kind"], newest["actor"], newest["origin"]) == (8, "MessageSaid", "human:ana", "human")
-    assert newest["parents"] == [found["events"][1]["id"]] and newest["causes"] == [] and newest["call"] is None
+    assert newest["body"] == {
+        "v": 1,
+        "role": "user",
+        "parts": [{"type": "text", "text": "Ship it."}],
+    }
+    assert (newest["seq"], newest["kind"], newest["actor"], newest["origin"]) == (
+        8,
+        "MessageSaid",
+        "human:ana",
+        "human",
+    )
+    assert (
+        newest["parents"] == [found["events"][1]["id"]]
+        and newest["causes"] == []
+        and newest["call"] is None
+    )
     assert merged["parents"][1:] == [shell.open("strict").head, shell.open("lenient").head]
     assert type(newest["time"]) is int
     assert len(shell.jsonl("log", root, "-n", "2")) == 2
@@ -335,22 +500,39 @@ def picture(shell: Shell, *arguments: str) -> str:
     found = lines(named(shell("log", "--graph", "--oneline", *arguments), shell))
     split = [re.match(r"(.*?)  (\S+@\d+) +(.*)", line) for line in found]
     wide = max(len(each[2]) for each in split if each)
-    return "\n".join(f"{each[1]}  {each[2]:{wide}}  {each[3]}" if each else line for each, line in zip(split, found, strict=True))
+    return "\n".join(
+        f"{each[1]}  {each[2]:{wide}}  {each[3]}" if each else line
+        for each, line in zip(split, found, strict=True)
+    )
 
 
 def test_the_picture_of_a_family(family: tuple[Shell, str]) -> None:
     shell, root = family
     assert picture(shell, root) == PICTURE
     assert picture(shell, "strict") == PICTURE  # whoever of the family is asked about
-    assert [event["seq"] for event in shell.json("log", "--graph", root)["events"]] == [8, 7, 6, 5, 7, 6, 5, 7, 6, 5, 4, 3, 2, 1]
+    assert [event["seq"] for event in shell.json("log", "--graph", root)["events"]] == [
+        8,
+        7,
+        6,
+        5,
+        7,
+        6,
+        5,
+        7,
+        6,
+        5,
+        4,
+        3,
+        2,
+        1,
+    ]
     assert "leave out --path" in shell.error(2, "log", "--graph", "--path")
 
 
 def test_the_picture_of_some_events(family: tuple[Shell, str]) -> None:
     """Where events are left out, the lines lead to the next ones that are shown."""
     shell, root = family
-    assert picture(shell, root, "--kind", "MessageSaid") == dedent(
-        """\
+    assert picture(shell, root, "--kind", "MessageSaid") == dedent("""\
         ●      root@8     user: Ship it.
         ●      root@6     user: Wait.
         ├─┬─╮
@@ -358,29 +540,45 @@ def test_the_picture_of_some_events(family: tuple[Shell, str]) -> None:
         ├─┼─╯
         │ ●    strict@6   critic: Reject them.
         ├─╯
-        ●      root@2     user: Reject negative sizes, or clamp them?"""
+        ●      root@2     user: Reject negative sizes, or clamp them?""")
+    assert (
+        picture(shell, f"{root}@6..{root}")
+        == "●  root@8  user: Ship it.\n↺  root@7  rewound to 5: too early"
     )
-    assert picture(shell, f"{root}@6..{root}") == "●  root@8  user: Ship it.\n↺  root@7  rewound to 5: too early"
 
 
 def test_the_picture_has_who_and_when(family: tuple[Shell, str]) -> None:
     shell, root = family
     line = lines(shell("log", "--graph", root))[0]
-    assert re.fullmatch(r"●      \S+@8 +user: Ship it\. +human:ana +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", line)
+    assert re.fullmatch(
+        r"●      \S+@8 +user: Ship it\. +human:ana +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", line
+    )
 
 
 def test_the_picture_in_ascii(family: tuple[Shell, str]) -> None:
     shell, root = family
-    found = process("log", "--graph", root, env={**os.environ, "PYTHONIOENCODING": "ascii", "PLAIT_STORE": shell.address}).stdout
+    found = process(
+        "log",
+        "--graph",
+        root,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PLAIT_STORE": shell.address},
+    ).stdout
     assert found.isascii() and "|-" in found and "\\u" not in found
 
 
 def test_find(family: tuple[Shell, str]) -> None:
     shell, root = family
-    assert [line.split()[0] for line in lines(named(shell("find", "CLAMP"), shell))] == ["lenient@7", "lenient@6", "root@2"]
+    assert [line.split()[0] for line in lines(named(shell("find", "CLAMP"), shell))] == [
+        "lenient@7",
+        "lenient@6",
+        "root@2",
+    ]
     assert [event["seq"] for event in shell.json("find", "clamp")["events"]] == [7, 6, 2]
     assert shell.jsonl("find", "clamp", "--session", root) == shell.jsonl("find", "clamp")[2:]
-    assert [event["seq"] for event in shell.jsonl("find", "them", "--kind", "MessageSaid", "--actor", "critic")] == [6]
+    assert [
+        event["seq"]
+        for event in shell.jsonl("find", "them", "--kind", "MessageSaid", "--actor", "critic")
+    ] == [6]
     assert len(shell.jsonl("find", "--limit", "3")) == 3 and len(shell.jsonl("find")) == 14
     assert shell.jsonl("find", "--since", "1h", "--until", "1h") == []
     assert shell("find", "nowhere to be found") == ""
@@ -403,7 +601,11 @@ def test_a_long_text_does_not_push_others_aside_in_a_pipe(shell: Shell) -> None:
     shell("say", name, "short")
     lines = shell("why", name, "short").splitlines()
     assert "x " * 150 in lines[-1]  # nothing is cut
-    assert len(lines) > 2 and max(map(len, lines[:-1])) < 160 and lines == [line.rstrip() for line in lines]
+    assert (
+        len(lines) > 2
+        and max(map(len, lines[:-1])) < 160
+        and lines == [line.rstrip() for line in lines]
+    )
 
 
 def test_why(family: tuple[Shell, str]) -> None:
@@ -411,9 +613,14 @@ def test_why(family: tuple[Shell, str]) -> None:
     found = lines(named(shell("why", root, "verdict"), shell))
     assert found[0] == 'verdict = "reject"'
     assert re.match(r"  is +merged strict@7, lenient@7, chose verdict +root@5 +human:ana", found[1])
-    assert any(re.match(r"    between +decided verdict = \"clamp\" +lenient@7", line) for line in found)
+    assert any(
+        re.match(r"    between +decided verdict = \"clamp\" +lenient@7", line) for line in found
+    )
     document = shell.json("why", root, "verdict")
-    assert document.keys() == {"session", "about", "complete", "steps"} and document["complete"] is True
+    assert (
+        document.keys() == {"session", "about", "complete", "steps"}
+        and document["complete"] is True
+    )
     assert shell.jsonl("why", root, "verdict") == document["steps"]
     event = {"depth", "how", "id", "session", "seq", "kind", "branch", "actor", "time", "says"}
     assert document["steps"][0].keys() == event | {"relation", "reason", "placement", "files"}
@@ -424,7 +631,13 @@ def test_why_of_anything(family: tuple[Shell, str]) -> None:
     head = shell.open("strict@6").head
     firsts = [
         shell.jsonl("why", *arguments)[0]["id"]
-        for arguments in (("strict@6",), ("strict", "6"), ("strict", "-1"), ("strict", "Reject them"), (root, head))
+        for arguments in (
+            ("strict@6",),
+            ("strict", "6"),
+            ("strict", "-1"),
+            ("strict", "Reject them"),
+            (root, head),
+        )
     ]
     assert firsts == [head] * 5
     assert shell.jsonl("why", "strict")[0]["seq"] == 7
@@ -436,8 +649,14 @@ def test_why_of_anything(family: tuple[Shell, str]) -> None:
 def test_influence(family: tuple[Shell, str]) -> None:
     shell, root = family
     found = shell.jsonl("influence", root, "2")
-    assert found[0]["how"] == "is" and {"carried into", "followed by", "merged into"} <= {step["how"] for step in found}
-    assert shell.jsonl("influence", f"{root}@2") == found == shell.json("influence", root, "2")["steps"]
+    assert found[0]["how"] == "is" and {"carried into", "followed by", "merged into"} <= {
+        step["how"] for step in found
+    }
+    assert (
+        shell.jsonl("influence", f"{root}@2")
+        == found
+        == shell.json("influence", root, "2")["steps"]
+    )
     text = lines(named(shell("influence", root, "2"), shell))
     assert text[0] == "event 2 of root" and any(
         re.match(r"    carried into +forked from root@4 as strict +strict@5", line) for line in text
@@ -453,7 +672,14 @@ def test_graph(family: tuple[Shell, str]) -> None:
         "└─ lenient lenient open 3 events from 4, 1 decision, merged into root@5",
     ]
     document = shell.json("graph")
-    assert {node["type"] for node in document["nodes"]} >= {"session", "fact", "decision", "merge", "rewind", "pending"}
+    assert {node["type"] for node in document["nodes"]} >= {
+        "session",
+        "fact",
+        "decision",
+        "merge",
+        "rewind",
+        "pending",
+    }
     assert document["nodes"][0].keys() == {"id", "type", "name", "session", "place", "detail"}
     assert document["edges"][0].keys() == {"type", "source", "target", "place"}
     rows = shell.jsonl("graph")
@@ -484,13 +710,33 @@ def test_diff(family: tuple[Shell, str]) -> None:
     ]
     assert shell("diff", "strict..lenient") == shell("diff", "strict", "lenient")
     found = shell.json("diff", "strict", "lenient")
-    assert found.keys() == {"left", "right", "different", "messages", "facts", "validation", "files", "usage"}
-    assert (found["left"]["label"], found["right"]["label"], found["different"]) == ("strict", "lenient", True)
-    assert found["facts"]["verdict"] == {"left": "reject", "right": "clamp", "left_there": True, "right_there": True}
+    assert found.keys() == {
+        "left",
+        "right",
+        "different",
+        "messages",
+        "facts",
+        "validation",
+        "files",
+        "usage",
+    }
+    assert (found["left"]["label"], found["right"]["label"], found["different"]) == (
+        "strict",
+        "lenient",
+        True,
+    )
+    assert found["facts"]["verdict"] == {
+        "left": "reject",
+        "right": "clamp",
+        "left_there": True,
+        "right_there": True,
+    }
     assert found["messages"]["common"] == 1 and found["messages"]["left"][0].keys() == MESSAGE
     assert shell.json("diff", root, root)["different"] is False
     since = shell.json("diff", root)
-    assert (since["left"]["place"], since["right"]["place"]) == (1, 8) and len(since["messages"]["right"]) == 4
+    assert (since["left"]["place"], since["right"]["place"]) == (1, 8) and len(
+        since["messages"]["right"]
+    ) == 4
 
 
 # ── branching ────────────────────────────────────────────────────────────────────────────────
@@ -500,7 +746,11 @@ def test_fork(shell: Shell) -> None:
     root = shell.new("one")
     shell("say", root, "two")
     found = shell.json("fork", f"{root}@2", "early", "--budget-tokens", "5")
-    assert (found["label"], found["place"], found["parent"]) == ("early", 3, {"id": shell.open(root).id, "place": 2})
+    assert (found["label"], found["place"], found["parent"]) == (
+        "early",
+        3,
+        {"id": shell.open(root).id, "place": 2},
+    )
     assert shell.open("early").text == "one" and shell.open("early").budget == Budget(tokens_max=5)
     assert lines(named(shell("fork", root), shell))[0].endswith(f"forked from {'root'}@3")
     assert "cannot be a name" in shell.error(2, "fork", root, "a@b")
@@ -510,7 +760,12 @@ def test_fork(shell: Shell) -> None:
 def test_rewind(shell: Shell, arguments: tuple[str, ...]) -> None:
     session = shell.new("one")
     shell("say", session, "two")
-    shell("rewind", *(session + each[1:] if each[0] == "@" else each for each in arguments), "--reason", "no")
+    shell(
+        "rewind",
+        *(session + each[1:] if each[0] == "@" else each for each in arguments),
+        "--reason",
+        "no",
+    )
     now = shell.open(session)
     assert (now.text, now.place) == ("one", 4)
     assert lines(shell("log", "-n", "1", "--oneline")) == [f"{session}@4  rewound to 2: no"]
@@ -545,7 +800,7 @@ def test_merge_conflict_shows_the_command_that_settles_it(shell: Shell) -> None:
         "    lenient  42",
         "",
         "Choose a value for each, as here, or leave it out with --drop KEY:",
-        f"""  plait merge {root} strict lenient --resolve 'it'"'"'s a key="reject it"' --resolve 'a=b="reject it"' --as human:eve""",
+        f"""  plait merge {root} strict lenient --resolve 'it'"'"'s a key="reject it"' --resolve 'a=b="reject it"' --as human:eve""",  # noqa: E501
     ]
     shell(*shlex.split(lines(said)[-1])[1:])
     assert dict(shell.open(root).facts) == {"it's a key": "reject it", "a=b": "reject it"}
@@ -559,7 +814,9 @@ def test_merge_that_drops(shell: Shell) -> None:
         shell("fact", label, "k", value)
     shell("merge", root, "a", "b", "--drop", "k")
     assert "k" not in shell.open(root).facts
-    assert "needs no choice" in shell.error(2, "merge", root, shell.json("fork", "a")["short"], "--resolve", "z=1")
+    assert "needs no choice" in shell.error(
+        2, "merge", root, shell.json("fork", "a")["short"], "--resolve", "z=1"
+    )
 
 
 def test_merge_with_a_base(shell: Shell) -> None:
@@ -601,7 +858,11 @@ def test_say(shell: Shell, tmp_path: Path) -> None:
     found = shell.json("say", session, "look", *files, "--role", "assistant", "--name", "bot")
     assert found["place"] == 3
     message = shell.open(session).messages[-1]
-    assert (message.text, message.role, message.name) == ("look\n[file: notes.txt]\n[image: image/png]", "assistant", "bot")
+    assert (message.text, message.role, message.name) == (
+        "look\n[file: notes.txt]\n[image: image/png]",
+        "assistant",
+        "bot",
+    )
     shell("say", session, "--file", str(tmp_path / "notes.txt"))
     assert "Nothing to say" in shell.error(2, "say", session)
     assert "cannot be read" in shell.error(2, "say", session, "x", "--file", str(tmp_path / "none"))
@@ -611,7 +872,10 @@ def test_say(shell: Shell, tmp_path: Path) -> None:
 def test_note_todo_and_settle(shell: Shell) -> None:
     session = shell.new("x")
     assert shell("note", session, "it is green") == f"{session}@3  found: it is green\n"
-    assert shell("todo", session, "why green?", "--kind", "question") == f"{session}@4  question: why green?\n"
+    assert (
+        shell("todo", session, "why green?", "--kind", "question")
+        == f"{session}@4  question: why green?\n"
+    )
     assert shell.json("todo", session, "paint it")["place"] == 5
     assert [each.kind for each in shell.open(session).pending.values()] == ["question", "step"]
     key = next(iter(shell.open(session).pending))
@@ -623,9 +887,20 @@ def test_note_todo_and_settle(shell: Shell) -> None:
 
 def test_life(shell: Shell) -> None:
     session = shell.new("x")
-    for command, status in (("pause", "paused"), ("unpause", "open"), ("close", "closed"), ("archive", "archived")):
+    for command, status in (
+        ("pause", "paused"),
+        ("unpause", "open"),
+        ("close", "closed"),
+        ("archive", "archived"),
+    ):
         assert shell.json(command, session, "--reason", f"to {command}")["status"] == status
-    assert [change.reason for change in shell.open(session).status_history] == ["", "to pause", "to unpause", "to close", "to archive"]
+    assert [change.reason for change in shell.open(session).status_history] == [
+        "",
+        "to pause",
+        "to unpause",
+        "to close",
+        "to archive",
+    ]
     assert shell("pause", shell.new("y")).endswith("  paused\n")
 
 
@@ -635,7 +910,9 @@ def test_life(shell: Shell) -> None:
 def test_a_terminal_gets_headings_ages_and_hints(family: tuple[Shell, str]) -> None:
     _, root = family
     found = lines(on_a_terminal("ls", NO_COLOR="1"))
-    assert found[0] == "session   label    title           status  events  opened" and found[1].endswith("just now")
+    assert found[0] == "session   label    title           status  events  opened" and found[
+        1
+    ].endswith("just now")
     assert lines(on_a_terminal("fork", root, "new", NO_COLOR="1"))[1].startswith("  plait say ")
     assert ESCAPE in on_a_terminal("ls") and ESCAPE not in on_a_terminal("ls", NO_COLOR="1")
     assert "  │   Reject them." in lines(on_a_terminal("show", root, NO_COLOR="1"))
@@ -647,10 +924,30 @@ def test_a_terminal_gets_headings_ages_and_hints(family: tuple[Shell, str]) -> N
 def test_a_terminal_is_not_overrun_and_a_pipe_is_not_cut(shell: Shell) -> None:
     long = "a long text, 日本語, " * 40
     session = shell.new(long)
-    for command in (["ls"], ["log"], ["log", "--graph"], ["log", "--oneline"], ["find", "long"], ["why", session], ["graph"], ["show"]):
+    for command in (
+        ["ls"],
+        ["log"],
+        ["log", "--graph"],
+        ["log", "--oneline"],
+        ["find", "long"],
+        ["why", session],
+        ["graph"],
+        ["show"],
+    ):
         for width in (40, 60, 120):
-            assert max(map(cell_len, on_a_terminal(*command, width=width, NO_COLOR="1").splitlines())) <= width, command
-    for command in (["ls"], ["log"], ["log", "--graph"], ["log", "--oneline"], ["find", "long"], ["why", session], ["show"]):
+            assert (
+                max(map(cell_len, on_a_terminal(*command, width=width, NO_COLOR="1").splitlines()))
+                <= width
+            ), command
+    for command in (
+        ["ls"],
+        ["log"],
+        ["log", "--graph"],
+        ["log", "--oneline"],
+        ["find", "long"],
+        ["why", session],
+        ["show"],
+    ):
         assert long.strip() in shell(*command), command
     assert lines(on_a_terminal("find", "LONG", width=60, NO_COLOR="1"))
 
@@ -677,28 +974,49 @@ def test_long_messages_are_shortened_on_a_terminal_only(shell: Shell) -> None:
 
 def test_verify(family: tuple[Shell, str]) -> None:
     shell, root = family
-    for arguments in (["verify"], ["verify", "--state"], ["verify", root]):  # the last with the branches it merged
+    # the last with the branches it merged
+    for arguments in (["verify"], ["verify", "--state"], ["verify", root]):
         first, last = shell(*arguments).splitlines()
-        assert first == "3 sessions, 14 events: nothing is wrong" and last.startswith("not checked: ")
+        assert first == "3 sessions, 14 events: nothing is wrong" and last.startswith(
+            "not checked: "
+        )
         assert ("only --state folds" in last) == ("--state" not in arguments)
         assert ("only one session was asked for" in last) == (root in arguments)
     found = shell.json("verify", "strict", "--state")
     skipped = found.pop("not_checked")
     assert found == {"ok": True, "sessions": 3, "events": 14, "state": True, "faults": []}
-    assert "; ".join(f"{each['what']} ({each['why']})" for each in skipped) in shell("verify", "strict", "--state")
+    assert "; ".join(f"{each['what']} ({each['why']})" for each in skipped) in shell(
+        "verify", "strict", "--state"
+    )
     assert [list(each) for each in shell.jsonl("verify")] == [["not_checked"]]
 
 
 def test_a_big_session_is_quick(shell: Shell) -> None:
-    commands = (["log"], ["log", "--graph"], ["show", "-n", "1"], ["ls"], ["show"], ["find", "message 7"], ["why", "@", "50"])
+    commands = (
+        ["log"],
+        ["log", "--graph"],
+        ["show", "-n", "1"],
+        ["ls"],
+        ["show"],
+        ["find", "message 7"],
+        ["why", "@", "50"],
+    )
     commands = (*commands, ["influence", "@", "2"], ["graph"], ["verify"])
     session, calls = shell.open(shell.new("x", "--title", "Big")), list[dict[str, int]]()
     for size in (100, 400):
         for number in range(session.place, size):
             session = session.say(f"message {number}")
         assert all(shell(*command) for command in commands)  # what is read once is read by now
-        calls.append({" ".join(command): count_calls(lambda command=command: shell(*command)) for command in commands})
-    assert {command: work for command, work in calls[1].items() if work > 6 * calls[0][command]} == {}  # linear is 4
+        calls.append(
+            {
+                " ".join(command): count_calls(lambda command=command: shell(*command))
+                for command in commands
+            }
+        )
+    # linear is 4
+    assert {
+        command: work for command, work in calls[1].items() if work > 6 * calls[0][command]
+    } == {}
     assert len(lines(shell("log"))) == 400 and len(lines(shell("log", "--graph"))) == 400
     assert shell.json("show", "-n", "1")["message_count"] == 399
 
@@ -706,9 +1024,13 @@ def test_a_big_session_is_quick(shell: Shell) -> None:
 def test_help_for_everything(shell: Shell) -> None:
     from plait.cli.main import SECTIONS, main
 
-    assert sorted(main.commands) == sorted(str(command.name) for commands in SECTIONS.values() for command in commands)
+    assert sorted(main.commands) == sorted(
+        str(command.name) for commands in SECTIONS.values() for command in commands
+    )
     within = [
-        (name, *more) for name, command in main.commands.items() for more in ([(sub,) for sub in getattr(command, "commands", ())] or [()])
+        (name, *more)
+        for name, command in main.commands.items()
+        for more in [(sub,) for sub in getattr(command, "commands", ())] or [()]
     ]
     for names in within:
         text = shell(*names, "--help")

@@ -84,12 +84,17 @@ def test_bytes_are_resolved_as_base64(shell: Shell, folder: Path) -> None:
     shell("resolve", ask, "happened", "--value", "aGVsbG8=")
     shell("resume", "--due")
     (effect,) = session.reload().effects
-    assert isinstance(effect.result, File) and store_at(session.store).get_blob(effect.result.blob) == b"hello"
+    assert (
+        isinstance(effect.result, File)
+        and store_at(session.store).get_blob(effect.result.blob) == b"hello"
+    )
 
 
 def test_a_date_is_resolved_as_one(shell: Shell, folder: Path) -> None:
     session, ask = lost(shell, folder, "Looks")
-    assert "'tomorrow' is not a date" in shell.error(2, "resolve", ask, "happened", "--value", "tomorrow")
+    assert "'tomorrow' is not a date" in shell.error(
+        2, "resolve", ask, "happened", "--value", "tomorrow"
+    )
     shell("resolve", ask, "happened", "--value", "2026-01-02")
     shell("resume", "--due")
     assert session.reload().effects[0].result == "2026-01-02"
@@ -137,6 +142,10 @@ def test_costs_by_run_say_what_has_no_price(shell: Shell, width: int) -> None:
             return agent(agent(session))
 
     Twice()(Session("go", store=shell.address))
-    said = on_a_terminal("cost", "--by", "run", "--store", shell.address, width=width, NO_COLOR="1").splitlines()
-    assert [line for line in said if "not merged" in line] and all("unpriced" in line for line in said[1:] if line.strip())
+    said = on_a_terminal(
+        "cost", "--by", "run", "--store", shell.address, width=width, NO_COLOR="1"
+    ).splitlines()
+    assert [line for line in said if "not merged" in line] and all(
+        "unpriced" in line for line in said[1:] if line.strip()
+    )
     assert max(map(len, said)) <= width

@@ -24,24 +24,80 @@ ST, ST8, BEL = "\x1b\\", "\x9c", "\x07"
 
 # ── what is hostile ──────────────────────────────────────────────────────────────────────────
 
-CSI = ["31m", "m", "2J", "1;1H", "?25l", "?1049h", ">4;2m", "38;2;255;0;0m", "38:2::1:2:3m", "6n", "!p", "0 q", "20t", "3\x0731m", "\x00K"]
-OSC = ["0;title", "8;;http://evil.example/", "52;c;cm0gLXJmIC8=", "10;?", "1337;File=inline=1:AAAA", "", "0;a\tb\x00c"]
+CSI = [
+    "31m",
+    "m",
+    "2J",
+    "1;1H",
+    "?25l",
+    "?1049h",
+    ">4;2m",
+    "38;2;255;0;0m",
+    "38:2::1:2:3m",
+    "6n",
+    "!p",
+    "0 q",
+    "20t",
+    "3\x0731m",
+    "\x00K",
+]
+OSC = [
+    "0;title",
+    "8;;http://evil.example/",
+    "52;c;cm0gLXJmIC8=",
+    "10;?",
+    "1337;File=inline=1:AAAA",
+    "",
+    "0;a\tb\x00c",
+]
 STRINGS = ["q#0;2;0;0;0~-", "$qm", "tmux;x", "Ga=T,f=24;AAAA", "", "a\x07b"]
-TWO = ["c", "7", "8", "=", ">", "D", "E", "H", "M", "N", "O", "Z", "\\", "(0", "(B", "#8", "%G", " F", "$(C", "\x00c", "kscreen\x1b\\"]
+TWO = [
+    "c",
+    "7",
+    "8",
+    "=",
+    ">",
+    "D",
+    "E",
+    "H",
+    "M",
+    "N",
+    "O",
+    "Z",
+    "\\",
+    "(0",
+    "(B",
+    "#8",
+    "%G",
+    " F",
+    "$(C",
+    "\x00c",
+    "kscreen\x1b\\",
+]
 
 SEQUENCES = [
     *(intro + rest for intro, rest in itertools.product(("\x1b[", "\x9b", "\x1b\x00["), CSI)),
-    *(intro + body + end for intro, body, end in itertools.product(("\x1b]", "\x9d"), OSC, (BEL, ST, ST8))),
     *(
         intro + body + end
-        for intro, body, end in itertools.product(("\x1bP", "\x1bX", "\x1b^", "\x1b_", *"\x90\x98\x9e\x9f"), STRINGS, (ST, ST8))
+        for intro, body, end in itertools.product(("\x1b]", "\x9d"), OSC, (BEL, ST, ST8))
+    ),
+    *(
+        intro + body + end
+        for intro, body, end in itertools.product(
+            ("\x1bP", "\x1bX", "\x1b^", "\x1b_", *"\x90\x98\x9e\x9f"), STRINGS, (ST, ST8)
+        )
     ),
     *("\x1b" + rest for rest in TWO),
     "\x1bPtmux;\x1b\x1b]52;c;AAAA\x07\x1b\\",  # one within another, for tmux to pass on
 ]
 UNENDED = [
     *(intro + body for intro, body in itertools.product(("\x1b]", "\x9d"), OSC)),
-    *(intro + body for intro, body in itertools.product(("\x1bP", "\x1bX", "\x1b^", "\x1b_", *"\x90\x98\x9e\x9f"), STRINGS)),
+    *(
+        intro + body
+        for intro, body in itertools.product(
+            ("\x1bP", "\x1bX", "\x1b^", "\x1b_", *"\x90\x98\x9e\x9f"), STRINGS
+        )
+    ),
     "\x1b[",
     "\x9b",
     "\x1b[31",
@@ -51,14 +107,35 @@ UNENDED = [
     "\x1b(",
     "\x1b\x1b",
 ]
-CONTROLS = [chr(code) for code in (*range(0x09), *range(0x0B, 0x0D), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F)]
+CONTROLS = [
+    chr(code)
+    for code in (*range(0x09), *range(0x0B, 0x0D), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F)
+]
 C1 = [chr(code) for code in range(0x80, 0xA0) if code not in (0x90, 0x98, 0x9B, 0x9D, 0x9E, 0x9F)]
 BIDI = [*map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C))]
 INVISIBLE = [
-    *map(chr, (0x200B, *range(0x2060, 0x2065), 0xFEFF, 0x180E, 0xAD, 0x2028, 0x2029, *range(0xFFF9, 0xFFFC), 0x034F, 0x3164, 0x115F))
+    *map(
+        chr,
+        (
+            0x200B,
+            *range(0x2060, 0x2065),
+            0xFEFF,
+            0x180E,
+            0xAD,
+            0x2028,
+            0x2029,
+            *range(0xFFF9, 0xFFFC),
+            0x034F,
+            0x3164,
+            0x115F,
+        ),
+    )
 ]
-TAGS = [*map(chr, (0xE0000, 0xE0001, *range(0xE0020, 0xE0080, 7), 0xE007F, 0xE0100, 0xE0177, 0xE01EF))]
-STRAY = ["\u200d", "\u200c", "\ufe0f", "\u200d\u200c\u200d"]  # between ASCII letters, where nothing is to be joined
+TAGS = [
+    *map(chr, (0xE0000, 0xE0001, *range(0xE0020, 0xE0080, 7), 0xE007F, 0xE0100, 0xE0177, 0xE01EF))
+]
+# between ASCII letters, where nothing is to be joined
+STRAY = ["\u200d", "\u200c", "\ufe0f", "\u200d\u200c\u200d"]
 
 HOSTILE = [*SEQUENCES, *CONTROLS, *C1, *BIDI, *INVISIBLE, *TAGS]
 
@@ -67,14 +144,17 @@ def is_allowed(text: str, at: int) -> bool:
     """A joiner is, where it joins."""
     before, after = text[at - 1 : at], text[at + 1 : at + 2]
     return text[at] in JOINERS and all(
-        side and not side.isascii() and not side.isspace() and side not in JOINERS for side in (before, after)
+        side and not side.isascii() and not side.isspace() and side not in JOINERS
+        for side in (before, after)
     )
 
 
 def assert_harmless(text: str, *, lines: bool = False) -> None:
     for at, char in enumerate(text):
         if not (char == "\n" and lines):
-            assert unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") or is_allowed(text, at), (text, at)
+            assert unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") or is_allowed(
+                text, at
+            ), (text, at)
 
 
 def test_there_are_enough_of_them() -> None:
@@ -113,7 +193,12 @@ def test_what_has_nothing_to_join_or_select_goes(payload: str) -> None:
         assert clean(f"é{payload}") == "é"
 
 
-@given(st.lists(st.sampled_from([*HOSTILE, *UNENDED, *STRAY, *"abz中é", "\n", "\r", "\u0301"])).map("".join), st.booleans())
+@given(
+    st.lists(st.sampled_from([*HOSTILE, *UNENDED, *STRAY, *"abz中é", "\n", "\r", "\u0301"])).map(
+        "".join
+    ),
+    st.booleans(),
+)
 def test_no_mixture_gets_through(text: str, lines: bool) -> None:
     assert_harmless(clean(text, lines=lines), lines=lines)
 
@@ -121,7 +206,10 @@ def test_no_mixture_gets_through(text: str, lines: bool) -> None:
 def test_every_control_and_format_character_is_known() -> None:
     """With this Python's Unicode; a newer one may have more."""
     for code in range(sys.maxunicode + 1):
-        if unicodedata.category(char := chr(code)) in ("Cc", "Cf", "Zl", "Zp") and char not in "\t\r\n":
+        if (
+            unicodedata.category(char := chr(code)) in ("Cc", "Cf", "Zl", "Zp")
+            and char not in "\t\r\n"
+        ):
             assert clean(f"\u2067a{char}") == "a", ascii(char)
 
 
@@ -133,7 +221,9 @@ def test_surrogates_are_replaced() -> None:
 
 def test_it_takes_no_time() -> None:
     def clean_all(unit: str, size: int) -> float:
-        """The least CPU seconds of three tries: the work is done in C, where calls are not counted."""
+        """The least CPU seconds of three tries: the work is done in C, where calls
+        are not counted.
+        """
         taken: list[float] = []
         for _ in range(3):
             start = time.process_time()
@@ -143,8 +233,23 @@ def test_it_takes_no_time() -> None:
             taken.append(time.process_time() - start)
         return min(taken)
 
-    for unit in ("\x1b]0;", "\x1b[", "\x1bk", "\x1b", " \t", "\u0301", "\u200d", "é\u200d", "\ufe0f", "\n ", "\x9d\x9c", "中", "\x90a"):
-        assert clean_all(unit, 40_000) < 64 * max(clean_all(unit, 2_500), 1e-4), unit  # linear is 16, quadratic 256
+    for unit in (
+        "\x1b]0;",
+        "\x1b[",
+        "\x1bk",
+        "\x1b",
+        " \t",
+        "\u0301",
+        "\u200d",
+        "é\u200d",
+        "\ufe0f",
+        "\n ",
+        "\x9d\x9c",
+        "中",
+        "\x90a",
+    ):
+        # linear is 16, quadratic 256
+        assert clean_all(unit, 40_000) < 64 * max(clean_all(unit, 2_500), 1e-4), unit
 
 
 # ── what is not ──────────────────────────────────────────────────────────────────────────────
@@ -188,8 +293,12 @@ def test_line_breaks_and_tabs() -> None:
 
 def test_marks_are_capped() -> None:
     assert clean("Z" + "\u0301" * 50 + "a\u0302lgo") == "Z" + "\u0301" * MARKS_MAX + "a\u0302lgo"
-    assert clean("中" + "\u0301\u200d" * 50 + "x").count("\u0301") == MARKS_MAX  # a joiner begins nothing new
-    assert clean("\u0301" * 50 + "\n" + "\u0302" * 50, lines=True) == "\u0301" * MARKS_MAX + "\n" + "\u0302" * MARKS_MAX
+    # a joiner begins nothing new
+    assert clean("中" + "\u0301\u200d" * 50 + "x").count("\u0301") == MARKS_MAX
+    assert (
+        clean("\u0301" * 50 + "\n" + "\u0302" * 50, lines=True)
+        == "\u0301" * MARKS_MAX + "\n" + "\u0302" * MARKS_MAX
+    )
     assert clean("…" + "\u0301" * 8 + "…" + "\u0301" * 8) == "…" + "\u0301" * 8 + "…" + "\u0301" * 8
 
 
@@ -200,12 +309,29 @@ def test_selectors_do_not_pile_up() -> None:
 
 ANY = st.text(st.characters(exclude_categories=())) | st.text(
     st.sampled_from(
-        [*"a中é \n\r\t", *JOINERS, "\ufe0f", "\ufe00", "\u0301", "\u0302", "\u20e3", "\x1b", "[", "]", "m", "\x07", "\u200b", "\ud800"]
+        [
+            *"a中é \n\r\t",
+            *JOINERS,
+            "\ufe0f",
+            "\ufe00",
+            "\u0301",
+            "\u0302",
+            "\u20e3",
+            "\x1b",
+            "[",
+            "]",
+            "m",
+            "\x07",
+            "\u200b",
+            "\ud800",
+        ]
     ),
     max_size=60,
 )
 LETTERS = st.text(
-    st.characters(categories=("Lu", "Ll", "Lo", "Nd", "Po", "Sm", "So", "Zs")).filter(lambda char: char not in "\u115f\u1160\u3164\uffa0")
+    st.characters(categories=("Lu", "Ll", "Lo", "Nd", "Po", "Sm", "So", "Zs")).filter(
+        lambda char: char not in "\u115f\u1160\u3164\uffa0"
+    )
 )
 
 
@@ -296,12 +422,20 @@ def environ(**changes: str) -> dict[str, str]:
 
 
 def piped(code: str, **changes: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environ(**changes)).stdout.decode()
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, env=environ(**changes)
+    ).stdout.decode()
 
 
 def on_a_terminal(code: str, **changes: str) -> str:
     ours, theirs = pty.openpty()
-    with subprocess.Popen([sys.executable, "-c", code], stdin=theirs, stdout=theirs, stderr=theirs, env=environ(**changes)) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environ(**changes),
+    ) as process:
         os.close(theirs)
         got = b""
         try:
@@ -333,7 +467,10 @@ def test_a_terminal_is_coloured_unless_that_is_declined() -> None:
 
 
 def test_a_table_in_a_pipe_is_as_wide_as_its_cells() -> None:
-    table = "from rich.table import Table\nt = Table.grid(padding=(0, 2))\nt.add_row('a' * 300, 'b')\nconsole().print(t)"
+    table = (
+        "from rich.table import Table\nt = Table.grid(padding=(0, 2))\nt.add_row('a' * 300,"
+        " 'b')\nconsole().print(t)"
+    )
     assert piped(f"from plait.cli.terminal import console\n{table}").rstrip() == "a" * 300 + "  b"
 
 
@@ -355,7 +492,12 @@ def test_a_console_on_either_stream(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rich_is_loaded_late() -> None:
-    assert "rich" not in python("import plait.cli.terminal, plait.cli.lanes, sys; print(*sys.modules)").stdout.split()
+    assert (
+        "rich"
+        not in python(
+            "import plait.cli.terminal, plait.cli.lanes, sys; print(*sys.modules)"
+        ).stdout.split()
+    )
 
 
 # ── times ────────────────────────────────────────────────────────────────────────────────────

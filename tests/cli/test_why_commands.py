@@ -45,7 +45,11 @@ def test_why_with_prompts(shell: Shell, worked: Session) -> None:
     assert "Repair." not in shell("why", worked.short, "cart.py:2")
     told = shell("why", worked.short, "cart.py:2", "--prompt")
     assert "Prompt at" in told and "Repair." in told and "said: Fix it." in told
-    asks = [step for step in shell.jsonl("why", worked.short, "cart.py:2", "--prompt") if "prompt" in step]
+    asks = [
+        step
+        for step in shell.jsonl("why", worked.short, "cart.py:2", "--prompt")
+        if "prompt" in step
+    ]
     assert asks and all(step["prompt"]["as_sent"] for step in asks)
 
 

@@ -1,4 +1,6 @@
-"""Events and their bytes: what is written reads back the same, and what is not canonical is refused."""
+"""Events and their bytes: what is written reads back the same, and what is not canonical is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,28 @@ from plait.errors import (
     UnknownKind,
     UnknownVersion,
 )
-from plait.event import KINDS, VOCABULARY, Body, Event, Header, Vocabulary, parse_event, seal, seal_all, without_measured
-from plait.event.kinds import Data, FactRecorded, MessageSaid, ModelReplied, ScratchSet, SessionOpened, Text, Usage
+from plait.event import (
+    KINDS,
+    VOCABULARY,
+    Body,
+    Event,
+    Header,
+    Vocabulary,
+    parse_event,
+    seal,
+    seal_all,
+    without_measured,
+)
+from plait.event.kinds import (
+    Data,
+    FactRecorded,
+    MessageSaid,
+    ModelReplied,
+    ScratchSet,
+    SessionOpened,
+    Text,
+    Usage,
+)
 from plait.event.strict import DEPTH_MAX, SIZE_MAX
 from plait.ids import Digest, LogId, derived, house_of, inbox_of, short
 from plait.runtime.live import Live
@@ -35,12 +57,24 @@ SALT = bytes(16)
 
 
 def make(body: Body, **header: Any) -> Event:
-    fields: dict[str, Any] = {"log": LOG, "seq": 1, "parents": (), "time": 1, "salt": SALT, "actor": "human:u-17", **header}
+    fields: dict[str, Any] = {
+        "log": LOG,
+        "seq": 1,
+        "parents": (),
+        "time": 1,
+        "salt": SALT,
+        "actor": "human:u-17",
+        **header,
+    }
     return seal(body, **fields)
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=20,
 )
@@ -50,7 +84,10 @@ json_values = st.recursive(
 
 
 def test_the_header_is_exactly_this() -> None:
-    """Golden: these bytes are hashed, so they can never change. Computed here by hand, without our code."""
+    """Golden: these bytes are hashed, so they can never change.
+
+    Computed here by hand, without our code.
+    """
     event = make(
         FactRecorded("db", "postgres 15", "fact"),
         seq=7,
@@ -66,7 +103,11 @@ def test_the_header_is_exactly_this() -> None:
     content = b'{"v":1,"key":"db","value":"postgres 15","kind":"fact"}'
     body = hashlib.sha256(b"plait/body/1" + bytes(range(16)) + content).hexdigest()
     header = (
-        '{"version":1,"kind":"FactRecorded","log":"' + LOG + '","seq":7,"parents":["' + "a" * 64 + '"],"time":1750000000000000,'
+        '{"version":1,"kind":"FactRecorded","log":"'
+        + LOG
+        + '","seq":7,"parents":["'
+        + "a" * 64
+        + '"],"time":1750000000000000,'
         '"actor":"human:u-17","behalf":"human:u-1","origin":"model","run":"run-1","call":"call-2",'
         '"causes":["' + "b" * 64 + '"],"body":"' + body + '"}'
     ).encode()
@@ -97,7 +138,9 @@ def test_any_json_value_comes_back_exactly(value: Any) -> None:
 @given(st.text())
 def test_any_text_comes_back_exactly(text: str) -> None:
     event = make(MessageSaid("user", (Text(text),)))
-    assert parse_event(event.raw, event.salt, event.content).body == MessageSaid("user", (Text(text),))
+    assert parse_event(event.raw, event.salt, event.content).body == MessageSaid(
+        "user", (Text(text),)
+    )
 
 
 def test_bytes_follow_from_the_value_alone() -> None:
@@ -108,13 +151,23 @@ def test_bytes_follow_from_the_value_alone() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_default_is_a_value_that_exists_once(kind: type[Body]) -> None:
-    """msgspec leaves out a default by identity. A default that exists twice would give one fact two spellings."""
+    """msgspec leaves out a default by identity.
+
+    A default that exists twice would give one fact two spellings.
+    """
     for field in msgspec.structs.fields(kind):
         if field.default is msgspec.NODEFAULT:
-            assert field.default_factory in (msgspec.NODEFAULT, dict), f"{kind.__name__}.{field.name}"
+            assert field.default_factory in (msgspec.NODEFAULT, dict), (
+                f"{kind.__name__}.{field.name}"
+            )
         else:
             default = field.default
-            assert default is None or default == () or default == "" or (isinstance(default, int) and 0 <= default < 256), field.name
+            assert (
+                default is None
+                or default == ()
+                or default == ""
+                or (isinstance(default, int) and 0 <= default < 256)
+            ), field.name
 
 
 def test_the_salt_hides_the_body() -> None:
@@ -134,7 +187,12 @@ def test_measured_fields_do_not_make_a_difference() -> None:
 def test_a_seed_reproduces_a_history() -> None:
     def history(seed: int) -> list[Digest]:
         bodies = [SessionOpened(), ScratchSet("a", 1)]
-        return [event.id for event in seal_all(bodies, log=LOG, seq=1, parents=(), source=Seeded(seed), actor="human:x")]
+        return [
+            event.id
+            for event in seal_all(
+                bodies, log=LOG, seq=1, parents=(), source=Seeded(seed), actor="human:x"
+            )
+        ]
 
     assert history(7) == history(7) != history(8)
 
@@ -176,11 +234,15 @@ def test_hostile_values_are_refused(value: Any, error: type[InvalidInput]) -> No
 
 
 def test_a_refusal_names_the_culprit() -> None:
-    with pytest.raises(InvalidValue, match=r"ScratchSet\.value\.rows\[1\]\.price: nan is not a JSON number"):
+    with pytest.raises(
+        InvalidValue, match=r"ScratchSet\.value\.rows\[1\]\.price: nan is not a JSON number"
+    ):
         make(ScratchSet("k", {"rows": [{"price": 1.0}, {"price": float("nan")}]}))
     with pytest.raises(InvalidValue, match=r"parts: a list comes back as a tuple.*pass a tuple"):
         make(MessageSaid("user", [Text("x")]))  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue, match=r"ScratchSet\.value\.a: a tuple comes back as a list.*pass a list"):
+    with pytest.raises(
+        InvalidValue, match=r"ScratchSet\.value\.a: a tuple comes back as a list.*pass a list"
+    ):
         make(ScratchSet("k", {"a": (1, 2)}))
     with pytest.raises(InvalidValue, match="a dict is not an event's body"):
         make({"a": 1})  # type: ignore[arg-type]
@@ -190,7 +252,9 @@ def test_a_refusal_names_the_culprit() -> None:
 
 def test_the_deepest_legal_value_is_taken() -> None:
     event = make(ScratchSet("k", deep(DEPTH_MAX - 1)))
-    assert parse_event(event.raw, event.salt, event.content).body == ScratchSet("k", deep(DEPTH_MAX - 1))
+    assert parse_event(event.raw, event.salt, event.content).body == ScratchSet(
+        "k", deep(DEPTH_MAX - 1)
+    )
 
 
 def test_fields_of_the_wrong_type_are_refused() -> None:
@@ -252,13 +316,21 @@ def test_bad_headers_are_refused(header: dict[str, Any]) -> None:
 # ── what is refused when it comes from outside ───────────────────────────────────────────────
 
 
-def foreign(event: Event, edit: Callable[[bytes], bytes] = lambda raw: raw, content: Callable[[bytes], bytes] | None = None) -> Event:
-    """The event with its raw bytes edited; a changed body is committed to again, as a forger would."""
+def foreign(
+    event: Event,
+    edit: Callable[[bytes], bytes] = lambda raw: raw,
+    content: Callable[[bytes], bytes] | None = None,
+) -> Event:
+    """The event with its raw bytes edited; a changed body is committed to again, as
+    a forger would.
+    """
     raw, body = event.raw, event.content
     if content is not None:
         body = content(body)
         old = event.header.body.encode()
-        raw = raw.replace(old, hashlib.sha256(b"plait/body/1" + event.salt + body).hexdigest().encode())
+        raw = raw.replace(
+            old, hashlib.sha256(b"plait/body/1" + event.salt + body).hexdigest().encode()
+        )
     return parse_event(edit(raw), event.salt, body)
 
 
@@ -268,7 +340,11 @@ HEADER_EDITS: list[tuple[str, Callable[[bytes], bytes], type[Exception]]] = [
     ("a key twice", lambda raw: raw.replace(b'"seq":1', b'"seq":2,"seq":1'), NotCanonical),
     ("an unknown field", lambda raw: raw[:-1] + b',"extra":1}', MalformedJson),
     ("a missing field", lambda raw: raw.replace(b'"behalf":null,', b""), MalformedJson),
-    ("other order", lambda raw: raw.replace(b'"run":null,"call":null', b'"call":null,"run":null'), NotCanonical),
+    (
+        "other order",
+        lambda raw: raw.replace(b'"run":null,"call":null', b'"call":null,"run":null'),
+        NotCanonical,
+    ),
     ("an escaped letter", lambda raw: raw.replace(b'"kind":"S', b'"kind":"\\u0053'), NotCanonical),
     ("a float", lambda raw: raw.replace(b'"seq":1', b'"seq":1.0'), MalformedJson),
     ("a boolean", lambda raw: raw.replace(b'"seq":1', b'"seq":true'), MalformedJson),
@@ -286,8 +362,12 @@ HEADER_EDITS: list[tuple[str, Callable[[bytes], bytes], type[Exception]]] = [
 ]
 
 
-@pytest.mark.parametrize(("edit", "error"), [row[1:] for row in HEADER_EDITS], ids=[row[0] for row in HEADER_EDITS])
-def test_foreign_headers_are_parsed_strictly(edit: Callable[[bytes], bytes], error: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("edit", "error"), [row[1:] for row in HEADER_EDITS], ids=[row[0] for row in HEADER_EDITS]
+)
+def test_foreign_headers_are_parsed_strictly(
+    edit: Callable[[bytes], bytes], error: type[Exception]
+) -> None:
     event = make(ScratchSet("k", {"a": 1}))
     with pytest.raises(error):
         foreign(event, edit)
@@ -315,8 +395,12 @@ BODY_EDITS: list[tuple[str, Callable[[bytes], bytes], type[Exception]]] = [
 ]
 
 
-@pytest.mark.parametrize(("edit", "error"), [row[1:] for row in BODY_EDITS], ids=[row[0] for row in BODY_EDITS])
-def test_foreign_bodies_are_parsed_strictly(edit: Callable[[bytes], bytes], error: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("edit", "error"), [row[1:] for row in BODY_EDITS], ids=[row[0] for row in BODY_EDITS]
+)
+def test_foreign_bodies_are_parsed_strictly(
+    edit: Callable[[bytes], bytes], error: type[Exception]
+) -> None:
     event = make(ScratchSet("k", {"a": 1}))
     with pytest.raises(error):
         foreign(event, content=edit)
@@ -379,16 +463,22 @@ def test_a_version_without_its_upcaster_is_found_at_once() -> None:
 
 
 def test_which_kinds_hold_floats_is_known() -> None:
-    """Only their bodies are written a second time, from what was read back: 5 in a field of floats is 5.0."""
+    """Only their bodies are written a second time, from what was read back: 5 in a field of floats
+    is 5.0.
+    """
 
     def holds(node: Any) -> bool:
         if isinstance(node, msgspec.inspect.FloatType):
             return True
         if isinstance(node, msgspec.inspect.StructType):
             return any(holds(field.type) for field in node.fields)
-        inner = [getattr(node, name, None) for name in ("item_type", "key_type", "value_type", "type")]
+        inner = [
+            getattr(node, name, None) for name in ("item_type", "key_type", "value_type", "type")
+        ]
         inner += [*getattr(node, "types", ()), *(getattr(node, "item_types", ()))]
         return any(holds(each) for each in inner if isinstance(each, msgspec.inspect.Type))
 
     for kind in KINDS:
-        assert VOCABULARY._kinds[kind.__name__].has_floats == holds(msgspec.inspect.type_info(kind)), kind  # pyright: ignore[reportPrivateUsage]
+        assert VOCABULARY._kinds[kind.__name__].has_floats == holds(  # pyright: ignore[reportPrivateUsage]
+            msgspec.inspect.type_info(kind)
+        ), kind

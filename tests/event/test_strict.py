@@ -68,13 +68,21 @@ def test_what_is_taken(data: bytes) -> None:
     assert parse(data) == json.loads(data)
 
 
-@given(st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
 def test_whatever_is_json_is_taken(value: Any) -> None:
     assert parse(json.dumps(value).encode()) == value
     assert parse(json.dumps(value, ensure_ascii=False).encode()) == value
 
 
-@given(st.binary(max_size=200) | st.text(alphabet='[]{}",:\\ud80eEnNaI1.-', max_size=80).map(str.encode))
+@given(
+    st.binary(max_size=200)
+    | st.text(alphabet='[]{}",:\\ud80eEnNaI1.-', max_size=80).map(str.encode)
+)
 def test_nothing_else_escapes_but_a_typed_error(data: bytes) -> None:
     try:
         value = parse(data)

@@ -1,7 +1,9 @@
-"""What is done while things go wrong: each act of a store's life, as steps that are acknowledged one by one.
+"""What is done while things go wrong: each act of a store's life, as steps that are acknowledged
+one by one.
 
-Ids, times and salts are told, not drawn, so an act makes the same bytes whenever it is done. What stands after each step
-of an undisturbed run is therefore known to the byte, and doing a step over again submits the very same events.
+Ids, times and salts are told, not drawn, so an act makes the same bytes whenever it is done. What
+stands after each step of an undisturbed run is therefore known to the byte, and doing a step over
+again submits the very same events.
 """
 
 from __future__ import annotations
@@ -26,14 +28,17 @@ from plait.testing.store import Tally, said, sealed
 from tests.faults.folders import old_store
 from tests.faults.scenes import add_colour
 
-Step = Callable[[], object]  # a session or a digest that it returns is acknowledged: it has to stand
+# a session or a digest that it returns is acknowledged: it has to stand
+Step = Callable[[], object]
 
 OURS: tuple[Projection, ...] = (SessionRows(), GraphRows())
 USER = "u-17"
 
 
 class Told(Seeded):
-    """A seeded source whose fresh ids are counted: set the count back, and the same ids are given again."""
+    """A seeded source whose fresh ids are counted: set the count back, and the same ids are given
+    again.
+    """
 
     def __init__(self, ordinal: int = 0) -> None:
         super().__init__()
@@ -55,7 +60,9 @@ def nth(ordinal: int) -> LogId:
 
 
 class Held:
-    """A session that moves on: `becomes` makes a step of a verb, which may be tried again after it failed."""
+    """A session that moves on: `becomes` makes a step of a verb, which may be tried again after it
+    failed.
+    """
 
     def __init__(self, value: Session | None = None) -> None:
         self._value = value
@@ -74,7 +81,8 @@ class Held:
 
 
 class Stage:
-    """One folder, the store in it and the sessions that write there. Every store of these tests is opened here.
+    """One folder, the store in it and the sessions that write there. Every store of these tests is
+    opened here.
 
     `options` go to the store as they are: whatever is said of stores is to hold for each of them.
     """
@@ -94,10 +102,17 @@ class Stage:
     def is_open(self) -> bool:
         return self._store is not None
 
-    def open(self, *, migrations: Sequence[Migration] | None = None, projections: Sequence[Projection] | None = None) -> SqliteStore:
+    def open(
+        self,
+        *,
+        migrations: Sequence[Migration] | None = None,
+        projections: Sequence[Projection] | None = None,
+    ) -> SqliteStore:
         steps = self.act.migrations if migrations is None else migrations
         kept = self.act.projections if projections is None else projections
-        self._store = SqliteStore(self.folder, source=self.source, migrations=steps, projections=kept, **self.options)
+        self._store = SqliteStore(
+            self.folder, source=self.source, migrations=steps, projections=kept, **self.options
+        )
         return self._store
 
     def close(self) -> None:
@@ -152,7 +167,11 @@ def almost_a_snapshot(stage: Stage) -> None:
     stage.open()
     session = Session("first", user=USER, store=stage.folder)
     texts = [said(f"{i}") for i in range(session.place + 1, SNAPSHOT_EVERY)]
-    stage.store.append(session.id, sealed(texts, session.id, session.place + 1, (session.head,)), after=session.head)
+    stage.store.append(
+        session.id,
+        sealed(texts, session.id, session.place + 1, (session.head,)),
+        after=session.head,
+    )
     stage.close()
 
 
@@ -177,7 +196,9 @@ def behind_its_back(stage: Stage) -> None:
     two_branches(stage)
     store = stage.open(projections=())
     now = store.log(nth(1))
-    store.append(nth(1), sealed([said("behind your back")], nth(1), now.tip + 1, (now.head,)), after=now.head)
+    store.append(
+        nth(1), sealed([said("behind your back")], nth(1), now.tip + 1, (now.head,)), after=now.head
+    )
     stage.close()
 
 
@@ -208,7 +229,9 @@ def append(stage: Stage) -> list[Step]:
 
 
 def _say_several(stage: Stage, session: Session, count: int) -> Session:
-    """Several events in one append, each long enough for a page of its own: the store's own door, no verb does this."""
+    """Several events in one append, each long enough for a page of its own: the store's own door,
+    no verb does this.
+    """
     bodies = [MessageSaid("user", (Text(noise(1500, i).hex()),)) for i in range(count)]
     events = sealed(bodies, session.id, session.place + 1, (session.head,))
     stage.store.append(session.id, events, after=session.head)
@@ -309,7 +332,10 @@ def checkpoint(stage: Stage) -> list[Step]:
     stage.open()
     database_module.PRAGMAS["wal_autocheckpoint"] = 2000
     main = Held(stage.session(1))
-    return [*[main.becomes(lambda: main.it.say(noise(1200, main.it.place).hex())) for _ in range(6)], stage.close]
+    return [
+        *[main.becomes(lambda: main.it.say(noise(1200, main.it.place).hex())) for _ in range(6)],
+        stage.close,
+    ]
 
 
 def life(stage: Stage) -> list[Step]:
@@ -358,6 +384,7 @@ ACTS = {
 }
 
 
-# In two parts, for two processors. "life" repeats what the others do, so it is for random moments only.
+# In two parts, for two processors. "life" repeats what the others do, so it is for random moments
+# only.
 WRITING = ("make", "append", "fork", "merge", "rewind", "checkpoint")
 UPKEEP = ("snapshot", "migrate", "migrate more", "blobs", "sweep", "rebuild")

@@ -1,7 +1,9 @@
-"""Workflows that pay in branches, and stop at one point until another process has taken their run over.
+"""Workflows that pay in branches, and stop at one point until another process has taken their run
+over.
 
-`python -m tests.faults.fenced_story STORY EFFECT` is the process that loses: it waits at the story's point, and goes on when told to.
-`… taker STORY EFFECT SESSION` takes the run and is killed right after it has said so in the root.
+`python -m tests.faults.fenced_story STORY EFFECT` is the process that loses: it waits at the
+story's point, and goes on when told to. `… taker STORY EFFECT SESSION` takes the run and is killed
+right after it has said so in the root.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ LOSES = __name__ == "__main__" and sys.argv[1] != "taker"
 
 
 def stop_here() -> None:
-    """The process that loses stops here until it has lost; what `meanwhile` says is done where the other one is as far."""
+    """The process that loses stops here until it has lost; what `meanwhile` says is done where the
+    other one is as far.
+    """
     if LOSES and not (folder / "busy").exists():
         (folder / "busy").touch()
         wait_until((folder / "go").exists)
@@ -96,7 +100,9 @@ class Nested(Story):
         twigs = [forks[0].fork("twig")]
         stop_here()
         twigs += [fork.fork("twig") for fork in forks[1:]]
-        return session.merge(*[fork.merge(twig.use(self.pay)) for fork, twig in zip(forks, twigs, strict=True)])
+        return session.merge(
+            *[fork.merge(twig.use(self.pay)) for fork, twig in zip(forks, twigs, strict=True)]
+        )
 
 
 class Caught(Story):
@@ -105,7 +111,11 @@ class Caught(Story):
     def forward(self, session: Session) -> Session:
         fork = session.fork("a")
         stop_here()
-        for act in (lambda: fork.use(self.pay), lambda: session.fork("b").use(self.pay), lambda: fork.fork("c").use(self.pay)):
+        for act in (
+            lambda: fork.use(self.pay),
+            lambda: session.fork("b").use(self.pay),
+            lambda: fork.fork("c").use(self.pay),
+        ):
             try:
                 act()
             except BaseException:
@@ -138,7 +148,9 @@ class Threads(Story):
 
 
 class Left(Story):
-    """A thread that outlives its run: the program has heard that it lost, and the thread goes on with values of the run."""
+    """A thread that outlives its run: the program has heard that it lost, and the thread goes on
+    with values of the run.
+    """
 
     payments = 0
 
@@ -151,7 +163,14 @@ class Left(Story):
 
     def _pay(self, session: Session, fork: Session) -> None:
         wait_until((folder / "lost").exists)
-        for value in (fork, lambda: fork.fork("x"), lambda: session.fork("y"), session, lambda: fork.reload(), lambda: session.reload()):
+        for value in (
+            fork,
+            lambda: fork.fork("x"),
+            lambda: session.fork("y"),
+            session,
+            lambda: fork.reload(),
+            lambda: session.reload(),
+        ):
             try:
                 value = value() if callable(value) else value
                 value.use(self.pay)
@@ -188,11 +207,15 @@ class Parks(Story):
 
 
 class InTool(Story):
-    """A tool that forks the session it was handed, and pays there, in branches made before and after."""
+    """A tool that forks the session it was handed, and pays there, in branches made before and
+    after.
+    """
 
     def __init__(self, effect: str) -> None:
         super().__init__(effect)
-        self.work = Agent("Work.", model=ScriptedModel([ToolCall("spend"), "well done"]), tools=[self._tool()])
+        self.work = Agent(
+            "Work.", model=ScriptedModel([ToolCall("spend"), "well done"]), tools=[self._tool()]
+        )
 
     def _tool(self) -> Tool[..., Any]:
         pay = self.pay
@@ -213,7 +236,9 @@ class InTool(Story):
 
 
 class Lane(Story):
-    """Calls of one reply that run one after another: all were requested before the run was taken."""
+    """Calls of one reply that run one after another: all were requested before the
+    run was taken.
+    """
 
     payments = 3  # the first call was under way, and is made again
 
@@ -246,7 +271,10 @@ class Branches(Story):
 
     def __init__(self, effect: str) -> None:
         super().__init__(effect)
-        halves = [Agent("Pay.", model=ScriptedModel([ToolCall("pay"), "well done"]), tools=[self.pay]) for _ in "ab"]
+        halves = [
+            Agent("Pay.", model=ScriptedModel([ToolCall("pay"), "well done"]), tools=[self.pay])
+            for _ in "ab"
+        ]
         self.both = Parallel(left=halves[0], right=halves[1])
 
     def forward(self, session: Session) -> Session:
@@ -267,13 +295,17 @@ class Pays(Workflow):
 
 
 class Own(Story):
-    """Sessions of their own that the run's code makes, with and without runs of their own, in its store and in another."""
+    """Sessions of their own that the run's code makes, with and without runs of their own, in its
+    store and in another.
+    """
 
     payments = 6
 
     def forward(self, session: Session) -> Session:
         store = str(folder / ".plait")
-        mine, theirs = (Session("mine", store=where) for where in (store, str(folder / "elsewhere")))
+        mine, theirs = (
+            Session("mine", store=where) for where in (store, str(folder / "elsewhere"))
+        )
         inner = Session("run", store=store)
         Pays(self.pay, stops=True)(inner)
         for value in (mine, theirs):
@@ -306,13 +338,31 @@ class OwnAfter(Own):
 
 
 STORIES: dict[str, type[Story]] = {
-    each.__name__: each for each in (Before, Between, After, Nested, Caught, Threads, Left, Parks, InTool, Lane, Branches, Own, OwnAfter)
+    each.__name__: each
+    for each in (
+        Before,
+        Between,
+        After,
+        Nested,
+        Caught,
+        Threads,
+        Left,
+        Parks,
+        InTool,
+        Lane,
+        Branches,
+        Own,
+        OwnAfter,
+    )
 }
 
 
 def main() -> None:
     if sys.argv[1] == "taker":
-        take_and_die(STORIES[sys.argv[2]](sys.argv[3]), Session.open(sys.argv[4], store=str(folder / ".plait")))
+        take_and_die(
+            STORIES[sys.argv[2]](sys.argv[3]),
+            Session.open(sys.argv[4], store=str(folder / ".plait")),
+        )
     session = Session("go", store=str(folder / ".plait"), user="u")
     print(session.id, flush=True)
     try:

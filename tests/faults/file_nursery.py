@@ -1,8 +1,10 @@
-"""Where runs that change files are raised to be killed: at each write of the log, and inside each tool call.
+"""Where runs that change files are raised to be killed: at each write of the log, and inside each
+tool call.
 
-One process that has imported everything forks a child for every life. Commands append to files, so one that were run twice on the same
-files would be seen. In the end the tree, the published folder and the replay have to be those of a run that nobody disturbed. A script,
-because no thread may be there when it forks.
+One process that has imported everything forks a child for every life. Commands append to files, so
+one that were run twice on the same files would be seen. In the end the tree, the published folder
+and the replay have to be those of a run that nobody disturbed. A script, because no thread may be
+there when it forks.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def run(command: str, sandbox: Sandbox) -> str:
 
 class Story(Workflow):
     def forward(self, session: Session) -> Session:
-        session = session.to("local", where / "repo").use(run, command="echo one >> log; rm old; mkdir -p d/e; chmod 700 x.sh")
+        session = session.to("local", where / "repo").use(
+            run, command="echo one >> log; rm old; mkdir -p d/e; chmod 700 x.sh"
+        )
         side = session.fork("side").use(run, command="echo side >> side.txt; cat log >> side.txt")
         session = session.use(run, command="echo two >> log; mv x.sh y.sh")
         session = session.merge(side.use(run, command="echo again >> side.txt"))
@@ -53,7 +57,15 @@ class Story(Workflow):
 
 def live(arm: Callable[[Run], None]) -> None:
     if (where / "id").exists():
-        _resume(Session.open((where / "id").read_text(), store=where / ".plait"), Story(), (), {}, NOBODY, None, arm)
+        _resume(
+            Session.open((where / "id").read_text(), store=where / ".plait"),
+            Story(),
+            (),
+            {},
+            NOBODY,
+            None,
+            arm,
+        )
     else:
         session = Session("go", store=where / ".plait")
         (where / "id").write_text(session.id)
@@ -64,7 +76,10 @@ def tell() -> None:
     session = Session.open((where / "id").read_text(), store=where / ".plait")
     faults = [str(fault) for fault in verify(open_store(where / ".plait"), state=True)]
     repo = where / "repo"
-    there = {str(path.relative_to(repo)): path.read_text() if path.is_file() else "/" for path in sorted(repo.rglob("*"))}
+    there = {
+        str(path.relative_to(repo)): path.read_text() if path.is_file() else "/"
+        for path in sorted(repo.rglob("*"))
+    }
     assert replay(session, Story()).head == session.head
     told = {
         "tree": session.tree,
@@ -85,7 +100,9 @@ def world() -> None:
 
 
 def raised(lives: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """A run through these lives, each ended at a write or in a call, and one more that nobody ends."""
+    """A run through these lives, each ended at a write or in a call, and one more
+    that nobody ends.
+    """
     global die_in, calls
     world()
     try:
@@ -100,7 +117,11 @@ def raised(lives: Sequence[tuple[int, int]]) -> dict[str, Any]:
         assert exit_code(tell, where) == 0, (where / "wrong").read_text()
         answer = json.loads((where / "told").read_text())
         assert not answer["faults"], answer["faults"]
-        return {"told": answer["told"], "killed": killed, "moments": int((where / "moments").read_text())}
+        return {
+            "told": answer["told"],
+            "killed": killed,
+            "moments": int((where / "moments").read_text()),
+        }
     finally:
         shutil.rmtree(where, ignore_errors=True)
 
@@ -109,13 +130,20 @@ def main() -> None:
     undisturbed = raised(())
     killed = 0
     lives = [[(moment, 0)] for moment in range(1, undisturbed["moments"] + 1)]
-    lives += [[(0, call)] for call in range(1, 6)] + [[(0, 2), (3, 0), (0, 1)], [(0, 1), (0, 1), (0, 2)]]
+    lives += [[(0, call)] for call in range(1, 6)] + [
+        [(0, 2), (3, 0), (0, 1)],
+        [(0, 1), (0, 1), (0, 2)],
+    ]
     first, stride = map(int, sys.argv[1:])
     for each in lives[first::stride]:
         found = raised(each)
         killed += found["killed"]
         assert found["told"] == undisturbed["told"], (each, found["told"], undisturbed["told"])
-    print(json.dumps({"killed": killed, "moments": undisturbed["moments"], "told": undisturbed["told"]}))
+    print(
+        json.dumps(
+            {"killed": killed, "moments": undisturbed["moments"], "told": undisturbed["told"]}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Where whole runs are raised to be killed: one process that has imported everything and opened nothing, and forks a child for every life.
+"""Where whole runs are raised to be killed: one process that has imported everything and opened
+nothing, and forks a child for every life.
 
-A child starts a workflow, or takes it up again, and kills itself with SIGKILL at a chosen write, or is killed from outside as it goes.
-People, children too, answer what it waits for meanwhile, as they would: by looking at what the tools left in the world. In the end the
-story has to be the one of a run that nobody disturbed, with no effect twice. A script, because no thread may be there when it forks: it
-takes a request as JSON, and prints what it did and what was wrong.
+A child starts a workflow, or takes it up again, and kills itself with SIGKILL at a chosen write, or
+is killed from outside as it goes. People, children too, answer what it waits for meanwhile, as they
+would: by looking at what the tools left in the world. In the end the story has to be the one of a
+run that nobody disturbed, with no effect twice. A script, because no thread may be there when it
+forks: it takes a request as JSON, and prints what it did and what was wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +23,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from plait import Agent, Ask, Compactor, Parallel, Policy, ScriptedModel, Selector, Session, ToolCall, Workflow, open_store, tool
+from plait import (
+    Agent,
+    Ask,
+    Compactor,
+    Parallel,
+    Policy,
+    ScriptedModel,
+    Selector,
+    Session,
+    ToolCall,
+    Workflow,
+    open_store,
+    tool,
+)
 from plait.durable import _resume, replay  # pyright: ignore[reportPrivateUsage]
 from plait.runtime.call import NOBODY
 from plait.runtime.run import Run
@@ -85,10 +100,15 @@ class Story(Workflow):
 
     def __init__(self) -> None:
         self.plan = agent([ToolCall("put", n=1), ToolCall("mail", n=2)], "planned")
-        self.both = Parallel(left=agent(ToolCall("put", n=3), "left"), right=agent(ToolCall("mail", n=4), "right"))
+        self.both = Parallel(
+            left=agent(ToolCall("put", n=3), "left"), right=agent(ToolCall("mail", n=4), "right")
+        )
         self.compact = Compactor(model=ScriptedModel(["What came before."]), keep=2)
         self.pay = agent(ToolCall("wire", n=5), "paid")
-        self.route = Selector(more=agent(ToolCall("put", n=6), "more"), model=ScriptedModel(['{"choice": "more", "reason": "so"}']))
+        self.route = Selector(
+            more=agent(ToolCall("put", n=6), "more"),
+            model=ScriptedModel(['{"choice": "more", "reason": "so"}']),
+        )
 
     def forward(self, session: Session) -> Session:
         session = self.plan(session)
@@ -137,9 +157,18 @@ def people() -> int:
         if ask.kind == "approval":
             session.approve(ask, actor="human:boss")
         else:
-            requests = [event for event in session.events if event.header.call == ask.call and event.kind == "ToolRequested"]
+            requests = [
+                event
+                for event in session.events
+                if event.header.call == ask.call and event.kind == "ToolRequested"
+            ]
             done = [f"{what} {n}" for what, n, key in effects() if key == requests[0].id]
-            session.resolve(ask, "happened" if done else "did_not_happen", done[0] if done else None, actor="human:boss")
+            session.resolve(
+                ask,
+                "happened" if done else "did_not_happen",
+                done[0] if done else None,
+                actor="human:boss",
+            )
     return DONE if found else WRONG
 
 
@@ -149,7 +178,12 @@ def write_story() -> int:
     faults = [str(fault) for fault in verify(open_store(store()), state=True)]
     said = [f"{message.role}: {message.text}" for message in session.messages]
     called = sorted(f"{what} {n}" for what, n, _ in effects())
-    story = {"said": said, "facts": dict(session.facts.items()), "effects": called, "status": session.runs[-1].status}
+    story = {
+        "said": said,
+        "facts": dict(session.facts.items()),
+        "effects": called,
+        "status": session.runs[-1].status,
+    }
     keys = [key for _, _, key in effects()]
     again = sorted({key for key in keys if keys.count(key) > 1})
     (where / "told").write_text(json.dumps({"story": story, "again": again, "faults": faults}))
@@ -157,7 +191,9 @@ def write_story() -> int:
 
 
 def replayed() -> int:
-    """Nothing leaves this process while it replays: no socket, no process, no file that is written."""
+    """Nothing leaves this process while it replays: no socket, no process, no file
+    that is written.
+    """
     session = the_session()
     assert session.messages
     sys.dont_write_bytecode = True
@@ -165,9 +201,23 @@ def replayed() -> int:
     armed = True
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        writes = (
+            event == "open"
+            and isinstance(arguments[2], int)
+            and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        )
         leaves = event.startswith(
-            ("socket.", "subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.remove", "os.rename", "os.mkdir")
+            (
+                "socket.",
+                "subprocess.",
+                "os.system",
+                "os.exec",
+                "os.posix_spawn",
+                "os.fork",
+                "os.remove",
+                "os.rename",
+                "os.mkdir",
+            )
         )
         if armed and (writes or leaves):
             tried.append(f"{event} {arguments!r}")
@@ -186,7 +236,9 @@ def replayed() -> int:
 
 
 def lived(lives: Sequence[Callable[[], int]], last: Callable[[], int]) -> int:
-    """Live these lives, and more like the last one until the story is told; returns how many were killed."""
+    """Live these lives, and more like the last one until the story is told; returns how many were
+    killed.
+    """
     killed = 0
     for number in range(LIVES_MAX):
         code = lives[number]() if number < len(lives) else last()
@@ -208,7 +260,9 @@ def _wrong() -> str:
 
 def in_a_new_world(work: Callable[[], None]) -> None:
     global where
-    where = Path(tempfile.mkdtemp(dir=MEMORY if os.path.isdir(MEMORY) else None, prefix="plait-forward-"))
+    where = Path(
+        tempfile.mkdtemp(dir=MEMORY if os.path.isdir(MEMORY) else None, prefix="plait-forward-")
+    )
     try:
         work()
     finally:
@@ -260,7 +314,8 @@ def at_every_moment(expected: dict[str, Any], moments: Sequence[int], part: int,
             nonlocal killed
             lives = [*[plain] * life, lambda: child(lambda: live(kill_at(moment, where)))]
             times = lived(lives, plain)
-            ended = (life, moment) == (len(moments) - 1, moments[-1])  # dead after its last word: nothing is left to do
+            # dead after its last word: nothing is left to do
+            ended = (life, moment) == (len(moments) - 1, moments[-1])
             if times != 1 and not ended:
                 raise Wrong(f"life {life + 1} was not killed at moment {moment}")
             killed += times
@@ -294,7 +349,8 @@ def killed_from_outside(chance: random.Random) -> int:
     left = chance.randint(1, 90)
     while left and os.read(mine, 1):
         left -= 1
-    os.kill(pid, signal.SIGKILL)  # wherever it is by now; its end is not collected yet, so the number is its own
+    # wherever it is by now; its end is not collected yet, so the number is its own
+    os.kill(pid, signal.SIGKILL)
     os.close(mine)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
@@ -307,7 +363,10 @@ def at_random(expected: dict[str, Any], kills: int, seed: int) -> int:
         def work() -> None:
             nonlocal killed
             times = chance.randint(1, 4)
-            killed += lived([lambda: killed_from_outside(chance)] * times, lambda: child(lambda: live(lambda run: None)))
+            killed += lived(
+                [lambda: killed_from_outside(chance)] * times,
+                lambda: child(lambda: live(lambda run: None)),
+            )
             compare(expected, f"killed at random, SEED={seed}")
             if child(replayed) != DONE:
                 raise Wrong(_wrong())

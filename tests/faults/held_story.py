@@ -1,4 +1,6 @@
-"""A workflow that waits in a tool until somebody lets it go on: to be held by one process and wanted by another."""
+"""A workflow that waits in a tool until somebody lets it go on: to be held by one process and
+wanted by another.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def often(idempotency_key: str) -> str:
 class Held(Workflow):
     def __init__(self, name: str) -> None:
         found = {"once": once, "often": often}[name]
-        self.work = Agent("Work.", model=ScriptedModel([ToolCall(name), "well done"]), tools=[found])
+        self.work = Agent(
+            "Work.", model=ScriptedModel([ToolCall(name), "well done"]), tools=[found]
+        )
         self.after = Agent("Look back.", model=ScriptedModel(["all is well"]))
 
     def forward(self, session: Session) -> Session:

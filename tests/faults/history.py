@@ -1,7 +1,9 @@
-"""What several writers did, written down, and checked against the log they left: strict serialisability, as Elle checks it.
+"""What several writers did, written down, and checked against the log they left: strict
+serialisability, as Elle checks it.
 
-Every attempt is recorded with its beginning and its end by a clock that all processes of one machine share, and every
-look at a log with what was seen. The final logs say in which order the appends took effect. From that follow edges:
+Every attempt is recorded with its beginning and its end by a clock that all processes of one
+machine share, and every look at a log with what was seen. The final logs say in which order the
+appends took effect. From that follow edges:
 
     ww       one append stands before another
     wr       a look saw what an append had written last
@@ -9,8 +11,8 @@ look at a log with what was seen. The final logs say in which order the appends 
     process  a writer did one thing after another
     time     something ended before something else began
 
-A history that one writer at a time could have made has no cycle in them. A lost, doubled, torn or refused append that
-stands all the same needs no graph: it is seen by comparing.
+A history that one writer at a time could have made has no cycle in them. A lost, doubled, torn or
+refused append that stands all the same needs no graph: it is seen by comparing.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ class Append(msgspec.Struct, frozen=True, tag="append"):
     ended: int
     texts: tuple[str, ...]
     outcome: str  # ok; stale: refused by StaleHead; anything else is what was raised, and a failure
-    place: int = 0  # where the last of them stands, as acknowledged; for a refusal, where it says the log ends
+    # where the last of them stands, as acknowledged; for a refusal, where it says the log ends
+    place: int = 0
     head: str = ""  # the id that stands there
 
 
@@ -66,7 +69,9 @@ Final = Mapping[str, Sequence[Entry]]
 
 
 def check(acts: Sequence[Act], final: Final) -> list[str]:
-    """Everything that is wrong with a history, the first word naming the anomaly; nothing, if one writer at a time could have made it."""
+    """Everything that is wrong with a history, the first word naming the anomaly; nothing, if one
+    writer at a time could have made it.
+    """
     found = [*_check_logs(final), *_check_appends(acts, final), *_check_looks(acts, final)]
     return found or _check_order(acts, final)  # the graph needs acts that stand where they say
 
@@ -87,12 +92,20 @@ def _check_logs(final: Final) -> Iterator[str]:
 
 
 def _check_appends(acts: Iterable[Act], final: Final) -> Iterator[str]:
-    """What was acknowledged stands there once, whole, where it was said to; what was refused stands nowhere; and nothing else does."""
-    there = {log: Counter(entry.text for entry in entries if entry.text) for log, entries in final.items()}
+    """What was acknowledged stands there once, whole, where it was said to; what was refused stands
+    nowhere; and nothing else does.
+    """
+    there = {
+        log: Counter(entry.text for entry in entries if entry.text)
+        for log, entries in final.items()
+    }
     for act in acts:
         if isinstance(act, Look):
             continue
-        stands = [there[act.log].pop(text, 0) if act.outcome == "ok" else there[act.log][text] for text in act.texts]
+        stands = [
+            there[act.log].pop(text, 0) if act.outcome == "ok" else there[act.log][text]
+            for text in act.texts
+        ]
         if act.outcome == "ok":
             yield from _check_acknowledged(act, stands, final[act.log])
         elif act.outcome != "stale":
@@ -107,7 +120,10 @@ def _check_appends(acts: Iterable[Act], final: Final) -> Iterator[str]:
 def _check_acknowledged(act: Append, stands: list[int], entries: Sequence[Entry]) -> Iterator[str]:
     if not all(stands):
         torn = "fractured" if any(stands) else "lost update"
-        yield f"{torn}: {act.texts} was acknowledged at {act.place} of {act.log} and stands {stands} times"
+        yield (
+            f"{torn}: {act.texts} was acknowledged at {act.place} of {act.log} and stands {stands}"
+            " times"
+        )
         return
     if any(times > 1 for times in stands):
         yield f"duplicate: {act.texts} stands {stands} times in {act.log}"
@@ -117,7 +133,10 @@ def _check_acknowledged(act: Append, stands: list[int], entries: Sequence[Entry]
         texts = [entry.text for entry in entries]
         first = texts.index(act.texts[0])
         whole = tuple(texts[first : first + len(act.texts)]) == act.texts
-        yield f"{'misplaced' if whole else 'fractured'}: {act.texts} was acknowledged at {act.place} of {act.log}, where {span} stands"
+        yield (
+            f"{'misplaced' if whole else 'fractured'}: {act.texts} was acknowledged at {act.place}"
+            f" of {act.log}, where {span} stands"
+        )
 
 
 def _check_looks(acts: Iterable[Act], final: Final) -> Iterator[str]:
@@ -127,9 +146,17 @@ def _check_looks(acts: Iterable[Act], final: Final) -> Iterator[str]:
             continue
         entries = final[act.log]
         if not 0 < act.place <= len(entries) or entries[act.place - 1].id != act.head:
-            yield f"dirty read: {act.writer} saw {act.log} end at {act.place} with {act.head[:12]}, which is not in it"
-        elif isinstance(act, Look) and act.texts != tuple(entry.text for entry in entries[act.place - len(act.texts) : act.place]):
-            yield f"dirty read: {act.writer} saw {act.texts} before place {act.place} of {act.log}, where something else stands"
+            yield (
+                f"dirty read: {act.writer} saw {act.log} end at {act.place} with {act.head[:12]},"
+                " which is not in it"
+            )
+        elif isinstance(act, Look) and act.texts != tuple(
+            entry.text for entry in entries[act.place - len(act.texts) : act.place]
+        ):
+            yield (
+                f"dirty read: {act.writer} saw {act.texts} before place {act.place} of {act.log},"
+                " where something else stands"
+            )
 
 
 # ── by the graph ─────────────────────────────────────────────────────────────────────────────
@@ -154,7 +181,9 @@ class _Graph:
         return len(self.edges) - 1
 
     def cycle(self) -> list[tuple[int, str]]:
-        """A way from some node back to itself, with the kind of edge that leaves each; empty if there is none."""
+        """A way from some node back to itself, with the kind of edge that leaves each; empty if
+        there is none.
+        """
         left = [0] * len(self.edges)
         for edges in self.edges:
             for edge in edges:
@@ -168,10 +197,17 @@ class _Graph:
         return self._walk({node for node, count in enumerate(left) if count})
 
     def _walk(self, tangled: set[int]) -> list[tuple[int, str]]:
-        """Every tangled node has a tangled node before it: going back, sooner or later one is met twice."""
+        """Every tangled node has a tangled node before it: going back, sooner or later one is met
+        twice.
+        """
         if not tangled:
             return []
-        back = {edge.to: (node, edge.kind) for node in tangled for edge in self.edges[node] if edge.to in tangled}
+        back = {
+            edge.to: (node, edge.kind)
+            for node in tangled
+            for edge in self.edges[node]
+            if edge.to in tangled
+        }
         way: dict[int, str] = {}
         node = next(iter(tangled))
         while node not in way:
@@ -190,20 +226,28 @@ def _check_order(acts: Sequence[Act], final: Final) -> list[str]:
     cycle = graph.cycle()
     if not cycle:
         return []
-    words = [f"{_brief(acts[node]) if node < len(acts) else 'moment'} -{kind}->" for node, kind in cycle]
+    words = [
+        f"{_brief(acts[node]) if node < len(acts) else 'moment'} -{kind}->" for node, kind in cycle
+    ]
     return [f"cycle: {' '.join(words[:12])}{' …' if len(words) > 12 else ''}"]
 
 
 def _add_effects(graph: _Graph, acts: Sequence[Act], final: Final) -> None:
-    """ww along the commit numbers of all logs; wr and rw between what was seen and what was written."""
+    """ww along the commit numbers of all logs; wr and rw between what was seen and what was
+    written.
+    """
     wrote = {
         (act.log, act.place - back): node
         for node, act in enumerate(acts)
         if isinstance(act, Append) and act.outcome == "ok"
         for back in range(len(act.texts))
     }
-    committed = sorted((entry.number, log, entry.place) for log, entries in final.items() for entry in entries)
-    order = list(dict.fromkeys(wrote[log, place] for _, log, place in committed if (log, place) in wrote))
+    committed = sorted(
+        (entry.number, log, entry.place) for log, entries in final.items() for entry in entries
+    )
+    order = list(
+        dict.fromkeys(wrote[log, place] for _, log, place in committed if (log, place) in wrote)
+    )
     for one, other in zip(order, order[1:], strict=False):
         graph.add(one, "ww", other)
     for node, act in enumerate(acts):
@@ -225,7 +269,9 @@ def _add_processes(graph: _Graph, acts: Sequence[Act]) -> None:
 
 
 def _add_time(graph: _Graph, acts: Sequence[Act]) -> None:
-    """A chain of moments, one for each end: as many edges as acts, where all pairs would be their square."""
+    """A chain of moments, one for each end: as many edges as acts, where all pairs would be their
+    square.
+    """
     ends = sorted(range(len(acts)), key=lambda node: acts[node].ended)
     begins = sorted(range(len(acts)), key=lambda node: acts[node].began)
     moment, ended = None, 0

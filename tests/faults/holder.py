@@ -1,4 +1,6 @@
-"""A process that begins a run, says which, and stops at a point of its story until it is told to go on."""
+"""A process that begins a run, says which, and stops at a point of its story until it is told to go
+on.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ class StoryModule(Protocol):
 
     __name__: str
     folder: Path
-    meanwhile: list[Callable[[], object]]  # what a process that took the run over does at the same point
+    # what a process that took the run over does at the same point
+    meanwhile: list[Callable[[], object]]
 
 
 class Holder:
@@ -29,10 +32,15 @@ class Holder:
     def __init__(self, story: StoryModule, folder: Path, *arguments: str) -> None:
         self.folder = folder
         self.process = subprocess.Popen(
-            module_command(story.__name__, *arguments), stdout=subprocess.PIPE, text=True, env=child_environment(STORY_FOLDER=str(folder))
+            module_command(story.__name__, *arguments),
+            stdout=subprocess.PIPE,
+            text=True,
+            env=child_environment(STORY_FOLDER=str(folder)),
         )
         assert self.process.stdout is not None
-        self.session = Session.open(self.process.stdout.readline().strip(), store=str(folder / ".plait"))
+        self.session = Session.open(
+            self.process.stdout.readline().strip(), store=str(folder / ".plait")
+        )
         wait_until((folder / "busy").exists)
 
     def loses_its_lock(self) -> None:

@@ -1,4 +1,6 @@
-"""Lives of a run: each is a child that a process without threads forks, and that kills itself at a chosen write."""
+"""Lives of a run: each is a child that a process without threads forks, and that kills itself at a
+chosen write.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ DONE, WRONG = 0, 1
 
 
 def exit_code(work: Callable[[], int | None], folder: Path) -> int:
-    """Do the work in a child; returns what it returned, or less than 0 for a signal. The file `wrong` says what it raised."""
+    """Do the work in a child; returns what it returned, or less than 0 for a signal.
+
+    The file `wrong` says what it raised.
+    """
     pid = os.fork()
     if pid == 0:
         code = WRONG
@@ -30,7 +35,10 @@ def exit_code(work: Callable[[], int | None], folder: Path) -> int:
 
 
 def kill_at(moment: int, folder: Path) -> Callable[[Run], None]:
-    """Kill this process at a moment, before or after a write, counted from 1. The file `moments` says how many it lived through."""
+    """Kill this process at a moment, before or after a write, counted from 1.
+
+    The file `moments` says how many it lived through.
+    """
 
     def arm(run: Run) -> None:
         met = 0

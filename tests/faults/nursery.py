@@ -1,9 +1,11 @@
-"""Where processes are raised to be killed: one that has imported everything and opened nothing, and forks a child each time.
+"""Where processes are raised to be killed: one that has imported everything and opened nothing, and
+forks a child each time.
 
-A child does an act (`acts.py`) and acknowledges each step. It is killed at a random moment or at a chosen system call, or
-its disk fails there; then its store is opened again, as anybody would, and compared with what an undisturbed run left
-after each step. A script, because neither a tracer of coverage nor a thread may be there when it forks: it takes
-a request as JSON, and prints what it did and what was wrong.
+A child does an act (`acts.py`) and acknowledges each step. It is killed at a random moment or at a
+chosen system call, or its disk fails there; then its store is opened again, as anybody would, and
+compared with what an undisturbed run left after each step. A script, because neither a tracer of
+coverage nor a thread may be there when it forks: it takes a request as JSON, and prints what it did
+and what was wrong.
 """
 
 from __future__ import annotations
@@ -39,20 +41,39 @@ MEMORY = "/dev/shm"
 PATIENCE_S = 60.0
 WRONG_MAX = 10  # after that many we have seen enough
 
-# What changes files, what makes them last, and the acknowledgement itself. strace counts each name by itself.
-KILLED_AT = ("pwrite64", "write", "fdatasync", "fsync", "ftruncate", "unlink", "mkdir", "openat", "sendto")
+# What changes files, what makes them last, and the acknowledgement itself. strace counts each name
+# by itself.
+KILLED_AT = (
+    "pwrite64",
+    "write",
+    "fdatasync",
+    "fsync",
+    "ftruncate",
+    "unlink",
+    "mkdir",
+    "openat",
+    "sendto",
+)
 
 # What a disk can refuse, and how: no space is needed to read or to remove.
 _EITHER = ("EIO", "ENOSPC")
-FAILING_AT = dict.fromkeys(("pwrite64", "write", "fdatasync", "fsync", "ftruncate", "mkdir", "openat"), _EITHER) | {
+FAILING_AT = dict.fromkeys(
+    ("pwrite64", "write", "fdatasync", "fsync", "ftruncate", "mkdir", "openat"), _EITHER
+) | {
     "unlink": ("EIO",),
     "pread64": ("EIO",),
 }
 NEEDED_TO_READ = ("openat", "pread64")
-ANSWERS = {"EIO": {"StoreFailed", "OutcomeUnknown", "BadAddress"}, "ENOSPC": {"DiskFull", "OutcomeUnknown"}}
+ANSWERS = {
+    "EIO": {"StoreFailed", "OutcomeUnknown", "BadAddress"},
+    "ENOSPC": {"DiskFull", "OutcomeUnknown"},
+}
 ALSO = {
-    "pread64": {"StoreCorrupt"},  # of a place that cannot be read SQLite says that it is damaged, not that the disk refused
-    "openat": {"StoreFailed"},  # a file that cannot be made: whether for want of space, the disk is asked, and this one has some
+    # of a place that cannot be read SQLite says that it is damaged, not that the disk refused
+    "pread64": {"StoreCorrupt"},
+    # a file that cannot be made: whether for want of space, the disk is asked, and this one has
+    # some
+    "openat": {"StoreFailed"},
 }
 
 
@@ -62,7 +83,10 @@ Work = Callable[[Stage, Sequence[Step], socket.socket], None]
 
 
 class Child:
-    """A process that does an act. It opens what is open before the act, says so, and waits for a word to begin."""
+    """A process that does an act.
+
+    It opens what is open before the act, says so, and waits for a word to begin.
+    """
 
     def __init__(self, act: Act, folder: Path, options: dict[str, Any], work: Work) -> None:
         self.line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -111,7 +135,9 @@ class Child:
         return os.waitstatus_to_exitcode(status)
 
 
-def _be_a_child(act: Act, folder: Path, options: dict[str, Any], work: Work, line: socket.socket) -> None:
+def _be_a_child(
+    act: Act, folder: Path, options: dict[str, Any], work: Work, line: socket.socket
+) -> None:
     code = 1
     try:
         stage = Stage(folder, options, act)
@@ -154,7 +180,9 @@ class Strace:
         self._process.communicate(timeout=PATIENCE_S)
 
 
-def count_calls(known: Known, folder: Path, options: dict[str, Any], names: Sequence[str]) -> Counter[str]:
+def count_calls(
+    known: Known, folder: Path, options: dict[str, Any], names: Sequence[str]
+) -> Counter[str]:
     """How often an undisturbed act makes each system call."""
     fresh_copy(known.base, folder)
     child, output = Child(known.act, folder, options, perform), known.base.parent / "calls"
@@ -178,17 +206,28 @@ class Nursery:
         self.disk = Path(request["disk"])
         self.now = self.disk / "now"
         self.chance = random.Random(request["seed"])
-        self.known = [learn(ACTS[name], Path(request["quick"]) / name, self.options) for name in request["acts"]]
+        self.known = [
+            learn(ACTS[name], Path(request["quick"]) / name, self.options)
+            for name in request["acts"]
+        ]
         self.counts = Counter[str]()
         self.wrong: list[str] = []
 
     def run(self) -> dict[str, Any]:
-        parts = {"random": self.kill_at_random, "calls": self.kill_at_calls, "errors": self.fail_at_calls, "full": self.fill_up}
+        parts = {
+            "random": self.kill_at_random,
+            "calls": self.kill_at_calls,
+            "errors": self.fail_at_calls,
+            "full": self.fill_up,
+        }
         parts[self.request["part"]]()
         return {"counts": self.counts, "wrong": self.wrong}
 
     def attempt(self, where: str, known: Known, trial: Callable[[], None]) -> None:
-        """One trial on a fresh copy. What is wrong is noted, with what reproduces it, and its store is kept."""
+        """One trial on a fresh copy.
+
+        What is wrong is noted, with what reproduces it, and its store is kept.
+        """
         if len(self.wrong) >= WRONG_MAX:
             return
         fresh_copy(known.base, self.now)
@@ -201,12 +240,19 @@ class Nursery:
     def some(self, points: list[T]) -> list[T]:
         """One in so many, in their order: all of them, if one in one was asked for."""
         every = self.request["every"]
-        return [points[i] for i in sorted(self.chance.sample(range(len(points)), -(-len(points) // every)))]
+        return [
+            points[i]
+            for i in sorted(self.chance.sample(range(len(points)), -(-len(points) // every)))
+        ]
 
     # killing
 
     def kill_at_random(self) -> None:
-        moments = [(known, step, time_s) for known in self.known for step, time_s in enumerate(self._durations(known))]
+        moments = [
+            (known, step, time_s)
+            for known in self.known
+            for step, time_s in enumerate(self._durations(known))
+        ]
         for kill in range(self.request["kills"]):
             known, step, time_s = self.chance.choice(moments)
             delay = self.chance.random() * 1.2 * time_s
@@ -216,7 +262,11 @@ class Nursery:
     def _durations(self, known: Known) -> list[float]:
         """How long each step takes when nothing goes wrong."""
         fresh_copy(known.base, self.now)
-        child, found, last = Child(known.act, self.now, self.options, perform), list[float](), time.perf_counter()
+        child, found, last = (
+            Child(known.act, self.now, self.options, perform),
+            list[float](),
+            time.perf_counter(),
+        )
         child.go()
         while child.hear():
             found.append(time.perf_counter() - last)
@@ -238,7 +288,11 @@ class Nursery:
             calls = count_calls(known, self.now, self.options, KILLED_AT)
             moments = [(call, moment) for call in KILLED_AT for moment in range(1, calls[call] + 1)]
             for call, moment in self.some(moments):
-                self.attempt(f"killed at {call} {moment} of {known.act.name!r}", known, partial(self._kill_at, known, call, moment))
+                self.attempt(
+                    f"killed at {call} {moment} of {known.act.name!r}",
+                    known,
+                    partial(self._kill_at, known, call, moment),
+                )
 
     def _kill_at(self, known: Known, call: str, moment: int) -> None:
         child = Child(known.act, self.now, self.options, perform)
@@ -261,28 +315,51 @@ class Nursery:
     def fail_at_calls(self) -> None:
         for known in self.known:
             calls = count_calls(known, self.now, self.options, tuple(FAILING_AT))
-            for fault in self.some([fault for call in FAILING_AT for fault in faults_at(call, calls[call])]):
-                self.attempt(f"{fault} of {known.act.name!r}", known, partial(self._fail_at, known, fault))
+            for fault in self.some(
+                [fault for call in FAILING_AT for fault in faults_at(call, calls[call])]
+            ):
+                self.attempt(
+                    f"{fault} of {known.act.name!r}", known, partial(self._fail_at, known, fault)
+                )
 
     def _fail_at(self, known: Known, fault: Fault) -> None:
-        child = Child(known.act, self.now, self.options, Suffering(known, fault.error, fault.call, lasting=fault.lasting))
-        strace = Strace(child, f"trace={fault.call}", f"inject={fault.call}:error={fault.error}:when={fault.moment}{'+' * fault.lasting}")
+        child = Child(
+            known.act,
+            self.now,
+            self.options,
+            Suffering(known, fault.error, fault.call, lasting=fault.lasting),
+        )
+        strace = Strace(
+            child,
+            f"trace={fault.call}",
+            f"inject={fault.call}:error={fault.error}:when={fault.moment}{'+' * fault.lasting}",
+        )
         self._let_suffer(known, child)
         strace.end()
         check(known, self.now, self.options, child.acknowledged, cached=False)
 
     def fill_up(self) -> None:
-        """A disk with so much space left and no more: none at all, then more and more, until it is enough."""
+        """A disk with so much space left and no more: none at all, then more and more, until it is
+        enough.
+        """
         for known in self.known:
-            for pages in range(self.chance.randrange(self.request["every"]), 10_000, self.request["every"]):
+            for pages in range(
+                self.chance.randrange(self.request["every"]), 10_000, self.request["every"]
+            ):
                 before = self.counts["errors"]
-                self.attempt(f"{pages} pages left for {known.act.name!r}", known, partial(self._fill_up, known, pages))
+                self.attempt(
+                    f"{pages} pages left for {known.act.name!r}",
+                    known,
+                    partial(self._fill_up, known, pages),
+                )
                 if self.counts["errors"] == before:
                     break
 
     def _fill_up(self, known: Known, pages: int) -> None:
         ballast = self.disk / "ballast"
-        child = Child(known.act, self.now, self.options, Suffering(known, "ENOSPC", ballast=ballast))
+        child = Child(
+            known.act, self.now, self.options, Suffering(known, "ENOSPC", ballast=ballast)
+        )
         space = os.statvfs(self.disk)
         ballast.write_bytes(bytes(max(0, space.f_bavail - pages) * space.f_frsize))
         try:
@@ -317,14 +394,28 @@ class Fault(NamedTuple):
 
 def faults_at(call: str, count: int) -> list[Fault]:
     return [
-        Fault(error, call, moment, lasting) for moment in range(1, count + 1) for error in FAILING_AT[call] for lasting in (False, True)
+        Fault(error, call, moment, lasting)
+        for moment in range(1, count + 1)
+        for error in FAILING_AT[call]
+        for lasting in (False, True)
     ]
 
 
 class Suffering:
-    """Doing an act while the disk fails. Each refusal has to be one of ours, and reading has to go on."""
+    """Doing an act while the disk fails.
 
-    def __init__(self, known: Known, error: str, call: str = "", *, lasting: bool = False, ballast: Path | None = None) -> None:
+    Each refusal has to be one of ours, and reading has to go on.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        error: str,
+        call: str = "",
+        *,
+        lasting: bool = False,
+        ballast: Path | None = None,
+    ) -> None:
         self._known, self._lasting, self._ballast = known, lasting, ballast
         self._reads = not (lasting and call in NEEDED_TO_READ)
         self._answers = ANSWERS[error] | ALSO.get(call, set())
@@ -365,7 +456,10 @@ class Suffering:
                 raise
             return
         pictures = self._known.pictures
-        ways = [{n: e.id for n, e in self._known.events.items() if n <= each.number} for each in pictures[done : done + 2]]
+        ways = [
+            {n: e.id for n, e in self._known.events.items() if n <= each.number}
+            for each in pictures[done : done + 2]
+        ]
         if found not in ways:
             raise Wrong(f"after {done} steps {len(found)} events can be read")
 
@@ -374,19 +468,31 @@ class Suffering:
 
 
 def ask(
-    part: str, folder: Path, seed: int, acts: Sequence[str], *, disk: Path | None = None, lane: int = 0, **more: object
+    part: str,
+    folder: Path,
+    seed: int,
+    acts: Sequence[str],
+    *,
+    disk: Path | None = None,
+    lane: int = 0,
+    **more: object,
 ) -> Counter[str]:
     """Have it done in a process of its own; what is wrong fails the test, with what reproduces it.
 
-    On this disk, else on one in memory, if there is one: a kill does not care, and neither does an injected error.
+    On this disk, else on one in memory, if there is one: a kill does not care, and neither does an
+    injected error.
     """
-    with tempfile.TemporaryDirectory(prefix="plait-", dir=MEMORY if os.access(MEMORY, os.W_OK) else folder) as quick:
+    with tempfile.TemporaryDirectory(
+        prefix="plait-", dir=MEMORY if os.access(MEMORY, os.W_OK) else folder
+    ) as quick:
         where = {"folder": str(folder), "quick": quick, "disk": str(disk or quick)}
         request = {"part": part, "seed": f"{seed}/{lane}", "acts": acts, **where, **more}
         done = run_module("tests.faults.nursery", json.dumps(request))
     assert done.returncode == 0, f"SEED={seed}: {done.stderr}"
     found = json.loads(done.stdout)
-    assert found["wrong"] == [], f"SEED={seed} reproduces this; the stores are in {folder}:\n" + "\n".join(found["wrong"])
+    assert found["wrong"] == [], (
+        f"SEED={seed} reproduces this; the stores are in {folder}:\n" + "\n".join(found["wrong"])
+    )
     return Counter(found["counts"])
 
 

@@ -1,16 +1,20 @@
-"""Simulated power loss: what a disk may hold when the current goes, and what a store has to make of it.
+"""Simulated power loss: what a disk may hold when the current goes, and what a store has to make of
+it.
 
-A program runs once, over a file system that writes down everything it is asked to do (`power_scenes.py`). From that
-trace any number of crashes can be computed without running the program again: `Disk` knows at each step what is
-durable and what is only pending, and a `Fate` decides which of the pending steps made it. The rules are those of
-POSIX, and harsher than most file systems:
+A program runs once, over a file system that writes down everything it is asked to do
+(`power_scenes.py`). From that trace any number of crashes can be computed without running the
+program again: `Disk` knows at each step what is durable and what is only pending, and a `Fate`
+decides which of the pending steps made it. The rules are those of POSIX, and harsher than most file
+systems:
 
 - bytes, and a file's length, are durable once that file was synced;
-- a file's name, and the removal of one, are durable once the folder was synced: syncing the file alone does not do;
-- of what is pending anything may survive, in any order, in sectors of 512 bytes. A sector is old or new, never a
-  mixture, and where a file has grown its lost sectors may be absent, zero, or junk.
+- a file's name, and the removal of one, are durable once the folder was synced: syncing the file
+  alone does not do;
+- of what is pending anything may survive, in any order, in sectors of 512 bytes. A sector is old or
+  new, never a mixture, and where a file has grown its lost sectors may be absent, zero, or junk.
 
-A sector does not lose bytes that were durable because its neighbours are written (SQLite calls it powersafe overwrite).
+A sector does not lose bytes that were durable because its neighbours are written (SQLite calls it
+powersafe overwrite).
 """
 
 from __future__ import annotations
@@ -121,16 +125,32 @@ class Kept(_Step, frozen=True):
 
 
 Pending: TypeAlias = Named | Removed | Written | Cut
-Step: TypeAlias = Pending | Found | Synced | FolderSynced | Asked | Acknowledged | Boundary | Put | Sweeping | Keeping | Kept
+Step: TypeAlias = (
+    Pending
+    | Found
+    | Synced
+    | FolderSynced
+    | Asked
+    | Acknowledged
+    | Boundary
+    | Put
+    | Sweeping
+    | Keeping
+    | Kept
+)
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """What a program did, step by step, and the ids of all its events in the order of their commits."""
+    """What a program did, step by step, and the ids of all its events in the order of their
+    commits.
+    """
 
     steps: list[Step]
     history: list[str]
     first: int = 0  # how many of the steps stand for what was there before
-    ahead: int = 0  # how many acknowledged appends may be lost where none is promised to be on disk: boundaries come by count
+    # how many acknowledged appends may be lost where none is promised to be on disk: boundaries
+    # come by count
+    ahead: int = 0
 
 
 # ── the disk ─────────────────────────────────────────────────────────────────────────────────
@@ -156,7 +176,13 @@ class Disk:
         elif isinstance(step, Named | Removed | Written | Cut):
             self.pending.append(step)
         elif isinstance(step, Synced):
-            self._settle([each for each in self.pending if isinstance(each, Written | Cut) and each.file == step.file])
+            self._settle(
+                [
+                    each
+                    for each in self.pending
+                    if isinstance(each, Written | Cut) and each.file == step.file
+                ]
+            )
         elif isinstance(step, FolderSynced):
             self._settle([each for each in self.pending if isinstance(each, Named | Removed)])
 
@@ -175,8 +201,14 @@ class Disk:
         return names
 
     def image(self, fates: Sequence[Fate], blank: Callable[[int], bytes] | None = None) -> Image:
-        """The folder after a crash. With `blank`, files have grown to their new length even where their bytes are lost."""
-        names, files = dict(self.names), {file: bytearray(data) for file, data in self.files.items()}
+        """The folder after a crash.
+
+        With `blank`, files have grown to their new length even where their bytes are lost.
+        """
+        names, files = (
+            dict(self.names),
+            {file: bytearray(data) for file, data in self.files.items()},
+        )
         for step in self.pending if blank else ():
             if isinstance(step, Written):
                 data = files.setdefault(step.file, bytearray())
@@ -248,14 +280,25 @@ def _up_to_a_torn_write(chance: Random, pending: Sequence[Pending]) -> list[Fate
 def _each_write(chance: Random, pending: Sequence[Pending]) -> list[Fate]:
     """Every write whole or lost, for itself."""
     named = iter(_each_name(chance, pending))
-    return [chance.random() < 0.5 if isinstance(step, Written | Cut) else next(named) for step in pending]
+    return [
+        chance.random() < 0.5 if isinstance(step, Written | Cut) else next(named)
+        for step in pending
+    ]
 
 
 def _each_sector(chance: Random, pending: Sequence[Pending]) -> list[Fate]:
     """Every sector as it was at one moment since the last sync, each at its own."""
-    times = Counter((step.file, sector) for step in pending if isinstance(step, Written) for sector in sectors(step))
+    times = Counter(
+        (step.file, sector)
+        for step in pending
+        if isinstance(step, Written)
+        for sector in sectors(step)
+    )
     likely = chance.choice([0.1, 0.5, 0.9])  # that a sector has changed at all
-    left = {key: chance.randint(1, count) if chance.random() < likely else 0 for key, count in times.items()}
+    left = {
+        key: chance.randint(1, count) if chance.random() < likely else 0
+        for key, count in times.items()
+    }
     named = iter(_each_name(chance, pending))
     fates: list[Fate] = []
     for step in pending:
@@ -272,7 +315,10 @@ def _each_sector(chance: Random, pending: Sequence[Pending]) -> list[Fate]:
 def _each_name(chance: Random, pending: Sequence[Pending]) -> list[bool]:
     """For the steps of the folder: every name as it was at some moment."""
     steps = [step for step in pending if isinstance(step, Named | Removed)]
-    left = {name: chance.randint(0, count) for name, count in Counter(step.name for step in steps).items()}
+    left = {
+        name: chance.randint(0, count)
+        for name, count in Counter(step.name for step in steps).items()
+    }
     fates: list[bool] = []
     for step in steps:
         fates.append(left[step.name] > 0)
@@ -281,11 +327,15 @@ def _each_name(chance: Random, pending: Sequence[Pending]) -> list[bool]:
 
 
 def _one_file(chance: Random, pending: Sequence[Pending]) -> list[Fate]:
-    """One file as it was last written, the others as they were last synced: the database without its log, and the reverse."""
+    """One file as it was last written, the others as they were last synced: the database without
+    its log, and the reverse.
+    """
     files = [step.file for step in pending if isinstance(step, Written | Cut)]
     lucky = chance.choice(files) if files else None
     named = iter(_each_name(chance, pending))
-    return [step.file == lucky if isinstance(step, Written | Cut) else next(named) for step in pending]
+    return [
+        step.file == lucky if isinstance(step, Written | Cut) else next(named) for step in pending
+    ]
 
 
 FATES: dict[str, Callable[[Random, Sequence[Pending]], list[Fate]]] = {
@@ -325,13 +375,17 @@ class Due:
     def take(self, step: Step) -> None:
         if isinstance(step, Asked):
             end = self._places[step.ids[-1]]
-            assert self.history[end - len(step.ids) : end] == step.ids, "the events of one append stand together"
+            assert self.history[end - len(step.ids) : end] == step.ids, (
+                "the events of one append stand together"
+            )
             self._asked[step.number] = end
             self.ends.add(end)
         elif isinstance(step, Acknowledged):
             end = self._asked[step.number]
             self._acknowledged += [end] if end not in self._acknowledged else []
-            self.promised = max([self.promised, *([end] if step.durable else self._acknowledged[: -self._ahead])])
+            self.promised = max(
+                [self.promised, *([end] if step.durable else self._acknowledged[: -self._ahead])]
+            )
         elif isinstance(step, Boundary):
             self.promised = max(self._acknowledged)
         elif isinstance(step, Put):
@@ -339,13 +393,19 @@ class Due:
         elif isinstance(step, Sweeping):
             self.blobs.clear()
         elif isinstance(step, Keeping):
-            self.kept = {place: data for place, data in self.kept.items() if step.log is not None and place != (step.log, step.seq)}
+            self.kept = {
+                place: data
+                for place, data in self.kept.items()
+                if step.log is not None and place != (step.log, step.seq)
+            }
         elif isinstance(step, Kept):
             self.kept[step.log, step.seq] = step.data
 
 
 class Lost(AssertionError):
-    """Something the store had promised is not there, or something it never promised is there by half."""
+    """Something the store had promised is not there, or something it never promised is there by
+    half.
+    """
 
 
 class Corrupt(AssertionError):
@@ -382,7 +442,10 @@ def _compare(there: Sequence[str], due: Due) -> None:
     if list(there) != due.history[: len(there)]:
         raise Lost("what is there is not how it began")
     if len(there) not in due.ends:
-        raise Lost(f"an append is there by half: {len(there)} events, and appends end at {sorted(due.ends)}")
+        raise Lost(
+            f"an append is there by half: {len(there)} events, and appends end at"
+            f" {sorted(due.ends)}"
+        )
 
 
 def _compare_the_rest(store: SqliteStore, due: Due) -> None:
@@ -424,14 +487,18 @@ class Finding(NamedTuple):
 
 
 def crash_often(trace: Trace, images: int, seed: int, folder: Path) -> Iterator[Finding]:
-    """Check so many different images, spread over all the steps of a trace, or as many different ones as there are."""
+    """Check so many different images, spread over all the steps of a trace, or as many different
+    ones as there are.
+    """
     seen, chance, rounds = set[int](), Random(seed), 0
     while len(seen) < images and rounds < 60:
         rounds += 1
         yield from _one_round(trace, images - len(seen), chance, seen, folder)
 
 
-def _one_round(trace: Trace, images: int, chance: Random, seen: set[int], folder: Path) -> Iterator[Finding]:
+def _one_round(
+    trace: Trace, images: int, chance: Random, seen: set[int], folder: Path
+) -> Iterator[Finding]:
     """One image for each step, or for some steps drawn by lot if so many are not wanted."""
     every = range(trace.first + 1, len(trace.steps) + 1)
     chosen = set(every if images >= len(every) else chance.sample(every, images))
@@ -443,7 +510,15 @@ def _one_round(trace: Trace, images: int, chance: Random, seen: set[int], folder
             continue
         fate = chance.choice(list(FATES)) if disk.pending else "nothing"
         image = image_after(disk, chance, fate)
-        key = hash((tuple(sorted(image.items())), due.promised, len(due.ends), len(due.blobs), len(due.kept)))
+        key = hash(
+            (
+                tuple(sorted(image.items())),
+                due.promised,
+                len(due.ends),
+                len(due.blobs),
+                len(due.kept),
+            )
+        )
         if key not in seen:
             seen.add(key)
             yield Finding(number, fate, attempt(image, due, folder / f"{len(seen)}"), image)

@@ -1,8 +1,10 @@
-"""What goes on when the current fails: scenes over a file system that writes down what it is asked to do.
+"""What goes on when the current fails: scenes over a file system that writes down what it is asked
+to do.
 
-They run in a process of their own, `python power_scenes.py OUTPUT SEED SCENE:MODE …`, because the file system becomes
-SQLite's default there: the store opens its file as it always does. Writes are passed on, so that the program sees
-them; syncs are only written down, which is what makes this fast.
+They run in a process of their own, `python power_scenes.py OUTPUT SEED SCENE:MODE …`, because the
+file system becomes SQLite's default there: the store opens its file as it always does. Writes are
+passed on, so that the program sees them; syncs are only written down, which is what makes this
+fast.
 """
 
 from __future__ import annotations
@@ -76,7 +78,8 @@ class Recording:
         self.ahead = UNSYNCED_MAX
         self.numbers = count(1)  # of appends
         self.sent: dict[int, Send] = {}
-        self.sync_s = 0.0  # how long the disk takes; threads only meet in one commit if it takes any time
+        # how long the disk takes; threads only meet in one commit if it takes any time
+        self.sync_s = 0.0
 
     def found(self, folder: Path) -> None:
         """Begin with the files in a folder, and the events in them."""
@@ -113,7 +116,8 @@ class RecordedFile(apsw.VFSFile):
         super().__init__("unix", name, flags)
         self._recording = recording
         self._number = number
-        # As SQLite does on Unix: the first sync of a journal or log that it may have made syncs the folder, too.
+        # As SQLite does on Unix: the first sync of a journal or log that it may have made syncs the
+        # folder, too.
         journal = flags[0] & (apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL)
         self._folder_too = bool(journal and flags[0] & apsw.SQLITE_OPEN_CREATE)
 
@@ -134,14 +138,17 @@ class RecordedFile(apsw.VFSFile):
 
 
 class RecordedFiles(apsw.VFS):
-    """SQLite's own file system for Unix, with a trace of what is asked of it, and chance from a seed."""
+    """SQLite's own file system for Unix, with a trace of what is asked of it, and chance from a
+    seed.
+    """
 
     def __init__(self, seed: int) -> None:
         super().__init__("recorded", "unix", makedefault=True)
         self._chance = Random(seed)
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
-        path = str(name.filename() if isinstance(name, apsw.URIFilename) else name)  # a temporary file has no name
+        # a temporary file has no name
+        path = str(name.filename() if isinstance(name, apsw.URIFilename) else name)
         recording = recordings.get(os.path.dirname(path))
         if recording is None:
             return apsw.VFSFile("unix", name, flags)
@@ -180,7 +187,9 @@ class WitnessedStore(SqliteStore):
     def __init__(self, folder: Path) -> None:
         self.recording = recordings[os.path.realpath(folder)]
         self._last = 0  # the number of its last append
-        super().__init__(folder, source=source, projections=(SessionRows(), GraphRows()), durability=durability)
+        super().__init__(
+            folder, source=source, projections=(SessionRows(), GraphRows()), durability=durability
+        )
 
     def begin(
         self,
@@ -191,7 +200,12 @@ class WitnessedStore(SqliteStore):
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
     ) -> Digest:
-        return self._witness(events, lambda store: SqliteStore.begin(store, log, events, parent=parent, blobs=blobs, fences=fences))
+        return self._witness(
+            events,
+            lambda store: SqliteStore.begin(
+                store, log, events, parent=parent, blobs=blobs, fences=fences
+            ),
+        )
 
     def append(
         self,
@@ -204,7 +218,9 @@ class WitnessedStore(SqliteStore):
         fences: Sequence[Fence] = (),
     ) -> Digest:
         def send(store: SqliteStore) -> Digest:
-            return SqliteStore.append(store, log, events, after=after, blobs=blobs, flush=flush, fences=fences)
+            return SqliteStore.append(
+                store, log, events, after=after, blobs=blobs, flush=flush, fences=fences
+            )
 
         return self._witness(events, send, flush)
 
@@ -213,14 +229,18 @@ class WitnessedStore(SqliteStore):
         recording.sent[number] = send
         recording.steps.append(Asked(number, [event.id for event in events]))
         head = send(self)
-        recording.steps.append(Acknowledged(number, durable=flush or self.log(events[0].log).durability == "full"))
+        recording.steps.append(
+            Acknowledged(number, durable=flush or self.log(events[0].log).durability == "full")
+        )
         self._last = max(self._last, number)
         return head
 
     def send_again(self, number: int) -> None:
         """An append once more: nobody knows what became of it."""
         head = self.recording.sent[number](self)
-        self.recording.steps.append(Acknowledged(number, durable=self.log(self.event(head).log).durability == "full"))
+        self.recording.steps.append(
+            Acknowledged(number, durable=self.log(self.event(head).log).durability == "full")
+        )
 
     def flush(self) -> None:
         super().flush()
@@ -265,7 +285,9 @@ durability: Literal["full", "async"] = "full"
 
 
 def appends(folder: Path) -> SqliteStore:
-    """A store is made; short and long events, alone and several at once, in two logs; checkpoints and boundaries on the way."""
+    """A store is made; short and long events, alone and several at once, in two logs; checkpoints
+    and boundaries on the way.
+    """
     store = WitnessedStore(folder)
     one, two = begin(store, said("one")), begin(store)
     for i in range(12):
@@ -277,13 +299,21 @@ def appends(folder: Path) -> SqliteStore:
             store.flush()
         if i == 6:
             now = store.log(one)
-            store.append(one, sealed([said("now")], one, now.tip + 1, (now.head,)), after=now.head, flush=True)
+            store.append(
+                one,
+                sealed([said("now")], one, now.tip + 1, (now.head,)),
+                after=now.head,
+                flush=True,
+            )
     fork(store, two, 5)
     return store
 
 
 def durabilities(folder: Path) -> SqliteStore:
-    """Logs of both kinds in one store. They stay what they are when it is opened by somebody who says nothing of the kind."""
+    """Logs of both kinds in one store.
+
+    They stay what they are when it is opened by somebody who says nothing of the kind.
+    """
     store = WitnessedStore(folder)
     lazy, strict = [begin_as(store, each) for each in ("async", "full")]
     for i in range(5):
@@ -321,10 +351,14 @@ def sessions(folder: Path) -> SqliteStore:
     store = WitnessedStore(folder)
     bind_writer(DirectWriter(source, lambda address: store, lambda: store.address))
     session = Session("Why does checkout fail?", title="cart bug", user="u-17", store=store.address)
-    session = session.say("Only with coupons.", file(b"log " * 3000, name="checkout.log")).fact("db", "postgres 15")
+    session = session.say("Only with coupons.", file(b"log " * 3000, name="checkout.log")).fact(
+        "db", "postgres 15"
+    )
     strict, lenient = session.fork("strict"), session.fork("lenient")
     strict = strict.say("I would reject the coupon.", role="assistant").decide("verdict", "reject")
-    lenient = lenient.say("I would clamp the discount.", role="assistant").decide("verdict", "clamp")
+    lenient = lenient.say("I would clamp the discount.", role="assistant").decide(
+        "verdict", "clamp"
+    )
     merged = strict.merge(lenient, resolve={"verdict": "reject"})
     store.rebuild("session")
     back = merged.rewind(3, reason="wrong track").todo("write tests", key="tests")
@@ -335,7 +369,9 @@ def sessions(folder: Path) -> SqliteStore:
 
 
 def blobs(folder: Path) -> SqliteStore:
-    """Blobs that nothing points to are put and swept; snapshots are kept, replaced and forgotten."""
+    """Blobs that nothing points to are put and swept; snapshots are kept, replaced
+    and forgotten.
+    """
     store, chance = WitnessedStore(folder), Random(1)
     log = begin(store)
     for i in range(6):
@@ -353,7 +389,9 @@ def blobs(folder: Path) -> SqliteStore:
 
 
 def two_connections(folder: Path) -> SqliteStore:
-    """Two stores write the same file in turns; a reader holds the log open; one closes, both close, one comes back."""
+    """Two stores write the same file in turns; a reader holds the log open; one closes, both close,
+    one comes back.
+    """
     one, two = WitnessedStore(folder), WitnessedStore(folder)
     one.recording.ahead *= 2  # each counts its own
     log = begin(one)
@@ -392,7 +430,12 @@ def threads(folder: Path) -> SqliteStore:
     logs = [begin(store) for _ in range(4)]
     store.recording.sync_s = 0.001
     store.recording.ahead += len(logs)  # all that meet in one commit
-    run_threads([lambda log=log: [extend(store, log, *[said(f"{i}")] * (1 + i % 3)) for i in range(8)] for log in logs])
+    run_threads(
+        [
+            lambda log=log: [extend(store, log, *[said(f"{i}")] * (1 + i % 3)) for i in range(8)]
+            for log in logs
+        ]
+    )
     store.recording.sync_s = 0.0
     return store
 
@@ -404,11 +447,18 @@ def _appended(durability: str) -> tuple[Trace, dict[int, Send]]:
 
 
 def going_on(folder: Path) -> SqliteStore:
-    """What one power loss has left, torn writes and all, is opened and written to, until the next one."""
+    """What one power loss has left, torn writes and all, is opened and written to, until the next
+    one.
+    """
     trace, disk = _appended(durability)[0], Disk()
     for step in trace.steps[: chance.randint(len(trace.steps) // 3, len(trace.steps))]:
         disk.take(step)
-    lay_out(image_after(disk, chance, chance.choice(["everything", "up to a torn write", "each sector"])), folder)
+    lay_out(
+        image_after(
+            disk, chance, chance.choice(["everything", "up to a torn write", "each sector"])
+        ),
+        folder,
+    )
     recordings[os.path.realpath(folder)].found(folder)
     store = WitnessedStore(folder)
     log = begin(store, said("again"))
@@ -418,14 +468,19 @@ def going_on(folder: Path) -> SqliteStore:
 
 
 def killed(folder: Path) -> SqliteStore:
-    """A process is killed before its commit is synced; the next one sees it, and settles it by appending it again.
+    """A process is killed before its commit is synced; the next one sees it, and settles it by
+    appending it again.
 
-    What the killed process wrote is with the system still, but not on disk: saying that it stands is not enough. A bystander has
-    the file open all the time; without one, opening it would bring everything to the disk.
+    What the killed process wrote is with the system still, but not on disk: saying that it stands
+    is not enough. A bystander has the file open all the time; without one, opening it would bring
+    everything to the disk.
     """
     trace, sent = _appended(durability)
     recording = recordings[os.path.realpath(folder)]
-    recording.steps, disk = trace.steps[: chance.choice(_before_syncs_of_appends(trace.steps))], Disk()
+    recording.steps, disk = (
+        trace.steps[: chance.choice(_before_syncs_of_appends(trace.steps))],
+        Disk(),
+    )
     for step in recording.steps:
         disk.take(step)
     lay_out(disk.image([True] * len(disk.pending)), folder)
@@ -457,7 +512,18 @@ def _before_syncs_of_appends(steps: Sequence[Step]) -> list[int]:
     return found
 
 
-_ALL = (appends, sessions, blobs, two_connections, migration, threads, going_on, killed, durabilities, by_time)
+_ALL = (
+    appends,
+    sessions,
+    blobs,
+    two_connections,
+    migration,
+    threads,
+    going_on,
+    killed,
+    durabilities,
+    by_time,
+)
 SCENES: dict[str, Callable[[Path], SqliteStore]] = {scene.__name__: scene for scene in _ALL}
 
 
@@ -473,7 +539,9 @@ def record(scene: str, folder: Path) -> Trace:
 
 
 def set_mode(mode: str) -> None:
-    """`full` and `async` as the store has them; `normal` and `off` are less than it promises, by SQLite's names for them."""
+    """`full` and `async` as the store has them; `normal` and `off` are less than it promises, by
+    SQLite's names for them.
+    """
     global durability
     durability = "async" if mode == "async" else "full"
     database.PRAGMAS["synchronous"] = {"off": 0, "normal": 1}.get(mode, 2)

@@ -1,8 +1,10 @@
-"""One of several writers on the same sessions, which writes down all it does. A program of its own, and a function for threads.
+"""One of several writers on the same sessions, which writes down all it does. A program of its own,
+and a function for threads.
 
     python rival.py FOLDER NAME APPENDS THREADS SEED SESSION…
 
-It prints a line when it is ready, waits for a byte, so that all begin at once, and prints what it did.
+It prints a line when it is ready, waits for a byte, so that all begin at once, and prints what it
+did.
 """
 
 from __future__ import annotations
@@ -34,13 +36,16 @@ class Rival:
         for i in range(appends):
             which = self._chance.randrange(len(self._sessions))
             several = self._chance.choice((1, 1, 1, 2, 4))
-            for attempt in count():  # named in the text: what was refused must stand nowhere, and the next try is another
+            # named in the text: what was refused must stand nowhere, and the next try is another
+            for attempt in count():
                 if self._try(which, [f"{self.name}/{i}/{attempt}.{n}" for n in range(several)]):
                     break
                 self._sessions[which] = self._look(self._sessions[which])
             if self._chance.random() < 0.2:
                 other = self._chance.randrange(len(self._sessions))
-                self._sessions[other] = self._look(self._sessions[other], self._chance.choice((3, 50)))
+                self._sessions[other] = self._look(
+                    self._sessions[other], self._chance.choice((3, 50))
+                )
 
     def _try(self, which: int, texts: list[str]) -> bool:
         session, began = self._sessions[which], _now()
@@ -52,33 +57,49 @@ class Rival:
             place, head, outcome = stale.seq, stale.found, "stale"
         except Exception as error:  # also "database is locked", whatever it is called
             outcome = repr(error)
-        self.acts.append(history.Append(self.name, session.id, began, _now(), tuple(texts), outcome, place, head))
+        self.acts.append(
+            history.Append(self.name, session.id, began, _now(), tuple(texts), outcome, place, head)
+        )
         return outcome != "stale"
 
     def _append(self, session: Session, texts: list[str]) -> Session:
         if len(texts) == 1:
             return session.say(texts[0])
-        drafts = [Draft(MessageSaid("user", (Text(text),)), Act(f"service:{self.name.replace('/', '-')}")) for text in texts]
+        drafts = [
+            Draft(MessageSaid("user", (Text(text),)), Act(f"service:{self.name.replace('/', '-')}"))
+            for text in texts
+        ]
         return Session.of(writer_of(None).append(session.spot, drafts))
 
     def _look(self, session: Session, last: int = 0) -> Session:
         began = _now()
         session = session.reload()
         texts = tuple(text_of(event.body) for event in session.events[-last:]) if last else ()
-        self.acts.append(history.Look(self.name, session.id, began, _now(), session.place, session.head, texts))
+        self.acts.append(
+            history.Look(self.name, session.id, began, _now(), session.place, session.head, texts)
+        )
         return session
 
 
 def text_of(body: object) -> str:
     """What an event says; what was there before the rivals says nothing."""
-    return "".join(part.text for part in body.parts if isinstance(part, Text)) if isinstance(body, MessageSaid) else ""
+    return (
+        "".join(part.text for part in body.parts if isinstance(part, Text))
+        if isinstance(body, MessageSaid)
+        else ""
+    )
 
 
-def run(name: str, sessions: list[Session], appends: int, threads: int, seed: int) -> list[history.Act]:
+def run(
+    name: str, sessions: list[Session], appends: int, threads: int, seed: int
+) -> list[history.Act]:
     """So many appends by so many threads."""
     rivals = [Rival(f"{name}/{i}", list(sessions), f"{seed}/{name}/{i}") for i in range(threads)]
     shares = [appends // threads + (i < appends % threads) for i in range(threads)]
-    workers = [threading.Thread(target=rival.write, args=(share,)) for rival, share in zip(rivals, shares, strict=True)]
+    workers = [
+        threading.Thread(target=rival.write, args=(share,))
+        for rival, share in zip(rivals, shares, strict=True)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:

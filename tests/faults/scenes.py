@@ -14,7 +14,9 @@ from plait.testing.store import begin, extend, run_threads, said, texts
 
 
 def fork_in_the_middle(folder: str) -> None:
-    """A connection must not cross os.fork: the child opens its own, and ends without harming its parent's."""
+    """A connection must not cross os.fork: the child opens its own, and ends without harming its
+    parent's.
+    """
     for store in (SqliteStore(folder, source=Seeded()), MemoryStore(source=Seeded())):
         for _ in range(5):
             _fork_in_the_middle(store)
@@ -61,12 +63,16 @@ def interrupt_at_random(folder: str) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGALRM, ring)
-    jobs = [lambda log=log: [extend(store, log, said(str(i))) for i in range(200)] for log in logs[1:]]
+    jobs = [
+        lambda log=log: [extend(store, log, said(str(i))) for i in range(200)] for log in logs[1:]
+    ]
     others = threading.Thread(target=run_threads, args=(jobs,), daemon=True)
     others.start()
     deadline = time.monotonic() + 60
     while others.is_alive():
-        assert time.monotonic() < deadline, f"somebody is left waiting after {interrupts} interrupts"
+        assert time.monotonic() < deadline, (
+            f"somebody is left waiting after {interrupts} interrupts"
+        )
         try:
             signal.setitimer(signal.ITIMER_REAL, 0.0003 + 0.0001 * (interrupts % 17))
             for _ in range(50):

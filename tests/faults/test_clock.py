@@ -1,7 +1,7 @@
 """Clocks: they jump, stand still and disagree. What is true of a session never depends on them.
 
-The same history is made twice, by a sane clock and by one that is not, with the same ids and salts. Places, states,
-listings and verify come out the same; only times differ, and the hashes over them.
+The same history is made twice, by a sane clock and by one that is not, with the same ids and salts.
+Places, states, listings and verify come out the same; only times differ, and the hashes over them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ LAST = 2**63 - 1
 
 
 class Clock:
-    """A `Source` whose time is what a function of the number of questions says; ids and salts are the same for all clocks."""
+    """A `Source` whose time is what a function of the number of questions says; ids and salts are
+    the same for all clocks.
+    """
 
     def __init__(self, time: Callable[[int], Micros]) -> None:
         self._time, self._asked, self._made = time, 0, 0
@@ -76,19 +78,31 @@ def by(clock: Clock) -> Generator[None]:
 
 
 def live(store: Store, steps: int, start: int) -> list[Session]:
-    """A history with everything that orders something: forks, rewinds, merges, the same key written by many, tags, lives."""
+    """A history with everything that orders something: forks, rewinds, merges, the same key written
+    by many, tags, lives.
+    """
     chance = random.Random(start)
     sessions = [Session("begin", title="s0", user="u-0", tags={"team": "web"}, store=store)]
     for i in range(steps):
         at = chance.randrange(len(sessions))
         session, verb = sessions[at], chance.randrange(12)
         if session.status in ("closed", "archived") or verb == 0:
-            sessions.append(Session(f"begin {i}", title=f"s{i}", user=f"u-{i % 3}", tags={"team": "web"} if i % 2 else {}, store=store))
+            sessions.append(
+                Session(
+                    f"begin {i}",
+                    title=f"s{i}",
+                    user=f"u-{i % 3}",
+                    tags={"team": "web"} if i % 2 else {},
+                    store=store,
+                )
+            )
         elif verb == 1:
             sessions.append(session.fork(f"b{i}", at=chance.randrange(1, session.place + 1)))
         elif verb == 2 and session.place > 2:
             sessions[at] = session.rewind(chance.randrange(1, session.place))
-        elif verb == 3 and (near := [other for other in sessions if other.id != session.id and _kin(session, other)]):
+        elif verb == 3 and (
+            near := [other for other in sessions if other.id != session.id and _kin(session, other)]
+        ):
             sessions[at] = session.merge(chance.choice(near), resolve=_either)
         elif verb == 4:
             sessions[at] = session.close() if i % 3 == 0 else session.pause().unpause()
@@ -106,7 +120,10 @@ def _either(key: str, sides: Mapping[str, Any]) -> Any:
 
 
 def _kin(one: Session, other: Session) -> bool:
-    return bool(one.covers.keys() & other.covers.keys()) and other.status not in ("closed", "archived")
+    return bool(one.covers.keys() & other.covers.keys()) and other.status not in (
+        "closed",
+        "archived",
+    )
 
 
 def history_facts(store: Store, sessions: list[Session]) -> dict[str, Any]:
@@ -119,11 +136,17 @@ def history_facts(store: Store, sessions: list[Session]) -> dict[str, Any]:
             text = text.replace(id, place)
         return text
 
-    states = [msgspec.structs.replace(state_at(store, session.id, session.place), opened=0) for session in sessions]
+    states = [
+        msgspec.structs.replace(state_at(store, session.id, session.place), opened=0)
+        for session in sessions
+    ]
     return {
         "places": list(places.values()),
         "bodies": [placed(_timeless(event.body)) for _, event in store.feed()],
-        "parents": [[places[id] for id in event.header.parents + event.header.causes] for _, event in store.feed()],
+        "parents": [
+            [places[id] for id in event.header.parents + event.header.causes]
+            for _, event in store.feed()
+        ],
         "states": [placed(state) for state in states],
         "listed": [str(each) for each in Session.list(store=store)],
         "by user": [str(each) for each in Session.list(store=store, user="u-1")],
@@ -132,14 +155,21 @@ def history_facts(store: Store, sessions: list[Session]) -> dict[str, Any]:
         "logs": [log.id for _, log in store.logs()],
         "said": [[message.text for message in session.messages] for session in sessions],
         "histories": [[change.status for change in session.status_history] for session in sessions],
-        "why": [[(step.log, step.seq, step.how) for step in session.why(session.place)] for session in sessions],
+        "why": [
+            [(step.log, step.seq, step.how) for step in session.why(session.place)]
+            for session in sessions
+        ],
     }
 
 
 def _timeless(body: Any) -> Any:
     """The digest of a state covers when it was opened."""
     bare = without_measured(body)
-    return msgspec.structs.replace(bare, state=None) if getattr(bare, "state", None) is not None else bare
+    return (
+        msgspec.structs.replace(bare, state=None)
+        if getattr(bare, "state", None) is not None
+        else bare
+    )
 
 
 def history(folder: Path, time: Callable[[int], Micros], steps: int, start: int) -> dict[str, Any]:
@@ -159,13 +189,17 @@ def history(folder: Path, time: Callable[[int], Micros], steps: int, start: int)
 
 
 def check_slices(session: Session) -> None:
-    """A slice by time is a choice of events by their time, in the order of the log, however the clock ran."""
+    """A slice by time is a choice of events by their time, in the order of the log, however the
+    clock ran.
+    """
     events = list(session.events)
     last = events[-1].time
     for since, micros in (("1s", 10**6), ("2h", 7_200 * 10**6), ("52w", 52 * 7 * 86_400 * 10**6)):
         due = [event.seq for event in events if event.time >= last - micros]
         assert [event.seq for event in session.events[since:]] == due
-        assert [event.seq for event in session.events.where(until=since)] == [e.seq for e in events if e.time <= last - micros]
+        assert [event.seq for event in session.events.where(until=since)] == [
+            e.seq for e in events if e.time <= last - micros
+        ]
     assert [event.seq for event in events] == list(range(1, session.place + 1))
 
 
@@ -183,7 +217,12 @@ def test_a_clock_that_is_wrong_changes_nothing_but_times(name: str) -> None:
         wrong = history(folder / "wrong", CLOCKS[name], steps, start)
     for what, value in right.items():
         assert wrong[what] == value, f"SEED={start}: {what} differ under a clock that is {name}"
-    report("clock", f"{name}: {len(right['places']):,} events in {len(right['logs'])} sessions, the same as by a sane clock", start)
+    report(
+        "clock",
+        f"{name}: {len(right['places']):,} events in {len(right['logs'])} sessions, the same as by"
+        " a sane clock",
+        start,
+    )
 
 
 WRITER = """

@@ -47,7 +47,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of two megabytes."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip("mounting a small disk needs root")
     yield folder
@@ -97,12 +99,15 @@ def test_a_new_store_on_a_full_disk_says_so(small_disk: Path) -> None:
 
 
 @pytest.mark.parametrize("acts", [WRITING, UPKEEP], ids=["writing", "upkeep"])
-def test_a_disk_that_fails_anywhere_is_a_typed_error_and_no_loss(tmp_path: Path, acts: tuple[str, ...]) -> None:
+def test_a_disk_that_fails_anywhere_is_a_typed_error_and_no_loss(
+    tmp_path: Path, acts: tuple[str, ...]
+) -> None:
     """EIO or no space at every call that could give it, once or from then on.
 
-    The caller hears it as one of our errors, nothing is half-written, reading goes on in the same process, and so does
-    writing as soon as the disk works again; after a disk that failed for good, once the store is opened again.
-    `DISK_EVERY` says how many of the calls, errors and durations are taken (1: all of them).
+    The caller hears it as one of our errors, nothing is half-written, reading goes on in the same
+    process, and so does writing as soon as the disk works again; after a disk that failed for good,
+    once the store is opened again. `DISK_EVERY` says how many of the calls, errors and durations
+    are taken (1: all of them).
     """
     needs_strace()
     every, start = dose("DISK_EVERY", short=250, long=16), seed()
@@ -110,11 +115,17 @@ def test_a_disk_that_fails_anywhere_is_a_typed_error_and_no_loss(tmp_path: Path,
     assert all(found[f"in {act}"] for act in acts), f"SEED={start}: some act was never hit: {found}"
     report(f"disk failing in {', '.join(acts)}, one in {every}", _counts(found), start)
     if every <= 4:
-        assert all(found[kind] for kind in ("DiskFull", "StoreFailed", "OutcomeUnknown")), f"SEED={start}: {found}"
+        assert all(found[kind] for kind in ("DiskFull", "StoreFailed", "OutcomeUnknown")), (
+            f"SEED={start}: {found}"
+        )
 
 
-def test_a_disk_that_fills_up_in_any_act_loses_nothing_and_recovers(tmp_path: Path, small_disk: Path) -> None:
-    """Each act with no space at all, with a little more, and so on until it is enough; space returns after the first error."""
+def test_a_disk_that_fills_up_in_any_act_loses_nothing_and_recovers(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    """Each act with no space at all, with a little more, and so on until it is enough; space
+    returns after the first error.
+    """
     every, start = dose("SPACE_EVERY", short=50, long=3), seed()
     found = ask("full", tmp_path, start, (*WRITING, *UPKEEP), disk=small_disk, every=every)
     assert found["DiskFull"] == found["errors"] > 0, f"SEED={start}: {found}"
@@ -122,8 +133,12 @@ def test_a_disk_that_fills_up_in_any_act_loses_nothing_and_recovers(tmp_path: Pa
 
 
 @pytest.mark.parametrize("stands", [True, False])
-def test_a_session_settles_an_unknown_outcome_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stands: bool) -> None:
-    """The disk refused at the commit, and whether that stands nobody can know: the same events again, and it stands once."""
+def test_a_session_settles_an_unknown_outcome_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stands: bool
+) -> None:
+    """The disk refused at the commit, and whether that stands nobody can know: the same events
+    again, and it stands once.
+    """
     session, commit, refusals = Session("before", store=tmp_path), Database.commit, iter([True])
 
     def refuse_once(db: Database, pieces: int) -> None:
@@ -146,7 +161,10 @@ def test_a_session_settles_an_unknown_outcome_by_itself(tmp_path: Path, monkeypa
 def _counts(found: dict[str, int]) -> str:
     kinds = ("DiskFull", "StoreFailed", "OutcomeUnknown", "BadAddress", "StoreCorrupt")
     said = ", ".join(f"{found[kind]:,} {kind}" for kind in kinds if found[kind])
-    return f"{found['faults']:,} faults, heard as {said}; 0 of another type, 0 half-written, all recovered"
+    return (
+        f"{found['faults']:,} faults, heard as {said}; 0 of another type, 0 half-written, all"
+        " recovered"
+    )
 
 
 # ── torn ─────────────────────────────────────────────────────────────────────────────────────
@@ -154,7 +172,9 @@ def _counts(found: dict[str, int]) -> str:
 
 @pytest.mark.parametrize("keep", [0.3, 0.6, 0.9, 0.999])
 def test_a_torn_tail_costs_only_the_tail(tmp_path: Path, keep: float) -> None:
-    """The write-ahead log ends in the middle of a record: what came before it stands, and writing goes on."""
+    """The write-ahead log ends in the middle of a record: what came before it stands, and writing
+    goes on.
+    """
     store = opened(tmp_path / "store")
     log = begin(store, *(said(str(i)) for i in range(5)))
     for i in range(5, 40):
@@ -216,7 +236,9 @@ def foreign_database(path: Path) -> None:
     db.close()
 
 
-@pytest.mark.parametrize("what", ["text", "noise", "another database", "a folder", "a link", "a fifo"])
+@pytest.mark.parametrize(
+    "what", ["text", "noise", "another database", "a folder", "a link", "a fifo"]
+)
 def test_what_is_not_a_store_is_refused_and_left_alone(tmp_path: Path, what: str) -> None:
     path = tmp_path / "store" / "store.db"
     path.parent.mkdir()
@@ -301,7 +323,9 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path) -> None:
 # ── settings that must hold ──────────────────────────────────────────────────────────────────
 
 
-def test_a_setting_that_does_not_take_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_that_does_not_take_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(database_module.PRAGMAS, "synchronous", 7)
     with pytest.raises(StoreUnsafe, match="local disk"):
         opened(tmp_path)
@@ -317,13 +341,22 @@ def test_the_settings_in_force(tmp_path: Path) -> None:
     store = opened(tmp_path)
     pragmas = store.describe()["pragmas"]
     assert isinstance(pragmas, dict)
-    assert (pragmas["journal_mode"], pragmas["synchronous"], pragmas["page_size"]) == ("wal", 2, 4096)
+    assert (pragmas["journal_mode"], pragmas["synchronous"], pragmas["page_size"]) == (
+        "wal",
+        2,
+        4096,
+    )
     store.close()
 
 
 def test_errors_tell_what_they_are() -> None:
     """Every error of the tree has a text that ends in a next step."""
-    for error in (DiskFull("/x"), StoreFailed("/x", "why"), OutcomeUnknown("/x", "why"), StoreCorrupt("/x", "why")):
+    for error in (
+        DiskFull("/x"),
+        StoreFailed("/x", "why"),
+        OutcomeUnknown("/x", "why"),
+        StoreCorrupt("/x", "why"),
+    ):
         assert isinstance(error, StoreError)
         assert str(error).endswith(".")
         assert "/x" in str(error)

@@ -1,4 +1,6 @@
-"""A process that lost its run writes nothing and starts nothing, wherever it was: two real processes, one after the other."""
+"""A process that lost its run writes nothing and starts nothing, wherever it was: two real
+processes, one after the other.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ class Loser(Holder):
     @property
     def logs(self) -> dict[LogId, Log]:
         """All logs but one: outcomes that came too late stand in the inbox of the session."""
-        assert {event.kind for event in self.session.reload().inbox} <= {"ToolReturned", "CancelRequested"}
+        assert {event.kind for event in self.session.reload().inbox} <= {
+            "ToolReturned",
+            "CancelRequested",
+        }
         stores = [open_store(str(self.folder / name)) for name in (".plait", "elsewhere")]
         every = {log.id: log for store in stores for _, log in store.logs(limit=10_000)}
         return {id: log for id, log in every.items() if id != inbox_of(self.session.id)}
@@ -68,7 +73,9 @@ def _loser(folder: Path, story: str, effect: str) -> AbstractContextManager[Lose
 
 
 def _check_lost(loser: Loser, before: list[tuple[str, str]]) -> None:
-    """The loser goes on, and nothing comes of it: no log is begun, none is longer, nobody is paid."""
+    """The loser goes on, and nothing comes of it: no log is begun, none is longer,
+    nobody is paid.
+    """
     logs, payments = loser.logs, loser.payments
     assert loser.goes_on() == ("Parked" if loser.story == "Parks" else "RunLost")
     assert loser.logs == logs, "written by who lost the run"
@@ -77,8 +84,12 @@ def _check_lost(loser: Loser, before: list[tuple[str, str]]) -> None:
 
 
 @pytest.mark.parametrize(("story", "effect", "when"), CASES)
-def test_who_lost_a_run_pays_nobody_and_writes_nothing(tmp_path: Path, story: str, effect: str, when: str) -> None:
-    """It goes on while the other process stands at the same point, or after that one has come to its end."""
+def test_who_lost_a_run_pays_nobody_and_writes_nothing(
+    tmp_path: Path, story: str, effect: str, when: str
+) -> None:
+    """It goes on while the other process stands at the same point, or after that one has come to
+    its end.
+    """
     with _loser(tmp_path, story, effect) as loser:
         before = loser.payments
         loser.loses_its_lock()
@@ -89,7 +100,11 @@ def test_who_lost_a_run_pays_nobody_and_writes_nothing(tmp_path: Path, story: st
         if when == "afterwards":
             _check_lost(loser, before)
         assert len(loser.payments) == STORIES[story].payments
-        assert not [key for key, times in Counter(key for _, key in loser.payments).items() if times > 1 and key != "first"]
+        assert not [
+            key
+            for key, times in Counter(key for _, key in loser.payments).items()
+            if times > 1 and key != "first"
+        ]
         assert replay(ended, loser.workflow).head == ended.head
 
 
@@ -100,7 +115,9 @@ def test_the_loser_is_fenced_as_soon_as_the_root_says_so(tmp_path: Path, story: 
         before = loser.payments
         loser.loses_its_lock()
         taker = subprocess.run(
-            module_command("tests.faults.fenced_story", "taker", story, "at_most_once", loser.session.id),
+            module_command(
+                "tests.faults.fenced_story", "taker", story, "at_most_once", loser.session.id
+            ),
             env=child_environment(STORY_FOLDER=str(tmp_path)),
         )
         assert taker.returncode < 0

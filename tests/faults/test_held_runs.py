@@ -1,4 +1,6 @@
-"""One process holds a run: others are refused, and told who has it; one that lost it cannot write, and what it brings late is kept."""
+"""One process holds a run: others are refused, and told who has it; one that lost it cannot write,
+and what it brings late is kept.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ def test_a_late_outcome_does_not_settle_a_call_a_second_time(tmp_path: Path) -> 
         held_story.meanwhile.append(lambda: said.append(first.goes_on()))
         ended = resume(first.session, Held("often"))
         assert said == ["RunLost"] and ended.text == "all is well"
-        assert len(set(first.effects)) == 1 and len(first.effects) == 2, "run again, with the same key"
+        assert len(set(first.effects)) == 1 and len(first.effects) == 2, (
+            "run again, with the same key"
+        )
         (late,) = ended.inbox
         assert isinstance(late.body, k.ToolReturned)
         (call,) = ended.effects
@@ -80,14 +84,21 @@ def test_a_late_outcome_does_not_settle_a_call_a_second_time(tmp_path: Path) -> 
         assert replay(ended, Held("often")).head == ended.head
 
 
-def test_a_run_taken_over_while_nothing_is_under_way_is_lost_at_the_next_write(tmp_path: Path) -> None:
+def test_a_run_taken_over_while_nothing_is_under_way_is_lost_at_the_next_write(
+    tmp_path: Path,
+) -> None:
     with _first(tmp_path, "once") as first:
         first.loses_its_lock()
         with pytest.raises(Parked):
             resume(first.session, Held("once"))
-        first.session.resolve(first.session.reload().waiting[0], "did_not_happen", actor="human:boss")
+        first.session.resolve(
+            first.session.reload().waiting[0], "did_not_happen", actor="human:boss"
+        )
         held_story.meanwhile.append(lambda: None)
         ended = resume(first.session, Held("once"))
         assert ended.text == "all is well"
         assert first.goes_on() == "RunLost"
-        assert ended.reload() == ended and [event.kind for event in ended.inbox] == ["ToolResolved", "ToolReturned"]
+        assert ended.reload() == ended and [event.kind for event in ended.inbox] == [
+            "ToolResolved",
+            "ToolReturned",
+        ]

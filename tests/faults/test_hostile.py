@@ -24,7 +24,16 @@ from plait.errors import (
     UnknownRows,
 )
 from plait.event import Event, seal
-from plait.event.kinds import Budget, BudgetRefused, Merged, MessageSaid, Score, ScratchSet, SessionOpened, Text
+from plait.event.kinds import (
+    Budget,
+    BudgetRefused,
+    Merged,
+    MessageSaid,
+    Score,
+    ScratchSet,
+    SessionOpened,
+    Text,
+)
 from plait.ids import Digest, derived
 from plait.session import SessionRows
 from plait.store import MemoryStore, Rows, SqliteStore, Store, verify_store
@@ -52,7 +61,9 @@ def test_table_names_in_the_file_are_not_sql(tmp_path: Path) -> None:
     log = begin(store, said("kept"))
     store.close()
     raw = RawSql(tmp_path / "store.db")
-    raw(f"""CREATE TABLE "p_session__a; COMMIT; VACUUM INTO '{tmp_path}/stolen'; DELETE FROM event; --" (x)""")
+    raw(
+        f"""CREATE TABLE "p_session__a; COMMIT; VACUUM INTO '{tmp_path}/stolen'; DELETE FROM event; --" (x)"""  # noqa: E501
+    )
     raw("UPDATE projection SET stale = 1")
     raw.close()
     store = opened(tmp_path, SessionRows())
@@ -66,7 +77,10 @@ def test_triggers_in_the_file_do_not_run(tmp_path: Path) -> None:
     log = begin(store)
     store.close()
     raw = RawSql(tmp_path / "store.db")
-    raw("CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM event WHERE number = new.number; END")
+    raw(
+        "CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM event WHERE number ="
+        " new.number; END"
+    )
     raw.close()
     store = opened(tmp_path)
     extend(store, log, said("kept"))
@@ -104,16 +118,23 @@ def test_planted_logs_are_found(tmp_path: Path) -> None:
     store.close()
     shutil.copytree(tmp_path, tmp_path / "empty")
     raw = RawSql(tmp_path / "store.db")
-    raw("INSERT INTO log SELECT 77, id, parent, place, head, tip, lazy, epoch FROM log WHERE key = 1")
+    raw(
+        "INSERT INTO log SELECT 77, id, parent, place, head, tip, lazy, epoch FROM log WHERE"
+        " key = 1"
+    )
     for event in sealed([SessionOpened(title="FAKE"), said("false")], log):
         code = raw("SELECT code FROM kind WHERE name = ?", (event.kind,))[0][0]
         raw(
-            "INSERT INTO event (log, seq, kind, short, codec, salt, header, body) VALUES (77, ?, ?, ?, 0, ?, ?, ?)",
+            "INSERT INTO event (log, seq, kind, short, codec, salt, header, body) VALUES (77, ?, ?,"
+            " ?, 0, ?, ?, ?)",
             (event.seq, code, short_of(event.id), event.salt, event.raw, event.content),
         )
     raw.close()
     raw = RawSql(tmp_path / "empty" / "store.db")
-    raw("INSERT INTO log SELECT 77, x'0123456789ab7abc8abc0123456789ab', key, tip, head, tip, lazy, epoch FROM log WHERE key = 1")
+    raw(
+        "INSERT INTO log SELECT 77, x'0123456789ab7abc8abc0123456789ab', key, tip, head, tip, lazy,"
+        " epoch FROM log WHERE key = 1"
+    )
     raw.close()
     for folder in (tmp_path, tmp_path / "empty"):
         store = opened(folder)
@@ -135,7 +156,14 @@ def test_equal_numbers_have_equal_bytes(store: Store) -> None:
 
 
 def _fields() -> dict[str, Any]:
-    return {"log": derived("x"), "seq": 1, "parents": (), "time": 1, "salt": bytes(16), "actor": "human:u"}
+    return {
+        "log": derived("x"),
+        "seq": 1,
+        "parents": (),
+        "time": 1,
+        "salt": bytes(16),
+        "actor": "human:u",
+    }
 
 
 def test_an_event_that_was_not_sealed_is_checked(store: Store) -> None:
@@ -148,7 +176,8 @@ def test_an_event_that_was_not_sealed_is_checked(store: Store) -> None:
     with pytest.raises(InvalidInput):
         store.begin(log, [Event(event.raw, b"short", event.content)])
     assert store.number == 0
-    store.begin(log, [Event(event.raw, event.salt, event.content)])  # an honest one, as an import brings it
+    # an honest one, as an import brings it
+    store.begin(log, [Event(event.raw, event.salt, event.content)])
     assert list(verify_store(store)) == []
 
 
@@ -253,7 +282,9 @@ def test_a_newer_projection_does_not_break_who_has_the_older(tmp_path: Path) -> 
     newer.close()
 
 
-def test_a_store_made_by_another_process_at_this_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_made_by_another_process_at_this_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real, made = database_module.Database.get, list[int]()
 
     def get(self: Any, sql: str, values: Any = ()) -> Any:
@@ -275,7 +306,12 @@ def test_closing_waits_for_those_inside(tmp_path: Path) -> None:
         logs, errors = [begin(store) for _ in range(4)], list[Exception]()
         started = threading.Barrier(len(logs) + 1)
 
-        def write(log: Any, store: Store = store, started: threading.Barrier = started, errors: list[Exception] = errors) -> None:
+        def write(
+            log: Any,
+            store: Store = store,
+            started: threading.Barrier = started,
+            errors: list[Exception] = errors,
+        ) -> None:
             started.wait()
             try:
                 while True:

@@ -1,4 +1,6 @@
-"""kill -9 in the middle of agents' runs: no effect without its request on record, no outcome lost but the one under way, no log broken."""
+"""kill -9 in the middle of agents' runs: no effect without its request on record, no outcome lost
+but the one under way, no log broken.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +48,22 @@ def test_runs_that_are_killed(tmp_path: Path) -> None:
     for n in range(kills):
         folder = tmp_path / str(n)
         folder.mkdir()
-        effects += _killed(folder, chance.choice(["pure", "at_most_once"]), chance.uniform(0.05, 0.5))
-    report("runs killed with -9", f"{kills} kills after {effects} effects, 0 without a request, 0 outcomes lost before the last", begun)
+        effects += _killed(
+            folder, chance.choice(["pure", "at_most_once"]), chance.uniform(0.05, 0.5)
+        )
+    report(
+        "runs killed with -9",
+        f"{kills} kills after {effects} effects, 0 without a request, 0 outcomes lost before the"
+        " last",
+        begun,
+    )
 
 
 def _killed(folder: Path, effect: str, after_s: float) -> int:
     """Kill a run after so long; returns how many effects it had."""
-    with subprocess.Popen([sys.executable, "-c", CHILD, str(folder), effect], stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(folder), effect], stdout=subprocess.PIPE, text=True
+    ) as child:
         assert child.stdout is not None
         log = child.stdout.readline().strip()
         time.sleep(after_s)  # the moment is chance: any will do
@@ -65,7 +76,12 @@ def _killed(folder: Path, effect: str, after_s: float) -> int:
     for who in ("a", "b"):
         file = folder / who
         done = [int(line) for line in file.read_text().split()] if file.exists() else []
-        calls = [each for session in sessions for each in session.effects if cast("Any", each.arguments)["who"] == who]
+        calls = [
+            each
+            for session in sessions
+            for each in session.effects
+            if cast("Any", each.arguments)["who"] == who
+        ]
         requested: set[int] = {cast("Any", each.arguments)["n"] for each in calls}
         settled = [each for each in calls if each.outcome is not None]
         assert done == sorted(set(done)), "an effect happened twice"

@@ -1,4 +1,6 @@
-"""Round trips: whatever is said, recorded or attached comes back from the disk as it was, or is refused before a byte is written."""
+"""Round trips: whatever is said, recorded or attached comes back from the disk as it was, or is
+refused before a byte is written.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,16 @@ from hypothesis import strategies as st
 
 from plait import Event, Session, Store, open_store
 from plait.errors import InvalidInput
-from plait.event.kinds import Data, EvidenceAttached, FactRecorded, File, MessageSaid, ScratchSet, Text, ValidationRecorded
+from plait.event.kinds import (
+    Data,
+    EvidenceAttached,
+    FactRecorded,
+    File,
+    MessageSaid,
+    ScratchSet,
+    Text,
+    ValidationRecorded,
+)
 from plait.event.strict import DEPTH_MAX, SIZE_MAX
 from plait.session import verify
 from tests.faults.folders import quick_folder
@@ -51,12 +62,28 @@ texts = st.one_of(
     st.lists(st.sampled_from(ODD), min_size=1).map("".join),
     st.text(characters, min_size=1).map(lambda text: text * 500),
 )
-INTEGERS = [0, -1, 2**53, 2**53 + 1, -(2**63), -(2**63) - 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**300]
+INTEGERS = [
+    0,
+    -1,
+    2**53,
+    2**53 + 1,
+    -(2**63),
+    -(2**63) - 1,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+    2**64,
+    10**300,
+]
 FLOATS = [-0.0, 5e-324, 1.7976931348623157e308, 1e16, 0.1, 1e22, 2**63 * 1.0]
 integers = st.one_of(st.integers(), st.sampled_from(INTEGERS))
 floats = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(FLOATS))
 scalars = st.one_of(st.none(), st.booleans(), integers, floats, texts)
-values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(texts, inner, max_size=5), max_leaves=12)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(texts, inner, max_size=5),
+    max_leaves=12,
+)
 
 
 def nested(depth: int) -> Any:
@@ -76,7 +103,9 @@ class Example(NamedTuple):
 
 # As deep as it may be: a body is one level around a value, and a message three around what is said.
 structures = values | st.integers(0, DEPTH_MAX - 1).map(nested)
-sayable = values.filter(lambda value: isinstance(value, (dict, list))) | st.integers(1, DEPTH_MAX - 3).map(nested)
+sayable = values.filter(lambda value: isinstance(value, (dict, list))) | st.integers(
+    1, DEPTH_MAX - 3
+).map(nested)
 keys = texts.map(lambda text: text[:190] + "k")
 examples = st.one_of(
     st.builds(Example, st.sampled_from(["say", "note"]), keys, texts.filter(str.strip)),
@@ -86,7 +115,8 @@ examples = st.one_of(
 )
 
 
-# Hypothesis finds odd corners at some milliseconds each; most examples are made at random, in a tenth of that.
+# Hypothesis finds odd corners at some milliseconds each; most examples are made at random, in a
+# tenth of that.
 
 
 def any_text(chance: random.Random, size: int = 12) -> str:
@@ -94,7 +124,9 @@ def any_text(chance: random.Random, size: int = 12) -> str:
     if chance.random() < 0.3:
         return "".join(chance.choices(ODD, k=chance.randrange(1, size)))
     planes = ((1, 0x7F), (0x80, 0x24F), (0x300, 0xD7FF), (0xE000, 0xFFFF), (0x10000, 0x10FFFF))
-    text = "".join(chr(chance.randint(*chance.choice(planes))) for _ in range(chance.randrange(1, size)))
+    text = "".join(
+        chr(chance.randint(*chance.choice(planes))) for _ in range(chance.randrange(1, size))
+    )
     return text * 700 if chance.random() < 0.05 else text
 
 
@@ -106,7 +138,9 @@ def any_value(chance: random.Random, depth: int = 0) -> Any:
         empty: list[Any] = [None, True, False, "", [], {}]
         return chance.choice(empty)
     if kind == 3:
-        return chance.choice(INTEGERS) if chance.random() < 0.5 else chance.randint(-(10**20), 10**20)
+        return (
+            chance.choice(INTEGERS) if chance.random() < 0.5 else chance.randint(-(10**20), 10**20)
+        )
     if kind < 6:
         number: float = struct.unpack("d", chance.randbytes(8))[0]
         return number if math.isfinite(number) else chance.choice(FLOATS)
@@ -121,7 +155,9 @@ def any_example(chance: random.Random) -> Example:
     key, value = any_text(chance)[:190] + "k", any_value(chance)
     if verb == "note" or (verb == "say" and not isinstance(value, (dict, list))):
         value = any_text(chance) + "."
-    return Example(verb, key, chance.randbytes(chance.randrange(300)) if verb == "attach" else value)
+    return Example(
+        verb, key, chance.randbytes(chance.randrange(300)) if verb == "attach" else value
+    )
 
 
 def same(one: Any, other: Any) -> bool:
@@ -132,7 +168,9 @@ def same(one: Any, other: Any) -> bool:
         return one == other and math.copysign(1, one) == math.copysign(1, other)
     if isinstance(one, dict):
         mapping = cast("dict[Any, Any]", one)
-        return mapping.keys() == other.keys() and all(same(item, other[key]) for key, item in mapping.items())
+        return mapping.keys() == other.keys() and all(
+            same(item, other[key]) for key, item in mapping.items()
+        )
     if isinstance(one, list):
         items = cast("list[Any]", one)
         return len(items) == len(other) and all(map(same, items, other))
@@ -149,11 +187,17 @@ def put(session: Session, example: Example) -> Session:
         return session.fact(key, value)
     if verb == "scratch":
         return session.scratch(key, value)
-    return session.attach(key, value) if verb == "attach" else session.validate(key, True, detail=value)
+    return (
+        session.attach(key, value)
+        if verb == "attach"
+        else session.validate(key, True, detail=value)
+    )
 
 
 def got(store: Store, event: Event) -> Any:
-    """What the event holds, whether in itself or in a blob; its bytes are exactly those of what it says."""
+    """What the event holds, whether in itself or in a blob; its bytes are exactly those of what it
+    says.
+    """
     body = event.body
     assert event.content == msgspec.json.encode(body, order="deterministic")
     if isinstance(body, (FactRecorded, ScratchSet)):
@@ -196,12 +240,16 @@ def check_views(session: Session, batch: list[Example]) -> None:
     scratch = {key: value for verb, key, value in batch if verb == "scratch"}
     told = [part for message in session.messages for part in message.parts]
     assert same(dict(session.facts), facts)
-    assert same(session.scratchpad, {key: value for key, value in scratch.items() if value is not None})
+    assert same(
+        session.scratchpad, {key: value for key, value in scratch.items() if value is not None}
+    )
     assert same(
         [part.text if isinstance(part, Text) else getattr(part, "value", None) for part in told],
         [e.value for e in batch if e.verb == "say"],
     )
-    assert [each.name for each in session.evidence] == [example.key for example in batch if example.verb == "attach"]
+    assert [each.name for each in session.evidence] == [
+        example.key for example in batch if example.verb == "attach"
+    ]
 
 
 def generated(count: int, start: int) -> Iterator[Example]:
@@ -322,24 +370,40 @@ VERBS: dict[str, Callable[[Session, Any], Session]] = {
 }
 
 
-# A long text becomes a blob, a tuple a list of data; bytes are what is attached, and numbers are metrics.
-FINE = {("say", "too long"), ("attach", "too long"), ("say", "tuple"), ("attach", "tuple"), ("attach", "bytes")}
+# A long text becomes a blob, a tuple a list of data; bytes are what is attached, and numbers are
+# metrics.
+FINE = {
+    ("say", "too long"),
+    ("attach", "too long"),
+    ("say", "tuple"),
+    ("attach", "tuple"),
+    ("attach", "bytes"),
+}
 
 
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Session:
-    return Session("x", title="quiet", store=open_store(tmp_path_factory.mktemp("hostile") / ".plait"))
+    return Session(
+        "x", title="quiet", store=open_store(tmp_path_factory.mktemp("hostile") / ".plait")
+    )
 
 
-def test_a_mapping_that_says_it_is_equal_to_anything_is_taken_as_what_is_in_it(quiet: Session) -> None:
-    """The comparison with what comes back asks the value itself, and this one lies. What is written is well-formed all the same."""
+def test_a_mapping_that_says_it_is_equal_to_anything_is_taken_as_what_is_in_it(
+    quiet: Session,
+) -> None:
+    """The comparison with what comes back asks the value itself, and this one lies.
+
+    What is written is well-formed all the same.
+    """
     after = quiet.fork().scratch("k", FalseDict({"a": (1, 2)}))
     assert same(after.scratchpad, {"k": {"a": [1, 2]}})
     assert list(verify(open_store(quiet.store), state=True)) == []
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_what_cannot_come_back_is_refused_before_a_byte_is_written(quiet: Session, verb: str) -> None:
+def test_what_cannot_come_back_is_refused_before_a_byte_is_written(
+    quiet: Session, verb: str
+) -> None:
     for name, make in HOSTILE.items():
         if (verb, name) in FINE:
             continue
@@ -349,7 +413,9 @@ def test_what_cannot_come_back_is_refused_before_a_byte_is_written(quiet: Sessio
         except InvalidInput:
             assert everything(quiet) == before, f"{verb} of {name} wrote something"
         except Exception as error:
-            raise AssertionError(f"{verb} of {name}: {type(error).__name__} is not one of ours") from error
+            raise AssertionError(
+                f"{verb} of {name}: {type(error).__name__} is not one of ours"
+            ) from error
         else:
             raise AssertionError(f"{verb} of {name} was taken: {after.events[-1].content[:200]!r}")
     refused = sum((verb, name) not in FINE for name in HOSTILE)
@@ -359,5 +425,9 @@ def test_what_cannot_come_back_is_refused_before_a_byte_is_written(quiet: Sessio
 def everything(session: Session) -> tuple[Any, ...]:
     """The head, the last commit, and the bytes of the store's files."""
     folder = Path(session.store.removeprefix("sqlite:"))
-    files = [(path.name, path.read_bytes()) for path in sorted(folder.iterdir()) if not path.name.endswith("-shm")]
+    files = [
+        (path.name, path.read_bytes())
+        for path in sorted(folder.iterdir())
+        if not path.name.endswith("-shm")
+    ]
     return session.reload().head, open_store(session.store).number, files

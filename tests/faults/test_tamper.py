@@ -1,8 +1,9 @@
 """Tamper: whatever is changed in the file or its rows is found, or shown to have changed nothing.
 
-`tests/laws/test_session_tamper.py` edits what is kept *about* sessions; here it is the log itself. What was changed is
-judged by a comparison that uses none of the product's code (`tests/raw.py`). What cannot be found without an anchor kept elsewhere (a tail
-rewritten with all its hashes, commits that never happened) is a class of its own, and counted as such.
+`tests/laws/test_session_tamper.py` edits what is kept *about* sessions; here it is the log itself.
+What was changed is judged by a comparison that uses none of the product's code (`tests/raw.py`).
+What cannot be found without an anchor kept elsewhere (a tail rewritten with all its hashes, commits
+that never happened) is a class of its own, and counted as such.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from typing import NamedTuple
 import apsw
 import pytest
 
-from plait.errors import CommitmentBroken, InvalidInput, NotAStore, PlaitError, SchemaTooNew, StoreCorrupt, StoreFailed, UnknownBlob
+from plait.errors import (
+    CommitmentBroken,
+    InvalidInput,
+    NotAStore,
+    PlaitError,
+    SchemaTooNew,
+    StoreCorrupt,
+    StoreFailed,
+    UnknownBlob,
+)
 from plait.ids import LogId
 from plait.session import GraphRows, InboxRows, SessionRows, verify
 from plait.session.audit import Audit
@@ -42,7 +52,15 @@ from tests.raw import Meaning, meaning
 from tests.support import RawSql, dose, report, seed
 
 # What may be said of a file that is not as it was. Anything else that is raised is a failure.
-CORRUPT = (CommitmentBroken, InvalidInput, NotAStore, SchemaTooNew, StoreCorrupt, StoreFailed, UnknownBlob)
+CORRUPT = (
+    CommitmentBroken,
+    InvalidInput,
+    NotAStore,
+    SchemaTooNew,
+    StoreCorrupt,
+    StoreFailed,
+    UnknownBlob,
+)
 
 
 class Original(NamedTuple):
@@ -71,12 +89,19 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Original:
     return Original(old, image, logged, scene, found)
 
 
-def judge(image: Image | None, folder: Path, unchecked: list[str] | None = None) -> list[Fault] | PlaitError:
-    """What the product says of a store: faults, or what it raised instead of opening or reading it. None: as it stands in the folder."""
+def judge(
+    image: Image | None, folder: Path, unchecked: list[str] | None = None
+) -> list[Fault] | PlaitError:
+    """What the product says of a store: faults, or what it raised instead of opening or reading it.
+
+    None: as it stands in the folder.
+    """
     if image is not None:
         image.put(folder)
     try:
-        store = SqliteStore(folder, source=Seeded(), projections=(SessionRows(), GraphRows(), InboxRows()))
+        store = SqliteStore(
+            folder, source=Seeded(), projections=(SessionRows(), GraphRows(), InboxRows())
+        )
     except CORRUPT as error:
         return error
     try:
@@ -94,13 +119,22 @@ def judge(image: Image | None, folder: Path, unchecked: list[str] | None = None)
 
 def _look_around(store: SqliteStore) -> None:
     """Whoever just reads a damaged store gets an answer or a typed error, never one of Python's."""
-    asks: list[Callable[[], object]] = [lambda: list(store.feed()), lambda: store.match("0"), lambda: store.number]
+    asks: list[Callable[[], object]] = [
+        lambda: list(store.feed()),
+        lambda: store.match("0"),
+        lambda: store.number,
+    ]
     asks += [lambda: store.rows("session", "session"), lambda: store.rows("session", "tag")]
     logs: list[LogId] = []
     with suppress(PlaitError):
         logs = [log.id for _, log in store.logs()]
     for log in logs:
-        asks += [partial(store.log, log), partial(store.heads, [log]), partial(store.all_kept, log), partial(store.kept, log, 100)]
+        asks += [
+            partial(store.log, log),
+            partial(store.heads, [log]),
+            partial(store.all_kept, log),
+            partial(store.kept, log, 100),
+        ]
         asks.append(lambda log=log: [event.body for event in store.read(log)])
         asks.append(lambda log=log: state_at(store, log, store.log(log).tip))
         asks.append(lambda log=log: list(verify(store, [log], state=True)))
@@ -138,7 +172,9 @@ def is_same(original: Original, now: Meaning | str) -> bool:
 
 
 def named(aim: Aim, found: list[Fault] | PlaitError, begins: dict[str, int]) -> bool:
-    """The faults name what was aimed at, and no earlier event of the same log, unless its fork point was hit as well."""
+    """The faults name what was aimed at, and no earlier event of the same log, unless its fork
+    point was hit as well.
+    """
     if isinstance(found, PlaitError):
         return True
     near = {(log, seq + step) for log, seq in aim.events for step in (0, 1)}
@@ -146,10 +182,20 @@ def named(aim: Aim, found: list[Fault] | PlaitError, begins: dict[str, int]) -> 
     for fault in found:
         if fault.log in first and begins[fault.log] < fault.seq < first[fault.log]:
             return False
-    return any((fault.log, fault.seq) in near or any(word in str(fault) for word in aim.words) for fault in found)
+    return any(
+        (fault.log, fault.seq) in near or any(word in str(fault) for word in aim.words)
+        for fault in found
+    )
 
 
-def outcome_of(original: Original, folder: Path, sql: RawSql, chance: random.Random, mutation: Mutation, which: str) -> str:
+def outcome_of(
+    original: Original,
+    folder: Path,
+    sql: RawSql,
+    chance: random.Random,
+    mutation: Mutation,
+    which: str,
+) -> str:
     """Tamper in one way. Whatever the file means afterwards, verify must have said so."""
     aim = mutation(sql, chance, original.scene)
     now = raw_meaning(sql)
@@ -162,18 +208,26 @@ def outcome_of(original: Original, folder: Path, sql: RawSql, chance: random.Ran
         healed = after(folder / "store.db")
         assert is_same(original, healed), f"{which}: {aim} was not found: {str(healed)[:300]}"
         return "healed on opening"
-    assert named(aim, found, original.scene.begins), f"{which}: {aim} was found, but only as {found}"
+    assert named(aim, found, original.scene.begins), (
+        f"{which}: {aim} was found, but only as {found}"
+    )
     return "refused" if isinstance(found, PlaitError) else "named"
 
 
-@pytest.mark.parametrize("mutation", dict.fromkeys(ROW_MUTATIONS), ids=lambda mutation: mutation.__name__)
-def test_each_kind_of_edit_is_found_and_named(original: Original, folder: Path, mutation: Mutation) -> None:
+@pytest.mark.parametrize(
+    "mutation", dict.fromkeys(ROW_MUTATIONS), ids=lambda mutation: mutation.__name__
+)
+def test_each_kind_of_edit_is_found_and_named(
+    original: Original, folder: Path, mutation: Mutation
+) -> None:
     chance, start = random.Random(), seed()
     for i in range(dose("MUTATIONS", short=60, long=3000) // 20):
         chance.seed(f"{mutation.__name__}/{start}/{i}")
         sql = RawSql(original.image.put(folder))
         sql("PRAGMA synchronous = OFF")
-        outcome_of(original, folder, sql, chance, mutation, f"SEED={start}, {mutation.__name__} {i}")
+        outcome_of(
+            original, folder, sql, chance, mutation, f"SEED={start}, {mutation.__name__} {i}"
+        )
 
 
 @pytest.mark.parametrize("mutation", UNCHECKED_MUTATIONS, ids=lambda mutation: mutation.__name__)
@@ -182,7 +236,9 @@ def test_what_is_not_checked_is_named(original: Original, folder: Path, mutation
     aim, told = mutation(sql, random.Random(1), original.scene), list[str]()
     sql.close()
     assert judge(None, folder, told) == [], f"{aim} is found now: count it among those"
-    assert any(word in each for word in aim.words for each in told), f"{aim} is neither found nor named in {told}"
+    assert any(word in each for word in aim.words for each in told), (
+        f"{aim} is neither found nor named in {told}"
+    )
 
 
 def test_edited_rows_are_found_and_named(original: Original, folder: Path) -> None:
@@ -193,8 +249,21 @@ def test_edited_rows_are_found_and_named(original: Original, folder: Path) -> No
         chance.seed(f"{start}/{i}")
         sql = RawSql(original.image.put(folder))
         sql("PRAGMA synchronous = OFF")
-        outcomes[outcome_of(original, folder, sql, chance, chance.choice(ROW_MUTATIONS), f"SEED={start}, mutation {i}")] += 1
-    report("tamper, rows", ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items())), start)
+        outcomes[
+            outcome_of(
+                original,
+                folder,
+                sql,
+                chance,
+                chance.choice(ROW_MUTATIONS),
+                f"SEED={start}, mutation {i}",
+            )
+        ] += 1
+    report(
+        "tamper, rows",
+        ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items())),
+        start,
+    )
 
 
 # ── bytes ────────────────────────────────────────────────────────────────────────────────────
@@ -212,17 +281,32 @@ def test_edited_files_are_found(original: Original, folder: Path) -> None:
             outcomes["refused" if isinstance(found, PlaitError) else "faults"] += 1
             continue
         now, healed = after(image.put(folder / "compared")), after(folder / "judged" / "store.db")
-        if isinstance(now, Meaning) and "1 snapshots" in str(told) and original.meaning._replace(kept=now.kept).same(now):
+        if (
+            isinstance(now, Meaning)
+            and "1 snapshots" in str(told)
+            and original.meaning._replace(kept=now.kept).same(now)
+        ):
             outcomes["a snapshot that is not used, and named as not checked"] += 1
             continue
-        # What is kept about sessions is folded again when the store notices on opening that it has to be.
-        assert is_same(original, now) or is_same(original, healed), f"SEED={start}, mutation {i}: {how} was not found: {str(now)[:300]}"
+        # What is kept about sessions is folded again when the store notices on opening that it has
+        # to be.
+        assert is_same(original, now) or is_same(original, healed), (
+            f"SEED={start}, mutation {i}: {how} was not found: {str(now)[:300]}"
+        )
         outcomes["changed nothing" if is_same(original, now) else "healed on opening"] += 1
-    report("tamper, bytes", ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items())), start)
+    report(
+        "tamper, bytes",
+        ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items())),
+        start,
+    )
 
 
-def test_an_edited_write_ahead_log_is_found_or_ends_at_a_commit(original: Original, folder: Path) -> None:
-    """SQLite takes a frame that does not add up for the end of its log: the store is then whole, as it was before that commit."""
+def test_an_edited_write_ahead_log_is_found_or_ends_at_a_commit(
+    original: Original, folder: Path
+) -> None:
+    """SQLite takes a frame that does not add up for the end of its log: the store is then whole, as
+    it was before that commit.
+    """
     chance, start = random.Random(), seed()
     outcomes: Counter[str] = Counter()
     commits = [after(image.put(folder / "commits")) for image in (original.image, *original.logged)]
@@ -236,16 +320,22 @@ def test_an_edited_write_ahead_log_is_found_or_ends_at_a_commit(original: Origin
         now = after(image.put(folder / "compared"))
         assert now in commits, f"SEED={start}, mutation {i}: {how} was not found: {str(now)[:300]}"
         outcomes["changed nothing" if now == commits[-1] else "found only against an anchor"] += 1
-    report("tamper, write-ahead log", ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items())), start)
+    report(
+        "tamper, write-ahead log",
+        ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items())),
+        start,
+    )
 
 
 # ── what needs an anchor ─────────────────────────────────────────────────────────────────────
 
 
 def test_a_consistent_lie_is_found_only_against_an_anchor(original: Original, folder: Path) -> None:
-    """All hashes made anew, the last commits lost, the order between logs, a whole old copy: the store agrees with itself.
+    """All hashes made anew, the last commits lost, the order between logs, a whole old copy: the
+    store agrees with itself.
 
-    A signed checkpoint kept elsewhere will tell; until there is one, verify says nothing, and this test says so.
+    A signed checkpoint kept elsewhere will tell; until there is one, verify says nothing, and this
+    test says so.
     """
     chance, start = random.Random(), seed()
     lies = dose("MUTATIONS", short=60, long=3000) // 20
@@ -257,7 +347,9 @@ def test_a_consistent_lie_is_found_only_against_an_anchor(original: Original, fo
         now = meaning(sql)
         sql.close()
         assert not original.meaning.same(now), f"SEED={start}, mutation {i}: {aim} changed nothing"
-        assert judge(None, folder) == [], f"SEED={start}, mutation {i}: {aim} is found now; count it among those"
+        assert judge(None, folder) == [], (
+            f"SEED={start}, mutation {i}: {aim} is found now; count it among those"
+        )
     assert judge(original.old, folder) == []
     report("tamper, consistent lies", f"{lies + 1:,} found only against an anchor", start)
 
@@ -266,7 +358,10 @@ def test_a_consistent_lie_is_found_only_against_an_anchor(original: Original, fo
 
 
 def test_values_of_another_type_are_typed_errors(original: Original, folder: Path) -> None:
-    """A damaged page can give NULL for a number or a text for bytes, whatever the table says. Opening, reading and verifying say so."""
+    """A damaged page can give NULL for a number or a text for bytes, whatever the table says.
+
+    Opening, reading and verifying say so.
+    """
     tried = 0
     for table in ("log", "event", "blob", "projection", "store", "snapshot", "kind"):
         sql = RawSql(original.image.put(folder))
@@ -284,9 +379,16 @@ def test_values_of_another_type_are_typed_errors(original: Original, folder: Pat
 
 
 def _force(sql: RawSql, table: str, column: str, odd: object) -> bool:
-    """Put a value into all rows of a table that is not so strict for a moment. Whether SQLite let us."""
+    """Put a value into all rows of a table that is not so strict for a moment.
+
+    Whether SQLite let us.
+    """
     ((strict,),) = sql("SELECT sql FROM sqlite_schema WHERE name = ?", (table,))
-    lax = strict.replace(" STRICT", "").replace(", WITHOUT ROWID", " WITHOUT ROWID").replace("NOT NULL", "")
+    lax = (
+        strict.replace(" STRICT", "")
+        .replace(", WITHOUT ROWID", " WITHOUT ROWID")
+        .replace("NOT NULL", "")
+    )
     try:
         sql("PRAGMA writable_schema = 1")
         sql("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (lax, table))

@@ -1,4 +1,7 @@
-"""Many writers: threads, processes, forks; their histories, checked. And how many fsyncs they pay."""
+"""Many writers: threads, processes, forks; their histories, checked.
+
+And how many fsyncs they pay.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,26 @@ from plait.testing import Seeded
 from plait.testing.store import begin, extend, said, texts
 from tests.faults.history import Act, Append, Entry, Look, check, decode
 from tests.faults.rival import run, text_of
-from tests.support import RawSql, child_environment, dose, module_command, needs_strace, python, report, seed
+from tests.support import (
+    RawSql,
+    child_environment,
+    dose,
+    module_command,
+    needs_strace,
+    python,
+    report,
+    seed,
+)
 
 
 def final_logs(sessions: list[Session]) -> dict[str, list[Entry]]:
     """The whole store as it was left: it holds nothing but these sessions."""
     numbers = {event.id: number for number, event in open_store(sessions[0].store).feed()}
     return {
-        session.id: [Entry(event.seq, numbers[event.id], event.id, text_of(event.body)) for event in session.reload().events]
+        session.id: [
+            Entry(event.seq, numbers[event.id], event.id, text_of(event.body))
+            for event in session.reload().events
+        ]
         for session in sessions
     }
 
@@ -34,21 +49,43 @@ def judge(part: str, sessions: list[Session], acts: list[Act], due: int, seed: i
     assert acknowledged == due, f"SEED={seed}: {acknowledged} of {due} appends were acknowledged"
     assert check(acts, final_logs(sessions)) == [], f"SEED={seed}"
     assert list(verify(store, state=True)) == [], f"SEED={seed}"
-    refused, looks = sum(isinstance(act, Append) for act in acts) - due, sum(isinstance(act, Look) for act in acts)
-    report(part, f"{due:,} appends, {refused:,} refused as stale, {looks:,} looks, {len(sessions)} sessions: 0 anomalies", seed)
+    refused, looks = (
+        sum(isinstance(act, Append) for act in acts) - due,
+        sum(isinstance(act, Look) for act in acts),
+    )
+    report(
+        part,
+        f"{due:,} appends, {refused:,} refused as stale, {looks:,} looks, {len(sessions)} sessions:"
+        " 0 anomalies",
+        seed,
+    )
     store.close()
 
 
 @pytest.mark.parametrize(("short", "threads", "logs"), [(8, 1, 1), (3, 2, 24)])
-def test_processes_leave_a_history_that_one_writer_could_have_made(tmp_path: Path, short: int, threads: int, logs: int) -> None:
+def test_processes_leave_a_history_that_one_writer_could_have_made(
+    tmp_path: Path, short: int, threads: int, logs: int
+) -> None:
     """WRITES=5000: so many appends by each process."""
-    processes, each, chance = dose("PROCESSES", short=short, long=8), dose("WRITES", short=15, long=300), seed()
+    processes, each, chance = (
+        dose("PROCESSES", short=short, long=8),
+        dose("WRITES", short=15, long=300),
+        seed(),
+    )
     store = open_store(tmp_path)
     sessions = [Session(title=str(i), store=store) for i in range(logs)]
     ids = [session.id for session in sessions]
     rivals = [
         subprocess.Popen(
-            module_command("tests.faults.rival", str(tmp_path), f"p{i}", str(each), str(threads), str(chance), *ids),
+            module_command(
+                "tests.faults.rival",
+                str(tmp_path),
+                f"p{i}",
+                str(each),
+                str(threads),
+                str(chance),
+                *ids,
+            ),
             env=child_environment(),
             **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
             bufsize=0,
@@ -62,9 +99,17 @@ def test_processes_leave_a_history_that_one_writer_could_have_made(tmp_path: Pat
         assert rival.stdin is not None
         rival.stdin.write(b"x")
     outcomes = [rival.communicate(timeout=30 + each) for rival in rivals]
-    assert all(rival.returncode == 0 for rival in rivals) and not any(errors for _, errors in outcomes), f"SEED={chance}: {outcomes}"
+    assert all(rival.returncode == 0 for rival in rivals) and not any(
+        errors for _, errors in outcomes
+    ), f"SEED={chance}: {outcomes}"
     acts = [act for said, _ in outcomes for act in decode(said)]
-    judge(f"writers, {processes} processes of {threads} threads", sessions, acts, each * processes, chance)
+    judge(
+        f"writers, {processes} processes of {threads} threads",
+        sessions,
+        acts,
+        each * processes,
+        chance,
+    )
 
 
 @pytest.mark.parametrize("logs", [1, 5])
@@ -124,7 +169,8 @@ def test_a_sound_history_passes() -> None:
         ("dirty read", [*SOUND, look("r", 13, 14, 6, "x")], LEFT),  # seen, and then undone
         ("dirty read", [*SOUND, look("r", 13, 14, 5, "c", "e")], LEFT),
         ("dirty read", [*SOUND, Look("r", "L", 13, 14, 5, "id of another")], LEFT),
-        ("cycle", [*SOUND, look("r", 13, 14, 4, "d")], LEFT),  # a stale read: e was acknowledged before it began
+        # a stale read: e was acknowledged before it began
+        ("cycle", [*SOUND, look("r", 13, 14, 4, "d")], LEFT),
         ("cycle", [*SOUND, look("r", 13, 14, 3, "c")], LEFT),  # half of an append
         ("cycle", [*SOUND, look("q", 2, 3, 4, "d")], LEFT),  # seen before it was begun
         ("cycle", [*SOUND, stale("r", 13, 14, 4, "f")], LEFT),  # refused by a head that was gone
@@ -132,7 +178,11 @@ def test_a_sound_history_passes() -> None:
         ("gap", SOUND, [entry._replace(place=entry.place + (entry.place > 2)) for entry in LEFT]),
         ("gap", SOUND, [entry._replace(number=entry.number + (entry.place > 2)) for entry in LEFT]),
         ("order", SOUND, [entry._replace(number=len(LEFT) + 1 - entry.number) for entry in LEFT]),
-        ("error", [*SOUND, Append("r", "L", 13, 14, ("f",), "BusyError('database is locked')")], LEFT),
+        (
+            "error",
+            [*SOUND, Append("r", "L", 13, 14, ("f",), "BusyError('database is locked')")],
+            LEFT,
+        ),
     ],
 )
 def test_a_broken_history_is_caught(name: str, acts: list[Act], left: list[Entry]) -> None:
@@ -141,16 +191,27 @@ def test_a_broken_history_is_caught(name: str, acts: list[Act], left: list[Entry
 
 
 def test_commit_numbers_of_two_logs_that_contradict_the_clock_are_caught() -> None:
-    acts = [Append("p", "A", 1, 2, ("a",), "ok", 2, "A2"), Append("q", "B", 3, 4, ("b",), "ok", 2, "B2")]
-    first, second = [Entry(1, 1, "A1", ""), Entry(2, 4, "A2", "a")], [Entry(1, 2, "B1", ""), Entry(2, 3, "B2", "b")]
+    acts = [
+        Append("p", "A", 1, 2, ("a",), "ok", 2, "A2"),
+        Append("q", "B", 3, 4, ("b",), "ok", 2, "B2"),
+    ]
+    first, second = (
+        [Entry(1, 1, "A1", ""), Entry(2, 4, "A2", "a")],
+        [Entry(1, 2, "B1", ""), Entry(2, 3, "B2", "b")],
+    )
     (found,) = check(acts, {"A": first, "B": second})
     assert found.startswith("cycle:") and "-ww->" in found and "-time->" in found
-    sound = {"A": [first[0], first[1]._replace(number=3)], "B": [second[0], second[1]._replace(number=4)]}
+    sound = {
+        "A": [first[0], first[1]._replace(number=3)],
+        "B": [second[0], second[1]._replace(number=4)],
+    }
     assert check(acts, sound) == []
 
 
 def test_a_writer_who_sees_less_than_before_is_caught_without_a_clock() -> None:
-    """Acts that overlap in time, and a process that goes back: only its own order contradicts what it saw."""
+    """Acts that overlap in time, and a process that goes back: only its own order contradicts what
+    it saw.
+    """
     acts = [ok("p", 1, 100, 2, "a"), look("q", 1, 100, 2), look("q", 2, 100, 1)]
     (found,) = check(acts, {"L": entries("a")})
     assert found.startswith("cycle:") and "-process->" in found
@@ -183,16 +244,24 @@ open(folder + "/marker-before", "w").close()
 start.set()
 for worker in workers: worker.join()
 open(folder + "/marker-after", "w").close()
-"""
+"""  # noqa: E501
 
 
 def syncs_per_append(folder: Path, threads: int, each: int) -> float:
     """Counted by strace, between two marks that the child makes by opening files."""
     trace = folder.parent / f"{folder.name}.trace"
-    python(SYNCED, folder, str(threads), str(each), prefix=(needs_strace(), "-f", "-o", str(trace), "-e", "trace=fsync,fdatasync,openat"))
+    python(
+        SYNCED,
+        folder,
+        str(threads),
+        str(each),
+        prefix=(needs_strace(), "-f", "-o", str(trace), "-e", "trace=fsync,fdatasync,openat"),
+    )
     lines = trace.read_text().splitlines()
     marks = [i for i, line in enumerate(lines) if "marker-" in line]
-    calls = [line for line in lines[marks[0] : marks[-1]] if re.search(r"\b(fsync|fdatasync)\(", line)]
+    calls = [
+        line for line in lines[marks[0] : marks[-1]] if re.search(r"\b(fsync|fdatasync)\(", line)
+    ]
     return len(calls) / (threads * each)
 
 
@@ -208,13 +277,17 @@ def test_sixteen_threads_share_their_fsyncs(tmp_path: Path) -> None:
     assert ratio < 0.2
 
 
-# These do to their process what a coverage tracer does not survive (a fork, or an exception, while it holds its
-# own lock), so each runs in a process without one.
+# These do to their process what a coverage tracer does not survive (a fork, or an exception, while
+# it holds its own lock), so each runs in a process without one.
 
 
-@pytest.mark.parametrize("scene", ["fork_in_the_middle", "fork_while_opening", "interrupt_at_random"])
+@pytest.mark.parametrize(
+    "scene", ["fork_in_the_middle", "fork_while_opening", "interrupt_at_random"]
+)
 def test_scene(tmp_path: Path, scene: str) -> None:
-    done = python(f"import sys; from tests.faults import scenes; scenes.{scene}(sys.argv[1])", tmp_path)
+    done = python(
+        f"import sys; from tests.faults import scenes; scenes.{scene}(sys.argv[1])", tmp_path
+    )
     assert done.stdout.endswith("ok\n"), done.stdout + done.stderr
 
 

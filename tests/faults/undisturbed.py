@@ -1,7 +1,9 @@
-"""What an act leaves when nothing goes wrong, step by step; and whether a store that something went wrong with is that.
+"""What an act leaves when nothing goes wrong, step by step; and whether a store that something went
+wrong with is that.
 
-Acts make the same bytes whenever they are done. So after a kill there are two ways to be right: exactly what stood after
-the last acknowledged step, or exactly what stands after one more. Anything else was lost, is half there or left over.
+Acts make the same bytes whenever they are done. So after a kill there are two ways to be right:
+exactly what stood after the last acknowledged step, or exactly what stands after one more. Anything
+else was lost, is half there or left over.
 """
 
 from __future__ import annotations
@@ -51,9 +53,15 @@ def picture(folder: Path) -> Picture:
     if not (folder / FILE).exists():
         return BLANK
     with closing(_raw(folder)) as db:
-        names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        tables = {name: _digest(db.execute(_ROWS.get(name, f"SELECT * FROM {name}"))) for name in names}
-        number = db.execute("SELECT max(number) FROM event").fetchone()[0] if "event" in tables else 0
+        names = [
+            name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        ]
+        tables = {
+            name: _digest(db.execute(_ROWS.get(name, f"SELECT * FROM {name}"))) for name in names
+        }
+        number = (
+            db.execute("SELECT max(number) FROM event").fetchone()[0] if "event" in tables else 0
+        )
     return Picture(number or 0, tables, tables.pop("snapshot", ""))
 
 
@@ -76,7 +84,11 @@ def schemas(act: Act) -> list[dict[str, str]]:
 
 
 def _tables(db: Any) -> dict[str, str]:
-    return dict(db.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT GLOB 'p_*'"))
+    return dict(
+        db.execute(
+            "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT GLOB 'p_*'"
+        )
+    )
 
 
 class Known(NamedTuple):
@@ -93,7 +105,10 @@ class Known(NamedTuple):
         """What a step appends, counted from 0; nothing beyond the last."""
         if step + 1 >= len(self.pictures):
             return []
-        return [self.events[number] for number in range(self.pictures[step].number + 1, self.pictures[step + 1].number + 1)]
+        return [
+            self.events[number]
+            for number in range(self.pictures[step].number + 1, self.pictures[step + 1].number + 1)
+        ]
 
 
 def learn(act: Act, folder: Path, options: dict[str, Any]) -> Known:
@@ -107,7 +122,9 @@ def learn(act: Act, folder: Path, options: dict[str, Any]) -> Known:
         result = step()
         pictures.append(picture(there))
         if not _stands(there, result):
-            raise Wrong(f"step {len(pictures) - 1} of {act.name!r} is done, and others do not see it")
+            raise Wrong(
+                f"step {len(pictures) - 1} of {act.name!r} is done, and others do not see it"
+            )
     stage.close()
     store = stage.open()
     events = {number: Event(event.raw, event.salt, event.content) for number, event in store.feed()}
@@ -117,7 +134,9 @@ def learn(act: Act, folder: Path, options: dict[str, Any]) -> Known:
 
 
 def _stands(folder: Path, result: object) -> bool:
-    """Whether what a step returned is there for others: an event, a blob; of anything else nothing is known."""
+    """Whether what a step returned is there for others: an event, a blob; of anything else nothing
+    is known.
+    """
     if isinstance(result, Session):
         sql, value = "SELECT count(*) FROM event WHERE short = ?", short_of(result.head)
     elif isinstance(result, str):
@@ -137,8 +156,11 @@ def fresh_copy(base: Path, folder: Path) -> None:
 # ── afterwards ───────────────────────────────────────────────────────────────────────────────
 
 
-def check(known: Known, folder: Path, options: dict[str, Any], done: int, *, cached: bool = True) -> bool:
-    """Open it again and compare: `done` steps were acknowledged. Returns whether one more stood that was not.
+def check(
+    known: Known, folder: Path, options: dict[str, Any], done: int, *, cached: bool = True
+) -> bool:
+    """Open it again and compare: `done` steps were acknowledged. Returns whether one more stood
+    that was not.
 
     `cached`: what is only a cache has to be there as well.
     """
@@ -151,22 +173,30 @@ def check(known: Known, folder: Path, options: dict[str, Any], done: int, *, cac
     stands = found.tables == after.tables
     if not stands and found.tables != before.tables:
         raise Wrong(
-            f"{done} steps were acknowledged; {_differences(found, before)} differ from that, {_differences(found, after)} from one more"
+            f"{done} steps were acknowledged; {_differences(found, before)} differ from that,"
+            f" {_differences(found, after)} from one more"
         )
     kept = {each.snapshots for each in ((before, after) if cached else known.pictures[: done + 2])}
     if found.snapshots not in kept:
-        raise Wrong(f"{done} steps were acknowledged, and the snapshots are neither those after that nor those after one more")
+        raise Wrong(
+            f"{done} steps were acknowledged, and the snapshots are neither those after that nor"
+            " those after one more"
+        )
     if known.written_by(done):
         _submit_again(store, known, done)
         if (again := picture(folder)).tables != after.tables:
-            raise Wrong(f"the same events again did not settle it: {_differences(again, after)} differ")
+            raise Wrong(
+                f"the same events again did not settle it: {_differences(again, after)} differ"
+            )
     _go_on(stage)
     stage.close()
     return stands and after.number > before.number
 
 
 def _check_schema(known: Known, folder: Path) -> None:
-    """The schema is the old one or the new one, looked at in a copy, before anybody of ours opens the store."""
+    """The schema is the old one or the new one, looked at in a copy, before anybody of ours opens
+    the store.
+    """
     if not (folder / FILE).exists():
         return
     aside = known.base.parent / "aside"
@@ -185,7 +215,10 @@ def _expect_no_faults(store: SqliteStore) -> None:
 
 def _differences(found: Picture, due: Picture) -> str:
     names = sorted(found.tables.keys() | due.tables.keys())
-    return ", ".join(name for name in names if found.tables.get(name) != due.tables.get(name)) or "none"
+    return (
+        ", ".join(name for name in names if found.tables.get(name) != due.tables.get(name))
+        or "none"
+    )
 
 
 def _submit_again(store: SqliteStore, known: Known, step: int) -> None:
@@ -207,7 +240,11 @@ def _go_on(stage: Stage) -> None:
     last = stage.store.logs(limit=1)
     session = Session("after the fall", store=stage.folder, user="u-1").say("more")
     for _, log in last:
-        stage.store.append(log.id, sealed([said("on")], log.id, log.tip + 1, (log.head,)), after=log.head)
-    faults = [str(fault) for fault in verify(stage.store, [session.id, *(log.id for _, log in last)])]
+        stage.store.append(
+            log.id, sealed([said("on")], log.id, log.tip + 1, (log.head,)), after=log.head
+        )
+    faults = [
+        str(fault) for fault in verify(stage.store, [session.id, *(log.id for _, log in last)])
+    ]
     if faults:
         raise Wrong(f"after writing on: {'; '.join(faults)}")

@@ -1,7 +1,9 @@
-"""Guests: other frameworks and servers, each in an environment of its own, since their pins clash with ours.
+"""Guests: other frameworks and servers, each in an environment of its own, since their pins clash
+with ours.
 
-An environment is made on the first use, in `.venv-guests/` (git-ignored), by whoever holds its lock; later runs find it there. It is
-complete when it has a stamp of the requirements it was made from.
+An environment is made on the first use, in `.venv-guests/` (git-ignored), by whoever holds its
+lock; later runs find it there. It is complete when it has a stamp of the requirements it was made
+from.
 """
 
 from __future__ import annotations
@@ -26,7 +28,12 @@ INSTALL_S_MAX, RUN_S_MAX = 900, 120
 def guest(name: str, script: str, document: Any) -> Any:
     """What a script says about a document, run by the guest's own Python."""
     python = programs(name) / "python"
-    env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", ""), "LANGSMITH_TRACING": "false", "PYTHONIOENCODING": "utf-8"}
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": os.environ.get("HOME", ""),
+        "LANGSMITH_TRACING": "false",
+        "PYTHONIOENCODING": "utf-8",
+    }
     done = subprocess.run(
         [str(python), "-W", "ignore", str(HERE / script)],
         input=json.dumps(document),
@@ -40,7 +47,9 @@ def guest(name: str, script: str, document: Any) -> Any:
 
 
 def programs(name: str) -> Path:
-    """The folder with a guest's programs; a skip if it cannot be had, or a failure where guests are required."""
+    """The folder with a guest's programs; a skip if it cannot be had, or a failure where guests are
+    required.
+    """
     python = _python(name)
     if isinstance(python, str):
         assert not os.environ.get("PLAIT_REQUIRE_GUESTS"), f"{name} is required here: {python}"
@@ -62,7 +71,16 @@ def _python(name: str) -> Path | str:
         # What is there without its stamp was given up halfway: --clear.
         for command in (
             [sys.executable, "-m", "venv", "--clear", str(home)],
-            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", str(requirements)],
+            [
+                str(python),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--requirement",
+                str(requirements),
+            ],
         ):
             if (why := _failure(command)) is not None:
                 return why
@@ -77,4 +95,6 @@ def _failure(command: list[str]) -> str | None:
         return str(error)
     if done.returncode == 0:
         return None
-    return (done.stderr or done.stdout).strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+    return (done.stderr or done.stdout).strip().rpartition("\n")[
+        2
+    ] or f"exit code {done.returncode}"

@@ -1,4 +1,5 @@
-"""mini-swe-agent repairs a small repository, in its own environment: its agent and its scripted model as they are, our session below.
+"""mini-swe-agent repairs a small repository, in its own environment: its agent and its scripted
+model as they are, our session below.
 
 Reads {"src", "store", "folder", "commands"} and writes what came of it, as JSON.
 """
@@ -23,8 +24,17 @@ from plait.tools.swe import SweEnvironment  # noqa: E402
 session = Session("Fix the failing test", store=TASK["store"]).to("local", TASK["folder"])
 env = SweEnvironment(session, env={"PAGER": "cat"})
 outputs = [make_output("next", [{"command": command}]) for command in TASK["commands"]]  # pyright: ignore
-model = DeterministicModel(outputs=outputs, cost_per_call=0.0)  # pyright: ignore
-agent = DefaultAgent(model, env, system_template="You repair programs.", instance_template="{{task}} on {{system}}", cost_limit=0.0)  # pyright: ignore
+model = DeterministicModel(outputs=outputs, cost_per_call=0.0)  # pyright: ignore[reportUnknownVariableType]
+agent = DefaultAgent(  # pyright: ignore[reportUnknownVariableType]
+    model,
+    env,
+    system_template="You repair programs.",
+    instance_template="{{task}} on {{system}}",
+    cost_limit=0.0,
+)  # pyright: ignore
 ended = agent.run("Fix the failing test")  # pyright: ignore
 said = [message["content"] for message in agent.messages if message["role"] == "user"]  # pyright: ignore
-json.dump({"session": env.session.id, "ended": ended, "said": said, "saved": agent.serialize()["info"]}, sys.stdout)  # pyright: ignore
+json.dump(
+    {"session": env.session.id, "ended": ended, "said": said, "saved": agent.serialize()["info"]},  # pyright: ignore[reportUnknownMemberType]
+    sys.stdout,
+)

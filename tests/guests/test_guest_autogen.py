@@ -16,23 +16,60 @@ POEM = {
     "critic": ["Too plain.", "Better. APPROVE", "Again?"],
 }
 CASES: dict[str, dict[str, Any]] = {
-    "until the word is said": {"task": "Write a line.", "word": "APPROVE", "turns_max": 10, "agents": POEM},
-    "until enough have spoken": {"task": "Write a line.", "word": "NEVER", "turns_max": 3, "agents": POEM},
+    "until the word is said": {
+        "task": "Write a line.",
+        "word": "APPROVE",
+        "turns_max": 10,
+        "agents": POEM,
+    },
+    "until enough have spoken": {
+        "task": "Write a line.",
+        "word": "NEVER",
+        "turns_max": 3,
+        "agents": POEM,
+    },
     "three of them": {
         "task": "Plan a trip.",
         "word": "DONE",
         "turns_max": 20,
-        "agents": {"planner": ["Rome.", "Paris."], "guide": ["Too hot.", "Fine."], "treasurer": ["Too dear.", "Cheap. DONE"]},
+        "agents": {
+            "planner": ["Rome.", "Paris."],
+            "guide": ["Too hot.", "Fine."],
+            "treasurer": ["Too dear.", "Cheap. DONE"],
+        },
     },
-    "the first one says it": {"task": "Say it.", "word": "STOP", "turns_max": 10, "agents": {"a": ["STOP here"], "b": ["never"]}},
-    "the task has it": {"task": "Say STOP.", "word": "STOP", "turns_max": 10, "agents": {"a": ["one"], "b": ["two"]}},
-    "both limits at once": {"task": "Count.", "word": "two", "turns_max": 2, "agents": {"a": ["one"], "b": ["two"], "c": ["three"]}},
-    "other scripts": {"task": "Zähle. 数える", "word": "終", "turns_max": 9, "agents": {"eins": ["ä", "ö"], "zwei": ["い", "終わり"]}},
+    "the first one says it": {
+        "task": "Say it.",
+        "word": "STOP",
+        "turns_max": 10,
+        "agents": {"a": ["STOP here"], "b": ["never"]},
+    },
+    "the task has it": {
+        "task": "Say STOP.",
+        "word": "STOP",
+        "turns_max": 10,
+        "agents": {"a": ["one"], "b": ["two"]},
+    },
+    "both limits at once": {
+        "task": "Count.",
+        "word": "two",
+        "turns_max": 2,
+        "agents": {"a": ["one"], "b": ["two"], "c": ["three"]},
+    },
+    "other scripts": {
+        "task": "Zähle. 数える",
+        "word": "終",
+        "turns_max": 9,
+        "agents": {"eins": ["ä", "ö"], "zwei": ["い", "終わり"]},
+    },
 }
 
 
 def twin(case: dict[str, Any]) -> list[list[str]]:
-    agents = {name: Agent(f"You are the {name}.", model=ScriptedModel(texts)) for name, texts in case["agents"].items()}
+    agents = {
+        name: Agent(f"You are the {name}.", model=ScriptedModel(texts))
+        for name, texts in case["agents"].items()
+    }
     team = RoundRobin(case["word"], case["turns_max"], **agents)
     return [[*each] for each in transcript(team(Session(case["task"], store="memory:")))]
 

@@ -1,4 +1,6 @@
-"""langgraph-supervisor and its twin of ten lines hand over to the same workers and say the same, in the same order."""
+"""langgraph-supervisor and its twin of ten lines hand over to the same workers and say the same, in
+the same order.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,31 @@ from plait import Agent, ScriptedModel, Session, ToolCall
 from tests.guests.hosting import guest
 from tests.support import double, report
 
-WORKERS = {"researcher": ["found it", "found more", "nothing left"], "writer": ["a draft", "a better draft", "the last draft"]}
+WORKERS = {
+    "researcher": ["found it", "found more", "nothing left"],
+    "writer": ["a draft", "a better draft", "the last draft"],
+}
 CASES: dict[str, dict[str, Any]] = {
     "nobody": {"choices": [], "workers": WORKERS},
     "one": {"choices": ["writer"], "workers": WORKERS},
     "one after the other": {"choices": ["researcher", "writer"], "workers": WORKERS},
     "the same again": {"choices": ["researcher", "researcher", "writer"], "workers": WORKERS},
-    "to and fro": {"choices": ["researcher", "writer", "researcher", "writer", "writer"], "workers": WORKERS},
-    "a worker with a tool": {"choices": ["doubler", "writer"], "workers": {"doubler": [21, "it is 42"], "writer": ["so be it"]}},
-    "a tool each time": {"choices": ["doubler", "doubler"], "workers": {"doubler": [1, 2, "4", 4, "8"], "writer": ["never"]}},
-    "somebody who is not there": {"choices": ["writer", "nobody", "researcher"], "workers": WORKERS},
+    "to and fro": {
+        "choices": ["researcher", "writer", "researcher", "writer", "writer"],
+        "workers": WORKERS,
+    },
+    "a worker with a tool": {
+        "choices": ["doubler", "writer"],
+        "workers": {"doubler": [21, "it is 42"], "writer": ["so be it"]},
+    },
+    "a tool each time": {
+        "choices": ["doubler", "doubler"],
+        "workers": {"doubler": [1, 2, "4", 4, "8"], "writer": ["never"]},
+    },
+    "somebody who is not there": {
+        "choices": ["writer", "nobody", "researcher"],
+        "workers": WORKERS,
+    },
 }
 for number, made in enumerate(CASES.values()):
     made.update(task=f"Question {number}?", answer=f"Answer {number}.")
@@ -33,7 +50,9 @@ def worker(name: str, script: list[str | int]) -> Agent:
 
 def twin(case: dict[str, Any]) -> dict[str, Any]:
     workers = {name: worker(name, script) for name, script in case["workers"].items()}
-    team = Supervisor(ScriptedModel([*case["choices"], "done"]), ScriptedModel([case["answer"]]), **workers)
+    team = Supervisor(
+        ScriptedModel([*case["choices"], "done"]), ScriptedModel([case["answer"]]), **workers
+    )
     session = team(Session(case["task"], store="memory:"))
     *chosen, last = [route.choice for route in routes(session)]
     assert last == "done"  # where theirs just answers, ours says so
@@ -42,7 +61,10 @@ def twin(case: dict[str, Any]) -> dict[str, Any]:
 
 def named(told: dict[str, Any]) -> dict[str, Any]:
     """Theirs answers as the supervisor; ours has an agent for it."""
-    return {**told, "said": [["answer" if who == "supervisor" else who, text] for who, text in told["said"]]}
+    return {
+        **told,
+        "said": [["answer" if who == "supervisor" else who, text] for who, text in told["said"]],
+    }
 
 
 @pytest.mark.slow
@@ -53,4 +75,7 @@ def test_the_same_handoffs_and_speakers_in_the_same_order() -> None:
     for case, told in zip(CASES.values(), ours, strict=True):
         assert told["handoffs"] == [name for name in case["choices"] if name != "nobody"]
         assert [who for who, _ in told["said"]] == ["user", *told["handoffs"], "answer"]
-    report("langgraph-supervisor", f"{len(CASES)} cases, {sum(len(each['handoffs']) for each in ours)} handoffs, the same")
+    report(
+        "langgraph-supervisor",
+        f"{len(CASES)} cases, {sum(len(each['handoffs']) for each in ours)} handoffs, the same",
+    )

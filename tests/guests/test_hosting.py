@@ -19,11 +19,15 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(hosting, "ROOT", tmp_path)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PLAIT_REQUIRE_GUESTS", raising=False)
-    (tmp_path / "echo.py").write_text("import json, sys; print(json.dumps([sys.prefix, json.load(sys.stdin)]))")
+    (tmp_path / "echo.py").write_text(
+        "import json, sys; print(json.dumps([sys.prefix, json.load(sys.stdin)]))"
+    )
     return tmp_path
 
 
-def test_a_guest_that_cannot_be_had_is_skipped_or_missed(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guest_that_cannot_be_had_is_skipped_or_missed(
+    house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (house / "nobody.txt").write_text("no-such-guest==1.0\n")
     with pytest.raises(pytest.skip.Exception, match=r"nobody cannot be installed: .*no-such-guest"):
         guest("nobody", "echo.py", 1)

@@ -1,4 +1,6 @@
-"""mini-swe-agent from PyPI runs unchanged on a session: every command it runs is an event, with the files before and after."""
+"""mini-swe-agent from PyPI runs unchanged on a session: every command it runs is an event, with the
+files before and after.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from tests.guests.hosting import ROOT, guest
 
 BROKEN = "def total(prices):\n    return sum(prices[1:])\n"
 FIXED = BROKEN.replace("prices[1:]", "prices")
-TEST = "from cart import total\n\nassert total([1, 2, 3]) == 6, total([1, 2, 3])\nprint('all is well')\n"
+TEST = (
+    "from cart import total\n\nassert total([1, 2, 3]) == 6, total([1, 2, 3])\nprint('all is"
+    " well')\n"
+)
 COMMANDS = [
     "cat cart.py",
     "python3 test_cart.py",
@@ -29,7 +34,13 @@ def test_it_edits_tests_and_hands_in_and_all_of_it_is_on_record(tmp_path: Path) 
     (repo / "cart.py").write_text(BROKEN)
     (repo / "test_cart.py").write_text(TEST)
     store = str(tmp_path / "store")
-    task = {"src": str(ROOT / "src"), "store": store, "folder": str(repo), "commands": COMMANDS, "config": str(tmp_path / "config")}
+    task = {
+        "src": str(ROOT / "src"),
+        "store": store,
+        "folder": str(repo),
+        "commands": COMMANDS,
+        "config": str(tmp_path / "config"),
+    }
     told = guest("mini-swe-agent", "mini_swe_agent.py", task)
 
     assert told["ended"] == {"exit_status": "Submitted", "submission": FIXED}
@@ -46,8 +57,11 @@ def test_it_edits_tests_and_hands_in_and_all_of_it_is_on_record(tmp_path: Path) 
     returned = [body for body in bodies if isinstance(body, ToolReturned)]
     assert [str(each["command"]).split("\n", 1)[1] for each in asked] == COMMANDS  # type: ignore[index,call-overload]
     assert [body.exit_code for body in returned] == [0, 1, 0, 0, 0]
-    assert [body.trees is not None and body.trees.before != body.trees.after for body in returned] == [False, False, True, False, False]
+    assert [
+        body.trees is not None and body.trees.before != body.trees.after for body in returned
+    ] == [False, False, True, False, False]
     assert returned[2].trees is not None and returned[2].trees.changed == ("cart.py",)
     assert all(body.placement is not None and body.placement.network == "off" for body in returned)
     assert session.workspace.read("cart.py").decode() == FIXED
-    assert (repo / "cart.py").read_text() == BROKEN  # the folder itself is not touched until somebody says so
+    # the folder itself is not touched until somebody says so
+    assert (repo / "cart.py").read_text() == BROKEN

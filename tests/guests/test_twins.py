@@ -1,4 +1,6 @@
-"""The examples that stand beside other frameworks: they print what they say they print, and are as short as they claim."""
+"""The examples that stand beside other frameworks: they print what they say they print, and are as
+short as they claim.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,20 @@ LINES_MAX = 10
 @pytest.mark.parametrize("name", ["round_robin", "supervisor", "approval"])
 def test_an_example_prints_what_its_docstring_shows(name: str, tmp_path: Path) -> None:
     file = EXAMPLES / f"{name}.py"
-    shown = dedent((ast.get_docstring(ast.parse(file.read_text()), clean=True) or "").partition("prints:\n\n")[2])
+    shown = dedent(
+        (ast.get_docstring(ast.parse(file.read_text()), clean=True) or "").partition("prints:\n\n")[
+            2
+        ]
+    )
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}  # no key, no setting
-    done = subprocess.run([sys.executable, str(file)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, str(file)],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip() == shown.strip() != ""
     assert list(tmp_path.iterdir()) == []  # it leaves nothing behind
@@ -30,5 +43,9 @@ def test_an_example_prints_what_its_docstring_shows(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("twin", [round_robin.RoundRobin, supervisor.Supervisor])
 def test_a_twin_is_short(twin: type) -> None:
-    lines = [line for line in inspect.getsource(twin).splitlines() if line.strip() and not line.strip().startswith("#")]
+    lines = [
+        line
+        for line in inspect.getsource(twin).splitlines()
+        if line.strip() and not line.strip().startswith("#")
+    ]
     assert len(lines) <= LINES_MAX, lines

@@ -18,10 +18,13 @@ from plait.store import canonical
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"# (\w+\.py)\n")  # a block that begins so is that file, in the folder of the page's program
-EXITS = re.compile(r"# exits with (\d+)")  # what a command says with its exit code is a part of what it shows
+# a block that begins so is that file, in the folder of the page's program
+FILE = re.compile(r"# (\w+\.py)\n")
+# what a command says with its exit code is a part of what it shows
+EXITS = re.compile(r"# exits with (\d+)")
 
-# What the shell blocks may say, besides `plait …`, which is run. These run this very suite, or install.
+# What the shell blocks may say, besides `plait …`, which is run. These run this very suite, or
+# install.
 KNOWN = {"make demo", "make test", "make quick", "make check", "make test-outside", "pip install ."}
 
 
@@ -39,17 +42,26 @@ def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             sys.modules.pop(Path(named[1]).stem, None)  # another page may have had one of that name
             importlib.invalidate_caches()
         elif language == "python":
-            exec(compile(code, str(page), "exec", dont_inherit=True), vars(module))  # the blocks of a page are one program
+            # the blocks of a page are one program
+            exec(compile(code, str(page), "exec", dont_inherit=True), vars(module))
         elif language == "sh":
             run_shell(code)
         else:
-            assert language in ("text", "json"), f"{page.name}: a block in {language or 'no language'} is not checked"
-    for address in [address for address in open_stores if address.startswith(canonical(str(tmp_path)))]:
+            assert language in ("text", "json"), (
+                f"{page.name}: a block in {language or 'no language'} is not checked"
+            )
+    for address in [
+        address for address in open_stores if address.startswith(canonical(str(tmp_path)))
+    ]:
         open_stores.pop(address).close()
 
 
 def test_the_first_agent_takes_ten_lines_at_most() -> None:
-    first = next(code for language, code in BLOCK.findall((ROOT / "README.md").read_text()) if language == "python")
+    first = next(
+        code
+        for language, code in BLOCK.findall((ROOT / "README.md").read_text())
+        if language == "python"
+    )
     assert "Agent(" in first and "@tool" in first
     assert len([line for line in first.splitlines() if line.strip()]) <= 10
 
@@ -61,6 +73,10 @@ def run_shell(code: str) -> None:
             continue
         assert command.startswith("plait "), f"{command!r} is neither run nor known"
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(command, shell=True, capture_output=True, text=True, env={**os.environ, "PATH": path})
+        done = subprocess.run(
+            command, shell=True, capture_output=True, text=True, env={**os.environ, "PATH": path}
+        )
         said = EXITS.search(line)
-        assert done.returncode == (int(said[1]) if said else 0), f"{command}: {done.returncode} {done.stdout}{done.stderr}"
+        assert done.returncode == (int(said[1]) if said else 0), (
+            f"{command}: {done.returncode} {done.stdout}{done.stderr}"
+        )

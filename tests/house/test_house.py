@@ -17,12 +17,30 @@ from plait import errors
 from tests.support import python
 
 ROOT = Path(__file__).parents[2]
-VENDORS = {"openai", "anthropic", "mcp", "e2b", "starlette", "uvicorn", "psycopg", "pydantic", "playwright", "rich", "pytest", "hypothesis"}
+VENDORS = {
+    "openai",
+    "anthropic",
+    "mcp",
+    "e2b",
+    "starlette",
+    "uvicorn",
+    "psycopg",
+    "pydantic",
+    "playwright",
+    "rich",
+    "pytest",
+    "hypothesis",
+}
 
 
 def test_what_is_visible_is_what_is_promised() -> None:
-    assert all(getattr(plait, name) is not None for name in plait.__all__)  # also what is loaded when it is asked for
-    visible = {name for name, value in vars(plait).items() if not name.startswith("_") and not isinstance(value, ModuleType)}
+    # also what is loaded when it is asked for
+    assert all(getattr(plait, name) is not None for name in plait.__all__)
+    visible = {
+        name
+        for name, value in vars(plait).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
     assert visible - {"annotations"} == set(plait.__all__) <= set(dir(plait))
     assert re.match(r"\d+\.\d+", plait.__version__)
     with pytest.raises(AttributeError):
@@ -30,7 +48,12 @@ def test_what_is_visible_is_what_is_promised() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["import plait", "import plait.testing", "from plait.cli import main; main(['--help'], standalone_mode=False)"]
+    "code",
+    [
+        "import plait",
+        "import plait.testing",
+        "from plait.cli import main; main(['--help'], standalone_mode=False)",
+    ],
 )
 def test_no_vendor_is_loaded(code: str) -> None:
     loaded = python(f"{code}\nimport sys; print(*sys.modules, file=sys.stderr)").stderr.split()
@@ -50,14 +73,22 @@ def test_the_error_tree_is_as_drawn() -> None:
             branch[depth:] = [found[2]]
             drawn[found[2]] = branch[depth - 1] if depth else "Exception"
     real = {
-        name: cls.__bases__[0].__name__ for name, cls in vars(errors).items() if inspect.isclass(cls) and cls.__module__ == errors.__name__
+        name: cls.__bases__[0].__name__
+        for name, cls in vars(errors).items()
+        if inspect.isclass(cls) and cls.__module__ == errors.__name__
     }
     assert drawn == real
 
 
 def test_every_target_of_the_makefile_can_be_planned() -> None:
     for target in ("demo", "quick", "test", "cover", "check", "bench", "torture"):
-        done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+        done = subprocess.run(
+            ["make", "-n", target],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            env={"PATH": os.environ["PATH"]},
+        )
         assert done.returncode == 0, done.stderr
 
 
@@ -68,13 +99,24 @@ def test_ci_runs_what_a_contributor_types() -> None:
 
 
 def test_the_demo_runs_and_tells_the_truth() -> None:
-    done = subprocess.run([sys.executable, str(ROOT / "examples" / "demo.py")], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "demo.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "so 0 acknowledged events were lost" in done.stdout
     assert re.search(r"faults found by verify: +0", done.stdout)
     assert re.search(r"  [0-9a-f]{8}@2: the body of event 2 hashes to", done.stdout)
     assert "its session row says status is 'closed', its events say 'open'" in done.stdout
-    assert re.search(r"action +word_count {\"text\":\"to be or not\"}", done.stdout) and "chosen: polish" in done.stdout
-    assert "◆    strict@8    merged " in done.stdout and "nobody chooses silently: {'verdict': {" in done.stdout
+    assert (
+        re.search(r"action +word_count {\"text\":\"to be or not\"}", done.stdout)
+        and "chosen: polish" in done.stdout
+    )
+    assert (
+        "◆    strict@8    merged " in done.stdout
+        and "nobody chooses silently: {'verdict': {" in done.stdout
+    )
     assert "knows {}, and has 9 events" in done.stdout
 
 

@@ -14,7 +14,12 @@ from tests import support
 from tests.support import ROOT
 
 TESTS = ROOT / "tests"
-APART = {"guests/autogen_team.py", "guests/langgraph_team.py", "guests/mini_swe_agent.py", "sandbox/remote/standin_execd.py"}
+APART = {
+    "guests/autogen_team.py",
+    "guests/langgraph_team.py",
+    "guests/mini_swe_agent.py",
+    "sandbox/remote/standin_execd.py",
+}
 """Programs for the Python of a guest or of a small image, which cannot import `tests`."""
 STATEMENTS_MIN, LINES_MIN = 3, 5
 """A helper of this size is a copy under any name; a smaller one only under the same name."""
@@ -23,11 +28,14 @@ Helper = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class _Plain(ast.NodeTransformer):
-    """Takes from a helper all that a copy may say in other words: its names, annotations and docstrings."""
+    """Takes from a helper all that a copy may say in other words: its names, annotations and
+    docstrings.
+    """
 
     def __init__(self, helper: Helper) -> None:
         self._names = {helper.name: "helper"}
-        fields = [node.target for node in helper.body if isinstance(node, ast.AnnAssign)]  # what a class is, not how it says it
+        # what a class is, not how it says it
+        fields = [node.target for node in helper.body if isinstance(node, ast.AnnAssign)]
         for node in ast.walk(helper):
             if node in fields:
                 continue
@@ -57,7 +65,11 @@ class _Plain(ast.NodeTransformer):
 
 def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
     first = body[0]
-    has_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    has_docstring = (
+        isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Constant)
+        and isinstance(first.value.value, str)
+    )
     return body[1:] if has_docstring else body
 
 
@@ -85,13 +97,21 @@ def copied_helpers(sources: dict[str, str]) -> list[str]:
                 key = "" if _is_large(plain) else name
                 places[key, ast.dump(plain)][module] = name
     copies = [found for found in places.values() if len(found) > 1]
-    return sorted(", ".join(f"{name} in {module}" for module, name in found.items()) for found in copies)
+    return sorted(
+        ", ".join(f"{name} in {module}" for module, name in found.items()) for found in copies
+    )
 
 
 def test_no_helper_is_written_twice() -> None:
-    sources = {str(path.relative_to(TESTS)): path.read_text() for path in sorted(TESTS.rglob("*.py"))}
-    copies = copied_helpers({module: source for module, source in sources.items() if module not in APART})
-    assert copies == [], "move these to tests/support, or to a module of their room: " + "; ".join(copies)
+    sources = {
+        str(path.relative_to(TESTS)): path.read_text() for path in sorted(TESTS.rglob("*.py"))
+    }
+    copies = copied_helpers(
+        {module: source for module, source in sources.items() if module not in APART}
+    )
+    assert copies == [], "move these to tests/support, or to a module of their room: " + "; ".join(
+        copies
+    )
 
 
 ONE = '''
@@ -110,11 +130,28 @@ KINDS = "def kinds(session):\n    return [event.kind for event in session.events
 @pytest.mark.parametrize(
     ("one", "other", "is_copy"),
     [
-        (ONE, ONE.replace("Clock", "Later").replace("ahead", "_more").replace("seconds", "s").replace("Ahead", "Of tomorrow"), True),
+        (
+            ONE,
+            ONE.replace("Clock", "Later")
+            .replace("ahead", "_more")
+            .replace("seconds", "s")
+            .replace("Ahead", "Of tomorrow"),
+            True,
+        ),
         (ONE, ONE.replace("+", "-"), False),
-        (KINDS, KINDS.replace("event ", "each ").replace("event.", "each.").replace("(session)", "(session: Session) -> list[str]"), True),
+        (
+            KINDS,
+            KINDS.replace("event ", "each ")
+            .replace("event.", "each.")
+            .replace("(session)", "(session: Session) -> list[str]"),
+            True,
+        ),
         (KINDS, KINDS.replace("def kinds", "def names"), False),
-        ("class Wrong(Exception):\n    '''So.'''", "class Wrong(Exception):\n    '''Otherwise.'''", False),
+        (
+            "class Wrong(Exception):\n    '''So.'''",
+            "class Wrong(Exception):\n    '''Otherwise.'''",
+            False,
+        ),
         (KINDS.replace("kinds", "test_kinds"), KINDS.replace("kinds", "test_kinds"), False),
     ],
 )
@@ -122,8 +159,12 @@ def test_a_copy_is_found_though_its_names_differ(one: str, other: str, is_copy: 
     assert bool(copied_helpers({"one": one, "other": other})) is is_copy
 
 
-@pytest.mark.parametrize("path", sorted(Path(support.__file__).parent.glob("[a-z]*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(Path(support.__file__).parent.glob("[a-z]*.py")), ids=lambda path: path.stem
+)
 def test_what_a_module_of_support_defines_can_be_imported_from_support(path: Path) -> None:
-    defined = {helper.name for helper in _helpers(path.read_text()) if not helper.name.startswith("_")}
+    defined = {
+        helper.name for helper in _helpers(path.read_text()) if not helper.name.startswith("_")
+    }
     assert defined <= set(support.__all__)
     assert all(ast.get_docstring(helper) for helper in _helpers(path.read_text()))

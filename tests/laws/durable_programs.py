@@ -1,7 +1,9 @@
-"""Small workflows made from a seed, and the world they act on, for the laws of runs that die and are taken up again.
+"""Small workflows made from a seed, and the world they act on, for the laws of runs that die and
+are taken up again.
 
-The world outlives every process: it knows which effects stand, by idempotency key, and how often models were asked. What a program says
-depends on its arguments alone, so two runs of one program can be compared.
+The world outlives every process: it knows which effects stand, by idempotency key, and how often
+models were asked. What a program says depends on its arguments alone, so two runs of one program
+can be compared.
 """
 
 from __future__ import annotations
@@ -15,7 +17,18 @@ from random import Random
 from threading import Lock
 from typing import Any, NamedTuple
 
-from plait import Agent, Ask, Parallel, Policy, ScriptedModel, Selector, Session, ToolCall, Workflow, tool
+from plait import (
+    Agent,
+    Ask,
+    Parallel,
+    Policy,
+    ScriptedModel,
+    Selector,
+    Session,
+    ToolCall,
+    Workflow,
+    tool,
+)
 from plait.errors import ModelFailed, ToolFailed
 from plait.model.base import Fault, OnDelta, Reply, Request
 from plait.session.views import Waiting
@@ -74,7 +87,9 @@ class World:
         return self.found(key)
 
     def standing(self) -> Counter[Effect]:
-        """Effects that stand, counted by key, not by how often an idempotent one was repeated under the same."""
+        """Effects that stand, counted by key, not by how often an idempotent one was repeated under
+        the same.
+        """
         return Counter(self.about[key] for key, times in self.stands.items() if times)
 
 
@@ -133,7 +148,9 @@ def tools_of(world: World) -> dict[str, Tool[..., Any]]:
         world.touch()
         aside = session.fork("aside")
         script = [ToolCall("look", n=n), f"advice {n}"]
-        return Agent("Advise.", model=Counted(world, script), name="adviser", tools=[look])(aside).text
+        return Agent("Advise.", model=Counted(world, script), name="adviser", tools=[look])(
+            aside
+        ).text
 
     @tool(effect="idempotent", attempts=2)
     def flaky(n: int, idempotency_key: str) -> str:
@@ -218,8 +235,17 @@ class Maker:
             self._select,
             self._with_session,
         )
-        deep = (self._parallel, self._fork, self._rewind, self._nested, self._threads, self._left_alone)
-        kinds = (*flat, *deep) if depth == 0 or (depth == 1 and self._chance.random() < 0.3) else flat
+        deep = (
+            self._parallel,
+            self._fork,
+            self._rewind,
+            self._nested,
+            self._threads,
+            self._left_alone,
+        )
+        kinds = (
+            (*flat, *deep) if depth == 0 or (depth == 1 and self._chance.random() < 0.3) else flat
+        )
         return self._chance.choice(kinds)(parts, depth)
 
     def _next(self) -> int:
@@ -256,10 +282,18 @@ class Maker:
             if self._chance.random() < 0.15:
                 script.append(Fault("Overloaded", "come back later", retryable=True))
             script.append(
-                [ToolCall(self._chance.choice((*PLAIN, "broken", "jot")), n=self._next()) for _ in range(self._chance.randint(1, 3))]
+                [
+                    ToolCall(self._chance.choice((*PLAIN, "broken", "jot")), n=self._next())
+                    for _ in range(self._chance.randint(1, 3))
+                ]
             )
         script.append(f"done {self._next()}")
-        return Agent("Work.", model=Counted(self._world, script), tools=list(self._tools.values()), name=f"agent{self._next()}")
+        return Agent(
+            "Work.",
+            model=Counted(self._world, script),
+            tools=list(self._tools.values()),
+            name=f"agent{self._next()}",
+        )
 
     def _caught(self, parts: list[Any], depth: int) -> Act:
         n, broken = self._next(), self._tools["broken"]
@@ -275,7 +309,9 @@ class Maker:
 
     def _gone(self, parts: list[Any], depth: int) -> Act:
         n = self._next()
-        agent = Agent("Fail.", model=Counted(self._world, [Fault("Refused", "no")]), name=f"agent{n}")
+        agent = Agent(
+            "Fail.", model=Counted(self._world, [Fault("Refused", "no")]), name=f"agent{n}"
+        )
         parts.append(agent)
 
         def act(session: Session) -> Session:
@@ -291,14 +327,21 @@ class Maker:
         one, other = self._program(1, 2), self._an_agent()
         choice = self._chance.choice(("one", "other"))
         if self._chance.random() < 0.5:
-            selector = Selector(one=one, other=other, model=Counted(self._world, [json.dumps({"reason": "so", "choice": choice})]))
+            selector = Selector(
+                one=one,
+                other=other,
+                model=Counted(self._world, [json.dumps({"reason": "so", "choice": choice})]),
+            )
         else:
             selector = Selector(one=one, other=other, rule=lambda session: choice)
         parts.append(selector)
         return lambda session: selector(session)()
 
     def _parallel(self, parts: list[Any], depth: int) -> Act:
-        made = Parallel(a=self._program(self._chance.randint(1, 2), depth + 1), b=self._program(self._chance.randint(1, 2), depth + 1))
+        made = Parallel(
+            a=self._program(self._chance.randint(1, 2), depth + 1),
+            b=self._program(self._chance.randint(1, 2), depth + 1),
+        )
         parts.append(made)
         return made
 

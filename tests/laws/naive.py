@@ -1,7 +1,9 @@
-"""What a session should say, worked out the slow and obvious way: as sets and lists of whole events.
+"""What a session should say, worked out the slow and obvious way: as sets and lists of whole
+events.
 
-Nothing here shares code or ideas with the folds: no stretches, no snapshots, no covers. A story is the list of its events; a
-ledger is the set of everything that was ever counted; a write is superseded by a write that knew it.
+Nothing here shares code or ideas with the folds: no stretches, no snapshots, no covers. A story is
+the list of its events; a ledger is the set of everything that was ever counted; a write is
+superseded by a write that knew it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Naive:
         self._merges: list[Event] = []
 
     def story(self, log: LogId, place: int) -> list[Event]:
-        """The events of the path in order, merged branches where they were merged, each event once."""
+        """The events of the path in order, merged branches where they were merged,
+        each event once.
+        """
         if (log, place) not in self._stories:
             path: list[Event] = []
             for event in self.store.read(log, 1, place):
@@ -52,7 +56,11 @@ class Naive:
                     path = [*path, event]
                     for branch in body.branches:
                         there = {each.id for each in path}
-                        path += [each for each in self.story(branch.log, branch.seq) if each.id not in there]
+                        path += [
+                            each
+                            for each in self.story(branch.log, branch.seq)
+                            if each.id not in there
+                        ]
                 else:
                     path = [*path, event]
             self._stories[log, place] = path
@@ -72,7 +80,9 @@ class Naive:
         return path
 
     def ledger(self, log: LogId, place: int) -> dict[Digest, Event]:
-        """Everything counted: the whole log, rewound parts too, and the ledgers of merged branches."""
+        """Everything counted: the whole log, rewound parts too, and the ledgers of
+        merged branches.
+        """
         if (log, place) not in self._ledgers:
             found: dict[Digest, Event] = {}
             for event in self.store.read(log, 1, place):
@@ -85,10 +95,18 @@ class Naive:
         return self._ledgers[log, place]
 
     def tokens(self, log: LogId, place: int) -> int:
-        return sum(body.usage.input_tokens for event in self.ledger(log, place).values() if isinstance(body := event.body, ModelReplied))
+        return sum(
+            body.usage.input_tokens
+            for event in self.ledger(log, place).values()
+            if isinstance(body := event.body, ModelReplied)
+        )
 
     def messages(self, log: LogId, place: int) -> list[Digest]:
-        return [event.id for event in self.story(log, place) if event.kind in ("MessageSaid", "ModelReplied")]
+        return [
+            event.id
+            for event in self.story(log, place)
+            if event.kind in ("MessageSaid", "ModelReplied")
+        ]
 
     def said(self, log: LogId, place: int) -> list[str]:
         bodies = [event.body for event in self.story(log, place)]
@@ -97,36 +115,62 @@ class Naive:
     # ── facts ────────────────────────────────────────────────────────────────────────────────
 
     def words(self, *places: Place) -> dict[str, set[str]]:
-        """For each key, the values whose writes nobody in these stories knew and wrote over. More than one: a dispute."""
+        """For each key, the values whose writes nobody in these stories knew and wrote over.
+
+        More than one: a dispute.
+        """
         events = {event.id: event for place in places for event in self.story(*place)}
         self._merges = [event for event in events.values() if event.kind == "Merged"]
         writes: dict[str, list[tuple[Event, Any]]] = {}
         for event in events.values():
             for key, value in _written(event):
                 writes.setdefault(key, []).append((event, value))
-        return {key: {repr(value) for event, value in made if not self._superseded(event, made)} for key, made in writes.items()}
+        return {
+            key: {repr(value) for event, value in made if not self._superseded(event, made)}
+            for key, made in writes.items()
+        }
 
     def _superseded(self, event: Event, writes: list[tuple[Event, Any]]) -> bool:
-        """Whether somebody wrote over it, or over a write that had been found equal to it at a merge, without being equal too."""
+        """Whether somebody wrote over it, or over a write that had been found equal to it at a
+        merge, without being equal too.
+        """
         equal = self._equals(event, writes)
-        return any(other.id not in equal and any(self._knew(other, each) for each, _ in writes if each.id in equal) for other, _ in writes)
+        return any(
+            other.id not in equal
+            and any(self._knew(other, each) for each, _ in writes if each.id in equal)
+            for other, _ in writes
+        )
 
     def _equals(self, event: Event, writes: list[tuple[Event, Any]]) -> set[Digest]:
-        """The writes that stood beside this one, with the same value, when branches met: one of them stands for all."""
+        """The writes that stood beside this one, with the same value, when branches met: one of
+        them stands for all.
+        """
         equal = {event.id}
         values = {each.id: repr(value) for each, value in writes}
         for merge in self._merges:
             there = {each.id for each in self.story(merge.log, merge.seq)}
-            made = [(each, value) for each, value in writes if each.id in there and each.id != merge.id]
-            standing = {each.id for each, _ in made if not any(self._knew(other, each) for other, _ in made if other.id != each.id)}
+            made = [
+                (each, value) for each, value in writes if each.id in there and each.id != merge.id
+            ]
+            standing = {
+                each.id
+                for each, _ in made
+                if not any(self._knew(other, each) for other, _ in made if other.id != each.id)
+            }
             same = {id for id in standing if values[id] == values[event.id]}
             if equal & same and len({values[id] for id in standing}) == 1:
                 equal |= same
         return equal
 
     def _knew(self, writer: Event, written: Event) -> bool:
-        """Whether a write was made in sight of another: it was on the story right before, or came with the very merge."""
-        story = self.story(writer.log, writer.seq) if writer.kind == "Merged" else self.story(writer.log, writer.seq - 1)
+        """Whether a write was made in sight of another: it was on the story right before, or came
+        with the very merge.
+        """
+        story = (
+            self.story(writer.log, writer.seq)
+            if writer.kind == "Merged"
+            else self.story(writer.log, writer.seq - 1)
+        )
         return written.id in {each.id for each in story} and written.id != writer.id
 
     def facts(self, log: LogId, place: int) -> dict[str, str]:
@@ -145,7 +189,11 @@ class Naive:
             body = event.body
             if isinstance(body, (PendingAdded, PendingSettled)):
                 writes.setdefault(body.key, []).append((event, isinstance(body, PendingAdded)))
-        return {key for key, made in writes.items() if any(is_open and not self._superseded(event, made) for event, is_open in made)}
+        return {
+            key
+            for key, made in writes.items()
+            if any(is_open and not self._superseded(event, made) for event, is_open in made)
+        }
 
     def scratch(self, log: LogId, place: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -167,5 +215,8 @@ def _written(event: Event) -> list[tuple[str, Any]]:
     if isinstance(body, FactRetracted):
         return [(body.key, Absent)]
     if isinstance(body, Merged):
-        return [(key, Absent if choice.absent else choice.value) for key, choice in body.resolved.items()]
+        return [
+            (key, Absent if choice.absent else choice.value)
+            for key, choice in body.resolved.items()
+        ]
     return []

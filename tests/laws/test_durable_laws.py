@@ -1,6 +1,8 @@
-"""Law 8: kill anywhere + resume = as if never killed, and no effect twice. Law 7: replay executes nothing and ends on the same head.
+"""Law 8: kill anywhere + resume = as if never killed, and no effect twice. Law 7: replay executes
+nothing and ends on the same head.
 
-Programs are made from seeds, and the process that runs them dies before or after any of its writes, as often as the seed has it.
+Programs are made from seeds, and the process that runs them dies before or after any of its writes,
+as often as the seed has it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class Ending(NamedTuple):
 
 def _ending(session: Session) -> Ending:
     said = [(message.role, message.text) for message in session.messages]
-    return Ending(said, dict(session.facts.items()), dict(session.decisions.items()), WORLD.standing())
+    return Ending(
+        said, dict(session.facts.items()), dict(session.decisions.items()), WORLD.standing()
+    )
 
 
 def _events(session: Session) -> Iterator[Event]:
@@ -63,13 +67,18 @@ def _check_effects() -> None:
 
 
 def _check_asks(events: list[Event], crashes: int, asked: int | None) -> None:
-    """A lost ask is asked again, at most once per death, and stays on record. `asked`: how often, without deaths."""
+    """A lost ask is asked again, at most once per death, and stays on record.
+
+    `asked`: how often, without deaths.
+    """
     asks = sum(isinstance(event.body, k.ModelAsked) for event in events)
     lost = Counter(event.header.call for event in events if _is_lost(event))
     assert all(times <= crashes for times in lost.values())
     assert WORLD.asked <= asks, "a model was asked without a word on record"
     if asked is not None:
-        assert asks == asked + lost.total(), "asked again without need, or a lost ask is not on record"
+        assert asks == asked + lost.total(), (
+            "asked again without need, or a lost ask is not on record"
+        )
 
 
 def _is_lost(event: Event) -> bool:
@@ -115,10 +124,17 @@ def test_kill_anywhere_and_resume(chunk: int, tmp_path: Path) -> None:
         for life in range(DEATHS):
             rate = (0.03, 0.06, 0.12)[life % 3]
 
-            def check(simulation: Simulation, seed: int = seed, expected: Ending = expected, asked: int = asked) -> None:
+            def check(
+                simulation: Simulation,
+                seed: int = seed,
+                expected: Ending = expected,
+                asked: int = asked,
+            ) -> None:
                 _dies(seed, simulation, expected, asked)
 
-            Simulation.check(check, seeds=[seed * 100 + life], crash_rate=rate, kept=tmp_path / "seeds.txt")
+            Simulation.check(
+                check, seeds=[seed * 100 + life], crash_rate=rate, kept=tmp_path / "seeds.txt"
+            )
 
 
 # ── others act while no process runs ─────────────────────────────────────────────────────────
@@ -143,7 +159,9 @@ def _others(simulation: Simulation, session: Session) -> None:
 
 def _disturbed(simulation: Simulation, seed: int) -> None:
     WORLD.renew()
-    session = simulation.run(lambda: _made(seed), "go", oracle=WORLD.oracle, between=lambda at: _others(simulation, at))
+    session = simulation.run(
+        lambda: _made(seed), "go", oracle=WORLD.oracle, between=lambda at: _others(simulation, at)
+    )
     _check_effects()
     _check_asks(list(_events(session)), simulation.crashes, None)
     _check_record(session, seed)
@@ -154,7 +172,12 @@ def _disturbed(simulation: Simulation, seed: int) -> None:
 def test_others_between_a_death_and_the_next_life(chunk: int, tmp_path: Path) -> None:
     histories = dose("DURABLE_OTHERS", 4, 2000, ci=60)
     for seed in range(10**6 + chunk * histories, 10**6 + (chunk + 1) * histories):
-        Simulation.check(lambda simulation, seed=seed: _disturbed(simulation, seed), seeds=[seed], crash_rate=0.06, kept=tmp_path / "seeds")
+        Simulation.check(
+            lambda simulation, seed=seed: _disturbed(simulation, seed),
+            seeds=[seed],
+            crash_rate=0.06,
+            kept=tmp_path / "seeds",
+        )
 
 
 # ── the seed decides ─────────────────────────────────────────────────────────────────────────
@@ -163,7 +186,8 @@ def test_others_between_a_death_and_the_next_life(chunk: int, tmp_path: Path) ->
 def test_the_same_seed_dies_at_the_same_moments_and_ends_on_the_same_head() -> None:
     died = 0
     for seed in range(40):
-        if not traits(seed, WORLD).threads:  # whose turn it is among the program's own threads is not for the seed to say
+        # whose turn it is among the program's own threads is not for the seed to say
+        if not traits(seed, WORLD).threads:
             heads: list[str] = []
             for _ in range(2):
                 WORLD.renew()

@@ -1,6 +1,8 @@
-"""Law: after a run was taken or ended, nothing of its old holder's is written, in any log, and no effect of its starts.
+"""Law: after a run was taken or ended, nothing of its old holder's is written, in any log, and no
+effect of its starts.
 
-Holders, takeovers (also by who looked long before it takes, and who dies half-way), ends, forks of forks and appends in any order.
+Holders, takeovers (also by who looked long before it takes, and who dies half-way), ends, forks of
+forks and appends in any order.
 """
 
 from __future__ import annotations
@@ -11,7 +13,14 @@ from itertools import count
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from plait import Session, open_store
 from plait.durable import _branches, _say_resumed  # pyright: ignore[reportPrivateUsage]
@@ -48,7 +57,9 @@ class Holders(RuleBasedStateMachine):
         self.holders: list[Run] = []  # the last one has the run, unless it ended
         self.over: dict[str, int] = {}  # by holder: the last commit before it was replaced
         first = self.new_run()
-        spot = Spot(self.store.address, self.session.id, self.session.place, self.session.head, self.id)
+        spot = Spot(
+            self.store.address, self.session.id, self.session.place, self.session.head, self.id
+        )
         first.write(spot, [self.draft(first, k.RunStarted("a:B"))])
         first.hold_at(1)
         self.holders.append(first)
@@ -96,7 +107,12 @@ class Holders(RuleBasedStateMachine):
         body = k.ForkedFrom(at.id, at.place, f"{label}{next(self.ordinals)}")
         found: list[Spot] = []
         fork = Place(at.id, at.place, at.head)
-        self.attempt(run, lambda: found.append(run.begin(self.store.address, [self.draft(run, body)], fork=fork, run=self.id)))
+        self.attempt(
+            run,
+            lambda: found.append(
+                run.begin(self.store.address, [self.draft(run, body)], fork=fork, run=self.id)
+            ),
+        )
         return found[0].id if found else self.session.id
 
     @rule(data=st.data(), times=st.integers(1, 3))
@@ -112,10 +128,14 @@ class Holders(RuleBasedStateMachine):
         end = self.spot(log)
         append_at_tip(end, [Draft(k.ScratchSet("by others", 1), Act("human:other", "human"))])
         try:
-            allowed = self.attempt(run, lambda: run.write(end, [self.draft(run, k.ScratchSet("n", 1))]))
+            allowed = self.attempt(
+                run, lambda: run.write(end, [self.draft(run, k.ScratchSet("n", 1))])
+            )
         except StaleHead:
             allowed = True
-            assert run.taker not in self.over, "who was replaced is told so, not that its value is stale"
+            assert run.taker not in self.over, (
+                "who was replaced is told so, not that its value is stale"
+            )
         assert not allowed or run.taker not in self.over
 
     @rule(data=st.data())
@@ -127,7 +147,12 @@ class Holders(RuleBasedStateMachine):
     @precondition(lambda self: self.is_open)
     def finish(self) -> None:
         run = self.holders[-1]
-        if self.attempt(run, lambda: run.write(self.spot(self.session.id), [self.draft(run, k.RunFailed(k.Failure("E", "e")))])):
+        if self.attempt(
+            run,
+            lambda: run.write(
+                self.spot(self.session.id), [self.draft(run, k.RunFailed(k.Failure("E", "e")))]
+            ),
+        ):
             self.replaced(run)
 
     # ── who takes it ─────────────────────────────────────────────────────────────────────────
@@ -159,7 +184,10 @@ class Holders(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: self.is_open)
     def end_from_outside(self) -> None:
-        append_at_tip(self.spot(self.session.id), [Draft(k.RunCancelled("enough", "human:boss"), Act("human:boss", "human"))])
+        append_at_tip(
+            self.spot(self.session.id),
+            [Draft(k.RunCancelled("enough", "human:boss"), Act("human:boss", "human"))],
+        )
         self.replaced()
 
     # ── the law ──────────────────────────────────────────────────────────────────────────────
@@ -167,7 +195,9 @@ class Holders(RuleBasedStateMachine):
     @invariant()
     def nothing_of_who_was_replaced_is_written(self) -> None:
         for number, event in self.store.feed():
-            assert number <= self.over.get(event.actor, number), f"{event!r} by {event.actor}, who was replaced"
+            assert number <= self.over.get(event.actor, number), (
+                f"{event!r} by {event.actor}, who was replaced"
+            )
 
     @invariant()
     def epochs_are_what_the_events_say(self) -> None:

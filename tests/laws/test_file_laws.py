@@ -1,4 +1,6 @@
-"""Laws 4, 5 and 6 with files: random trees, changed by commands and by the files' own verbs, on every rung this machine offers."""
+"""Laws 4, 5 and 6 with files: random trees, changed by commands and by the files' own verbs, on
+every rung this machine offers.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,14 @@ from plait.sandbox import Sandbox, backend
 from plait.session.ports import store_at
 from tests.support import count, dose
 
-SHORT = (Phase.explicit, Phase.reuse, Phase.generate)  # shrinking would take minutes: every step is a process
+# shrinking would take minutes: every step is a process
+SHORT = (Phase.explicit, Phase.reuse, Phase.generate)
 LADDER = ("overlay", "bubblewrap", "landlock", "host")
-RUNGS = [each.name for each in backend("local").probe().capabilities if each.name in LADDER and each.offered]
+RUNGS = [
+    each.name
+    for each in backend("local").probe().capabilities
+    if each.name in LADDER and each.offered
+]
 
 NAMES = ("a", "b.txt", "dir", "dir/c", "dir/sub/d", "dir/ünï", "-rf", "x y", "\n", "e/f/g", "e")
 # A program inside the sandbox does these, so that files are changed as commands change them.
@@ -47,17 +54,21 @@ for op, path, more in json.load(sys.stdin):
         if more != path and not (os.path.isdir(path)) and not path.startswith(more + '/') and not more.startswith(path + '/'):
             room(more); clear(more)
             if os.path.lexists(path): os.rename(path, more)
-"""
+"""  # noqa: E501
 
 paths = st.sampled_from(NAMES)
-contents = st.sampled_from([b"", b"one\n", b"one\ntwo\nthree\n", b"\x00\xff binary", "ünï\u2028x".encode()]).map(list)
+contents = st.sampled_from(
+    [b"", b"one\n", b"one\ntwo\nthree\n", b"\x00\xff binary", "ünï\u2028x".encode()]
+).map(list)
 edits = st.lists(
     st.one_of(
         st.tuples(st.just("write"), paths, contents),
         st.tuples(st.just("append"), paths, contents),
         st.tuples(st.just("remove"), paths, st.none()),
         st.tuples(st.just("folder"), paths, st.none()),
-        st.tuples(st.just("link"), paths, st.sampled_from(["a", "/etc/passwd", "nowhere", "../.."])),
+        st.tuples(
+            st.just("link"), paths, st.sampled_from(["a", "/etc/passwd", "nowhere", "../.."])
+        ),
         st.tuples(st.just("mode"), paths, st.sampled_from([0o600, 0o755, 0o444])),
         st.tuples(st.just("rename"), paths, paths),
     ),
@@ -77,10 +88,11 @@ def change(edits: str, sandbox: Sandbox) -> str:
 def look(sandbox: Sandbox) -> str:
     """What a command sees."""
     program = (
-        "import os, json\nfound = {}\nfor folder, folders, files in os.walk('.'):\n"
-        "    for name in folders + files:\n        path = os.path.join(folder, name)[2:]\n"
-        "        found[path] = ['link', os.readlink(path)] if os.path.islink(path) else ['folder'] if os.path.isdir(path) else "
-        "[oct(os.stat(path).st_mode & 0o777), open(path, 'rb').read().hex()]\nprint(json.dumps(found))"
+        "import os, json\nfound = {}\nfor folder, folders, files in os.walk('.'):\n    for name in"
+        " folders + files:\n        path = os.path.join(folder, name)[2:]\n        found[path] ="
+        " ['link', os.readlink(path)] if os.path.islink(path) else ['folder'] if"
+        " os.path.isdir(path) else [oct(os.stat(path).st_mode & 0o777), open(path,"
+        " 'rb').read().hex()]\nprint(json.dumps(found))"
     )
     ran = sandbox.exec(["python3", "-c", program])
     assert ran.exit_code == 0, ran.output.view()
@@ -119,7 +131,12 @@ def changed(session: Session, what: list[Any]) -> Session:
 def test_fork_rewind_and_merge_take_the_files_along(rung: str, tmp_path: Path) -> None:
     began = Session("files", store=tmp_path / "store").to("local", isolation=rung)
 
-    @settings(max_examples=dose("FILES", 4, 150, ci=8), deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=SHORT)
+    @settings(
+        max_examples=dose("FILES", 4, 150, ci=8),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        phases=SHORT,
+    )
     @given(edits, edits, edits, edits)
     def law(first: list[Any], ours: list[Any], theirs: list[Any], later: list[Any]) -> None:
         count(f"fork, rewind and merge with files ({rung})", store_at(began.store))
@@ -127,7 +144,8 @@ def test_fork_rewind_and_merge_take_the_files_along(rung: str, tmp_path: Path) -
         assert looked(root) == seen(root)  # what is recorded is what is there
         a, b = root.fork("a"), root.fork("b")
         a, b = changed(a, ours), changed(b, theirs)
-        assert looked(b) == seen(b) and looked(a) == seen(a) and looked(root) == seen(root)  # each has its own
+        # each has its own
+        assert looked(b) == seen(b) and looked(a) == seen(a) and looked(root) == seen(root)
         on = changed(a.fork(), later)
         back = on.rewind(a.place)
         assert back.tree == a.tree and looked(back) == seen(a)
@@ -153,7 +171,8 @@ def _check_merge(root: Session, a: Session, b: Session) -> None:
             wanted = right
         else:
             continue  # merged line by line, or content here and mode there
-        if wanted != ["folder"] and before != ["folder"]:  # a folder goes and comes with what is in it
+        # a folder goes and comes with what is in it
+        if wanted != ["folder"] and before != ["folder"]:
             assert found.get(path) == wanted, path
     assert looked(merged) == found
 
@@ -163,4 +182,8 @@ def _touches(path: str, other: str) -> bool:
 
 
 def _differs(base: dict[str, Any], side: dict[str, Any], path: str) -> bool:
-    return any(base.get(each) != side.get(each) for each in base.keys() | side.keys() if _touches(each, path))
+    return any(
+        base.get(each) != side.get(each)
+        for each in base.keys() | side.keys()
+        if _touches(each, path)
+    )

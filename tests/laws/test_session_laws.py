@@ -1,7 +1,9 @@
-"""The session's laws as state machines, against both stores: value, linear, fork, rewind, merge, fold, provenance.
+"""The session's laws as state machines, against both stores: value, linear, fork, rewind, merge,
+fold, provenance.
 
-One machine opens sessions and does to them whatever can be done, at random. Each law is a subclass that says what must
-hold after every step, worked out the slow way by `naive.py`. How often each was tried is printed at the end of the run.
+One machine opens sessions and does to them whatever can be done, at random. Each law is a subclass
+that says what must hold after every step, worked out the slow way by `naive.py`. How often each was
+tried is printed at the end of the run.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from plait import Budget, Session, open_store
 from plait.errors import MergeConflict, NoCommonBase, StaleHead, WrongStatus
@@ -28,19 +37,27 @@ from tests.laws.naive import Naive
 from tests.support import count, record_reply
 
 KEYS = st.sampled_from(["db", "verdict", "漢字"])
-VALUES = st.one_of(st.integers(0, 3), st.none(), st.sampled_from(["a", {"deep": [1, {"er": None}]}]))
+VALUES = st.one_of(
+    st.integers(0, 3), st.none(), st.sampled_from(["a", {"deep": [1, {"er": None}]}])
+)
 TEXTS = st.sampled_from(["yes", "no", "\u2028\x85\0 \u202e", "long " * 1000])
 
 
 def effect(session: Session, kind: Any) -> Session:
     """A tool call and its outcome, as the runtime will record them."""
     act = Act("agent:tool", "tool", call=f"call-{session.place}")
-    drafts = [Draft(ToolRequested("pay", {"usd": 1}, kind), act), Draft(ToolReturned((Text("paid"),)), act)]
+    drafts = [
+        Draft(ToolRequested("pay", {"usd": 1}, kind), act),
+        Draft(ToolReturned((Text("paid"),)), act),
+    ]
     return Session.of(writer_of(None).append(session.spot, drafts))
 
 
 class SessionMachine(RuleBasedStateMachine):
-    """Sessions, and everything that can be done to them. `tips` are the latest values, `olds` all others."""
+    """Sessions, and everything that can be done to them.
+
+    `tips` are the latest values, `olds` all others.
+    """
 
     law = ""
     store: Store
@@ -63,7 +80,15 @@ class SessionMachine(RuleBasedStateMachine):
 
     @initialize(target=sessions)
     def open_first(self) -> Session:
-        return self.keep(Session("first", title="machine", user="u-1", budget=Budget(tokens_max=1000), store=self.store))
+        return self.keep(
+            Session(
+                "first",
+                title="machine",
+                user="u-1",
+                budget=Budget(tokens_max=1000),
+                store=self.store,
+            )
+        )
 
     @rule(target=sessions)
     def open_another(self) -> Session:
@@ -112,7 +137,12 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(target=sessions, session=sessions, data=st.data())
     def fork(self, session: Session, data: st.DataObject) -> Session:
         tip = self.tip(session)
-        return self.keep(tip.fork(data.draw(st.sampled_from([None, "left", "right"])), at=data.draw(st.integers(1, tip.place))))
+        return self.keep(
+            tip.fork(
+                data.draw(st.sampled_from([None, "left", "right"])),
+                at=data.draw(st.integers(1, tip.place)),
+            )
+        )
 
     @rule(target=sessions, session=sessions)
     def detach(self, session: Session) -> Session:
@@ -135,7 +165,9 @@ class SessionMachine(RuleBasedStateMachine):
             try:
                 self.keep(tip.merge(*branches, base=base))
             except MergeConflict as conflict:
-                chosen = {key: next(iter(sides.values())) for key, sides in conflict.conflicts.items()}
+                chosen = {
+                    key: next(iter(sides.values())) for key, sides in conflict.conflicts.items()
+                }
                 self.keep(tip.merge(*branches, resolve=chosen, base=base))
             except NoCommonBase:
                 assert base is None and not all(related(tip, branch) for branch in branches)
@@ -156,7 +188,9 @@ def earlier(session: Session, data: st.DataObject) -> Session:
 def related(one: Session, other: Session) -> bool:
     """Whether two sessions have an event in common, by lineage or by a merge."""
     naive = Naive(open_store(one.store))
-    return not naive.ledger(one.id, one.place).keys().isdisjoint(naive.ledger(other.id, other.place))
+    return (
+        not naive.ledger(one.id, one.place).keys().isdisjoint(naive.ledger(other.id, other.place))
+    )
 
 
 def answers(session: Session) -> dict[str, Any]:
@@ -198,7 +232,9 @@ class ValueMachine(SessionMachine):
         assert answers(session) == self.answers[at]
         assert answers(Session.of(session.spot)) == self.answers[at]
         again = pickle.loads(pickle.dumps(session))
-        assert again == session and hash(again) == hash(session) and answers(again) == self.answers[at]
+        assert (
+            again == session and hash(again) == hash(session) and answers(again) == self.answers[at]
+        )
 
     @rule(data=st.data())
     def edit_what_was_handed_out(self, data: st.DataObject) -> None:
@@ -226,7 +262,11 @@ class LinearMachine(SessionMachine):
         tip = self.tip(session)
         if session == tip:
             return
-        for act in (lambda: session.say("stale"), lambda: session.fact("k", 1), lambda: session.merge(tip.fork())):
+        for act in (
+            lambda: session.say("stale"),
+            lambda: session.fact("k", 1),
+            lambda: session.merge(tip.fork()),
+        ):
             with pytest.raises((StaleHead, WrongStatus)):
                 act()
         assert session.reload() == tip
@@ -240,7 +280,9 @@ class LinearMachine(SessionMachine):
 
 
 class ForkMachine(SessionMachine):
-    """A branch takes the story along, leaves obligations behind, and neither side sees the other afterwards."""
+    """A branch takes the story along, leaves obligations behind, and neither side sees the other
+    afterwards.
+    """
 
     law = "fork"
 
@@ -252,7 +294,11 @@ class ForkMachine(SessionMachine):
         for same in ("messages", "facts", "pending", "scratch", "usage", "left"):
             assert answers(branch)[same] == before[same], same
         assert branch.head != source.head and branch.place == source.place + 1
-        assert branch.status == "open" and branch.parent is not None and branch.parent.head == source.head
+        assert (
+            branch.status == "open"
+            and branch.parent is not None
+            and branch.parent.head == source.head
+        )
         other = source.fork("other").say("unseen").fact("unseen", 1)
         assert "unseen" not in branch.reload().facts and "unseen" not in other.parent.facts  # type: ignore[union-attr]
         grown = branch.say("mine")
@@ -281,14 +327,28 @@ class RewindMachine(SessionMachine):
         assert back.id == tip.id and now["events"][:-1] == before["events"]
         assert now["path"] == [*then["path"], back.head]
         kept = {event.id for event in self.naive.story(tip.id, to)}
-        lost = [event for event in self.naive.story(tip.id, tip.place) if event.id not in kept and event.kind == "ToolReturned"]
-        effects = {event.header.call: event.body for event in self.naive.story(tip.id, tip.place) if event.kind == "ToolRequested"}
-        external = [event.id for event in lost if effects[event.header.call].effect == "at_most_once"]  # type: ignore[attr-defined]
+        lost = [
+            event
+            for event in self.naive.story(tip.id, tip.place)
+            if event.id not in kept and event.kind == "ToolReturned"
+        ]
+        effects = {
+            event.header.call: event.body
+            for event in self.naive.story(tip.id, tip.place)
+            if event.kind == "ToolRequested"
+        }
+        external = [
+            event.id
+            for event in lost
+            if effects[event.header.call].effect == "at_most_once"  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        ]
         assert list(back.events[-1].body.not_undone) == external  # type: ignore[attr-defined]
 
 
 class MergeMachine(SessionMachine):
-    """Facts, pending work, messages and usage are those of the naive set of events; disputes are never settled silently."""
+    """Facts, pending work, messages and usage are those of the naive set of events; disputes are
+    never settled silently.
+    """
 
     law = "merge"
 
@@ -319,10 +379,14 @@ class MergeMachine(SessionMachine):
             log, place = session.id, session.place
             assert session.usage.input_tokens == self.naive.tokens(log, place)
             assert [message.id for message in session.messages] == self.naive.messages(log, place)
-            assert {key: repr(value) for key, value in session.facts.items()} == self.naive.facts(log, place)
+            assert {key: repr(value) for key, value in session.facts.items()} == self.naive.facts(
+                log, place
+            )
             assert set(session.pending) == self.naive.pending(log, place)
             assert session.scratchpad == self.naive.scratch(log, place)
-            assert [event.id for event in session.path] == [event.id for event in self.naive.own_path(log, place)]
+            assert [event.id for event in session.path] == [
+                event.id for event in self.naive.own_path(log, place)
+            ]
 
     @rule(one=SessionMachine.sessions, other=SessionMachine.sessions)
     def merge(self, one: Session, other: Session) -> None:  # type: ignore[override]
@@ -332,11 +396,17 @@ class MergeMachine(SessionMachine):
             return
         crossed = self.keep(left.merge(right, resolve=lambda key, sides: "left"))
         self.keep(right.merge(left, resolve=lambda key, sides: "right"))
-        self.keep(crossed.merge(self.tip(right), resolve=lambda key, sides: sorted(map(repr, sides.values()))))
+        self.keep(
+            crossed.merge(
+                self.tip(right), resolve=lambda key, sides: sorted(map(repr, sides.values()))
+            )
+        )
 
 
 class FoldMachine(SessionMachine):
-    """State is a function of events: from a memo, from a snapshot or from nothing it is the same."""
+    """State is a function of events: from a memo, from a snapshot or from nothing
+    it is the same.
+    """
 
     law = "fold"
 
@@ -346,7 +416,9 @@ class FoldMachine(SessionMachine):
         place = data.draw(st.integers(1, tip.place))
         plain = state_digest(fold.state_at(self.store, tip.id, place, cached=False))
         near = fold.state_at(self.store, tip.id, data.draw(st.integers(1, place)), cached=False)
-        assert state_digest(fold.state_at(self.store, tip.id, place, near=near, cached=False)) == plain
+        assert (
+            state_digest(fold.state_at(self.store, tip.id, place, near=near, cached=False)) == plain
+        )
         state = tip.at(place)._state  # pyright: ignore[reportPrivateUsage]
         assert state_digest(state) == plain
         if state.log == tip.id:
@@ -360,11 +432,16 @@ class FoldMachine(SessionMachine):
         self.tip(session).fork("to close").scratch("x", 1).close().archive()
 
     def teardown(self) -> None:
-        assert list(verify(self.store, [session.id for session in self.tips.values()], state=True)) == []
+        assert (
+            list(verify(self.store, [session.id for session in self.tips.values()], state=True))
+            == []
+        )
 
 
 class ProvenanceMachine(SessionMachine):
-    """`why` shows nothing but real edges and reaches every declared cause; `influence` is its reverse."""
+    """`why` shows nothing but real edges and reaches every declared cause; `influence` is its
+    reverse.
+    """
 
     law = "provenance"
 
@@ -372,7 +449,9 @@ class ProvenanceMachine(SessionMachine):
     def say_because(self, session: Session, data: st.DataObject) -> None:
         tip = self.tip(session)
         causes = data.draw(st.lists(st.integers(1, tip.place), max_size=2, unique=True))
-        self.keep(tip.decide("because", tip.place, because=[tip.events[place - 1] for place in causes]))
+        self.keep(
+            tip.decide("because", tip.place, because=[tip.events[place - 1] for place in causes])
+        )
 
     @rule(session=SessionMachine.sessions, data=st.data())
     def ask_why(self, session: Session, data: st.DataObject) -> None:
@@ -395,7 +474,15 @@ class ProvenanceMachine(SessionMachine):
                 assert ahead & found - {step.id}, "what a cause caused is ahead of it"
 
 
-LAWS = [ValueMachine, LinearMachine, ForkMachine, RewindMachine, MergeMachine, FoldMachine, ProvenanceMachine]
+LAWS = [
+    ValueMachine,
+    LinearMachine,
+    ForkMachine,
+    RewindMachine,
+    MergeMachine,
+    FoldMachine,
+    ProvenanceMachine,
+]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.law)
@@ -407,7 +494,9 @@ def test_the_law_holds(law: type[SessionMachine], kind: str) -> None:
     current = settings.get_profile(settings._current_profile)  # type: ignore[attr-defined]  # pyright: ignore
     try:
         examples = current.max_examples if kind == "memory" else max(10, current.max_examples // 3)
-        run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=25))
+        run_state_machine_as_test(
+            machine, settings=settings(max_examples=examples, stateful_step_count=25)
+        )
         assert list(verify(store, state=True)) == []
     finally:
         store.close()

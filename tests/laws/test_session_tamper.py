@@ -1,4 +1,6 @@
-"""Tamper: whatever is changed behind our back, by raw SQL or raw bytes, `verify` finds it and says where."""
+"""Tamper: whatever is changed behind our back, by raw SQL or raw bytes, `verify` finds it and says
+where.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,20 @@ from tests.support import RawSql, count
 
 
 def history(store: Store) -> dict[str, Session]:
-    """A family with everything in it: forks, a rewind, a merge, a choice, a close, tags, causes and a snapshot."""
-    root = Session("Why?", title="cart bug", user="u-17", project="shop", tags={"team": "web"}, store=store)
+    """A family with everything in it: forks, a rewind, a merge, a choice, a close, tags, causes and
+    a snapshot.
+    """
+    root = Session(
+        "Why?", title="cart bug", user="u-17", project="shop", tags={"team": "web"}, store=store
+    )
     root = root.fact("db", "postgres 15", because=root)
-    a, b = root.fork("strict").decide("verdict", "reject"), root.fork("lenient").decide("verdict", "clamp", because=root)
-    spent = Draft(ModelReplied((Text("hm"),), Usage(input_tokens=7), "end"), Act("agent:m", "model"))
+    a, b = (
+        root.fork("strict").decide("verdict", "reject"),
+        root.fork("lenient").decide("verdict", "clamp", because=root),
+    )
+    spent = Draft(
+        ModelReplied((Text("hm"),), Usage(input_tokens=7), "end"), Act("agent:m", "model")
+    )
     b = Session.of(writer_of(None).append(b.spot, [spent]))
     m = a.say("later").rewind(a.place).merge(b, resolve={"verdict": "reject"})
     long = Session(title="long", store=store)
@@ -46,7 +57,9 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def faults_after(original: Path, folder: Path, *edits: tuple[str, tuple[Any, ...]], state: bool = False) -> list[str]:
+def faults_after(
+    original: Path, folder: Path, *edits: tuple[str, tuple[Any, ...]], state: bool = False
+) -> list[str]:
     """What verify says of a copy of the store that was edited with a database browser."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(original, folder)
@@ -62,14 +75,32 @@ def faults_after(original: Path, folder: Path, *edits: tuple[str, tuple[Any, ...
         store.close()
 
 
-COLUMNS = ["number", "title", "status", "user", "project", "tags", "label", "parent", "place", "opened", "life", "log"]
+COLUMNS = [
+    "number",
+    "title",
+    "status",
+    "user",
+    "project",
+    "tags",
+    "label",
+    "parent",
+    "place",
+    "opened",
+    "life",
+    "log",
+]
 
 
 @given(row=st.integers(0, 3), column=st.sampled_from(COLUMNS), junk=st.integers(1000, 9999))
-def test_an_edited_session_row_is_named(original: Path, tmp_path_factory: pytest.TempPathFactory, row: int, column: str, junk: int) -> None:
+def test_an_edited_session_row_is_named(
+    original: Path, tmp_path_factory: pytest.TempPathFactory, row: int, column: str, junk: int
+) -> None:
     value: Any = junk if column in ("number", "place", "opened") else f"x{junk}"
     edit = (
-        f"UPDATE p_session__session SET [{column}] = ? WHERE number = (SELECT number FROM p_session__session LIMIT 1 OFFSET ?)",
+        (
+            f"UPDATE p_session__session SET [{column}] = ? WHERE number = (SELECT number FROM"
+            " p_session__session LIMIT 1 OFFSET ?)"
+        ),
         (value, row),
     )
     found = faults_after(original, tmp_path_factory.getbasetemp() / "edited", edit)
@@ -95,7 +126,9 @@ def test_an_edited_session_row_is_named(original: Path, tmp_path_factory: pytest
         ("UPDATE event SET log = 2 WHERE number = 3", False, "@3:"),
     ],
 )  # fmt: skip
-def test_an_edit_is_found_and_named(original: Path, tmp_path: Path, edit: str, state: bool, says: str) -> None:
+def test_an_edit_is_found_and_named(
+    original: Path, tmp_path: Path, edit: str, state: bool, says: str
+) -> None:
     found = faults_after(original, tmp_path / "edited", (edit, ()), state=state)
     assert found and says in "\n".join(found), found
 
@@ -108,22 +141,39 @@ def test_a_forged_snapshot_is_found_by_folding_again(original: Path, tmp_path: P
     kept["state"]["story"]["facts"]["k0"]["json"] = '"forged"'
     forged = zstandard.compress(msgspec.json.encode(kept))
     edit = ("UPDATE snapshot SET data = ? WHERE key = ?", (forged, key))
-    assert any("the snapshot kept there" in each for each in faults_after(original, tmp_path / "edited", edit, state=True))
+    assert any(
+        "the snapshot kept there" in each
+        for each in faults_after(original, tmp_path / "edited", edit, state=True)
+    )
     moved = ("UPDATE snapshot SET seq = seq - 1", ())
-    assert any("the snapshot kept there" in each for each in faults_after(original, tmp_path / "edited", moved, state=True))
+    assert any(
+        "the snapshot kept there" in each
+        for each in faults_after(original, tmp_path / "edited", moved, state=True)
+    )
     damaged = ("UPDATE snapshot SET data = x'0102'", ())
-    assert any("cannot be read" in each for each in faults_after(original, tmp_path / "edited", damaged))  # never used, but edited
-    assert faults_after(original, tmp_path / "edited", ("DELETE FROM snapshot", ()), state=True) == []
+    # never used, but edited
+    assert any(
+        "cannot be read" in each for each in faults_after(original, tmp_path / "edited", damaged)
+    )
+    assert (
+        faults_after(original, tmp_path / "edited", ("DELETE FROM snapshot", ()), state=True) == []
+    )
 
 
 def test_every_answer_survives_the_loss_of_all_caches(original: Path, tmp_path: Path) -> None:
     shutil.copytree(original, tmp_path / "store")
     store = open_store(tmp_path / "store")
-    before = [(repr(session), dict(session.facts), [each.text for each in session.messages]) for session in Session.list(store=store)]
+    before = [
+        (repr(session), dict(session.facts), [each.text for each in session.messages])
+        for session in Session.list(store=store)
+    ]
     store.forget_kept()
     store.rebuild("session")
     store.rebuild("graph")
-    assert [(repr(each), dict(each.facts), [said.text for said in each.messages]) for each in Session.list(store=store)] == before
+    assert [
+        (repr(each), dict(each.facts), [said.text for said in each.messages])
+        for each in Session.list(store=store)
+    ] == before
     store.close()
 
 
@@ -149,7 +199,8 @@ def test_raw_bytes_edited_in_memory_are_named(data: st.DataObject) -> None:
     root = Session("Why?", title="t", tags={"a": "b"}, store=opened).fact("k", 1)
     root.fork("a").say("x").merge(root.fork("b").fact("k", 2)).rewind(2)
     logs: dict[str, Any] = vars(opened)["_logs"]
-    log = data.draw(st.sampled_from(list(logs)))  # as they were begun, the house first: ids differ from run to run
+    # as they were begun, the house first: ids differ from run to run
+    log = data.draw(st.sampled_from(list(logs)))
     events: list[Any] = logs[log].events
     at = data.draw(st.integers(0, len(events) - 1))
     event = events[at]
@@ -162,7 +213,8 @@ def test_raw_bytes_edited_in_memory_are_named(data: st.DataObject) -> None:
     count("tamper, bytes flipped", opened)
     try:
         found = [(fault.log, fault.seq) for fault in verify(opened)]
-        # Nothing but the chain tells of a header that was edited and is still one: then the event after it does not follow.
+        # Nothing but the chain tells of a header that was edited and is still one: then the event
+        # after it does not follow.
         assert (log, event.seq) in found or (what == "raw" and (log, event.seq + 1) in found)
     finally:
         opened.close()

@@ -1,8 +1,8 @@
 """The store's laws as state machines: durable, linear, and tamper at the level of the chain.
 
-One machine drives a store at random beside a model that is plain lists, and compares everything after each step. The
-same machine runs against every store. What only SQLite can show (a crash, a second writer, edits behind our back by raw
-SQL) is added in a machine of its own.
+One machine drives a store at random beside a model that is plain lists, and compares everything
+after each step. The same machine runs against every store. What only SQLite can show (a crash, a
+second writer, edits behind our back by raw SQL) is added in a machine of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from plait.errors import LogExists, StaleHead
 from plait.event import Event, seal_all
@@ -49,9 +57,18 @@ class StoreMachine(RuleBasedStateMachine):
     def open(self) -> Store:
         return MemoryStore(source=Seeded(), projections=(Tally(),))
 
-    def seal(self, bodies: list[Any], log: LogId, seq: int, parents: tuple[Digest, ...]) -> list[Event]:
+    def seal(
+        self, bodies: list[Any], log: LogId, seq: int, parents: tuple[Digest, ...]
+    ) -> list[Event]:
         self.salt += 1  # every submission is an act of its own, even with equal content
-        return seal_all(bodies, log=log, seq=seq, parents=parents, source=Seeded(self.salt), actor="human:machine")
+        return seal_all(
+            bodies,
+            log=log,
+            seq=seq,
+            parents=parents,
+            source=Seeded(self.salt),
+            actor="human:machine",
+        )
 
     def new_log(self) -> LogId:
         return derived("machine", len(self.paths))
@@ -100,7 +117,9 @@ class StoreMachine(RuleBasedStateMachine):
     def append_with_blob(self, log: LogId, content: bytes) -> None:
         path = self.paths[log]
         blob = self.store.put_blob(content)
-        events = self.seal([MessageSaid("user", (File("f", "x/y", blob),))], log, len(path) + 1, (path[-1].id,))
+        events = self.seal(
+            [MessageSaid("user", (File("f", "x/y", blob),))], log, len(path) + 1, (path[-1].id,)
+        )
         self.store.append(log, events, after=path[-1].id)
         self.note(log, events)
         assert self.store.get_blob(blob) == content
@@ -147,11 +166,18 @@ class StoreMachine(RuleBasedStateMachine):
         for log, path in self.paths.items():
             assert [event.id for event in self.store.read(log)] == [event.id for event in path]
             assert (self.store.log(log).head, self.store.log(log).tip) == (path[-1].id, len(path))
-        assert self.store.heads(list(self.paths)) == {log: self.store.log(log) for log in self.paths}
+        assert self.store.heads(list(self.paths)) == {
+            log: self.store.log(log) for log in self.paths
+        }
         for log, path in self.paths.items():
             for upto in (len(path), len(path) // 2):
-                nearest = next(((e.log, e.seq) for e in reversed(path[:upto]) if (e.log, e.seq) in self.kept), None)
-                assert self.store.kept(log, upto) == (None if nearest is None else (*nearest, self.kept[nearest]))
+                nearest = next(
+                    ((e.log, e.seq) for e in reversed(path[:upto]) if (e.log, e.seq) in self.kept),
+                    None,
+                )
+                assert self.store.kept(log, upto) == (
+                    None if nearest is None else (*nearest, self.kept[nearest])
+                )
         feed = list(enumerate((event.id for event in self.feed), 1))
         assert [(number, event.id) for number, event in self.store.feed()] == feed
         assert [(number, event.id) for number, event in self.store.feed(reverse=True)] == feed[::-1]
@@ -190,7 +216,9 @@ class SqliteMachine(StoreMachine):
 
     @rule()
     def crash(self) -> None:
-        """Go on with the files as they are on disk at this moment, nothing flushed, nothing closed."""
+        """Go on with the files as they are on disk at this moment, nothing flushed,
+        nothing closed.
+        """
         old, self.folder = self.folder, self.root / str(int(self.folder.name) + 1)
         self.folder.mkdir()
         for name in ("store.db", "store.db-wal"):
@@ -218,17 +246,24 @@ class SqliteMachine(StoreMachine):
 
 # ── tamper ───────────────────────────────────────────────────────────────────────────────────
 
-# Each edit is raw SQL on a copy of the file. :n is the victim's commit number, :m another one's, :k and :j the keys of
-# their logs. They are what a person with a database browser, or a bug, would do.
+# Each edit is raw SQL on a copy of the file. :n is the victim's commit number, :m another one's, :k
+# and :j the keys of their logs. They are what a person with a database browser, or a bug, would do.
 EDITS: dict[str, str] = {
-    "header actor": "UPDATE event SET codec = codec & 7, "
-    "header = CAST(replace(CAST(plain(codec, header) AS TEXT), 'human:', 'robot:') AS BLOB) WHERE number = :n",
-    "header time": "UPDATE event SET codec = codec & 7, "
-    "header = CAST(replace(CAST(plain(codec, header) AS TEXT), '\"time\":1', '\"time\":2') AS BLOB) WHERE number = :n",
+    "header actor": (
+        "UPDATE event SET codec = codec & 7, header = CAST(replace(CAST(plain(codec, header) AS"
+        " TEXT), 'human:', 'robot:') AS BLOB) WHERE number = :n"
+    ),
+    "header time": (
+        "UPDATE event SET codec = codec & 7, header = CAST(replace(CAST(plain(codec, header) AS"
+        " TEXT), '\"time\":1', '\"time\":2') AS BLOB) WHERE number = :n"
+    ),
     "header cut": "UPDATE event SET header = substr(header, 1, 40) WHERE number = :n",
     "header empty": "UPDATE event SET header = x'' WHERE number = :n",
     "body": "UPDATE event SET body = x'7b7d', codec = 0 WHERE number = :n",
-    "body of another": "UPDATE event SET (codec, body) = (SELECT codec, body FROM event WHERE number = :m) WHERE number = :n",
+    "body of another": (
+        "UPDATE event SET (codec, body) = (SELECT codec, body FROM event WHERE number = :m) WHERE"
+        " number = :n"
+    ),
     "body gone": "UPDATE event SET body = NULL WHERE number = :n",
     "salt": "UPDATE event SET salt = zeroblob(16) WHERE number = :n",
     "salt cut": "UPDATE event SET salt = x'' WHERE number = :n",
@@ -238,13 +273,20 @@ EDITS: dict[str, str] = {
     "index of ids": "UPDATE event SET short = short + 1 WHERE number = :n",
     "filed elsewhere": "UPDATE event SET seq = seq + 1000 WHERE number = :n",
     "deleted": "DELETE FROM event WHERE number = :n",
-    "repeated": "INSERT INTO event SELECT 1000000, log, seq, kind, short, codec, salt, header, body FROM event WHERE number = :n",
+    "repeated": (
+        "INSERT INTO event SELECT 1000000, log, seq, kind, short, codec, salt, header, body FROM"
+        " event WHERE number = :n"
+    ),
     "moved": "UPDATE event SET log = :j WHERE number = :n AND :j != :k",
     "orphaned": "UPDATE event SET log = 999999 WHERE number = :n",
-    "overwritten": "UPDATE event SET (salt, header, body, codec) = (SELECT salt, header, body, codec FROM event WHERE number = :m) "
-    "WHERE number = :n AND :n != :m",
-    "committed at another time": "UPDATE event SET number = 1000000 "
-    "WHERE number = :n AND number < (SELECT max(number) FROM event WHERE log = :k)",
+    "overwritten": (
+        "UPDATE event SET (salt, header, body, codec) = (SELECT salt, header, body, codec FROM"
+        " event WHERE number = :m) WHERE number = :n AND :n != :m"
+    ),
+    "committed at another time": (
+        "UPDATE event SET number = 1000000 "
+        "WHERE number = :n AND number < (SELECT max(number) FROM event WHERE log = :k)"
+    ),
     "head": "UPDATE log SET head = zeroblob(32) WHERE key = :k",
     "tip up": "UPDATE log SET tip = tip + 1 WHERE key = :k",
     "tip down": "UPDATE log SET tip = tip - 1 WHERE key = :k",
@@ -252,19 +294,43 @@ EDITS: dict[str, str] = {
     "parent": "UPDATE log SET parent = :j WHERE key = :k AND parent IS NOT :j",
     "log id": "UPDATE log SET id = x'01a1e10af04b7043a8b2178691f8ad09' WHERE key = :k",
     "log row gone": "DELETE FROM log WHERE key = :k",
-    "blob": "UPDATE blob SET data = x'00', codec = 0 WHERE key = (SELECT min(blob) FROM attachment)",
+    "blob": (
+        "UPDATE blob SET data = x'00', codec = 0 WHERE key = (SELECT min(blob) FROM attachment)"
+    ),
     "blob gone": "DELETE FROM blob WHERE key = (SELECT min(blob) FROM attachment)",
     "blob count": "UPDATE blob SET refs = 0 WHERE key = (SELECT min(blob) FROM attachment)",
     "attachment gone": "DELETE FROM attachment WHERE event = (SELECT min(event) FROM attachment)",
 }
 AT_THE_VICTIM = {
-    *("header actor", "header time", "header cut", "header empty", "body", "body of another", "body gone", "salt", "salt cut", "codec"),
-    *("kind", "kind unknown", "index of ids", "filed elsewhere", "deleted", "moved", "orphaned", "overwritten"),
+    *(
+        "header actor",
+        "header time",
+        "header cut",
+        "header empty",
+        "body",
+        "body of another",
+        "body gone",
+        "salt",
+        "salt cut",
+        "codec",
+    ),
+    *(
+        "kind",
+        "kind unknown",
+        "index of ids",
+        "filed elsewhere",
+        "deleted",
+        "moved",
+        "orphaned",
+        "overwritten",
+    ),
 }
 
 
 class TamperMachine(SqliteMachine):
-    """After every edit behind our back, `verify` finds it, and names the event where that is one event's matter."""
+    """After every edit behind our back, `verify` finds it, and names the event where that is one
+    event's matter.
+    """
 
     law = "tamper"
 
@@ -289,7 +355,9 @@ class TamperMachine(SqliteMachine):
 def edit_file(path: Path, sql: str, victim: int, other: int) -> bool:
     """Make the edit by raw SQL; whether it really changed something."""
     db = RawSql(path)
-    keys: list[int] = [db("SELECT log FROM event WHERE number = ?", (n,))[0][0] for n in (victim, other)]
+    keys: list[int] = [
+        db("SELECT log FROM event WHERE number = ?", (n,))[0][0] for n in (victim, other)
+    ]
     bound: dict[str, int] = {"n": victim, "m": other, "k": keys[0], "j": keys[1]}
     before = dump(db)
     db(sql, {name: value for name, value in bound.items() if f":{name}" in sql})
@@ -302,11 +370,15 @@ def check_found(store: Store, edit: str, victim: Event) -> None:
     faults = list(verify_store(store))
     assert faults, f"{edit} of {victim} was not found"
     if edit in AT_THE_VICTIM:
-        assert victim.seq in [fault.seq for fault in faults if fault.log == victim.log], f"{edit} of {victim}: {faults}"
+        assert victim.seq in [fault.seq for fault in faults if fault.log == victim.log], (
+            f"{edit} of {victim}: {faults}"
+        )
 
 
 def dump(db: RawSql) -> list[Any]:
-    return [db(f"SELECT * FROM {table} ORDER BY 1") for table in ("event", "log", "blob", "attachment")]
+    return [
+        db(f"SELECT * FROM {table} ORDER BY 1") for table in ("event", "log", "blob", "attachment")
+    ]
 
 
 class MemoryTamperMachine(StoreMachine):
@@ -314,7 +386,9 @@ class MemoryTamperMachine(StoreMachine):
 
     law = "tamper"
 
-    @rule(edit=st.sampled_from(["deleted", "swapped", "repeated", "header", "body"]), data=st.data())
+    @rule(
+        edit=st.sampled_from(["deleted", "swapped", "repeated", "header", "body"]), data=st.data()
+    )
     def tamper(self, edit: str, data: st.DataObject) -> None:
         assert isinstance(self.store, MemoryStore)
         logs: Any = self.store._logs  # pyright: ignore[reportPrivateUsage]
@@ -330,7 +404,9 @@ class MemoryTamperMachine(StoreMachine):
             events.insert(i, events[i])
             logs[log].numbers.insert(i, numbers[i])
         elif edit == "header":
-            events[i] = Event(kept[i].raw.replace(b'"actor":"', b'"actor":"x'), kept[i].salt, kept[i].content)
+            events[i] = Event(
+                kept[i].raw.replace(b'"actor":"', b'"actor":"x'), kept[i].salt, kept[i].content
+            )
         elif edit == "body":
             events[i] = Event(kept[i].raw, kept[i].salt, b'{"v":1,"title":"forged"}')
         else:
@@ -341,7 +417,9 @@ class MemoryTamperMachine(StoreMachine):
             logs[log].events, logs[log].numbers = kept, numbers
 
 
-@pytest.mark.parametrize("machine", [StoreMachine, SqliteMachine, TamperMachine, MemoryTamperMachine])
+@pytest.mark.parametrize(
+    "machine", [StoreMachine, SqliteMachine, TamperMachine, MemoryTamperMachine]
+)
 def test_law(machine: type[StoreMachine]) -> None:
     # More histories rather than longer ones; where each step is an fsync, half as long.
     steps = 25 if issubclass(machine, SqliteMachine) else 50
@@ -350,7 +428,9 @@ def test_law(machine: type[StoreMachine]) -> None:
 
 @pytest.mark.parametrize("edit", sorted(EDITS))
 def test_every_edit_is_found_wherever_it_is_made(edit: str, tmp_path: Path) -> None:
-    """The same edits as the machine's, each tried on every event of one history with forks, blobs and a long body."""
+    """The same edits as the machine's, each tried on every event of one history with forks, blobs
+    and a long body.
+    """
     store = SqliteStore(tmp_path / "good", source=Seeded())
     log, other = begin(store, said("one"), said("two")), begin(store, said("long " * 2000))
     child = fork(store, log, 2)

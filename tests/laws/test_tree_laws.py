@@ -1,4 +1,7 @@
-"""Laws 4 to 6 as far as they are about trees: what differs, and how two trees become one. Random trees; git is asked, too."""
+"""Laws 4 to 6 as far as they are about trees: what differs, and how two trees become one.
+
+Random trees; git is asked, too.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,19 @@ texts = st.lists(st.booleans(), min_size=6, max_size=6).map(
     lambda kept: b"".join(line for line, keep in zip(LINES, kept, strict=True) if keep)
 )
 contents = texts | st.sampled_from([b"", b"\0\1", b"\0\2", b"no end", b"\xff\n"])
-files = contents | contents.map(lambda content: Node("file", 0o755, content)) | contents.map(lambda content: Node("file", 0o600, content))
+files = (
+    contents
+    | contents.map(lambda content: Node("file", 0o755, content))
+    | contents.map(lambda content: Node("file", 0o600, content))
+)
 links = st.sampled_from(["a", "../out"]).map(lambda target: Node("link", 0o777, target=target))
 
 
 def trees(*, empty_folders: bool = True) -> st.SearchStrategy[Any]:
     inner = st.recursive(
-        files | links, lambda below: st.dictionaries(names, below, min_size=0 if empty_folders else 1, max_size=3), max_leaves=8
+        files | links,
+        lambda below: st.dictionaries(names, below, min_size=0 if empty_folders else 1, max_size=3),
+        max_leaves=8,
     )
     return st.dictionaries(names, inner, max_size=4)
 
@@ -52,7 +61,9 @@ def flat(tree: dict[str, Any], path: str = "") -> Files:
 
 
 def mixed(draw: Any, one: Files, other: Files) -> Files:
-    """Some paths as one has them, some as the other does, where they go together, and some with another content."""
+    """Some paths as one has them, some as the other does, where they go together, and some with
+    another content.
+    """
     found: Files = {}
     for path in sorted({*one, *other}):
         what = draw(st.sampled_from(["one", "one", "one", "other", "new"]))
@@ -73,9 +84,16 @@ def forks(draw: Any, empty_folders: bool = True) -> tuple[Files, Files, Files]:
 class Scene:
     def __init__(self, base: Files, ours: Files, theirs: Files) -> None:
         self.blobs = Blobs()
-        self.base, self.ours, self.theirs = (self.blobs.plant(each) for each in (base, ours, theirs))
+        self.base, self.ours, self.theirs = (
+            self.blobs.plant(each) for each in (base, ours, theirs)
+        )
 
-    def merge(self, ours: Digest | None = None, theirs: Digest | None = None, names: tuple[str, str] = NAMES) -> Merging:
+    def merge(
+        self,
+        ours: Digest | None = None,
+        theirs: Digest | None = None,
+        names: tuple[str, str] = NAMES,
+    ) -> Merging:
         return merge_trees(self.blobs, [self.base], ours or self.ours, theirs or self.theirs, names)
 
     def told(self, merging: Merging) -> Files:
@@ -106,7 +124,9 @@ def test_what_differs_makes_one_tree_of_the_other(trio: tuple[Files, Files, File
             made[path] = change.after
     ends = {path: entry for path, entry in made.items() if entry.kind != "folder"}
     assert ends == {path: entry for path, entry in reader.walk(two) if entry.kind != "folder"}
-    empty = {path for path, entry in reader.walk(two) if entry.blobs == (EMPTY,)} - {path for path, _ in reader.walk(one)}
+    empty = {path for path, entry in reader.walk(two) if entry.blobs == (EMPTY,)} - {
+        path for path, _ in reader.walk(one)
+    }
     assert empty <= found.keys()
     back = {change.path: (change.after, change.before) for change in changes(blobs, two, one)}
     assert back == {path: (change.before, change.after) for path, change in found.items()}
@@ -114,8 +134,12 @@ def test_what_differs_makes_one_tree_of_the_other(trio: tuple[Files, Files, File
 
 @settings(max_examples=25)
 @given(forks())
-def test_git_makes_one_tree_of_the_other_with_the_patch(tmp_path_factory: pytest.TempPathFactory, trio: tuple[Files, Files, Files]) -> None:
-    _, left, right = ({path: what for path, what in each.items() if _in_patches(what)} for each in trio)
+def test_git_makes_one_tree_of_the_other_with_the_patch(
+    tmp_path_factory: pytest.TempPathFactory, trio: tuple[Files, Files, Files]
+) -> None:
+    _, left, right = (
+        {path: what for path, what in each.items() if _in_patches(what)} for each in trio
+    )
     blobs = Blobs()
     patch = unified(blobs, changes(blobs, blobs.plant(left), blobs.plant(right)))
     here, wanted = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("wanted")
@@ -159,7 +183,11 @@ def test_a_merge_brings_along_all_its_blobs(trio: tuple[Files, Files, Files]) ->
     merging = scene.merge()
     assert (merging.tree is None) == bool(merging.conflicts)
     if merging.tree is not None:
-        assert not {digest: blob for digest, blob in merging.blobs.items() if digest in scene.blobs and scene.blobs[digest] != blob}
+        assert not {
+            digest: blob
+            for digest, blob in merging.blobs.items()
+            if digest in scene.blobs and scene.blobs[digest] != blob
+        }
         for content in scene.told(merging).values():
             assert content is not None
 
@@ -170,15 +198,23 @@ def test_nothing_that_one_side_did_is_lost(trio: tuple[Files, Files, Files]) -> 
     scene = Scene(*trio)
     conflicts = scene.merge().conflicts
     choices = {path: sides["ours"].entry for path, sides in conflicts.items()}
-    result = scene.told(resolve(scene.blobs, [scene.base], scene.ours, scene.theirs, NAMES, choices))
+    result = scene.told(
+        resolve(scene.blobs, [scene.base], scene.ours, scene.theirs, NAMES, choices)
+    )
     for path in {*base, *ours, *theirs}:
         sides = [side.get(path) for side in (ours, theirs) if side.get(path) != base.get(path)]
-        if len(sides) == 1 and not any(path == each or path.startswith(each + "/") for each in conflicts):
+        if len(sides) == 1 and not any(
+            path == each or path.startswith(each + "/") for each in conflicts
+        ):
             assert _plain(result).get(path) == sides[0]
 
 
 def _plain(files: Files) -> Files:
-    return {path: what for path, what in files.items() if not (isinstance(what, Node) and what.kind == "folder")}
+    return {
+        path: what
+        for path, what in files.items()
+        if not (isinstance(what, Node) and what.kind == "folder")
+    }
 
 
 @settings(max_examples=60)
@@ -207,7 +243,9 @@ def _naive(base: Files, ours: Files, theirs: Files) -> tuple[Files, set[str]]:
     return result, (conflicts | clashes) - below
 
 
-def _naive_end(base: Content | None, ours: Content | None, theirs: Content | None) -> Content | None:
+def _naive_end(
+    base: Content | None, ours: Content | None, theirs: Content | None
+) -> Content | None:
     for one, other in ((ours, theirs), (theirs, ours)):
         if one in (base, other):
             return other
@@ -227,7 +265,13 @@ def _naive_end(base: Content | None, ours: Content | None, theirs: Content | Non
 
 
 def _node(what: Content | None) -> Node | None:
-    return Node("file", 0o644, what) if isinstance(what, bytes) else what if isinstance(what, Node) else None
+    return (
+        Node("file", 0o644, what)
+        if isinstance(what, bytes)
+        else what
+        if isinstance(what, Node)
+        else None
+    )
 
 
 # ── what git says ────────────────────────────────────────────────────────────────────────────
@@ -235,12 +279,18 @@ def _node(what: Content | None) -> Node | None:
 
 @st.composite
 def line_forks(draw: Any) -> tuple[Files, Files, Files]:
-    """Files in which no line stands twice, so that there is only one way to see what was changed."""
+    """Files in which no line stands twice, so that there is only one way to see
+    what was changed.
+    """
     base: dict[str, list[str]] = {}
-    for path in draw(st.lists(st.sampled_from(["a", "b", "d/c", "d/e/f", "g"]), unique=True, max_size=5)):
+    for path in draw(
+        st.lists(st.sampled_from(["a", "b", "d/c", "d/e/f", "g"]), unique=True, max_size=5)
+    ):
         base[path] = [f"{path} {i}\n" for i in range(draw(st.integers(0, 12)))]
     sides = [_edited(draw, base, side) for side in ("ours", "theirs")]
-    one, two, three = ({path: "".join(lines).encode() for path, lines in each.items()} for each in (base, *sides))
+    one, two, three = (
+        {path: "".join(lines).encode() for path, lines in each.items()} for each in (base, *sides)
+    )
     return {**one}, {**two}, {**three}
 
 
@@ -253,7 +303,9 @@ def _edited(draw: Any, base: dict[str, list[str]], side: str) -> dict[str, list[
         elif what == "edited":
             found[path] = _edited_lines(draw, path, lines, side)
     if draw(st.booleans()):
-        found[draw(st.sampled_from(["new", "d/new", "d/e/new"]))] = [draw(st.sampled_from(["1\n", "2\n"]))]
+        found[draw(st.sampled_from(["new", "d/new", "d/e/new"]))] = [
+            draw(st.sampled_from(["1\n", "2\n"]))
+        ]
     return found
 
 
@@ -261,15 +313,27 @@ def _edited_lines(draw: Any, path: str, lines: list[str], side: str) -> list[str
     found: list[str] = []
     places = draw(st.sets(st.integers(0, len(lines)), max_size=3))
     for number, line in enumerate([*lines, ""]):
-        what = draw(st.sampled_from(["drop", "replace", "insert", "alike"])) if number in places else "keep"
-        found += [f"{path} {side} {number}\n"] if what in ("replace", "insert") else [f"{path} alike {number}\n"] if what == "alike" else []
+        what = (
+            draw(st.sampled_from(["drop", "replace", "insert", "alike"]))
+            if number in places
+            else "keep"
+        )
+        found += (
+            [f"{path} {side} {number}\n"]
+            if what in ("replace", "insert")
+            else [f"{path} alike {number}\n"]
+            if what == "alike"
+            else []
+        )
         found += [line] if what in ("keep", "insert") and line else []
     return found
 
 
 @settings(max_examples=40)
 @given(line_forks())
-def test_git_merges_trees_alike(tmp_path_factory: pytest.TempPathFactory, trio: tuple[Files, Files, Files]) -> None:
+def test_git_merges_trees_alike(
+    tmp_path_factory: pytest.TempPathFactory, trio: tuple[Files, Files, Files]
+) -> None:
     folder = tmp_path_factory.mktemp("git")
     scene = Scene(*trio)
     merging = scene.merge()
@@ -306,13 +370,24 @@ def _merged_by_git(folder: Path, base: Files, ours: Files, theirs: Files) -> tup
     tree, *conflicts = [part.decode() for part in done.stdout.split(b"\0") if part]
     if done.returncode:
         return False, dict.fromkeys(conflicts, "")
-    names = [name for name in git(folder, "ls-tree", "-r", "-z", "--name-only", tree).stdout.decode().split("\0") if name]
-    told = git(folder, "cat-file", "--batch", stdin="".join(f"{tree}:{name}\n" for name in names).encode()).stdout
+    names = [
+        name
+        for name in (
+            git(folder, "ls-tree", "-r", "-z", "--name-only", tree).stdout.decode().split("\0")
+        )
+        if name
+    ]
+    told = git(
+        folder, "cat-file", "--batch", stdin="".join(f"{tree}:{name}\n" for name in names).encode()
+    ).stdout
     return True, dict(zip(names, _batch(told), strict=True))
 
 
 def _commit(branch: str, parent: str, files: Files) -> bytes:
-    found = f"commit refs/heads/{branch}\ncommitter t <t@example.org> 0 +0000\ndata 0\n{parent}deleteall\n".encode()
+    found = (
+        f"commit refs/heads/{branch}\ncommitter t <t@example.org> 0 +0000\ndata"
+        f" 0\n{parent}deleteall\n".encode()
+    )
     for path, content in files.items():
         assert isinstance(content, bytes)
         found += f"M 100644 inline {path}\ndata {len(content)}\n".encode() + content + b"\n"

@@ -1,6 +1,7 @@
 """The laws of files, on random folders: what was recorded is what is there, however it got there.
 
-Every law is tried on plain copies and on layered ones; the layered ones are changed through a real overlay where this machine mounts one.
+Every law is tried on plain copies and on layered ones; the layered ones are changed through a real
+overlay where this machine mounts one.
 """
 
 from __future__ import annotations
@@ -34,19 +35,54 @@ from plait.workspace.tree import TreeReader, differing
 from tests import trees
 from tests.trees import Edit, Told, edit, tell
 
-NAMES = st.sampled_from(["a", "b", "c", "-rf", "new\nline", " ", "日本", "\udcff\udcfe", "a b", "*", "é", "ȩ", "x" * 200])
+NAMES = st.sampled_from(
+    [
+        "a",
+        "b",
+        "c",
+        "-rf",
+        "new\nline",
+        " ",
+        "日本",
+        "\udcff\udcfe",
+        "a b",
+        "*",
+        "é",
+        "ȩ",
+        "x" * 200,
+    ]
+)
 EDITS = st.lists(
     st.tuples(
-        st.sampled_from(["write", "write", "rewrite", "remove", "folder", "link", "mode", "move", "move", "again"]),
+        st.sampled_from(
+            [
+                "write",
+                "write",
+                "rewrite",
+                "remove",
+                "folder",
+                "link",
+                "mode",
+                "move",
+                "move",
+                "again",
+            ]
+        ),
         st.integers(0, 50),
         st.integers(0, 50),
         NAMES,
-        st.sampled_from(["", "one", "two", "a", "..", "../..", "nowhere", "\0\x01binary", "/etc/passwd", "a/b"]),
+        st.sampled_from(
+            ["", "one", "two", "a", "..", "../..", "nowhere", "\0\x01binary", "/etc/passwd", "a/b"]
+        ),
         st.sampled_from([0o644, 0o755, 0o600, 0o444, 0o000, 0o777]),
     ),
     max_size=12,
 )
-QUICK = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+QUICK = settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 MOUNTED = settings(QUICK, max_examples=8)
 
 
@@ -70,19 +106,27 @@ class Stage:
         """The tree of a folder of ours, modes that lock its owner out included."""
         sink = Sink(self.store)
         with disk.held(disk.open_root(folder)) as root:
-            found = Scan(sink, USUAL, self.seen.get(folder, {}), reader=TreeReader(self.store)).run(root)
+            found = Scan(sink, USUAL, self.seen.get(folder, {}), reader=TreeReader(self.store)).run(
+                root
+            )
         sink.flush()
         self.seen[folder] = found.seen
         return found.tree
 
-    def copy(self, tree: Digest, *, layered: bool, base: Digest | None = None, name: str = "copy") -> Copy:
+    def copy(
+        self, tree: Digest, *, layered: bool, base: Digest | None = None, name: str = "copy"
+    ) -> Copy:
         return open_copy(self.store, self.cache, name, tree, layered=layered, base=base)
 
     def told(self, tree: Digest) -> Told:
         """What a tree says, in the words of `trees.tell`."""
         reader = TreeReader(self.store)
         return {
-            path: [entry.kind, entry.mode, entry.target if entry.kind == "link" else b64encode(reader.content(entry)).decode()]
+            path: [
+                entry.kind,
+                entry.mode,
+                entry.target if entry.kind == "link" else b64encode(reader.content(entry)).decode(),
+            ]
             if entry.kind != "folder"
             else ["folder", entry.mode, ""]
             for path, entry in reader.walk(tree)
@@ -111,8 +155,20 @@ def mounted(layers: Layered, edits: Sequence[Edit], namespace: str) -> Told:
     merged.mkdir(exist_ok=True)
     options = f"userxattr,lowerdir={layers.lower},upperdir={layers.upper},workdir={layers.work}"
     script = 'mount -t overlay overlay -o "$1" "$2" && exec "$3" "$4" "$2"'
-    command = [*NAMESPACES[namespace], "sh", "-c", script, "sh", options, str(merged), sys.executable, trees.__file__]
-    ran = subprocess.run(command, input=json.dumps(edits), capture_output=True, text=True, timeout=60)
+    command = [
+        *NAMESPACES[namespace],
+        "sh",
+        "-c",
+        script,
+        "sh",
+        options,
+        str(merged),
+        sys.executable,
+        trees.__file__,
+    ]
+    ran = subprocess.run(
+        command, input=json.dumps(edits), capture_output=True, text=True, timeout=60
+    )
     if ran.returncode:
         raise OSError(ran.stderr)
     return json.loads(ran.stdout)
@@ -162,7 +218,9 @@ def test_a_checkout_has_the_same_tree(edits: Sequence[Edit]) -> None:
 
 @QUICK
 @given(EDITS, EDITS, EDITS)
-def test_a_plain_copy_follows_every_change(first: Sequence[Edit], second: Sequence[Edit], third: Sequence[Edit]) -> None:
+def test_a_plain_copy_follows_every_change(
+    first: Sequence[Edit], second: Sequence[Edit], third: Sequence[Edit]
+) -> None:
     with stage() as it:
         tree = it.tree(it.folder("folder", first))
         copy = it.copy(tree, layered=False)
@@ -206,12 +264,20 @@ def test_an_upper_folder_is_read_as_the_overlay_shows_it(
 
 @QUICK
 @given(EDITS, EDITS, EDITS)
-def test_switching_gives_the_other_tree(first: Sequence[Edit], second: Sequence[Edit], third: Sequence[Edit]) -> None:
+def test_switching_gives_the_other_tree(
+    first: Sequence[Edit], second: Sequence[Edit], third: Sequence[Edit]
+) -> None:
     """From any tree to any other, on any base, and back; a copy of another name does not notice."""
     with stage() as it:
-        goals = [it.tree(it.folder("1", first)), it.tree(it.folder("2", first, second)), it.tree(it.folder("3", third))]
+        goals = [
+            it.tree(it.folder("1", first)),
+            it.tree(it.folder("2", first, second)),
+            it.tree(it.folder("3", third)),
+        ]
         copies = [it.copy(goals[0], layered=False, name="plain")]
-        copies += [it.copy(goals[0], layered=True, base=base, name=base) for base in dict.fromkeys(goals)]
+        copies += [
+            it.copy(goals[0], layered=True, base=base, name=base) for base in dict.fromkeys(goals)
+        ]
         for goal in (*goals, *reversed(goals)):
             for copy in copies:
                 copy.switch(goal)
@@ -224,11 +290,16 @@ def test_switching_gives_the_other_tree(first: Sequence[Edit], second: Sequence[
 @pytest.mark.parametrize("namespace", NAMESPACES)
 @MOUNTED
 @given(EDITS, EDITS)
-def test_what_is_written_by_files_is_what_the_overlay_shows(namespace: str, first: Sequence[Edit], second: Sequence[Edit]) -> None:
+def test_what_is_written_by_files_is_what_the_overlay_shows(
+    namespace: str, first: Sequence[Edit], second: Sequence[Edit]
+) -> None:
     need(namespace)
     with stage() as it:
         tree = it.tree(it.folder("folder", first))
-        layered, plain = it.copy(tree, layered=True, name="layered"), it.copy(tree, layered=False, name="plain")
+        layered, plain = (
+            it.copy(tree, layered=True, name="layered"),
+            it.copy(tree, layered=False, name="plain"),
+        )
         for copy in (layered, plain):
             copy.begin()
             edit_by(copy.files, second)
@@ -243,7 +314,9 @@ def test_what_is_written_by_files_is_what_the_overlay_shows(namespace: str, firs
 
 @QUICK
 @given(EDITS, EDITS)
-def test_a_tree_edited_by_its_differences_is_the_other(first: Sequence[Edit], second: Sequence[Edit]) -> None:
+def test_a_tree_edited_by_its_differences_is_the_other(
+    first: Sequence[Edit], second: Sequence[Edit]
+) -> None:
     with stage() as it:
         before, after = it.tree(it.folder("1", first)), it.tree(it.folder("2", first, second))
         view, changes = Workspace(it.store, after), dict[str, Node | None]()
@@ -288,7 +361,9 @@ def edit_by(files: Files, edits: Sequence[Edit]) -> None:
             continue
 
 
-def _edit_by(files: Files, what: str, first: int, second: int, name: str, content: str, mode: int) -> None:
+def _edit_by(
+    files: Files, what: str, first: int, second: int, name: str, content: str, mode: int
+) -> None:
     there = seen_by(files)
     paths = sorted(there, key=os.fsencode)
     folders = ["", *(path for path in paths if there[path][0] == "folder")]
@@ -308,4 +383,6 @@ def _edit_by(files: Files, what: str, first: int, second: int, name: str, conten
         files.chmod(target, mode | 0o500)
     elif what == "again":
         files.remove(target)
-        files.make_folder(target) if there[target][0] == "file" else files.write(target, content.encode())
+        files.make_folder(target) if there[target][0] == "file" else files.write(
+            target, content.encode()
+        )

@@ -74,11 +74,15 @@ def test_the_git_server_over_stdio(tmp_path: Path) -> None:
     program = programs("mcp-servers") / "mcp-server-git"
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / "a.txt").write_text("a")
-    with MCPServer.stdio(program, "--repository", tmp_path, prefix="vcs", effect={"git_status": "pure"}) as server:
+    with MCPServer.stdio(
+        program, "--repository", tmp_path, prefix="vcs", effect={"git_status": "pure"}
+    ) as server:
         tools = by_name(server)
         status, add = tools["vcs_git_status"], tools["vcs_git_add"]
         assert (status.effect, add.effect) == ("pure", "at_most_once")
-        assert status.origin == "mcp:mcp-server-git" and len(status.version) == 64 and status.is_async
+        assert (
+            status.origin == "mcp:mcp-server-git" and len(status.version) == 64 and status.is_async
+        )
         assert "a.txt" in call(status, repo_path=str(tmp_path))
         call(add, repo_path=str(tmp_path), files=["a.txt"])
         assert "new file:   a.txt" in call(status, repo_path=str(tmp_path))
@@ -94,7 +98,9 @@ def is_listening(port: int) -> bool:
 
 @contextmanager
 def served(command: list[str], port: int) -> Generator[subprocess.Popen[bytes]]:
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    child = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     try:
         wait_until(lambda: is_listening(port) or child.poll() is not None)
         assert child.poll() is None, "the HTTP server ended"
@@ -112,7 +118,12 @@ def test_the_time_server_over_http() -> None:
     with served([str(proxy), "--port", str(port), str(time_server)], port):
         with MCPServer.http(f"http://127.0.0.1:{port}/mcp") as server:
             tools = by_name(server)
-            found = call(tools["convert_time"], source_timezone="Europe/Rome", time="12:00", target_timezone="Asia/Tokyo")
+            found = call(
+                tools["convert_time"],
+                source_timezone="Europe/Rome",
+                time="12:00",
+                target_timezone="Asia/Tokyo",
+            )
             assert found["time_difference"] in ("+7.0h", "+8.0h")
             assert tools["convert_time"].origin == f"mcp:127.0.0.1:{port}"
             with pytest.raises(errors.CallFailed, match="Invalid timezone"):
@@ -124,15 +135,31 @@ def test_the_time_server_over_http() -> None:
 
 def test_an_agent_uses_a_server(tmp_path: Path) -> None:
     with started(Plain(tmp_path, DYING)) as server:
-        model = ScriptedModel([ToolCall("add", a=1, b=2), ToolCall("die"), ToolCall("add", a=3, b=4), "done"])
-        session = Agent("Calculate.", model=model, tools=[server])(Session("go", store="memory:mcp"))
-        asked = [event.body for event in session.events if isinstance(event.body, kinds.ToolRequested)]
+        model = ScriptedModel(
+            [ToolCall("add", a=1, b=2), ToolCall("die"), ToolCall("add", a=3, b=4), "done"]
+        )
+        session = Agent("Calculate.", model=model, tools=[server])(
+            Session("go", store="memory:mcp")
+        )
+        asked = [
+            event.body for event in session.events if isinstance(event.body, kinds.ToolRequested)
+        ]
         versions = {tool.name: tool.version for tool in server.tools()}
-        assert [(body.tool, body.version) for body in asked] == [(name, versions[name]) for name in ("add", "die", "add")]
-        outcomes = [event.body for event in session.events if isinstance(event.body, (kinds.ToolReturned, kinds.ToolFailed))]
+        assert [(body.tool, body.version) for body in asked] == [
+            (name, versions[name]) for name in ("add", "die", "add")
+        ]
+        outcomes = [
+            event.body
+            for event in session.events
+            if isinstance(event.body, (kinds.ToolReturned, kinds.ToolFailed))
+        ]
         first, lost, last = outcomes
         assert isinstance(first, kinds.ToolReturned) and first.parts == (kinds.Text("3"),)
-        assert isinstance(lost, kinds.ToolFailed) and lost.failure.kind == "ServerLost" and "the last word" in lost.failure.message
+        assert (
+            isinstance(lost, kinds.ToolFailed)
+            and lost.failure.kind == "ServerLost"
+            and "the last word" in lost.failure.message
+        )
         assert isinstance(last, kinds.ToolReturned) and last.parts == (kinds.Text("7"),)
 
 
@@ -159,7 +186,9 @@ def test_http_headers_loss_and_return(tmp_path: Path) -> None:
     small = Small(tmp_path, HTTP_TOOLS)
     small.run = f'\nserver.run("streamable-http", host="127.0.0.1", port={port})\n'
     small.write(HTTP_TOOLS)
-    server = MCPServer.http(f"http://127.0.0.1:{port}/mcp", headers={"x-token": "s3cret"}, name="web", timeout_s=20)
+    server = MCPServer.http(
+        f"http://127.0.0.1:{port}/mcp", headers={"x-token": "s3cret"}, name="web", timeout_s=20
+    )
     assert "s3cret" not in repr(server) + repr(vars(server))
     with pytest.raises(errors.ServerUnreachable, match="web cannot be reached"):
         server.tools()
@@ -233,7 +262,7 @@ def slow() -> str:
 def dotted(self: int, session: str, name: str) -> str:
     """Arguments that are words of ours."""
     return f"{self} {session} {name}"
-'''
+'''  # noqa: E501
 )
 
 
@@ -264,10 +293,14 @@ def test_contents_become_values(many: dict[str, Tool[..., Any]]) -> None:
     assert call(many["both"]) == [{"n": 1}, picture]
 
 
-def test_an_error_of_the_tool_is_raised_in_the_servers_words(many: dict[str, Tool[..., Any]]) -> None:
+def test_an_error_of_the_tool_is_raised_in_the_servers_words(
+    many: dict[str, Tool[..., Any]],
+) -> None:
     with pytest.raises(errors.CallFailed, match="Error executing tool fail: no luck") as caught:
         call(many["fail"], why="no luck")
-    assert caught.value.server == "small" and caught.value.tool == "fail" and not caught.value.unknown
+    assert (
+        caught.value.server == "small" and caught.value.tool == "fail" and not caught.value.unknown
+    )
 
 
 def test_a_child_gets_no_keys(many: dict[str, Tool[..., Any]]) -> None:
@@ -285,7 +318,9 @@ def test_calls_from_loops_and_threads_at_once(many: dict[str, Tool[..., Any]]) -
         return await asyncio.gather(*(many["add"](a=n, b=n) for n in range(20)))
 
     found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.extend(asyncio.run(together()))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: found.extend(asyncio.run(together()))) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -304,9 +339,13 @@ def test_a_call_can_be_cancelled(many: dict[str, Tool[..., Any]]) -> None:
 
 
 def test_a_silent_call_ends_at_its_time(tmp_path: Path) -> None:
-    small = Plain(tmp_path, PLUS + '\n@tool\ndef slow():\n    """Never."""\n    threading.Event().wait()\n')
+    small = Plain(
+        tmp_path, PLUS + '\n@tool\ndef slow():\n    """Never."""\n    threading.Event().wait()\n'
+    )
     with started(small, timeout_s=2) as server:
-        with pytest.raises(errors.ServerSilent, match=r"small did not answer 'slow' within 2 s") as caught:
+        with pytest.raises(
+            errors.ServerSilent, match=r"small did not answer 'slow' within 2 s"
+        ) as caught:
             call(by_name(server)["slow"])
         assert caught.value.unknown and len(small.pids()) == 1
     assert small.alive() == []
@@ -424,7 +463,16 @@ assert asyncio.run(add(a=1, b=2)) == "3"
 _COLLECTED = "del server, add; import gc; gc.collect()"
 
 
-@pytest.mark.parametrize("end", ["1 / 0", *(pytest.param(end, marks=pytest.mark.slow) for end in ("", "raise SystemExit(0)", _COLLECTED))])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "1 / 0",
+        *(
+            pytest.param(end, marks=pytest.mark.slow)
+            for end in ("", "raise SystemExit(0)", _COLLECTED)
+        ),
+    ],
+)
 def test_no_child_is_left_when_the_program_ends(tmp_path: Path, end: str) -> None:
     small = Plain(tmp_path, PLUS)
     done = python(CHILD + end, small.script, check=False)
@@ -432,7 +480,10 @@ def test_no_child_is_left_when_the_program_ends(tmp_path: Path, end: str) -> Non
     assert len(small.pids()) == 1 and small.alive() == []
 
 
-@pytest.mark.skipif(sys.platform != "linux" or not Path("/usr/bin/setpriv").exists(), reason="needs setpriv of Linux")
+@pytest.mark.skipif(
+    sys.platform != "linux" or not Path("/usr/bin/setpriv").exists(),
+    reason="needs setpriv of Linux",
+)
 def test_no_child_is_left_when_the_program_is_killed(tmp_path: Path) -> None:
     """Also one that does not care for the end of its stdin."""
     small = Plain(tmp_path, STUBBORN)
@@ -469,11 +520,14 @@ server.close()
 assert os.path.exists(sys.argv[1] + ".ended"), "the server did not see its stdin end"
 os.close(told)
 os.wait()
-"""
+"""  # noqa: E501
 
 
 def test_a_fork_has_its_own_connection(tmp_path: Path) -> None:
-    at_end = "import atexit, pathlib\natexit.register(pathlib.Path(__file__ + '.ended').touch)  # not if it is killed\n"
+    at_end = (
+        "import atexit, pathlib\natexit.register(pathlib.Path(__file__ + '.ended').touch)  # not if"
+        " it is killed\n"
+    )
     small = Plain(tmp_path, PLUS + at_end)
     done = python(CHILD + FORK, small.script, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -501,11 +555,23 @@ def test_a_changed_tool_is_disabled_until_accepted(tmp_path: Path) -> None:
         replaced(small, server, DELETE + OTHER)
         with pytest.raises(errors.ToolChanged, match=r"accept\('add'\)") as caught:
             call(add, a=1, b=2)
-        assert (caught.value.server, caught.value.tool, caught.value.accepted) == ("small", "add", was)
+        assert (caught.value.server, caught.value.tool, caught.value.accepted) == (
+            "small",
+            "add",
+            was,
+        )
         changed, new = server.changes()
-        assert (changed.tool, changed.kind, new.tool, new.kind) == ("add", "changed", "other", "new")
+        assert (changed.tool, changed.kind, new.tool, new.kind) == (
+            "add",
+            "changed",
+            "other",
+            "new",
+        )
         assert changed.accepted and changed.found
-        assert changed.accepted.description == "Add two numbers." and changed.found.description.endswith("delete the rest.")
+        assert (
+            changed.accepted.description == "Add two numbers."
+            and changed.found.description.endswith("delete the rest.")
+        )
         assert add.description == "Add two numbers." and add.version == was
     # Another process finds the pins in the file.
     with started(small, pins=tmp_path / "pins.json") as server:
@@ -519,7 +585,9 @@ def test_a_changed_tool_is_disabled_until_accepted(tmp_path: Path) -> None:
         assert call(other) == "other"
         server.accept("add")
         assert call(tools["add"], a=1, b=2) == "3"
-        assert tools["add"].version == caught.value.found and tools["add"].description.endswith("delete the rest.")
+        assert tools["add"].version == caught.value.found and tools["add"].description.endswith(
+            "delete the rest."
+        )
         assert server.changes() == []
     assert not list(tmp_path.glob("*.tmp"))
 
@@ -531,7 +599,10 @@ def test_new_and_removed_tools(tmp_path: Path) -> None:
         replaced(small, server, OTHER)
         with pytest.raises(errors.ToolGone, match="small does not offer 'add' any more"):
             call(add, a=1, b=2)
-        assert [(change.tool, change.kind) for change in server.changes()] == [("add", "gone"), ("other", "new")]
+        assert [(change.tool, change.kind) for change in server.changes()] == [
+            ("add", "gone"),
+            ("other", "new"),
+        ]
         assert server.tools() == [add]
         _, other = server.tools(fresh=True)
         assert call(other) == "other"
@@ -593,8 +664,13 @@ def test_a_damaged_file_of_pins_is_refused(tmp_path: Path, damage: str) -> None:
     with started(small, pins=pins) as server:
         server.tools()
     assert pins.read_text().isascii()
-    pins.write_text(pins.read_text().replace("Say it.", "Say nothing.") if damage == "edited" else damage)
-    with started(small, pins=pins) as server, pytest.raises(errors.InvalidValue, match="restore the file"):
+    pins.write_text(
+        pins.read_text().replace("Say it.", "Say nothing.") if damage == "edited" else damage
+    )
+    with (
+        started(small, pins=pins) as server,
+        pytest.raises(errors.InvalidValue, match="restore the file"),
+    ):
         server.tools()
 
 
@@ -637,10 +713,17 @@ def test_hidden_characters_are_taken_away_and_shown(tmp_path: Path) -> None:
         warnings = "\n".join(server.warnings)
         assert "description of add: U+200B ZERO WIDTH SPACE at 11" in server.warnings
         assert "description of add: U+E0073 TAG LATIN SMALL LETTER S at 14, 22" in server.warnings
-        assert "properties.a.description of add: U+202E RIGHT-TO-LEFT OVERRIDE at 3" in server.warnings
-        assert "name of 'listfiles': U+200B ZERO WIDTH SPACE at 4: the tool is refused" in server.warnings
+        assert (
+            "properties.a.description of add: U+202E RIGHT-TO-LEFT OVERRIDE at 3" in server.warnings
+        )
+        assert (
+            "name of 'listfiles': U+200B ZERO WIDTH SPACE at 4: the tool is refused"
+            in server.warnings
+        )
         assert f"name of {'x' * 65!r}: it is not 1 to 64" in warnings
-        assert "name of a_b: 'a.b' is offered as 'a_b' already: the tool is refused" in server.warnings
+        assert (
+            "name of a_b: 'a.b' is offered as 'a_b' already: the tool is refused" in server.warnings
+        )
         assert "effect= names 'nonsense', which the server does not offer" in server.warnings
         assert call(tools["add"], a=1) == {"result": 1}
         assert "\\u200b" in (tmp_path / "pins.json").read_text()
@@ -675,6 +758,10 @@ def test_odd_settings_are_refused() -> None:
         MCPServer.http("ftp://x")
     with pytest.raises(errors.InvalidValue, match="timeout_s"):
         MCPServer.stdio("x", timeout_s=0)
-    names = [MCPServer.stdio("python3", "-m", "mcp_x"), MCPServer.stdio("/bin/python", "a/b.py"), MCPServer.stdio("npx", "y")]
+    names = [
+        MCPServer.stdio("python3", "-m", "mcp_x"),
+        MCPServer.stdio("/bin/python", "a/b.py"),
+        MCPServer.stdio("npx", "y"),
+    ]
     assert [server.name for server in names] == ["mcp_x", "b", "npx"]
     assert MCPServer.http("https://user:pw@host/x?key=k").name == "host"

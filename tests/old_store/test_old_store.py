@@ -1,4 +1,6 @@
-"""A store that an earlier commit wrote opens, verifies, resumes and replays: nothing that was hashed has changed."""
+"""A store that an earlier commit wrote opens, verifies, resumes and replays: nothing that was
+hashed has changed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Writes the store that `test_old_store.py` opens, and packs it: run by hand, at the commit whose store is to be kept.
+"""Writes the store that `test_old_store.py` opens, and packs it: run by hand, at the commit whose
+store is to be kept.
 
 python -m tests.old_store.write_store
 """
@@ -35,7 +36,11 @@ def write(folder: Path) -> None:
     assert subprocess.run(child, env={**os.environ, KILL: "2"}).returncode == -9
     session = Session("Rewind.", project="rewound", store=store).fact("a", 1)
     session.fact("a", 2).rewind(3).say("As if nothing had been.")
-    sessions = {row.project: [row.id, row.head] for row in Session.list(store=store, limit=100) if row.project}
+    sessions = {
+        row.project: [row.id, row.head]
+        for row in Session.list(store=store, limit=100)
+        if row.project
+    }
     HEADS.write_text(json.dumps(sessions, indent=1, sort_keys=True) + "\n")
     store.close()
 

@@ -1,4 +1,5 @@
-"""The npm package @copilotkit/aimock as a real server on loopback: OpenAI Chat and Responses, Anthropic Messages, by fixtures.
+"""The npm package @copilotkit/aimock as a real server on loopback: OpenAI Chat and Responses,
+Anthropic Messages, by fixtures.
 
     def test_it(aimock: AIMock) -> None:
         aimock.play({"match": {"userMessage": "hello"}, "response": {"content": "Hi"}})
@@ -32,7 +33,10 @@ _LISTENING = re.compile(r"listening on (http://127\.0\.0\.1:\d+)")
 
 
 class AIMock:
-    """A running server. Its fixtures are its own format: a list of {"match": …, "response": …}, the first match wins."""
+    """A running server.
+
+    Its fixtures are its own format: a list of {"match": …, "response": …}, the first match wins.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -56,7 +60,9 @@ class AIMock:
 
 @contextmanager
 def running() -> Generator[AIMock]:
-    """Start one; without node or npm the test is skipped, or fails where PLAIT_REQUIRE_AIMOCK is set."""
+    """Start one; without node or npm the test is skipped, or fails where PLAIT_REQUIRE_AIMOCK is
+    set.
+    """
     try:
         command = _command()
     except (OSError, subprocess.SubprocessError, LookupError) as error:
@@ -84,21 +90,35 @@ def _command() -> list[str]:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise LookupError("node and npm are not on the PATH")
-    # Workers of one test run must not install side by side. The lock file is locked itself: it is there, and nobody writes to it.
+    # Workers of one test run must not install side by side. The lock file is locked itself: it is
+    # there, and nobody writes to it.
     with open(HERE / "package-lock.json") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _installed():
             arguments = [npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
-            done = subprocess.run(arguments, cwd=HERE, capture_output=True, text=True, timeout=INSTALL_S)
+            done = subprocess.run(
+                arguments, cwd=HERE, capture_output=True, text=True, timeout=INSTALL_S
+            )
             if done.returncode:
                 raise LookupError(f"npm ci failed: {done.stderr.strip()[-500:]}")
-    return [node, str(HERE / "node_modules" / PACKAGE / "dist" / "cli.js"), "--port", "0", "--fixtures", str(HERE / "package.json")]
+    return [
+        node,
+        str(HERE / "node_modules" / PACKAGE / "dist" / "cli.js"),
+        "--port",
+        "0",
+        "--fixtures",
+        str(HERE / "package.json"),
+    ]
 
 
 def _installed() -> bool:
-    """npm writes its hidden lock file last, so one of the wanted version means that all is there."""
+    """npm writes its hidden lock file last, so one of the wanted version means that
+    all is there.
+    """
     try:
-        found = json.loads((HERE / "node_modules" / ".package-lock.json").read_text())["packages"][f"node_modules/{PACKAGE}"]["version"]
+        found = json.loads((HERE / "node_modules" / ".package-lock.json").read_text())["packages"][
+            f"node_modules/{PACKAGE}"
+        ]["version"]
     except (OSError, ValueError, KeyError):
         return False
     return found == json.loads((HERE / "package.json").read_text())["dependencies"][PACKAGE]

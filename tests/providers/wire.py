@@ -1,13 +1,15 @@
-"""A provider on loopback that says exactly what it is told to, byte by byte, and hangs up when it is told to.
+"""A provider on loopback that says exactly what it is told to, byte by byte, and hangs up when it
+is told to.
 
-For what a mock with manners cannot do: half a JSON argument, a date in Retry-After, a reset in the middle of a stream.
+For what a mock with manners cannot do: half a JSON argument, a date in Retry-After, a reset in the
+middle of a stream.
 
     with Wire() as wire:
         wire.play(sse({"type": "a"}, {"type": "b"}).cut(after=1), whole({"error": {…}}, 429, {"retry-after": "2"}))
         …                                  # the first request gets the cut stream, the second the 429
         wire.requests[0].json["stream"]    # what was asked
         wire.wait_gone()                   # after .hold(): the client closed its socket
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ PATIENCE_S = 10.0  # a test that waits longer has failed
 
 @dataclass(frozen=True)
 class Answer:
-    """A status, headers and a body in chunks; `after` so many of them (-1: not even the status line) comes `then`."""
+    """A status, headers and a body in chunks; `after` so many of them (-1: not even the status
+    line) comes `then`.
+    """
 
     chunks: tuple[bytes, ...] = ()
     status: int = 200
@@ -36,7 +40,9 @@ class Answer:
     then: Literal["end", "close", "reset", "hold"] = "end"
 
     def cut(self, after: int = -1, *, reset: bool = False) -> Answer:
-        """Hang up after so many chunks, with the body unfinished; `reset`: as a crashed peer does."""
+        """Hang up after so many chunks, with the body unfinished; `reset`: as a
+        crashed peer does.
+        """
         return replace(self, after=after, then="reset" if reset else "close")
 
     def hold(self, after: int = -1) -> Answer:
@@ -51,8 +57,12 @@ def whole(body: Any, status: int = 200, headers: Mapping[str, str] | None = None
 
 
 def sse(*events: Any, headers: Mapping[str, str] | None = None) -> Answer:
-    """Server-sent events, a chunk each: an object (its `type` names the event), a text as data, or raw bytes."""
-    return Answer(tuple(map(_frame, events)), 200, {"content-type": "text/event-stream", **(headers or {})})
+    """Server-sent events, a chunk each: an object (its `type` names the event), a text as data, or
+    raw bytes.
+    """
+    return Answer(
+        tuple(map(_frame, events)), 200, {"content-type": "text/event-stream", **(headers or {})}
+    )
 
 
 def _frame(event: Any) -> bytes:
@@ -138,7 +148,11 @@ class Wire:
     def next(self, asked: Asked) -> Answer:
         with self._lock:
             self.requests.append(asked)
-            return self._answers.popleft() if self._answers else whole({"error": {"message": "nothing left to say"}}, 418)
+            return (
+                self._answers.popleft()
+                if self._answers
+                else whole({"error": {"message": "nothing left to say"}}, 418)
+            )
 
     def track(self, connection: socket.socket, *, there: bool) -> None:
         with self._lock:

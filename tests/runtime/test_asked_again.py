@@ -1,4 +1,6 @@
-"""A run that ended because a model's answer would not do is taken up again: the model is asked again."""
+"""A run that ended because a model's answer would not do is taken up again: the model is asked
+again.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ def counting(script: list[Any], **more: Any) -> Agent:
 
 class Chooses(Workflow):
     def __init__(self, script: list[Any]) -> None:
-        self.selector = Selector(left=Agent("L", model=ScriptedModel(["left it is"])), done=None, model=ScriptedModel(script))
+        self.selector = Selector(
+            left=Agent("L", model=ScriptedModel(["left it is"])),
+            done=None,
+            model=ScriptedModel(script),
+        )
 
     def forward(self, session: Session) -> Session:
         return self.selector(session)()
@@ -93,7 +99,9 @@ def test_what_the_program_caught_is_not_asked_again() -> None:
 
 def test_a_rule_that_chose_wrongly_is_called_again_and_nothing_else() -> None:
     def ruled(name: str) -> Selector:
-        return Selector(left=Agent("L", model=ScriptedModel(["left it is"])), rule=lambda session: name)
+        return Selector(
+            left=Agent("L", model=ScriptedModel(["left it is"])), rule=lambda session: name
+        )
 
     class Ruled(Workflow):
         def __init__(self, name: str) -> None:

@@ -1,4 +1,6 @@
-"""What an attack on the runtime found, each in its smallest form: cancelling, interrupting, answering nonsense, and being called oddly."""
+"""What an attack on the runtime found, each in its smallest form: cancelling, interrupting,
+answering nonsense, and being called oddly.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,19 @@ from typing import Any, cast
 
 import pytest
 
-from plait import Agent, Parallel, Retry, ScriptedModel, Selector, Sequential, Session, ToolCall, View, Workflow, tool
+from plait import (
+    Agent,
+    Parallel,
+    Retry,
+    ScriptedModel,
+    Selector,
+    Sequential,
+    Session,
+    ToolCall,
+    View,
+    Workflow,
+    tool,
+)
 from plait.errors import InvalidValue, ModelFailed, WrongStatus
 from plait.event import kinds as k
 from plait.model.base import Fault, Reply, Request, Said, TextDelta
@@ -58,7 +72,9 @@ class Plain(Workflow):
 def test_after_a_cancel_no_branch_goes_on_behind_our_back(how: str) -> None:
     till, before = Till(), _at_work()
     pays = [ToolCall("pay", n=n) for n in range(8)]
-    both = Plain(Parallel(a=speaker(*pays, "a", tools=[till.pay]), b=speaker(*pays, "b", tools=[till.pay])))
+    both = Plain(
+        Parallel(a=speaker(*pays, "a", tools=[till.pay]), b=speaker(*pays, "b", tools=[till.pay]))
+    )
     session = Session("go")
 
     async def cancelled() -> None:
@@ -76,14 +92,21 @@ def test_after_a_cancel_no_branch_goes_on_behind_our_back(how: str) -> None:
     asyncio.run(cancelled())
     paid = len(till.paid)
     assert paid <= 2 and kinds(session.reload())[-1] == "RunCancelled"
-    settled = [event for branch in Session.list(parent=session) for event in branch.events if event.kind == "ToolReturned"]
+    settled = [
+        event
+        for branch in Session.list(parent=session)
+        for event in branch.events
+        if event.kind == "ToolReturned"
+    ]
     assert len(settled) == paid  # what was under way is on record
     wait_until(lambda: not [name for name in _at_work() if name not in before])
     assert len(till.paid) == paid
 
 
 def _at_work() -> list[str]:
-    """Threads of ours that are doing something, by name and number: other tests may have left some behind, and those are not meant."""
+    """Threads of ours that are doing something, by name and number: other tests may have left some
+    behind, and those are not meant.
+    """
     return [
         f"{thread.name} {thread.ident}"
         for thread in threading.enumerate()
@@ -113,7 +136,7 @@ def test_after_an_interrupt_no_branch_goes_on_behind_our_back() -> None:
             before = len(paid)
             while any(t.name in ("plait-a", "plait-b") for t in threading.enumerate()): time.sleep(0.01)
             print(before <= 4, len(paid) == before, session.reload().open_run is not None)
-        """)
+        """)  # noqa: E501
     )
     assert done.stdout.split() == ["True", "True", "True"], done.stderr
 
@@ -133,7 +156,11 @@ def test_a_plain_tool_that_runs_while_its_turn_is_cancelled_is_recorded() -> Non
 
     asyncio.run(cancelled())
     after = session.reload()
-    assert till.paid == [100] and after.effects[0].result == 100 and after.runs[-1].status == "cancelled"
+    assert (
+        till.paid == [100]
+        and after.effects[0].result == 100
+        and after.runs[-1].status == "cancelled"
+    )
 
 
 def test_a_call_whose_outcome_nobody_knows_is_told_as_such() -> None:
@@ -145,11 +172,20 @@ def test_a_call_whose_outcome_nobody_knows_is_told_as_such() -> None:
 
     class Spy(ScriptedModel):
         def ask(self, request: Request, on_delta: Any) -> Reply:
-            seen.extend(text_of(result.parts) for turn in request.turns for result in getattr(turn, "results", ()))
+            seen.extend(
+                text_of(result.parts)
+                for turn in request.turns
+                for result in getattr(turn, "results", ())
+            )
             return super().ask(request, on_delta)
 
     session = Session("go")
-    agent = Agent("x", model=Spy(lambda session: "ok" if session.effects else ToolCall("vanish")), tools=[vanish], name="x")
+    agent = Agent(
+        "x",
+        model=Spy(lambda session: "ok" if session.effects else ToolCall("vanish")),
+        tools=[vanish],
+        name="x",
+    )
     with pytest.raises(KeyboardInterrupt):
         agent(session)
     agent(session.reload().fork())
@@ -200,7 +236,9 @@ def test_a_nested_call_that_is_given_up_leaves_its_caller_free() -> None:
 def test_an_async_tool_cannot_end_the_loop_or_the_run() -> None:
     @tool
     async def interrupt(how: str) -> None:
-        raise {"ctrl-c": KeyboardInterrupt, "exit": SystemExit, "cancel": asyncio.CancelledError}[how]
+        raise {"ctrl-c": KeyboardInterrupt, "exit": SystemExit, "cancel": asyncio.CancelledError}[
+            how
+        ]
 
     calls = [ToolCall("interrupt", how=how) for how in ("ctrl-c", "exit", "cancel")]
     session = speaker(calls, calls[0], "still here", tools=[interrupt])(Session("go"))
@@ -225,7 +263,9 @@ def test_one_tool_that_ends_oddly_does_not_take_its_siblings_along() -> None:
         return 1
 
     session = speaker([ToolCall("odd"), ToolCall("good")], "ok", tools=[odd, good])(Session("go"))
-    assert [effect.result for effect in session.effects] == [None, 1] and session.effects[0].failure is not None
+    assert [effect.result for effect in session.effects] == [None, 1] and session.effects[
+        0
+    ].failure is not None
 
 
 # ── being called oddly ───────────────────────────────────────────────────────────────────────
@@ -280,7 +320,13 @@ def test_decorated_mixed_in_and_late_forwards_are_runs() -> None:
     Late.forward = lambda self, session: session.fact("a", 1)  # pyright: ignore[reportUnknownLambdaType,reportUnknownMemberType]
     for workflow in (Decorated(), Mixed(), Late()):
         for session in (workflow(Session("go")), asyncio.run(workflow.acall(Session("go")))):
-            assert kinds(session)[2:] == ["RunStarted", "CallStarted", "FactRecorded", "CallFinished", "RunFinished"]
+            assert kinds(session)[2:] == [
+                "RunStarted",
+                "CallStarted",
+                "FactRecorded",
+                "CallFinished",
+                "RunFinished",
+            ]
     assert calls == ["logged"] * 2
 
 
@@ -320,7 +366,8 @@ def test_retrying_a_failed_parallel_is_allowed() -> None:
             except Exception:
                 return await self.both.acall(session)
 
-    with pytest.raises(Exception, match="branch 'a' failed"):  # a script goes by the path, and the new branch has none: it fails again
+    # a script goes by the path, and the new branch has none: it fails again
+    with pytest.raises(Exception, match="branch 'a' failed"):
         asyncio.run(Again().acall(Session("go")))
 
 
@@ -406,7 +453,11 @@ ODD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("odd", list(ODD))
-@pytest.mark.parametrize("seen", [None, "\ud800", float("nan"), "x" * 20_000_000], ids=["plain", "surrogate", "nan", "huge"])
+@pytest.mark.parametrize(
+    "seen",
+    [None, "\ud800", float("nan"), "x" * 20_000_000],
+    ids=["plain", "surrogate", "nan", "huge"],
+)
 def test_whatever_comes_of_a_tool_is_settled(odd: str, seen: Any) -> None:
     value = ODD[odd]
 
@@ -429,7 +480,16 @@ def test_an_observation_that_cannot_be_recorded_does_not_cost_the_result() -> No
     assert session.result == 4 and "unobserved" in str(session.effects[0].delta)
 
 
-@pytest.mark.parametrize("error", [KeyError("a"), AssertionError(), ZeroDivisionError("x"), RuntimeError("r"), AttributeError("at")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyError("a"),
+        AssertionError(),
+        ZeroDivisionError("x"),
+        RuntimeError("r"),
+        AttributeError("at"),
+    ],
+)
 def test_types_that_look_at_what_they_are_made_of(error: Exception) -> None:
     @dataclasses.dataclass
     class Picky:
@@ -443,8 +503,14 @@ def test_types_that_look_at_what_they_are_made_of(error: Exception) -> None:
     def take(picky: Picky) -> int:
         return picky.x
 
-    session = speaker(ToolCall("take", picky={"x": -1}), ToolCall("take", picky={"x": 1}), "ok", tools=[take])(Session("go"))
-    assert session.text == "ok" and session.effects[0].failure is not None and session.effects[0].failure.kind == "WrongArguments"
+    session = speaker(
+        ToolCall("take", picky={"x": -1}), ToolCall("take", picky={"x": 1}), "ok", tools=[take]
+    )(Session("go"))
+    assert (
+        session.text == "ok"
+        and session.effects[0].failure is not None
+        and session.effects[0].failure.kind == "WrongArguments"
+    )
 
 
 @pytest.mark.parametrize(
@@ -498,7 +564,8 @@ def test_a_reply_is_recorded_though_somebody_wrote_meanwhile() -> None:
 
     session = Agent("x", model=ScriptedModel(script))(Session("go"))
     assert session.text == "answer" and session.usage.input_tokens == 100_000
-    assert [event.kind for event in session.inbox] == ["FactRecorded"]  # heard at the next safe point, in this run or the next
+    # heard at the next safe point, in this run or the next
+    assert [event.kind for event in session.inbox] == ["FactRecorded"]
     after = Agent("x", model=ScriptedModel(["and on"]))(session.say("go on"))
     assert list(after.findings.values()) == ["meanwhile"]
 
@@ -531,7 +598,9 @@ def test_a_function_that_forgot_its_async() -> None:
         return inner()
 
     session = speaker(ToolCall("outer"), "ok", tools=[outer])(Session("go"))
-    assert session.effects[0].failure is not None and "async def" in session.effects[0].failure.message
+    assert (
+        session.effects[0].failure is not None and "async def" in session.effects[0].failure.message
+    )
 
 
 # ── workspaces, views, types ─────────────────────────────────────────────────────────────────
@@ -556,7 +625,11 @@ def test_a_workspace_tool_that_is_tried_again_is_still_alone(how: str) -> None:
     def other() -> int:
         return 0
 
-    agent = speaker([ToolCall("write", n=1), ToolCall("write", n=2), ToolCall("other")], "ok", tools=[write, other])
+    agent = speaker(
+        [ToolCall("write", n=1), ToolCall("write", n=2), ToolCall("other")],
+        "ok",
+        tools=[write, other],
+    )
     session = agent(Session("go")) if how == "blocking" else asyncio.run(agent.acall(Session("go")))
     assert order == [1, 1, 2] and [effect.result for effect in session.effects] == [1, 2, 0]
 
@@ -569,7 +642,9 @@ def test_many_calls_do_not_make_as_many_threads() -> None:
         peak.append(threading.active_count())
         return n
 
-    session = speaker([ToolCall("count", n=n) for n in range(300)], "ok", tools=[count])(Session("go", store="memory:"))
+    session = speaker([ToolCall("count", n=n) for n in range(300)], "ok", tools=[count])(
+        Session("go", store="memory:")
+    )
     assert [effect.result for effect in session.effects] == list(range(300)) and max(peak) < 80
 
 
@@ -621,7 +696,11 @@ def test_two_types_of_one_name_are_two_in_the_schema() -> None:
 
     take.__annotations__ = {"one": one, "two": two}
     schema: Any = tool(take).schema
-    assert {frozenset(each["properties"]) for name, each in schema["$defs"].items() if name.startswith("Item")} == {
+    assert {
+        frozenset(each["properties"])
+        for name, each in schema["$defs"].items()
+        if name.startswith("Item")
+    } == {
         frozenset({"a"}),
         frozenset({"b"}),
     }
@@ -640,7 +719,11 @@ class Reader:
         self._script = ScriptedModel(list(script))
 
     def ask(self, request: Request, on_delta: Any) -> Reply:
-        self.told = [text_of(result.parts) for turn in request.turns for result in getattr(turn, "results", ())]
+        self.told = [
+            text_of(result.parts)
+            for turn in request.turns
+            for result in getattr(turn, "results", ())
+        ]
         return self._script.ask(request, on_delta)
 
 
@@ -651,7 +734,9 @@ def echo(n: int) -> int:
 
 def test_every_outcome_reaches_the_prompt_however_many_there_are() -> None:
     for calls in (1, 2, 31, 70):
-        reader = Reader([ToolCall("echo", n=n) for n in range(calls)], ToolCall("echo", n=-1), "done")
+        reader = Reader(
+            [ToolCall("echo", n=n) for n in range(calls)], ToolCall("echo", n=-1), "done"
+        )
         session = Agent("x", model=reader, tools=[echo])(Session("go", store="memory:"))
         assert reader.told == [*map(str, range(calls)), "-1"] and len(session.effects) == calls + 1
 
@@ -666,7 +751,11 @@ def test_a_tool_that_merges_does_not_hide_the_outcome_after_it() -> None:
     def last(n: int) -> int:
         return n
 
-    reader = Reader([ToolCall("merge"), ToolCall("last", n=1)], *[ToolCall("last", n=n) for n in range(2, 8)], "done")
+    reader = Reader(
+        [ToolCall("merge"), ToolCall("last", n=1)],
+        *[ToolCall("last", n=n) for n in range(2, 8)],
+        "done",
+    )
     session = Session("go")
     for n in range(236):  # so that a snapshot falls into the turn
         session = session.fact("p", n)
@@ -683,12 +772,18 @@ def test_somebody_who_writes_while_the_last_tool_runs_is_heard() -> None:
 
     reader = Reader(ToolCall("slow"), "done")
     session = Agent("x", model=reader, tools=[slow])(Session("go"))
-    assert session.text == "done" and reader.told == ["1"] and "by the way" in [message.text for message in session.messages]
+    assert (
+        session.text == "done"
+        and reader.told == ["1"]
+        and "by the way" in [message.text for message in session.messages]
+    )
     assert session.runs[-1].status == "finished"
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_an_interrupt_at_the_commit_writes_the_outcome_once(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_at_the_commit_writes_the_outcome_once(
+    when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write = Run.write
 
     def interrupted(self: Run, *args: Any, **kwargs: Any) -> Any:
@@ -702,7 +797,10 @@ def test_an_interrupt_at_the_commit_writes_the_outcome_once(when: str, monkeypat
     session = Session("go")
     with pytest.raises(KeyboardInterrupt):
         speaker(ToolCall("echo", n=1), "done", tools=[echo])(session)
-    assert kinds(session.reload()).count("ToolReturned") == 1 and session.reload().effects[0].result == 1
+    assert (
+        kinds(session.reload()).count("ToolReturned") == 1
+        and session.reload().effects[0].result == 1
+    )
 
 
 def test_a_failing_branch_does_not_disturb_another() -> None:
@@ -720,7 +818,9 @@ def test_a_failing_branch_does_not_disturb_another() -> None:
             thread = threading.Thread(target=fail)
             thread.start()
             try:
-                return speaker(*[ToolCall("echo", n=n) for n in range(30)], "good", tools=[echo], name="good")(forks[0])
+                return speaker(
+                    *[ToolCall("echo", n=n) for n in range(30)], "good", tools=[echo], name="good"
+                )(forks[0])
             finally:
                 over.set()
                 thread.join()
@@ -754,8 +854,14 @@ def test_whatever_ran_when_a_turn_was_cancelled_is_settled(pause_s: float) -> No
         return session.reload()
 
     session = asyncio.run(cancelled())
-    assert session.open_run is None and all(effect.outcome is not None for effect in session.effects)
-    unrun = [effect for effect in session.effects if effect.failure is not None and "not run" in effect.failure.message]
+    assert session.open_run is None and all(
+        effect.outcome is not None for effect in session.effects
+    )
+    unrun = [
+        effect
+        for effect in session.effects
+        if effect.failure is not None and "not run" in effect.failure.message
+    ]
     assert len(session.effects) - len(unrun) == len(ran)
 
 

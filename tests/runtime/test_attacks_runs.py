@@ -1,4 +1,6 @@
-"""What attackers and newcomers found in runs that are taken up again: each of these went wrong once."""
+"""What attackers and newcomers found in runs that are taken up again: each of these went wrong
+once.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,16 @@ from plait import (
     whatif,
 )
 from plait.durable import load
-from plait.errors import BranchFailed, BudgetExceeded, InvalidValue, MayNotApprove, NothingToResume, ReplayDiverged, RunLost, ToolFailed
+from plait.errors import (
+    BranchFailed,
+    BudgetExceeded,
+    InvalidValue,
+    MayNotApprove,
+    NothingToResume,
+    ReplayDiverged,
+    RunLost,
+    ToolFailed,
+)
 from plait.event.kinds import ApprovalRequested, ToolUnknown
 from plait.runtime.hold import hold, release
 from plait.runtime.run import run_of
@@ -80,7 +91,8 @@ def test_one_consent_is_for_one_execution() -> None:
     session.approve(session.waiting[0], actor=BOSS)
     with pytest.raises(ToolFailed):
         resume(session, pay)
-    session = parked_session(lambda: resume(session, pay))  # what raised may have happened: a person looks first
+    # what raised may have happened: a person looks first
+    session = parked_session(lambda: resume(session, pay))
     assert RAN == [1] and [ask.kind for ask in session.waiting] == ["unknown"]
     session.resolve(session.waiting[0], "did_not_happen", actor=BOSS)
     BROKEN[:] = [False]
@@ -136,7 +148,12 @@ def test_no_tool_approves_what_its_agent_asks_for(actor: str | None) -> None:
         return "helped"
 
     script = [ToolCall("wire", amount=1), ToolCall("helper")]
-    clerk = Agent("Pay.", model=ScriptedModel([script, "done"]), tools=[wire, helper], policy=Policy(Ask("wire")))
+    clerk = Agent(
+        "Pay.",
+        model=ScriptedModel([script, "done"]),
+        tools=[wire, helper],
+        policy=Policy(Ask("wire")),
+    )
     session = parked_session(lambda: clerk(new()))
     parked_session(lambda: resume(session, clerk))
     assert RAN == [] and refused
@@ -152,7 +169,9 @@ def test_consent_does_not_outlive_the_policy_it_was_asked_under(policy: Policy) 
 
 
 def test_a_correction_is_judged_like_any_call() -> None:
-    pay = Pay(Policy(Ask("wire"), Refuse("wire", when=lambda call: call.arguments["amount"] > 1000)))
+    pay = Pay(
+        Policy(Ask("wire"), Refuse("wire", when=lambda call: call.arguments["amount"] > 1000))
+    )
     session = parked_session(lambda: pay(new()))
     session.approve(session.waiting[0], edited={"amount": 10**6}, actor=BOSS)
     with pytest.raises(ToolFailed, match="not allowed"):
@@ -207,7 +226,9 @@ def test_a_branch_that_was_stopped_says_what_it_did_not_run() -> None:
 
     class Waits(Workflow):
         def __init__(self) -> None:
-            self.pay = Agent("Pay.", model=ScriptedModel([ToolCall("wire", amount=7), "paid"]), tools=[wire])
+            self.pay = Agent(
+                "Pay.", model=ScriptedModel([ToolCall("wire", amount=7), "paid"]), tools=[wire]
+            )
 
         def forward(self, session: Session) -> Session:
             run = run_of(session)
@@ -239,7 +260,8 @@ def test_whoever_cannot_resume_holds_nothing() -> None:
 
 def test_a_tool_is_no_program(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(
-        "from plait import tool\nfrom pathlib import Path\n@tool\ndef touch() -> str:\n    Path('ran').touch()\n    return 'x'\n"
+        "from plait import tool\nfrom pathlib import Path\n@tool\ndef touch() -> str:\n   "
+        " Path('ran').touch()\n    return 'x'\n"
     )
     with pytest.raises(InvalidValue, match="is a tool"):
         load(f"{tmp_path / 'tools.py'}:touch")
@@ -276,7 +298,10 @@ def test_a_changed_instruction_is_told_in_words() -> None:
     session = Speak("Say hello.")(new())
     with pytest.raises(ReplayDiverged) as error:
         replay(session, Speak("Say goodbye."))
-    assert error.value.expected["instruction"] == "Say hello." and error.value.found["instruction"] == "Say goodbye."
+    assert (
+        error.value.expected["instruction"] == "Say hello."
+        and error.value.found["instruction"] == "Say goodbye."
+    )
 
 
 def test_a_session_that_forward_opens_escapes_neither_policy_nor_budget() -> None:
@@ -284,7 +309,11 @@ def test_a_session_that_forward_opens_escapes_neither_policy_nor_budget() -> Non
         policy = Policy(Refuse("wire"))
 
         def forward(self, session: Session) -> Session:
-            sub = Agent("Pay.", model=ScriptedModel([ToolCall("wire", amount=1), "done", "more", "more"]), tools=[wire])
+            sub = Agent(
+                "Pay.",
+                model=ScriptedModel([ToolCall("wire", amount=1), "done", "more", "more"]),
+                tools=[wire],
+            )
             for _ in range(3):
                 sub(Session("sub", store=session.store))
             return session
@@ -296,7 +325,13 @@ def test_a_session_that_forward_opens_escapes_neither_policy_nor_budget() -> Non
 
 
 def test_consent_cannot_be_waited_for_inside_a_tool() -> None:
-    clerk = Agent("Pay.", model=ScriptedModel([ToolCall("wire", amount=1), "told"]), tools=[wire], policy=Policy(Ask("wire")), name="clerk")
+    clerk = Agent(
+        "Pay.",
+        model=ScriptedModel([ToolCall("wire", amount=1), "told"]),
+        tools=[wire],
+        policy=Policy(Ask("wire")),
+        name="clerk",
+    )
 
     @tool(effect="idempotent")
     def delegate(session: Session) -> str:
@@ -341,7 +376,12 @@ class Forks(Workflow):
 
 print(Forks()(Session("go", store="memory:forks")).facts["code"])
 """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, env={**os.environ})
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ},
+    )
     assert done.stdout.strip() == "3", done.stderr
     assert issubclass(RunLost, Exception)
 
@@ -437,7 +477,11 @@ def test_a_refusal_is_over_when_the_call_was_made_after_all() -> None:
         resume(session, Uses())
     later.clear()
     session = resume(session, Uses())
-    assert session.facts["failed"] is True and replay(session, Uses()).head == session.head and RAN == [1]
+    assert (
+        session.facts["failed"] is True
+        and replay(session, Uses()).head == session.head
+        and RAN == [1]
+    )
 
 
 def test_a_branch_that_the_budget_ended_goes_on_when_more_is_granted() -> None:
@@ -450,11 +494,15 @@ def test_a_branch_that_the_budget_ended_goes_on_when_more_is_granted() -> None:
         with pytest.raises(BranchFailed):
             resume(session, both) if session.reload().runs else both(session)
     session = resume(session.reload().grant(Budget(steps_max=9)), both)
-    assert [message.text for message in session.messages].count("hi") == 2 and replay(session, both).head == session.head
+    assert [message.text for message in session.messages].count("hi") == 2 and replay(
+        session, both
+    ).head == session.head
 
 
 def test_what_goes_around_a_run_is_no_step_of_it(tmp_path: Path) -> None:
-    """A note that something was bypassed rides before the next step; what is named by its place was named without it."""
+    """A note that something was bypassed rides before the next step; what is named by its place was
+    named without it.
+    """
 
     class Careless(Workflow):
         def forward(self, session: Session) -> Session:

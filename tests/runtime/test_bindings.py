@@ -1,4 +1,6 @@
-"""What a log may name: a module is imported only if its source says that the name is a Workflow, however it is bound."""
+"""What a log may name: a module is imported only if its source says that the name is a Workflow,
+however it is bound.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +179,10 @@ GOOD = [
     "flow = None\nif FLOWS:\n    flow = Fine()",
     "with open(__file__):\n    flow = Fine()",
     "try:\n    import nothing_there\nexcept ImportError:\n    flow = Fine()",
-    "try:\n    from nothing_there import Base\nexcept ImportError:\n    Base = Workflow\nclass flow(Base): pass",
+    (
+        "try:\n    from nothing_there import Base\nexcept ImportError:\n    Base = Workflow\nclass"
+        " flow(Base): pass"
+    ),
     "for each in [1, 2]:\n    flow = Fine()",
     "match 3:\n    case 3: flow = Fine()\n    case _: flow = Finer()",
     "if (flow := Fine()): pass",
@@ -187,9 +192,15 @@ GOOD = [
     "@dataclass\nclass flow(Workflow):\n    name: str = ''",
     "@typing.final\n@keep\nclass flow(Workflow): pass",
     "@keeping('a')\nclass flow(Workflow): pass",
-    "T = typing.TypeVar('T')\nclass Base(Workflow, typing.Generic[T]): pass\nclass flow(Base[int]): pass",
+    (
+        "T = typing.TypeVar('T')\nclass Base(Workflow, typing.Generic[T]): pass\nclass"
+        " flow(Base[int]): pass"
+    ),
     "def base(): return Fine\nclass flow(base()): pass",
-    "def build(name):\n    steps = [Fine() for _ in range(2)]\n    built = Sequential(*steps)\n    return built\nflow = build('a')",
+    (
+        "def build(name):\n    steps = [Fine() for _ in range(2)]\n    built = Sequential(*steps)\n"
+        "    return built\nflow = build('a')"
+    ),
     "def build(name='a'):\n    if name: return Fine()\n    return make()\nflow = build()",
     "def build() -> Workflow: return FLOWS['a']()\nflow = build()",
     "def build() -> 'Fine': return FLOWS['a']()\nflow = build()",
@@ -223,13 +234,17 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def _file(folder: Path, text: str) -> Path:
-    (folder / "binding_helper.py").write_text(HELPER if " import *\nflow = Other" not in text else HELPER.replace("def flow", "def _flow"))
+    (folder / "binding_helper.py").write_text(
+        HELPER if " import *\nflow = Other" not in text else HELPER.replace("def flow", "def _flow")
+    )
     (folder / "program.py").write_text(HEAD + text + "\n")
     return folder / "program.py"
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_a_name_that_is_no_workflow_is_refused_before_its_module_is_imported(folder: Path, text: str) -> None:
+def test_a_name_that_is_no_workflow_is_refused_before_its_module_is_imported(
+    folder: Path, text: str
+) -> None:
     file = _file(folder, text)
     compile(file.read_text(), str(file), "exec")
     with pytest.raises(NeedsWorkflow):
@@ -240,17 +255,28 @@ def test_a_name_that_is_no_workflow_is_refused_before_its_module_is_imported(fol
 @pytest.mark.parametrize("text", GOOD)
 def test_a_name_that_is_a_workflow_is_found_however_it_is_bound(folder: Path, text: str) -> None:
     file = _file(folder, text)
-    assert isinstance(recorded_program("s", "program:flow", {"file": str(file), "name": "flow"}), Workflow)
+    assert isinstance(
+        recorded_program("s", "program:flow", {"file": str(file), "name": "flow"}), Workflow
+    )
     assert isinstance(load(f"{file}:flow"), Workflow)
 
 
-@pytest.mark.parametrize("text", ["Fine.Inner = hurt", "setattr(Fine, 'Inner', hurt)", "del Fine.Inner\nFine.Inner: object = hurt"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Fine.Inner = hurt",
+        "setattr(Fine, 'Inner', hurt)",
+        "del Fine.Inner\nFine.Inner: object = hurt",
+    ],
+)
 def test_a_name_in_a_class_may_be_bound_again(folder: Path, text: str) -> None:
     file = _file(folder, text)
     with pytest.raises(NeedsWorkflow):
         recorded_program("s", "program:Fine.Inner", {"file": str(file), "name": "Fine.Inner"})
     assert not file.with_suffix(".mark").exists()
-    assert isinstance(recorded_program("s", "program:Fine", {"file": str(file), "name": "Fine"}), Workflow)
+    assert isinstance(
+        recorded_program("s", "program:Fine", {"file": str(file), "name": "Fine"}), Workflow
+    )
 
 
 def test_a_factory_that_hides_what_it_makes_says_what_to_write(folder: Path) -> None:
@@ -259,7 +285,14 @@ def test_a_factory_that_hides_what_it_makes_says_what_to_write(folder: Path) -> 
         recorded_program("s", "program:flow", {"file": str(file), "name": "flow"})
 
 
-@pytest.mark.parametrize("text", ["from other_half import *", "from other_half import flow", "import other_half\nflow = other_half.flow"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from other_half import *",
+        "from other_half import flow",
+        "import other_half\nflow = other_half.flow",
+    ],
+)
 def test_modules_that_import_each_other_are_read_to_an_end(folder: Path, text: str) -> None:
     (folder / "other_half.py").write_text("from program import *\nfrom program import flow\n")
     with pytest.raises(NeedsWorkflow):

@@ -1,4 +1,6 @@
-"""Budgets in runs: enforced before the spend, one pool for all branches, ended well, and never given back."""
+"""Budgets in runs: enforced before the spend, one pool for all branches, ended well, and never
+given back.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ from plait import (
     tool,
 )
 from plait.errors import BudgetExceeded
-from plait.event.kinds import BudgetRefused, ModelAsked, ModelFailed, Price, Text, ToolRequested, Usage
+from plait.event.kinds import (
+    BudgetRefused,
+    ModelAsked,
+    ModelFailed,
+    Price,
+    Text,
+    ToolRequested,
+    Usage,
+)
 from plait.inside import Stop
 from plait.model.base import OnDelta, Reply, Request
 from plait.runtime.drive import Blocking
@@ -43,7 +53,9 @@ def look(n: int = 0) -> str:
 class Counting:
     """A model that never has enough, answers at length, and says what that took."""
 
-    def __init__(self, output: int = 40, name: str = "scripted:counting", price: Price | None = None) -> None:
+    def __init__(
+        self, output: int = 40, name: str = "scripted:counting", price: Price | None = None
+    ) -> None:
         self.name, self.output, self.price = name, output, price
         self.asked: list[Request] = []
         self._lock = threading.Lock()
@@ -54,11 +66,15 @@ class Counting:
         used = Usage(len(msgspec.json.encode(request.turns)) // 8, self.output)
         if request.choice == "none":
             return Reply((Text("that is all"),), (), "end", used, self.name, self.price)
-        return Reply((), (ToolCall("look", n=len(request.turns)),), "calls", used, self.name, self.price)
+        return Reply(
+            (), (ToolCall("look", n=len(request.turns)),), "calls", used, self.name, self.price
+        )
 
 
 def searcher(model: Any, **more: Any) -> Agent:
-    return Agent("Look.", model=model, tools=[look], name="searcher", parameters={"tokens_max": 40}, **more)
+    return Agent(
+        "Look.", model=model, tools=[look], name="searcher", parameters={"tokens_max": 40}, **more
+    )
 
 
 def tokens(session: Session) -> int:
@@ -95,7 +111,10 @@ def test_tokens_are_never_more(limit: int) -> None:
     session = searcher(model)(Session("go", budget=Budget(tokens_max=limit)))
     assert session.text == "that is all" and 0 < tokens(session) <= limit
     assert bodies(session, BudgetRefused)[0].limit == "tokens"
-    assert all(asked.reserved is not None and asked.reserved.output_tokens == 40 for asked in bodies(session, ModelAsked))
+    assert all(
+        asked.reserved is not None and asked.reserved.output_tokens == 40
+        for asked in bodies(session, ModelAsked)
+    )
     assert_replays(session, searcher(model))
 
 
@@ -119,7 +138,12 @@ def test_tool_calls_are_never_more_and_the_model_is_told() -> None:
     agent = Agent("Look.", model=ScriptedModel(calls), tools=[look])
     session = agent(Session("go", budget=Budget(tool_calls_max=2)))
     assert sorted(RAN) == [0, 1] and session.text == "done"
-    assert [each.failure and each.failure.kind for each in session.effects] == [None, None, "BudgetExceeded", "BudgetExceeded"]
+    assert [each.failure and each.failure.kind for each in session.effects] == [
+        None,
+        None,
+        "BudgetExceeded",
+        "BudgetExceeded",
+    ]
     assert "BudgetExceeded" in msgspec.json.encode(sent(session).turns).decode()
     assert len(bodies(session, BudgetRefused)) == 2
     assert_replays(session, agent)
@@ -163,8 +187,11 @@ class Ticking(Blocking):
 def test_time_is_up_before_the_next_ask() -> None:
     model, waiter = Counting(), Ticking(11)
     agent = searcher(model)
-    session = agent._run(original(type(agent)), Session("go", budget=Budget(wall_s_max=60)), waiter=waiter)  # pyright: ignore[reportPrivateUsage]
-    assert session.text == "that is all" and len(model.asked) == 6  # after 54 s only the answer is left
+    session = agent._run(  # pyright: ignore[reportPrivateUsage]
+        original(type(agent)), Session("go", budget=Budget(wall_s_max=60)), waiter=waiter
+    )
+    # after 54 s only the answer is left
+    assert session.text == "that is all" and len(model.asked) == 6
     assert bodies(session, BudgetRefused)[0].limit == "wall_s"
     assert_replays(session, agent)
 
@@ -180,7 +207,9 @@ class Crowd(Workflow):
         return self.all(session)
 
 
-@pytest.mark.parametrize("budget", [Budget(steps_max=20), Budget(tokens_max=4000), Budget(tool_calls_max=11)])
+@pytest.mark.parametrize(
+    "budget", [Budget(steps_max=20), Budget(tokens_max=4000), Budget(tool_calls_max=11)]
+)
 def test_branches_draw_on_one_pool(budget: Budget) -> None:
     model = Counting()
     session = Session("go", budget=budget, store="memory:pool")
@@ -194,7 +223,9 @@ def test_branches_draw_on_one_pool(budget: Budget) -> None:
     if budget.tool_calls_max is not None:
         assert len(RAN) == budget.tool_calls_max
     if budget.tokens_max is not None:
-        spent = sum(len(msgspec.json.encode(request.turns)) // 8 + model.output for request in model.asked)
+        spent = sum(
+            len(msgspec.json.encode(request.turns)) // 8 + model.output for request in model.asked
+        )
         assert 0 < spent <= budget.tokens_max
 
 
@@ -239,7 +270,10 @@ def test_going_back_gives_nothing_back() -> None:
 
 
 class Ended(Stop):
-    """The process ended, as it were. An interrupt that a model raises by itself, in whatever thread, is a fault of the model."""
+    """The process ended, as it were.
+
+    An interrupt that a model raises by itself, in whatever thread, is a fault of the model.
+    """
 
 
 class Breaking(Counting):
@@ -256,7 +290,9 @@ class Breaking(Counting):
         return reply
 
 
-def until_done(begin: Callable[[], Session], session: Session, workflow: Workflow) -> tuple[Session, int]:
+def until_done(
+    begin: Callable[[], Session], session: Session, workflow: Workflow
+) -> tuple[Session, int]:
     """Take it up as often as it breaks off."""
     times = 0
     while True:
@@ -272,8 +308,11 @@ def test_a_budget_survives_whoever_spends_it(at: tuple[int, ...]) -> None:
     start = Session("go", budget=Budget(steps_max=6))
     session, times = until_done(lambda: searcher(model)(start), start, searcher(model))
     assert times == len(at)
-    assert len(model.asked) == 6 and session.left is not None and session.left.steps_max == 0  # lost asks are spent
-    assert [each.failure.kind for each in bodies(session, ModelFailed)] == ["ProcessEnded"] * len(at)
+    # lost asks are spent
+    assert len(model.asked) == 6 and session.left is not None and session.left.steps_max == 0
+    assert [each.failure.kind for each in bodies(session, ModelFailed)] == ["ProcessEnded"] * len(
+        at
+    )
     assert_replays(session, searcher(model))
 
 
@@ -313,9 +352,14 @@ def test_waiting_for_consent_spends_nothing() -> None:
     for _ in range(3):
         with pytest.raises(Parked):
             resume(session, agent)
-    session = resume(session.reload().approve(session.reload().waiting[0], actor="human:boss"), agent)
+    session = resume(
+        session.reload().approve(session.reload().waiting[0], actor="human:boss"), agent
+    )
     assert RAN == [1] and session.text == "done" and len(bodies(session, ToolRequested)) == 1
-    assert session.left is not None and (session.left.tool_calls_max, session.left.steps_max) == (0, 1)
+    assert session.left is not None and (session.left.tool_calls_max, session.left.steps_max) == (
+        0,
+        1,
+    )
 
 
 def test_when_nothing_is_left_it_is_over_until_more_is_granted() -> None:
@@ -323,7 +367,9 @@ def test_when_nothing_is_left_it_is_over_until_more_is_granted() -> None:
     with pytest.raises(BudgetExceeded) as caught:
         searcher(model)(Session("go", budget=Budget(tokens_max=5)))
     session = caught.value.session
-    assert model.asked == [] and bodies(session, BudgetRefused)[0].final and session.open_run is None
+    assert (
+        model.asked == [] and bodies(session, BudgetRefused)[0].final and session.open_run is None
+    )
     with pytest.raises(BudgetExceeded):
         resume(session, searcher(model))
     assert model.asked == []
@@ -350,11 +396,17 @@ class Paid:
     name = "scripted:paid"
 
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
-        return Reply((Text("an answer"),), (), "end", Usage(30, 12), self.name, Price(7_000_000, "test"))
+        return Reply(
+            (Text("an answer"),), (), "end", Usage(30, 12), self.name, Price(7_000_000, "test")
+        )
 
 
 def test_what_it_cost_is_the_same_when_it_is_streamed() -> None:
     called = Agent("Say.", model=Paid())(Session("go"))
     streamed = [item for item in Agent("Say.", model=Paid()).stream(Session("go"))][-1]
     assert isinstance(streamed, Session)
-    assert called.usage == streamed.usage == Usage(30, 12) and called.cost == streamed.cost and streamed.cost.dollars == 0.007
+    assert (
+        called.usage == streamed.usage == Usage(30, 12)
+        and called.cost == streamed.cost
+        and streamed.cost.dollars == 0.007
+    )

@@ -1,4 +1,6 @@
-"""A budget bounds a session over all its runs and branches: what a branch spent is not given back when the branch is dropped."""
+"""A budget bounds a session over all its runs and branches: what a branch spent is not given back
+when the branch is dropped.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class Answering:
 
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
         self.asked += 1
-        return Reply((Text("an answer"),), (), "end", Usage(60, 40), self.name, Price(10_000_000, "test"))
+        return Reply(
+            (Text("an answer"),), (), "end", Usage(60, 40), self.name, Price(10_000_000, "test")
+        )
 
 
 class Dropping(Workflow):
@@ -87,7 +91,9 @@ def test_shares_draw_on_what_they_are_a_share_of() -> None:
 
 
 def test_a_share_is_not_refunded_to_who_runs_it_again() -> None:
-    share = Session("go", budget=Budget(tool_calls_max=9)).fork("a", budget=Budget(tool_calls_max=2))
+    share = Session("go", budget=Budget(tool_calls_max=9)).fork(
+        "a", budget=Budget(tool_calls_max=2)
+    )
     for _ in range(3):
         attempt(lambda: Dropping(2)(share.reload()))
     assert len(RAN) == 2
@@ -141,16 +147,30 @@ def test_a_what_if_spends_of_the_same_budget() -> None:
     agent = Agent("Look.", model=ScriptedModel([ToolCall("look", n=1), "done"]), tools=[look])
     session = agent(Session("go", budget=Budget(tool_calls_max=2)))
     for _ in range(3):
-        whatif(session, agent, at=3, effects="live", model=ScriptedModel([ToolCall("look", n=2), "done"]))
+        whatif(
+            session,
+            agent,
+            at=3,
+            effects="live",
+            model=ScriptedModel([ToolCall("look", n=2), "done"]),
+        )
     assert RAN == [1, 2]
 
 
 def test_a_what_if_can_be_given_a_budget_of_its_own() -> None:
     agent = Agent("Look.", model=ScriptedModel([ToolCall("look", n=1), "done"]), tools=[look])
     session = agent(Session("go", budget=Budget(tool_calls_max=1)))
-    whatif(session, agent, at=3, effects="live", model=ScriptedModel([ToolCall("look", n=2), "done"]))
+    whatif(
+        session, agent, at=3, effects="live", model=ScriptedModel([ToolCall("look", n=2), "done"])
+    )
     assert RAN == [1]
-    branch = whatif(session, agent, at=3, model=ScriptedModel([ToolCall("look", n=2), "done"]), budget=Budget(tool_calls_max=1))
+    branch = whatif(
+        session,
+        agent,
+        at=3,
+        model=ScriptedModel([ToolCall("look", n=2), "done"]),
+        budget=Budget(tool_calls_max=1),
+    )
     assert RAN == [1, 2] and branch.budget == Budget(tool_calls_max=1)
 
 
@@ -235,16 +255,22 @@ def test_tools_used_outside_of_runs_are_bounded_and_the_refusal_is_on_record() -
     session = Session("go", budget=Budget(tool_calls_max=1)).use(look, n=1)
     with pytest.raises(BudgetExceeded) as caught:
         session.use(look, n=2)
-    assert RAN == [1] and [event.kind for event in caught.value.session.events][-2:] == ["BudgetRefused", "ToolFailed"]
+    assert RAN == [1] and [event.kind for event in caught.value.session.events][-2:] == [
+        "BudgetRefused",
+        "ToolFailed",
+    ]
 
 
 def test_a_successor_gets_what_all_branches_left() -> None:
     session = Session("go", budget=Budget(tool_calls_max=3, steps_max=5))
     Dropping(2)(session)
     after = session.reload()
-    assert after.left == Budget(tool_calls_max=3, steps_max=5)  # of its own log alone: a value is a function of its place
+    # of its own log alone: a value is a function of its place
+    assert after.left == Budget(tool_calls_max=3, steps_max=5)
     assert after.left_now == Budget(tool_calls_max=1, steps_max=5)
-    assert after.successor().budget == after.detach().budget == Budget(tool_calls_max=1, steps_max=5)
+    assert (
+        after.successor().budget == after.detach().budget == Budget(tool_calls_max=1, steps_max=5)
+    )
 
 
 @pytest.mark.parametrize("hop", ["successor", "detach"])
@@ -253,7 +279,13 @@ def test_sessions_that_follow_one_spend_together_what_was_left(hop: str) -> None
     after = [getattr(session, hop)() for _ in range(3)]
     for each in after:
         assert each.budget == Budget(tool_calls_max=2)
-    for each in (*after, session, session.fork("side"), after[0].fork("side"), getattr(after[1].reload(), hop)()):
+    for each in (
+        *after,
+        session,
+        session.fork("side"),
+        after[0].fork("side"),
+        getattr(after[1].reload(), hop)(),
+    ):
         attempt(lambda each=each: each.use(look).use(look))
     assert len(RAN) == 3
     assert session.reload().left_now == after[2].reload().left_now == Budget(tool_calls_max=0)
@@ -276,7 +308,9 @@ def test_a_session_that_is_given_a_budget_has_that_and_no_more() -> None:
     assert len(RAN) == 2 and session.left_now == Budget(tool_calls_max=1)
     poor = session.successor()
     granted = poor.grant(Budget(tool_calls_max=5)).use(look)
-    assert granted.left_now == Budget(tool_calls_max=4) and session.left_now == Budget(tool_calls_max=1)
+    assert granted.left_now == Budget(tool_calls_max=4) and session.left_now == Budget(
+        tool_calls_max=1
+    )
 
 
 def test_what_a_successor_in_a_run_spends_stays_spent() -> None:

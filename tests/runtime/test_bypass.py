@@ -86,8 +86,15 @@ def test_processes_are_seen(begin: Callable[..., FakeRun]) -> None:
     pid = os.posix_spawn(shutil.which("true") or "", ["true", "three"], {})
     os.waitpid(pid, 0)
     targets = [target for what, target in run.seen if what == "process"]
-    assert [target.rpartition("/")[2] for target in targets] == ["true one", "true spawned", "true two", "true three"]
-    assert run.bodies[0] == Bypassed("process", {"how": "subprocess.Popen", "target": "true one", "policy": "record"})
+    assert [target.rpartition("/")[2] for target in targets] == [
+        "true one",
+        "true spawned",
+        "true two",
+        "true three",
+    ]
+    assert run.bodies[0] == Bypassed(
+        "process", {"how": "subprocess.Popen", "target": "true one", "policy": "record"}
+    )
 
 
 def test_connections_are_seen(begin: Callable[..., FakeRun], port: int, tmp_path: Path) -> None:
@@ -128,7 +135,9 @@ def test_a_removed_tree_is_one_act(begin: Callable[..., FakeRun], tmp_path: Path
     assert run.seen == [("file", str(tmp_path / "tree"))]
 
 
-def test_what_is_spared(begin: Callable[..., FakeRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_spared(
+    begin: Callable[..., FakeRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = begin()
     (tmp_path / ".plait").mkdir(exist_ok=True)
     (tmp_path / ".plait" / "lock").write_text("x")
@@ -146,12 +155,15 @@ def test_what_is_spared(begin: Callable[..., FakeRun], tmp_path: Path, monkeypat
     assert run.seen == []
 
 
-def test_what_an_effect_owns_is_not_a_bypass(begin: Callable[..., FakeRun], tmp_path: Path, port: int) -> None:
+def test_what_an_effect_owns_is_not_a_bypass(
+    begin: Callable[..., FakeRun], tmp_path: Path, port: int
+) -> None:
     run = begin()
     with owned("tool"):
         (tmp_path / "made by a tool").write_text("x")
         connect(port)
-        worker = threading.Thread(target=lambda: connect(port))  # a tool's own thread knows no context
+        # a tool's own thread knows no context
+        worker = threading.Thread(target=lambda: connect(port))
         worker.start()
         worker.join()
     assert run.seen == []
@@ -183,7 +195,9 @@ def test_outside_of_runs_nobody_looks(begin: Callable[..., FakeRun], tmp_path: P
     assert run.seen == []
 
 
-def test_threads_of_the_program_belong_to_the_only_run(begin: Callable[..., FakeRun], tmp_path: Path) -> None:
+def test_threads_of_the_program_belong_to_the_only_run(
+    begin: Callable[..., FakeRun], tmp_path: Path
+) -> None:
     run = begin()
 
     def work(name: str) -> None:
@@ -217,7 +231,9 @@ def test_a_forked_child_is_another_process(begin: Callable[..., FakeRun], tmp_pa
 # ── what is done about it ────────────────────────────────────────────────────────────────────
 
 
-def test_refused_acts_do_not_happen(begin: Callable[..., FakeRun], tmp_path: Path, port: int) -> None:
+def test_refused_acts_do_not_happen(
+    begin: Callable[..., FakeRun], tmp_path: Path, port: int
+) -> None:
     run = begin("refuse")
     for _ in range(2):  # noted once, refused always
         with pytest.raises(BypassRefused, match="Put it into a tool|put it into a tool") as refused:
@@ -238,13 +254,17 @@ def test_warned_of(begin: Callable[..., FakeRun], tmp_path: Path) -> None:
     assert len(run.seen) == 1 and (tmp_path / "x").exists()
 
 
-def test_a_warning_that_is_an_error_stops_nothing(begin: Callable[..., FakeRun], tmp_path: Path) -> None:
+def test_a_warning_that_is_an_error_stops_nothing(
+    begin: Callable[..., FakeRun], tmp_path: Path
+) -> None:
     begin("warn")
     (tmp_path / "x").write_text("x")  # the test suite makes errors of warnings
     assert (tmp_path / "x").read_text() == "x"
 
 
-def test_each_is_noted_once_and_not_without_end(begin: Callable[..., FakeRun], tmp_path: Path) -> None:
+def test_each_is_noted_once_and_not_without_end(
+    begin: Callable[..., FakeRun], tmp_path: Path
+) -> None:
     run = begin()
     for _ in range(3):
         for number in range(bypass.NOTED_MAX + 20):
@@ -252,7 +272,9 @@ def test_each_is_noted_once_and_not_without_end(begin: Callable[..., FakeRun], t
     assert len(run.seen) == len(set(run.seen)) == bypass.NOTED_MAX
 
 
-def test_a_run_that_cannot_take_notes_disturbs_nobody(begin: Callable[..., FakeRun], tmp_path: Path) -> None:
+def test_a_run_that_cannot_take_notes_disturbs_nobody(
+    begin: Callable[..., FakeRun], tmp_path: Path
+) -> None:
     run = begin()
 
     def broken(body: Bypassed) -> None:
@@ -298,10 +320,12 @@ def test_the_policy_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_quiet_at_the_end_of_the_program() -> None:
     script = (
-        "import atexit\nfrom plait.runtime import bypass\n"
-        "class Run:\n    def noticed(self, body): pass\n    def __del__(self): open('/dev/null', 'w').close()\n"
-        "run = Run(); bypass.bind(lambda: run); bypass.watch(run, 'record')\n"
-        "atexit.register(lambda: open('/dev/null', 'w').close())\n"
+        "import atexit\nfrom plait.runtime import bypass\nclass Run:\n    def noticed(self, body):"
+        " pass\n    def __del__(self): open('/dev/null', 'w').close()\nrun = Run();"
+        " bypass.bind(lambda: run); bypass.watch(run, 'record')\natexit.register(lambda:"
+        " open('/dev/null', 'w').close())\n"
     )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,7 +10,20 @@ from typing import Any, Literal
 
 import pytest
 
-from plait import Agent, Ask, Parallel, Parked, Policy, ScriptedModel, Session, ToolCall, Workflow, replay, resume, tool
+from plait import (
+    Agent,
+    Ask,
+    Parallel,
+    Parked,
+    Policy,
+    ScriptedModel,
+    Session,
+    ToolCall,
+    Workflow,
+    replay,
+    resume,
+    tool,
+)
 from plait.errors import BypassRefused
 from plait.event.kinds import Bypassed
 
@@ -26,10 +39,18 @@ def write(path: str) -> str:
 class Sneaky(Workflow):
     """Does something behind the session's back, then something on record."""
 
-    def __init__(self, sneak: Callable[[], object], how: Literal["record", "warn", "refuse"] | None = None, path: str = "") -> None:
+    def __init__(
+        self,
+        sneak: Callable[[], object],
+        how: Literal["record", "warn", "refuse"] | None = None,
+        path: str = "",
+    ) -> None:
         self.bypass = how
         self.worker = Agent(
-            "Write.", model=ScriptedModel([ToolCall("write", path=path), "done"]), tools=[write], policy=Policy(Ask("write"))
+            "Write.",
+            model=ScriptedModel([ToolCall("write", path=path), "done"]),
+            tools=[write],
+            policy=Policy(Ask("write")),
         )
         self._sneak = sneak
 
@@ -65,7 +86,8 @@ def test_files_and_processes_are_on_the_log_once_and_a_tools_are_not(tmp_path: P
     make = lambda: Sneaky(sneak, path=str(tmp_path / "owned"))  # noqa: E731
     session = through(make)
     assert session.text == "done" and (tmp_path / "owned").read_text() == "by a tool"
-    assert seen(session) == [("file", str(tmp_path / "sneaked")), ("process", "true sneaked")]  # not again when it was resumed
+    # not again when it was resumed
+    assert seen(session) == [("file", str(tmp_path / "sneaked")), ("process", "true sneaked")]
     assert replay(session, make()).head == session.head and seen(session.reload()) == seen(session)
 
 
@@ -87,7 +109,9 @@ def test_whoever_warns_says_so_and_goes_on(tmp_path: Path) -> None:
 
     with pytest.warns(RuntimeWarning, match="no effect owns"), pytest.raises(Parked) as caught:
         Sneaky(sneak, "warn", str(tmp_path / "owned"))(Session("go"))
-    assert (tmp_path / "sneaked").exists() and seen(caught.value.session) == [("file", str(tmp_path / "sneaked"))]
+    assert (tmp_path / "sneaked").exists() and seen(caught.value.session) == [
+        ("file", str(tmp_path / "sneaked"))
+    ]
 
 
 def test_whoever_refuses_lets_nothing_happen(tmp_path: Path) -> None:
@@ -98,9 +122,12 @@ def test_whoever_refuses_lets_nothing_happen(tmp_path: Path) -> None:
     with pytest.raises(BypassRefused):
         Sneaky(sneak, "refuse")(session)
     session = session.reload()
-    assert not (tmp_path / "sneaked").exists() and [run.status for run in session.runs] == ["failed"]
+    assert not (tmp_path / "sneaked").exists() and [run.status for run in session.runs] == [
+        "failed"
+    ]
     assert seen(session) == [("file", str(tmp_path / "sneaked"))]
-    fixed = Sneaky(lambda: None, "refuse", str(tmp_path / "owned"))  # taken up when the cause is mended
+    # taken up when the cause is mended
+    fixed = Sneaky(lambda: None, "refuse", str(tmp_path / "owned"))
     with pytest.raises(Parked) as caught:
         resume(session, fixed)
     caught.value.session.approve(caught.value.session.waiting[0], actor="human:boss")
@@ -109,7 +136,9 @@ def test_whoever_refuses_lets_nothing_happen(tmp_path: Path) -> None:
 
 def test_a_process_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BypassRefused):
-        Sneaky(lambda: subprocess.run(["touch", str(tmp_path / "sneaked")], check=True), "refuse")(Session("go"))
+        Sneaky(lambda: subprocess.run(["touch", str(tmp_path / "sneaked")], check=True), "refuse")(
+            Session("go")
+        )
     assert not (tmp_path / "sneaked").exists()
 
 

@@ -1,4 +1,6 @@
-"""Compaction: what leaves the context, what stands for it, what never leaves, and that nothing leaves the log."""
+"""Compaction: what leaves the context, what stands for it, what never leaves, and that nothing
+leaves the log.
+"""
 
 from __future__ import annotations
 
@@ -53,11 +55,24 @@ def said(session: Session, *texts: str) -> Session:
 
 
 def test_a_summary_stands_for_what_left_and_facts_stay() -> None:
-    session = said(Session("one").fact("db", "pg").decide("lang", "python").note("slow", key="perf").todo("test", key="t"), "two")
+    session = said(
+        Session("one")
+        .fact("db", "pg")
+        .decide("lang", "python")
+        .note("slow", key="perf")
+        .todo("test", key="t"),
+        "two",
+    )
     session = session.validate("tests", passed=True).fact("db", "sqlite").say("three").say("four")
     before = session
     after = Compactor(rule=short, keep=2)(session)
-    facts = ["(decision lang: python)", "(finding perf: slow)", "(to do: test)", "(verdict tests: passed)", "(fact db: sqlite)"]
+    facts = [
+        "(decision lang: python)",
+        "(finding perf: slow)",
+        "(to do: test)",
+        "(verdict tests: passed)",
+        "(fact db: sqlite)",
+    ]
     assert shown(after) == [f"{SUMMARY}\n2 messages", *facts, "three", "four"]
     (body,) = compactions(after)
     assert body.left == (1, before.messages[2].seq - 1) and set(body.kept) == {"db", "lang", "perf"}
@@ -67,7 +82,16 @@ def test_a_summary_stands_for_what_left_and_facts_stay() -> None:
 
 
 def test_what_is_over_leaves_with_the_rest() -> None:
-    session = Session("one").fact("a", 1).retract("a").todo("x", key="x").settle("x").fact("b", 2).say("two").retract("b")
+    session = (
+        Session("one")
+        .fact("a", 1)
+        .retract("a")
+        .todo("x", key="x")
+        .settle("x")
+        .fact("b", 2)
+        .say("two")
+        .retract("b")
+    )
     after = Compactor(rule=short, keep=1)(session)
     assert shown(after) == [f"{SUMMARY}\n1 messages", "(fact b: 2)", "two", "(b no longer holds)"]
 
@@ -95,7 +119,12 @@ def test_the_other_views() -> None:
 
 def test_a_call_and_its_results_stay_together() -> None:
     calls = [ToolCall("look", what="a"), ToolCall("look", what="b")]
-    agent = Agent("x", model=ScriptedModel([calls, [ToolCall("look", what="c")], "done"]), tools=[look], name="ann")
+    agent = Agent(
+        "x",
+        model=ScriptedModel([calls, [ToolCall("look", what="c")], "done"]),
+        tools=[look],
+        name="ann",
+    )
     session = agent(Session("go"))
     for keep in range(1, 4):
         after = Compactor(rule=short, keep=keep)(session.fork(f"keep-{keep}"))
@@ -104,14 +133,21 @@ def test_a_call_and_its_results_stay_together() -> None:
         turns = prompt.ask()[1]
         for at, turn in enumerate(turns):
             assert not isinstance(turn, Returned) or isinstance(turns[at - 1], Answered)
-            assert not (isinstance(turn, Answered) and turn.calls) or isinstance(turns[at + 1], Returned)
+            assert not (isinstance(turn, Answered) and turn.calls) or isinstance(
+                turns[at + 1], Returned
+            )
         assert not any("not known" in turn_text(turn) for turn in turns)
 
 
 def test_an_outcome_that_comes_after_its_call_has_left_is_told() -> None:
-    session, _ = record(Session("go"), [Draft(k.ToolRequested("look", {"what": "a"}, "pure"), Act("service:x", call="c1"))])
+    session, _ = record(
+        Session("go"),
+        [Draft(k.ToolRequested("look", {"what": "a"}, "pure"), Act("service:x", call="c1"))],
+    )
     session = Compactor(rule=short, keep=1)(said(session, "1", "2"))
-    session, _ = record(session, [Draft(k.ToolReturned((k.Text("late"),)), Act("service:x", "tool", call="c1"))])
+    session, _ = record(
+        session, [Draft(k.ToolReturned((k.Text("late"),)), Act("service:x", "tool", call="c1"))]
+    )
     assert shown(session)[-2:] == ["2", '(look {"what":"a"} returned)\nlate']
 
 
@@ -137,8 +173,12 @@ def test_a_merged_branchs_compaction_hides_nothing_of_ours() -> None:
 
 def test_a_detached_session_compacts_what_it_took_over() -> None:
     session = said(said(Session("1"), "2", "3").detach(), "4", "5")
-    assert shown(Compactor(rule=short, keep=1)(session.fork("one"))) == [f"{SUMMARY}\n4 messages", "5"]
-    assert shown(Compactor(rule=short, keep=3)(session)) == ["1", "2", "3", "4", "5"]  # it cannot name a place of another log
+    assert shown(Compactor(rule=short, keep=1)(session.fork("one"))) == [
+        f"{SUMMARY}\n4 messages",
+        "5",
+    ]
+    # it cannot name a place of another log
+    assert shown(Compactor(rule=short, keep=3)(session)) == ["1", "2", "3", "4", "5"]
 
 
 # ── by whom ──────────────────────────────────────────────────────────────────────────────────
@@ -148,7 +188,9 @@ def test_a_model_makes_the_summary_aside() -> None:
     spy = Spy("All of it in short.")
     session = Compactor(model=spy, keep=1)(said(Session("Fix cart.py"), "two", "three"))
     request = spy.requests[0]
-    assert "identifiers" in request.instruction and [turn_text(turn) for turn in request.turns][:3] == ["Fix cart.py", "two", "three"]
+    assert "identifiers" in request.instruction and [turn_text(turn) for turn in request.turns][
+        :3
+    ] == ["Fix cart.py", "two", "three"]
     assert shown(session) == [f"{SUMMARY}\nAll of it in short.", "three"]
     event = next(event for event in session.events if event.kind == "ContextCompacted")
     reply = next(event for event in session.events if event.kind == "ModelReplied")
@@ -158,10 +200,22 @@ def test_a_model_makes_the_summary_aside() -> None:
 
 
 def test_the_extract_says_how_it_began_who_said_what_last_and_which_tools() -> None:
-    agent = Agent("x", model=ScriptedModel([ToolCall("look", what="a"), ToolCall("look", what="b"), "Found it."]), tools=[look], name="ann")
-    session = Compactor(keep=1)(agent(Session("Find the bug.", user="u").say("Quickly.")).say("Thanks."))
+    agent = Agent(
+        "x",
+        model=ScriptedModel([ToolCall("look", what="a"), ToolCall("look", what="b"), "Found it."]),
+        tools=[look],
+        name="ann",
+    )
+    session = Compactor(keep=1)(
+        agent(Session("Find the bug.", user="u").say("Quickly.")).say("Thanks.")
+    )
     summary = shown(session)[0]
-    for each in ("It began with: Find the bug.", "Last words of ann: Found it.", "look ×2", "Quickly."):
+    for each in (
+        "It began with: Find the bug.",
+        "Last words of ann: Found it.",
+        "look ×2",
+        "Quickly.",
+    ):
         assert each in summary
     assert shown(session)[1:] == ["Thanks."]
 
@@ -177,11 +231,15 @@ def test_what_cannot_be_done_is_refused() -> None:
     with pytest.raises(InvalidValue):
         Agent("x", compactor=3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ModelFailed):
-        Compactor(model=ScriptedModel([Fault("ContextOverflow", "too long")]), keep=1)(said(Session("1"), "2"))
+        Compactor(model=ScriptedModel([Fault("ContextOverflow", "too long")]), keep=1)(
+            said(Session("1"), "2")
+        )
 
 
 def test_a_model_that_asks_for_tools_instead_is_stood_in_for() -> None:
-    session = Compactor(model=ScriptedModel([ToolCall("look", what="a")]), keep=1)(said(Session("1"), "2"))
+    session = Compactor(model=ScriptedModel([ToolCall("look", what="a")]), keep=1)(
+        said(Session("1"), "2")
+    )
     assert shown(session)[0].startswith(f"{SUMMARY}\nIt began with: 1")
 
 
@@ -221,7 +279,9 @@ def test_its_own_model_does_it_unless_told_otherwise() -> None:
 
 
 def test_it_does_not_compact_in_circles() -> None:
-    """What has to stay is too large already: it asks all the same, and does not put every step in short."""
+    """What has to stay is too large already: it asks all the same, and does not put every step in
+    short.
+    """
     agent, spy = worker(compactor=Compactor(rule=short, keep=8))
     session = agent(Session("x" * 4_000).say("y" * 4_000))
     assert session.text == "done" and len(spy.requests) == 13
@@ -233,7 +293,10 @@ def test_a_summary_that_cannot_be_had_does_not_end_the_run() -> None:
     agent, _ = worker(compactor=Compactor(model=failing, keep=2), retry=Retry(wait_s=0.0))
     session = agent(Session("go"))
     assert session.text == "done" and compactions(session)
-    assert any(event.kind == "ModelFailed" and event.actor == "agent:ann/compact" for event in session.events)
+    assert any(
+        event.kind == "ModelFailed" and event.actor == "agent:ann/compact"
+        for event in session.events
+    )
     assert "It began with: go" in shown(session)[0]
 
 
@@ -244,9 +307,15 @@ async def _async(agent: Agent, session: Session) -> Session:
 def test_it_does_so_on_an_event_loop_too() -> None:
     import asyncio
 
-    agent, _ = worker(compactor=Compactor(model=ScriptedModel([f"short {n}" for n in range(20)]), keep=2))
+    agent, _ = worker(
+        compactor=Compactor(model=ScriptedModel([f"short {n}" for n in range(20)]), keep=2)
+    )
     session = asyncio.run(_async(agent, Session("go")))
-    assert session.text == "done" and compactions(session) and shown(session)[0].startswith(f"{SUMMARY}\nshort")
+    assert (
+        session.text == "done"
+        and compactions(session)
+        and shown(session)[0].startswith(f"{SUMMARY}\nshort")
+    )
 
 
 # ── the law ──────────────────────────────────────────────────────────────────────────────────
@@ -266,9 +335,15 @@ def test_law_facts_never_leave_and_originals_stay_readable(seed: int) -> None:
             session = session.retract(lot.choice(list(session.facts)))
         elif act == 3:
             fork = session.fork(f"f{step}").decide(f"dec-{step}", step).say("there")
-            session = session.say("here").merge(Compactor(keep=1)(fork) if lot.random() < 0.5 else fork)
+            session = session.say("here").merge(
+                Compactor(keep=1)(fork) if lot.random() < 0.5 else fork
+            )
         elif act == 4:
-            before, texts, story = session.place, shown(session), [message.text for message in session.messages]
+            before, texts, story = (
+                session.place,
+                shown(session),
+                [message.text for message in session.messages],
+            )
             session = Compactor(keep=lot.randint(1, 4))(session)
             assert shown(session.at(before)) == texts
             assert [message.text for message in session.messages] == story

@@ -32,9 +32,13 @@ def test_48_agents_over_12_sessions_account_for_every_token_and_every_read() -> 
         number = s * AGENTS + a
         cost = Usage(100 + number, 10 + a, 5)
         price = Price(1_000 * (number + 1), "test")
-        rounds = [Reply((), (ToolCall("look_up", title=f"book {number}"),), "calls", cost, price=price)] * ROUNDS
+        rounds = [
+            Reply((), (ToolCall("look_up", title=f"book {number}"),), "calls", cost, price=price)
+        ] * ROUNDS
         done = Reply((Text(f"agent {number} has read"),), (), "end", cost, price=price)
-        return Agent(f"You are agent {number}.", model=ScriptedModel([*rounds, done]), tools=[look_up])
+        return Agent(
+            f"You are agent {number}.", model=ScriptedModel([*rounds, done]), tools=[look_up]
+        )
 
     def run(s: int) -> Session:
         team = Parallel({f"agent-{a}": agent(s, a) for a in range(AGENTS)})
@@ -49,10 +53,18 @@ def test_48_agents_over_12_sessions_account_for_every_token_and_every_read() -> 
     for s, session in enumerate(sessions):
         numbers = [s * AGENTS + a for a in range(AGENTS)]
         assert session.usage == Usage(
-            sum(calls * (100 + n) for n in numbers), sum(calls * (10 + a) for a in range(AGENTS)), calls * 5 * AGENTS
+            sum(calls * (100 + n) for n in numbers),
+            sum(calls * (10 + a) for a in range(AGENTS)),
+            calls * 5 * AGENTS,
         )
-        assert session.spent.cost_usd_nano == sum(calls * 1_000 * (n + 1) for n in numbers) and session.cost.unpriced == 0
-        assert (session.spent.model_calls, session.spent.tool_calls) == (calls * AGENTS, ROUNDS * AGENTS)
+        assert (
+            session.spent.cost_usd_nano == sum(calls * 1_000 * (n + 1) for n in numbers)
+            and session.cost.unpriced == 0
+        )
+        assert (session.spent.model_calls, session.spent.tool_calls) == (
+            calls * AGENTS,
+            ROUNDS * AGENTS,
+        )
         reads = Counter(effect.arguments["title"] for effect in session.effects)  # type: ignore[index,call-overload]
         assert reads == {f"book {n}": ROUNDS for n in numbers}
         assert all(effect.result == SHELF[effect.arguments["title"]] for effect in session.effects)  # type: ignore[index,call-overload]

@@ -1,4 +1,6 @@
-"""One turn, three drivers: blocking, async and simulated end on equal histories, and a seed gives the same history, head and all."""
+"""One turn, three drivers: blocking, async and simulated end on equal histories, and a seed gives
+the same history, head and all.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, Parallel, ScriptedModel, Selector, Sequential, Session, ToolCall, Workflow, tool
+from plait import (
+    Agent,
+    Parallel,
+    ScriptedModel,
+    Selector,
+    Sequential,
+    Session,
+    ToolCall,
+    Workflow,
+    tool,
+)
 from plait.errors import PlaitError
 from plait.model.base import Fault
 from plait.runtime import loop
@@ -27,14 +39,22 @@ async def later(n: int) -> int:
 
 
 def says(*texts: Any) -> Agent:
-    return Agent(f"Say {texts}", model=ScriptedModel(list(texts)), tools=[double, later], retry=QUICK)
+    return Agent(
+        f"Say {texts}", model=ScriptedModel(list(texts)), tools=[double, later], retry=QUICK
+    )
 
 
 def team() -> Workflow:
     """A bit of everything."""
     broken = Fault("RateLimited", "slow down", retryable=True, retry_after_s=0.0)
     return Sequential(
-        plan=says(ToolCall("double", number=4), broken, ToolCall("later", n=3), ToolCall("nothing"), "planned"),
+        plan=says(
+            ToolCall("double", number=4),
+            broken,
+            ToolCall("later", n=3),
+            ToolCall("nothing"),
+            "planned",
+        ),
         both=Parallel(left=says(ToolCall("later", n=1), "left"), right=says("right")),
         last=says(Fault("StreamCut", "broke off", retryable=True, partial="la"), "last"),
     )
@@ -79,7 +99,9 @@ def test_a_seed_gives_the_same_history_head_and_all() -> None:
 
 @pytest.mark.long
 def test_whatever_the_seed_says_histories_are_in_order(tmp_path: Path) -> None:
-    """Every request has one outcome, every bracket is closed, every attempt counted, and the log verifies."""
+    """Every request has one outcome, every bracket is closed, every attempt counted, and the log
+    verifies.
+    """
     done: list[int] = []
 
     def check(simulation: Simulation) -> None:
@@ -91,7 +113,16 @@ def test_whatever_the_seed_says_histories_are_in_order(tmp_path: Path) -> None:
         done.append(session.spent.model_calls)
         check_order(session)
 
-    assert Simulation.check(check, seeds=range(120), model_fault_rate=0.25, tool_fault_rate=0.25, kept=tmp_path / "seeds.txt") == 120
+    assert (
+        Simulation.check(
+            check,
+            seeds=range(120),
+            model_fault_rate=0.25,
+            tool_fault_rate=0.25,
+            kept=tmp_path / "seeds.txt",
+        )
+        == 120
+    )
     assert len(set(done)) > 3 and not (tmp_path / "seeds.txt").exists()
 
 
@@ -107,7 +138,11 @@ def check_order(session: Session) -> None:
             assert opened.get(call) == 1
             opened[call] = 0
     assert not any(opened.values())
-    asked = {call.call for event in session.events.where("ModelReplied") for call in event.body.calls}  # type: ignore[union-attr]
+    asked = {  # pyright: ignore[reportUnknownVariableType]
+        call.call  # pyright: ignore[reportUnknownMemberType]
+        for event in session.events.where("ModelReplied")
+        for call in event.body.calls  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+    }
     assert asked <= {event.header.call for event in session.events.where("ToolRequested")}
     assert list(verify(store_at(session.store), state=True)) == []
 
@@ -123,7 +158,9 @@ def test_failing_seeds_are_kept_and_tried_first(tmp_path: Path) -> None:
     fixed = False
     with pytest.raises(AssertionError) as caught:
         Simulation.check(check, seeds=range(10), kept=kept)
-    assert any("seed 5" in note for note in caught.value.__notes__) and kept.read_text().startswith("5 ")
+    assert any("seed 5" in note for note in caught.value.__notes__) and kept.read_text().startswith(
+        "5 "
+    )
     tried.clear()
     with pytest.raises(AssertionError):
         Simulation.check(check, seeds=range(10), kept=kept)
@@ -134,7 +171,12 @@ def test_failing_seeds_are_kept_and_tried_first(tmp_path: Path) -> None:
 
 
 def test_pauses_are_long_in_the_record_and_short_in_a_simulation() -> None:
-    slow = Agent("x", model=ScriptedModel([Fault("RateLimited", "an hour", retryable=True, retry_after_s=50.0), "ok"]))
+    slow = Agent(
+        "x",
+        model=ScriptedModel(
+            [Fault("RateLimited", "an hour", retryable=True, retry_after_s=50.0), "ok"]
+        ),
+    )
     assert Simulation().run(slow, "go").text == "ok"
 
 
@@ -158,6 +200,8 @@ def test_an_async_tool_may_call_whatever_it_likes() -> None:
         return (await helper().acall(Session("help"))).text
 
     calls = [ToolCall("blocking"), ToolCall("awaiting")]
-    agent = Agent("x", model=ScriptedModel([calls, calls[:1], calls[1:], "done"]), tools=[blocking, awaiting])
+    agent = Agent(
+        "x", model=ScriptedModel([calls, calls[:1], calls[1:], "done"]), tools=[blocking, awaiting]
+    )
     session = loop.spawn(lambda: agent(Session("go"))).result(60)  # a circle would have no end
     assert session.text == "done" and [effect.result for effect in session.effects] == ["async"] * 4

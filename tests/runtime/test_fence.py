@@ -1,4 +1,6 @@
-"""Who holds a run, seen from inside one process: the other ones are events that stand in the root when somebody next looks."""
+"""Who holds a run, seen from inside one process: the other ones are events that stand in the root
+when somebody next looks.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,9 @@ def test_a_call_on_record_is_not_made_again_by_who_lost_the_run_since(branch: bo
         def forward(self, session: Session) -> Session:
             if self.before is not None:
                 self.before(session)
-            return session.merge(session.fork("a").use(self.pay)) if branch else session.use(self.pay)
+            return (
+                session.merge(session.fork("a").use(self.pay)) if branch else session.use(self.pay)
+            )
 
     died_after_its_request(session, Branching(till.tool()))
     with pytest.raises(RunLost, match="elsewhere/7/9"):
@@ -117,8 +121,12 @@ def test_of_two_that_resume_at_the_same_time_one_is_told() -> None:
     died_after_its_request(session, Paying(till.tool()))
     looked = session.reload()
     with pytest.raises(RunHeld, match="elsewhere/7/9"):
-        _resume(session, Paying(till.tool()), (), {}, NOBODY, None, lambda run: another_takes(session))
-    assert till.paid == [] and [event.kind for event in session.reload().events[looked.place :]] == ["RunResumed"]
+        _resume(
+            session, Paying(till.tool()), (), {}, NOBODY, None, lambda run: another_takes(session)
+        )
+    assert till.paid == [] and [
+        event.kind for event in session.reload().events[looked.place :]
+    ] == ["RunResumed"]
     assert resume(session, Paying(till.tool())).result == "paid"
 
 
@@ -140,7 +148,9 @@ def test_a_run_that_ended_while_it_was_looked_at_is_not_resumed(end: k.Body) -> 
     assert ended[0] and till.paid == [] and session.reload().events[-1].kind == type(end).__name__
 
 
-def test_a_process_that_lost_a_run_can_take_it_again_and_values_of_before_write_nothing_until_then() -> None:
+def test_a_process_that_lost_a_run_can_take_it_again_and_values_of_before_write_nothing_until_then() -> (  # noqa: E501
+    None
+):
     till, session = Till(), Session("go")
     kept: list[Session] = []
 
@@ -232,7 +242,11 @@ def test_a_run_that_parks_and_is_resumed_again_and_again_keeps_its_fence() -> No
     answer(session)
     ended = resume(session, Asking())
     log = open_store(session.store).log(session.id)
-    assert log.epoch == sum(event.kind.startswith("Run") for event in ended.events if event.log == session.id) == 6
+    assert (
+        log.epoch
+        == sum(event.kind.startswith("Run") for event in ended.events if event.log == session.id)
+        == 6
+    )
 
 
 def answer(session: Session) -> None:

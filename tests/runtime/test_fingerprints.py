@@ -1,4 +1,6 @@
-"""Consent is for what will run: tools and policies by what they are made of, in every process alike."""
+"""Consent is for what will run: tools and policies by what they are made of, in every process
+alike.
+"""
 
 from __future__ import annotations
 
@@ -117,30 +119,47 @@ policies = [Policy(Ask("wire", when=big)), Policy(Ask(when=functools.partial(big
 if __name__ == "__main__":
     unknown = [*(w for t in tools for w in t.fingerprint.unknown), *(w for p in policies for w in p.fingerprint.unknown)]
     print(*[t.version for t in tools], *[p.digest for p in policies], unknown)
-"""
+"""  # noqa: E501
 
 
 def versions(source: str) -> list[str]:
     names: dict[str, Any] = {"__name__": "payments"}
     exec(compile(source, "payments.py", "exec", dont_inherit=True), names)
-    return [*[each.version for each in names["tools"]], *[each.digest for each in names["policies"]]]
+    return [
+        *[each.version for each in names["tools"]],
+        *[each.digest for each in names["policies"]],
+    ]
 
 
 def test_the_same_source_has_the_same_versions_in_every_process(tmp_path: Path) -> None:
     outputs = set[str]()
-    for seed, folder, before in (("0", "a", ""), ("1", "b/c", "\n\n# moved\n"), ("77", "a", ""), ("4242", "d", "\n" * 300)):
+    for seed, folder, before in (
+        ("0", "a", ""),
+        ("1", "b/c", "\n\n# moved\n"),
+        ("77", "a", ""),
+        ("4242", "d", "\n" * 300),
+    ):
         file = tmp_path / folder / "payments.py"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(before + SOURCE)
         env = child_environment(PYTHONHASHSEED=seed)
         for command in (
             [str(file)],
-            ["-c", "import payments as p; exec(p.__loader__.get_code('payments'), {**vars(p), '__name__': '__main__'})"],
+            [
+                "-c",
+                (
+                    "import payments as p; exec(p.__loader__.get_code('payments'), {**vars(p),"
+                    " '__name__': '__main__'})"
+                ),
+            ],
         ):
-            done = subprocess.run([sys.executable, *command], env=env, cwd=file.parent, capture_output=True, text=True)
+            done = subprocess.run(
+                [sys.executable, *command], env=env, cwd=file.parent, capture_output=True, text=True
+            )
             assert done.returncode == 0, done.stderr
             outputs.add(done.stdout)
-    assert len(outputs) == 1 and outputs.pop().split()[-1] == "[]"  # nothing in it that cannot be read
+    # nothing in it that cannot be read
+    assert len(outputs) == 1 and outputs.pop().split()[-1] == "[]"
 
 
 CHANGES = [
@@ -177,25 +196,31 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new"), [each[1:] for each in CHANGES], ids=[each[0] for each in CHANGES])
+@pytest.mark.parametrize(
+    ("old", "new"), [each[1:] for each in CHANGES], ids=[each[0] for each in CHANGES]
+)
 def test_another_tool_has_another_version(old: str, new: str) -> None:
     assert SOURCE.count(old) == 1
     before, after = versions(SOURCE), versions(SOURCE.replace(old, new))
     assert before == versions(SOURCE) and before != after
 
 
-def test_code_through_a_module_of_the_program_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_through_a_module_of_the_program_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     helpers, program = tmp_path / "helpers_of_fp.py", tmp_path / "program_of_fp.py"
     program.write_text(
-        "import helpers_of_fp\nfrom plait import Ask, Policy, tool\n"
-        "@tool\ndef wire(amount: int) -> str:\n    'Wire.'\n    return helpers_of_fp.send(amount)\n"
-        "@tool\ndef late(amount: int) -> str:\n    'Wire.'\n    import helpers_of_fp as h\n    return h.send(amount)\n"
-        "policy = Policy(Ask(when=lambda call: helpers_of_fp.send(call)))\n"
+        "import helpers_of_fp\nfrom plait import Ask, Policy, tool\n@tool\ndef wire(amount: int) ->"
+        " str:\n    'Wire.'\n    return helpers_of_fp.send(amount)\n@tool\ndef late(amount: int) ->"
+        " str:\n    'Wire.'\n    import helpers_of_fp as h\n    return h.send(amount)\npolicy ="
+        " Policy(Ask(when=lambda call: helpers_of_fp.send(call)))\n"
     )
     found = list[list[str]]()
     for word in ("sepa", "sepa", "swift"):
-        helpers.write_text(f"def send(amount): return way(amount)\ndef way(amount): return {word!r}\n")
+        helpers.write_text(
+            f"def send(amount): return way(amount)\ndef way(amount): return {word!r}\n"
+        )
         for name in ("helpers_of_fp", "program_of_fp"):
             sys.modules.pop(name, None)
         importlib.invalidate_caches()
@@ -203,15 +228,17 @@ def test_code_through_a_module_of_the_program_counts(tmp_path: Path, monkeypatch
         module = importlib.import_module("program_of_fp")
         sys.dont_write_bytecode = kept
         found.append([module.wire.version, module.late.version, module.policy.digest])
-    assert found[0] == found[1] and all(one != other for one, other in zip(found[1], found[2], strict=True))
+    assert found[0] == found[1] and all(
+        one != other for one, other in zip(found[1], found[2], strict=True)
+    )
 
 
 def test_a_tool_that_counts_its_calls_stays_the_same() -> None:
     names: dict[str, Any] = {"__name__": "counting"}
     exec(
-        "from plait import tool\nCALLS = []\nCOUNT = 0\nHELD = {}\n"
-        "@tool\ndef wire(amount: int) -> str:\n    'Wire.'\n    global COUNT\n    COUNT += 1\n    CALLS.append(amount)\n"
-        "    HELD[amount] = 1\n    return str(COUNT)\n",
+        "from plait import tool\nCALLS = []\nCOUNT = 0\nHELD = {}\n@tool\ndef wire(amount: int) ->"
+        " str:\n    'Wire.'\n    global COUNT\n    COUNT += 1\n    CALLS.append(amount)\n   "
+        " HELD[amount] = 1\n    return str(COUNT)\n",
         names,
     )
     wire = names["wire"]
@@ -236,12 +263,24 @@ def unreadable() -> Iterator[tuple[str, Any]]:
             self.value = value
 
     yield "in an object", Held(Held({"a": [memoryview(b"a")]}))
-    loop = frozenset({(held := Held(None))})
+    loop = frozenset({held := Held(None)})
     held.value = loop
     yield "a cycle through a set", held
 
 
-@pytest.mark.parametrize("name", ["socket", "generator", "memoryview", "file", "depth", "size", "in an object", "a cycle through a set"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "socket",
+        "generator",
+        "memoryview",
+        "file",
+        "depth",
+        "size",
+        "in an object",
+        "a cycle through a set",
+    ],
+)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_what_cannot_be_read_is_said(name: str) -> None:
     value = dict(unreadable())[name]
@@ -285,7 +324,9 @@ class Pay(Workflow):
     policy = Policy(Ask("wire"))
 
     def __init__(self, bank: Bank) -> None:
-        self.clerk = Agent("Pay.", model=ScriptedModel([ToolCall("wire", amount=5), "paid"]), tools=[bank.wire])
+        self.clerk = Agent(
+            "Pay.", model=ScriptedModel([ToolCall("wire", amount=5), "paid"]), tools=[bank.wire]
+        )
 
     def forward(self, session: Session) -> Session:
         return self.clerk(session)
@@ -306,7 +347,9 @@ def test_consent_is_asked_for_again_when_the_object_of_a_method_changed() -> Non
 
 
 def test_what_did_not_happen_is_not_run_as_another_tool() -> None:
-    """A person said that a call did not happen: it is run again under the consent that it had, unless the tool changed."""
+    """A person said that a call did not happen: it is run again under the consent that it had,
+    unless the tool changed.
+    """
     bank, died = Bank("ACME"), list[int]()
 
     class Dies(Bank):
@@ -385,17 +428,25 @@ else:
     session = list(Session.list())[0]
     session.approve(session.waiting[0], actor="human:boss")
     go(lambda: resume(session, Pay()))
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("held", ["{'a', 'b', 'c'}", "(each for each in 'abc')"])
-def test_consent_for_what_cannot_be_read_does_not_outlive_its_process(tmp_path: Path, held: str) -> None:
+def test_consent_for_what_cannot_be_read_does_not_outlive_its_process(
+    tmp_path: Path, held: str
+) -> None:
     file = tmp_path / "pay.py"
     file.write_text(PROGRAM.replace("HELD", held))
 
     def run(seed: int, *words: str) -> str:
         env = child_environment(PYTHONHASHSEED=str(seed), PLAIT_STORE=str(tmp_path / "store"))
-        done = subprocess.run([sys.executable, str(file), *words], env=env, cwd=tmp_path, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, str(file), *words],
+            env=env,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -453,7 +504,9 @@ def test_a_seed_gives_one_head_whatever_order_sets_have(tmp_path: Path) -> None:
     heads = set[str]()
     for seed in ("0", "1", "2024", "random"):
         env = child_environment(PYTHONHASHSEED=seed)
-        done = subprocess.run([sys.executable, "simulated.py"], env=env, cwd=tmp_path, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "simulated.py"], env=env, cwd=tmp_path, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         heads.add(done.stdout)
     assert len(heads) == 1 and len(heads.pop().split()) == 3

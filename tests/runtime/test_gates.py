@@ -27,7 +27,9 @@ def judge(session: Session) -> str:
 
 
 def judging(name: str | None = None) -> Agent:
-    return Agent("Judge.", model=ScriptedModel([ToolCall("judge"), "done"]), tools=[judge], name=name)
+    return Agent(
+        "Judge.", model=ScriptedModel([ToolCall("judge"), "done"]), tools=[judge], name=name
+    )
 
 
 class Coder(Workflow):
@@ -50,7 +52,11 @@ class Strict(Judge):
 def test_only_the_verdict_of_the_principal_that_is_named_opens_a_gate() -> None:
     session = Session("go", store="memory:").require("tests", by=ANA)
     other = session.validate("tests", True, actor="human:ben")
-    assert other.unmet["tests"] == f"the verdict at {other.place} is by human:ben and does not count: only that of {ANA} does"
+    assert (
+        other.unmet["tests"]
+        == f"the verdict at {other.place} is by human:ben and does not count: only that of {ANA}"
+        " does"
+    )
     with pytest.raises(GateUnmet, match="does not count"):
         other.close()
     (said,) = other.validation
@@ -66,7 +72,13 @@ class Repair(Workflow):
     """`who` judges, `by` is asked for."""
 
     def __init__(self, who: str, by: Callable[[Repair], object]) -> None:
-        self.coder, self.judge, self.strict, self.a, self.b = Coder(), Judge(), Strict(), judging(), judging()
+        self.coder, self.judge, self.strict, self.a, self.b = (
+            Coder(),
+            Judge(),
+            Strict(),
+            judging(),
+            judging(),
+        )
         self.after = Agent("Go on.", model=ScriptedModel(["went on"]))
         self._who, self._by = who, by
 
@@ -92,7 +104,9 @@ JUDGED: list[tuple[str, Callable[[Repair], object], bool]] = [
 
 
 @pytest.mark.parametrize(("who", "by", "counts"), JUDGED)
-def test_only_the_verdict_of_the_workflow_that_is_named_opens_a_gate(who: str, by: Callable[[Repair], object], counts: bool) -> None:
+def test_only_the_verdict_of_the_workflow_that_is_named_opens_a_gate(
+    who: str, by: Callable[[Repair], object], counts: bool
+) -> None:
     def made() -> Repair:
         return Repair(who, by)
 
@@ -103,7 +117,9 @@ def test_only_the_verdict_of_the_workflow_that_is_named_opens_a_gate(who: str, b
         assert replay(done, made()).head == done.head
     else:
         held = parked_session(lambda: made()(session))
-        assert "went on" not in held.text and (not held.validation or held.validation[-1].counts is False)
+        assert "went on" not in held.text and (
+            not held.validation or held.validation[-1].counts is False
+        )
 
 
 def test_code_of_a_run_speaks_for_nobody_else() -> None:
@@ -117,15 +133,23 @@ def test_code_of_a_run_speaks_for_nobody_else() -> None:
             Session.open(session.id, store=session.store).validate("tests", True, actor=self._actor)
             return session.sleep(0)
 
-    for actor, by in ((ANA, ANA), ("service:forger/judge", "judge"), ("service:forger/judge", "service:forger/judge")):
-        held = parked_session(lambda actor=actor, by=by: Forger(actor, by)(Session("go", store="memory:")))
+    for actor, by in (
+        (ANA, ANA),
+        ("service:forger/judge", "judge"),
+        ("service:forger/judge", "service:forger/judge"),
+    ):
+        held = parked_session(
+            lambda actor=actor, by=by: Forger(actor, by)(Session("go", store="memory:"))
+        )
         assert "does not count" in held.unmet["tests"], (actor, by)
 
 
 def test_nobody_outside_passes_for_a_workflow() -> None:
     session = Session("go", store="memory:").require("tests", by=Judge)
     for actor in ("service:judge", "service:repair/judge", "human:Judge", "agent:Judge"):
-        assert "does not count" in session.reload().validate("tests", True, actor=actor).unmet["tests"]
+        assert (
+            "does not count" in session.reload().validate("tests", True, actor=actor).unmet["tests"]
+        )
     done = Judge()(session.reload())
     assert done.unmet == {}
 
@@ -181,7 +205,9 @@ def test_a_run_at_a_gate_waits_like_any_other() -> None:
     session.validate("tests", False, actor=ANA)
     assert session.waiting == [ask] and due(store, 0) == []
     session = parked_session(lambda: resume(session, Gated(ANA)))
-    assert [each.event for each in session.waiting] == [ask.event] and [each.counts for each in session.validation] == [False, True]
+    assert [each.event for each in session.waiting] == [ask.event] and [
+        each.counts for each in session.validation
+    ] == [False, True]
 
     session.validate("tests", True, actor=ANA)
     assert session.waiting == [] == all_waiting(store) and due(store, 0) == [session.id]
@@ -202,7 +228,10 @@ def test_a_gate_that_is_required_from_outside_holds_the_run_and_ends_with_it() -
     session = parked_session(lambda: resume(session, Waits()))
     assert [ask.kind for ask in session.waiting] == ["timer", "verdict"]
     session.cancel("never mind")
-    assert session.reload().waiting == [] == all_waiting(store_at(session.store)) and session.reload().status == "active"
+    assert (
+        session.reload().waiting == [] == all_waiting(store_at(session.store))
+        and session.reload().status == "active"
+    )
 
 
 class Merging(Workflow):
@@ -231,7 +260,8 @@ def test_a_merge_that_waits_for_a_verdict_is_due_when_it_is_there() -> None:
 def test_a_verdict_is_about_the_place_it_was_given_at() -> None:
     session = parked_session(lambda: Merging()(Session("go")))
     branch = Session.open(session.waiting[0].of or "")
-    branch.send("One more thing.").validate("review", True, actor=ANA)  # what was sent is not in what she saw
+    # what was sent is not in what she saw
+    branch.send("One more thing.").validate("review", True, actor=ANA)
     session = parked_session(lambda: resume(session, Merging()))
     assert due(store_at(session.store), 0) == [] and len(session.waiting) == 1
     branch.reload().validate("review", True, actor=ANA)
@@ -304,7 +334,9 @@ def wait_for_others(session: Session) -> None:
 
 @pytest.mark.parametrize("again", [1, 2])
 @pytest.mark.parametrize("waits", [Pays, Sleeps, Listens])
-def test_a_branch_that_waits_still_does_when_another_failed(waits: type[Workflow], again: int) -> None:
+def test_a_branch_that_waits_still_does_when_another_failed(
+    waits: type[Workflow], again: int
+) -> None:
     def made() -> Parallel:
         return Parallel(waits=waits(), fails=Fails())
 
@@ -330,7 +362,11 @@ def test_a_branch_that_waits_still_does_when_another_failed(waits: type[Workflow
     assert list(verify(store, state=True)) == []
     if waits is not Sleeps:
         done = resume(session, made())
-        assert done.runs[-1].status == "finished" and all_waiting(store) == [] and due(store, 2**60) == []
+        assert (
+            done.runs[-1].status == "finished"
+            and all_waiting(store) == []
+            and due(store, 2**60) == []
+        )
         assert RAN == ([9] if waits is Pays else [])
 
 
@@ -365,4 +401,6 @@ def test_what_a_branch_of_its_run_waits_for_can_be_approved_by_its_session() -> 
     assert ask.kind == "approval" and ask.log != session.id
     session.approve(ask, actor=ANA)
     assert session.waiting == []
-    assert [effect.tool for effect in resume(session, PaysInBranch()).effects] == ["wire_from_branch"]
+    assert [effect.tool for effect in resume(session, PaysInBranch()).effects] == [
+        "wire_from_branch"
+    ]

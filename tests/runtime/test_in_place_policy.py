@@ -14,21 +14,34 @@ from tests.sandbox.rooms import needs
 OPEN = ["ignored files of the folder", "withheld files of the folder"]
 
 
-def test_a_policy_refuses_commands_that_could_read_what_is_withheld(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_refuses_commands_that_could_read_what_is_withheld(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     needs("bubblewrap", tmp_path)
     monkeypatch.setenv("SHOP_KEY", "hush-51c7-canary")
     monkeypatch.setenv("PLAIT_SECRETS", "SHOP_KEY")
     repo = tmp_path / "repo"
     repo.mkdir()
     (repo / "key.txt").write_text("hush-51c7-canary\n")
-    walls = Policy(Refuse("shell", when=lambda call: "withheld files of the folder" in call.session.placement.detail["open"]))
+    walls = Policy(
+        Refuse(
+            "shell",
+            when=lambda call: (
+                "withheld files of the folder" in call.session.placement.detail["open"]
+            ),
+        )
+    )
     try:
         for in_place in (True, False):
-            placed = Session("x", store=tmp_path / f"store-{in_place}").to("local", repo, in_place=in_place)
+            placed = Session("x", store=tmp_path / f"store-{in_place}").to(
+                "local", repo, in_place=in_place
+            )
             assert placed.placement is not None
             detail = cast("dict[str, Any]", placed.placement.detail)
             assert [each for each in detail["open"] if each in OPEN] == (OPEN if in_place else [])
-            model = ScriptedModel([ToolCall("shell", command="cut -c1-9 key.txt | tee seen; ls"), "done"])
+            model = ScriptedModel(
+                [ToolCall("shell", command="cut -c1-9 key.txt | tee seen; ls"), "done"]
+            )
             Agent("Look.", model=model, tools=[shell], policy=walls)(placed)
             assert not (repo / "seen").exists()
     finally:

@@ -1,4 +1,6 @@
-"""Code of a run decides nothing for people: not in a thread, not in a process that it starts, not by an approver of its own."""
+"""Code of a run decides nothing for people: not in a thread, not in a process that it starts, not
+by an approver of its own.
+"""
 
 from __future__ import annotations
 
@@ -201,7 +203,9 @@ def test_a_thread_that_outlives_its_run_decides_nothing() -> None:
 
 
 def test_a_server_takes_decisions_while_a_run_goes_on() -> None:
-    """A thread that no run started decides, also if it began during a run, and so does work that a server gives to a pool."""
+    """A thread that no run started decides, also if it began during a run, and so does work that a
+    server gives to a pool.
+    """
     waits = [parked_session(lambda: Pay()(Session("go"))) for _ in range(3)]
     pool = ThreadPoolExecutor(1)
     going, ready = threading.Event(), threading.Event()
@@ -246,7 +250,9 @@ def test_code_of_a_run_hands_in_no_approver() -> None:
             attempt(lambda: resume(asks, Asks(), answerer=lambda question, choices: choices[0]))
             attempt(lambda: Pay()(Session("another"), approver=lambda _: True))
             attempt(lambda: self.pay(session, approver=lambda _: True))
-            in_thread(lambda: attempt(lambda: Pay()(Session("in a thread"), approver=lambda _: True)))
+            in_thread(
+                lambda: attempt(lambda: Pay()(Session("in a thread"), approver=lambda _: True))
+            )
             attempt(lambda: asyncio.run(Pay().acall(Session("async"), approver=lambda _: True)))
             return session
 
@@ -274,7 +280,9 @@ def test_the_approver_of_the_caller_is_asked_and_may_decide_more() -> None:
             return session.use(wire, amount=7)
 
     Twice()(Session("go"), approver=approver)
-    assert asked == ["wire", "wire"] and RAN == ["wired 5", "wired 7"] and other.reload().waiting == []
+    assert (
+        asked == ["wire", "wire"] and RAN == ["wired 5", "wired 7"] and other.reload().waiting == []
+    )
 
 
 def test_no_writer_takes_a_decision_from_a_run() -> None:
@@ -321,27 +329,46 @@ def decide_in_process(id: str, store: str, out: str) -> None:
 
 def by_popen(session: Session, folder: Path, **more: str) -> None:
     env = child_environment(PLAIT_STORE=str(folder / "store"), **more)
-    done = subprocess.run([sys.executable, "-c", DECIDE, session.id], env=env, cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", DECIDE, session.id],
+        env=env,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
     SAID.append(done.stdout.strip() or done.stderr)
 
 
 def by_small_environment(session: Session, folder: Path) -> None:
     env = {"PLAIT_STORE": str(folder / "store"), "PATH": os.environ["PATH"]}
-    done = subprocess.run([sys.executable, "-c", DECIDE, session.id], env=env, cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", DECIDE, session.id],
+        env=env,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
     SAID.append(done.stdout.strip() or done.stderr)
 
 
 def by_another_spelling(session: Session, folder: Path) -> None:
     (folder / "link").symlink_to(folder)
     env = child_environment(PLAIT_STORE=str(folder / "link" / ".." / folder.name / "store"))
-    done = subprocess.run([sys.executable, "-c", DECIDE, session.id], env=env, cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", DECIDE, session.id],
+        env=env,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
     SAID.append(done.stdout.strip() or done.stderr)
 
 
 def by_shell(session: Session, folder: Path) -> None:
     plait = Path(sys.executable).parent / "plait"
     os.system(  # pyright: ignore[reportDeprecated]
-        f"{plait} approve {session.waiting[0].event[:12]} --store {folder / 'store'} > {folder / 'out'} 2>&1"
+        f"{plait} approve {session.waiting[0].event[:12]} --store {folder / 'store'} >"
+        f" {folder / 'out'} 2>&1"
     )
     said = (folder / "out").read_text()
     SAID.append("decided" if "does not decide for people" not in said else said)
@@ -352,7 +379,11 @@ def by_resume(session: Session, folder: Path) -> None:
     command = [plait, "resume", session.short, "--store", str(folder / "store"), "--approve", "all"]
     env = child_environment()
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True)
-    SAID.append(done.stderr if "does not decide for people" in done.stderr else f"decided {done.stdout} {done.stderr}")
+    SAID.append(
+        done.stderr
+        if "does not decide for people" in done.stderr
+        else f"decided {done.stdout} {done.stderr}"
+    )
 
 
 def by_fork(session: Session, folder: Path) -> None:
@@ -381,7 +412,9 @@ def by_spawn(session: Session, folder: Path) -> None:
     env = child_environment(PLAIT_STORE=str(folder / "store"))
     out = os.open(folder / "out", os.O_CREAT | os.O_WRONLY)
     actions = [(os.POSIX_SPAWN_DUP2, out, 1)]
-    child = os.posix_spawn(sys.executable, [sys.executable, "-c", DECIDE, session.id], env, file_actions=actions)
+    child = os.posix_spawn(
+        sys.executable, [sys.executable, "-c", DECIDE, session.id], env, file_actions=actions
+    )
     os.waitpid(child, 0)
     os.close(out)
     SAID.append((folder / "out").read_text().strip())
@@ -390,7 +423,9 @@ def by_spawn(session: Session, folder: Path) -> None:
 def by_multiprocessing(method: str) -> Callable[[Session, Path], None]:
     def go(session: Session, folder: Path) -> None:
         context: Any = multiprocessing.get_context(method)
-        process = context.Process(target=decide_in_process, args=(session.id, session.store, str(folder / "out")))
+        process = context.Process(
+            target=decide_in_process, args=(session.id, session.store, str(folder / "out"))
+        )
         process.start()
         process.join()
         SAID.append((folder / "out").read_text())
@@ -400,9 +435,14 @@ def by_multiprocessing(method: str) -> Callable[[Session, Path], None]:
 
 
 def by_grandchild(session: Session, folder: Path) -> None:
-    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {DECIDE!r}, {session.id!r}])"
+    code = (
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {DECIDE!r},"
+        f" {session.id!r}])"
+    )
     env = child_environment(PLAIT_STORE=str(folder / "store"))
-    done = subprocess.run([sys.executable, "-c", code], env=env, cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, cwd=folder, capture_output=True, text=True
+    )
     SAID.append(done.stdout.strip() or done.stderr)
 
 
@@ -424,7 +464,9 @@ PROCESSES = [
 
 @pytest.mark.parametrize("start", PROCESSES, ids=lambda start: start.__name__)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_no_process_of_a_run_decides(start: Callable[[Session, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_of_a_run_decides(
+    start: Callable[[Session, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PLAIT_STORE", str(tmp_path / "store"))
     store = str(tmp_path / "store")
     waits = parked_session(lambda: Pay()(Session("go", store=store)))
@@ -449,7 +491,10 @@ def test_no_process_of_a_run_decides(start: Callable[[Session, Path], None], tmp
 def test_a_verdict_from_a_process_of_a_run_opens_no_gate_of_a_person(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     gated = Session("gated", store=store).require("tests", by=BOSS)
-    code = f"from plait import Session; Session.open({str(gated.id)!r}, store={store!r}).validate('tests', True, actor={BOSS!r})"
+    code = (
+        f"from plait import Session; Session.open({str(gated.id)!r},"
+        f" store={store!r}).validate('tests', True, actor={BOSS!r})"
+    )
 
     @tool(effect="pure")
     def helper() -> str:
@@ -462,7 +507,9 @@ def test_a_verdict_from_a_process_of_a_run_opens_no_gate_of_a_person(tmp_path: P
             return session.use(helper)
 
     Helps()(Session("help", store=store))
-    assert [each.counts for each in gated.reload().validation] == [False] and "tests" in gated.reload().unmet
+    assert [each.counts for each in gated.reload().validation] == [
+        False
+    ] and "tests" in gated.reload().unmet
     subprocess.run([sys.executable, "-c", code], check=True)  # outside of runs it counts
     assert gated.reload().unmet == {}
 
@@ -474,13 +521,17 @@ def test_what_is_wrapped_can_be_pickled_still() -> None:
 
 
 def test_a_process_of_a_run_decides_in_a_store_of_its_own(tmp_path: Path) -> None:
-    """An agent that runs the tests of a program with Plait in it has their approvals, in their stores."""
-    code = DECIDE.partition("session = ")[0] + (
-        "from plait import Ask, Policy, Workflow, tool\nfrom plait.runtime.stops import Parked\n"
-        "@tool\ndef wire() -> str:\n    'Wire.'\n    return 'ok'\n"
-        "class Pay(Workflow):\n    policy = Policy(Ask('wire'))\n    def forward(self, s): return s.use(wire)\n"
-        "session = Session('go')\ntry:\n    Pay()(session)\nexcept Parked:\n    pass\nsession = session.reload()\n"
-        "session.approve(session.waiting[0], actor='human:boss')\nprint('decided')\n"
+    """An agent that runs the tests of a program with Plait in it has their approvals, in their
+    stores.
+    """
+    code = (
+        DECIDE.partition("session = ")[0]
+        + "from plait import Ask, Policy, Workflow, tool\nfrom plait.runtime.stops import"
+        " Parked\n@tool\ndef wire() -> str:\n    'Wire.'\n    return 'ok'\nclass Pay(Workflow):\n"
+        "    policy = Policy(Ask('wire'))\n    def forward(self, s): return s.use(wire)\nsession"
+        " = Session('go')\ntry:\n    Pay()(session)\nexcept Parked:\n    pass\nsession ="
+        " session.reload()\nsession.approve(session.waiting[0],"
+        " actor='human:boss')\nprint('decided')\n"
     )
 
     @tool(effect="pure")

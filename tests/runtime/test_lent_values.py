@@ -1,4 +1,6 @@
-"""A run's own session value in the hands of another thread: what it does goes to the inbox or is refused, and the run goes on."""
+"""A run's own session value in the hands of another thread: what it does goes to the inbox or is
+refused, and the run goes on.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,11 @@ class AsyncSteps(Steps):
 
 
 def test_every_verb_is_tried_here() -> None:
-    public = {name for name, value in vars(Session).items() if not name.startswith("_") and inspect.isfunction(value)}
+    public = {
+        name
+        for name, value in vars(Session).items()
+        if not name.startswith("_") and inspect.isfunction(value)
+    }
     assert public == set(VERBS)
 
 
@@ -128,7 +134,9 @@ def test_from_to_thread_too() -> None:
 
 
 def test_a_value_that_a_thread_reloads_is_the_run_s_all_the_same() -> None:
-    done = Steps(lambda at: in_thread(lambda: at.reload().say("from a thread")))(Session("go", store="memory:"))
+    done = Steps(lambda at: in_thread(lambda: at.reload().say("from a thread")))(
+        Session("go", store="memory:")
+    )
     assert done.text == "went on" and len(done.inbox) == 1
 
 
@@ -174,7 +182,9 @@ def test_a_tool_s_thread_that_goes_on_after_the_tool_disturbs_nobody() -> None:
 
     class Goes(Workflow):
         def __init__(self) -> None:
-            self.agent = Agent("Go on.", model=ScriptedModel([ToolCall("starts"), "went on"]), tools=[starts])
+            self.agent = Agent(
+                "Go on.", model=ScriptedModel([ToolCall("starts"), "went on"]), tools=[starts]
+            )
 
         def forward(self, session: Session) -> Session:
             session = self.agent(session)
@@ -192,7 +202,9 @@ def test_a_tool_that_acts_on_the_session_it_is_handed_appends_as_before() -> Non
         session.note("by the tool")
         return "noted"
 
-    done = Agent("Go on.", model=ScriptedModel([ToolCall("notes"), "went on"]), tools=[notes])(Session("go", store="memory:"))
+    done = Agent("Go on.", model=ScriptedModel([ToolCall("notes"), "went on"]), tools=[notes])(
+        Session("go", store="memory:")
+    )
     assert done.text == "went on" and done.inbox == []
 
 
@@ -241,7 +253,10 @@ def test_a_thread_calls_a_workflow_as_before() -> None:
 
 def test_branches_of_a_parallel_append_as_before() -> None:
     both: Any = Parallel(a=Steps(), b=Steps())
-    for done in (both(Session("go", store="memory:")), asyncio.run(both.acall(Session("go", store="memory:")))):
+    for done in (
+        both(Session("go", store="memory:")),
+        asyncio.run(both.acall(Session("go", store="memory:"))),
+    ):
         assert done.runs[-1].status == "finished" and done.inbox == []
 
 

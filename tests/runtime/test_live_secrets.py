@@ -1,4 +1,6 @@
-"""What is told while it happens has secrets hidden as the record has, also where one lies across two pieces."""
+"""What is told while it happens has secrets hidden as the record has, also where one lies across
+two pieces.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,18 @@ from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, secrets, to
 from plait.errors import BranchFailed, InvalidValue, ModelFailed, PlaitError, ToolFailed
 from plait.event import Event
 from plait.event.kinds import Reasoning, Text, Usage
-from plait.model.base import Delta, Fault, OnDelta, OutputDelta, ReasoningDelta, Reply, Request, Restarted, TextDelta, ToolDelta
+from plait.model.base import (
+    Delta,
+    Fault,
+    OnDelta,
+    OutputDelta,
+    ReasoningDelta,
+    Reply,
+    Request,
+    Restarted,
+    TextDelta,
+    ToolDelta,
+)
 from plait.runtime.effects import Retry
 from plait.sandbox import Sandbox
 from plait.secrets import HiddenPieces
@@ -60,7 +73,9 @@ def spellings(text: str) -> dict[str, str]:
 @pytest.mark.parametrize("secret", [CANARY, KEY])
 @pytest.mark.parametrize("spelling", spellings(CANARY))
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
-def test_pieces_put_together_are_the_text_as_recorded(secret: str, spelling: str, size: int) -> None:
+def test_pieces_put_together_are_the_text_as_recorded(
+    secret: str, spelling: str, size: int
+) -> None:
     secrets.known(KEY, "PEM")
     text = f"before {spellings(secret)[spelling]} after, and sk_live_5 is not all of it"
     pieces = HiddenPieces()
@@ -73,7 +88,19 @@ def test_any_cuts_of_any_text_give_what_is_recorded(data: st.DataObject) -> None
     secrets.known(CANARY, "STRIPE_KEY")
     secrets.known("sk_live_51", "SHORT")
     parts = st.sampled_from(
-        [CANARY, "sk_live_51", CANARY[:9], "sk_", "\n", "\\", "n", " ", "word", CANARY.encode().hex(), *spellings(CANARY).values()]
+        [
+            CANARY,
+            "sk_live_51",
+            CANARY[:9],
+            "sk_",
+            "\n",
+            "\\",
+            "n",
+            " ",
+            "word",
+            CANARY.encode().hex(),
+            *spellings(CANARY).values(),
+        ]
     )
     text = "".join(data.draw(st.lists(parts, max_size=6)))
     pieces, shown, at = HiddenPieces(), "", 0
@@ -87,7 +114,9 @@ def test_any_cuts_of_any_text_give_what_is_recorded(data: st.DataObject) -> None
 def test_what_cannot_be_a_secret_is_shown_at_once() -> None:
     pieces = HiddenPieces()
     assert pieces.feed("All is well. ") == "All is well. "
-    assert pieces.feed("It is: sk_") == "It is:" and pieces.feed("y, not live.") == " sk_y, not live."
+    assert (
+        pieces.feed("It is: sk_") == "It is:" and pieces.feed("y, not live.") == " sk_y, not live."
+    )
     secrets.forget()
     assert pieces.feed("sk_live") == "sk_live"
 
@@ -96,7 +125,9 @@ def test_what_cannot_be_a_secret_is_shown_at_once() -> None:
 
 
 class Leaking:
-    """Says the secret in its reasoning, its text and a call, in pieces of so many characters, and fails with it first."""
+    """Says the secret in its reasoning, its text and a call, in pieces of so many characters, and
+    fails with it first.
+    """
 
     name = "scripted:leaking"
 
@@ -104,8 +135,15 @@ class Leaking:
         self.size, self.fails = size, fails
 
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
-        said, thought, given = f"the key is {CANARY}", f"I know {CANARY}", json.dumps({"n": f"{CANARY}!"})
-        done = any("ToolReturned" in str(turn) or type(turn).__name__ == "Returned" for turn in request.turns)
+        said, thought, given = (
+            f"the key is {CANARY}",
+            f"I know {CANARY}",
+            json.dumps({"n": f"{CANARY}!"}),
+        )
+        done = any(
+            "ToolReturned" in str(turn) or type(turn).__name__ == "Returned"
+            for turn in request.turns
+        )
         if on_delta is not None:
             for at in range(0, len(thought), self.size):
                 on_delta(ReasoningDelta(thought[at : at + self.size]))
@@ -117,7 +155,9 @@ class Leaking:
         if self.fails and not request.outcomes:
             raise Fault("StreamCut", f"it broke off at {CANARY}", retryable=True, partial=said)
         calls = () if done else (ToolCall("look", n=f"{CANARY}!"),)
-        return Reply((Reasoning(thought), Text(said)), calls, "end" if done else "calls", Usage(5, 5))
+        return Reply(
+            (Reasoning(thought), Text(said)), calls, "end" if done else "calls", Usage(5, 5)
+        )
 
 
 @tool(effect="pure")
@@ -126,7 +166,9 @@ def look(n: str = "") -> str:
     return f"seen {CANARY}"
 
 
-def heard_of(run: Callable[[Callable[[Event | Delta], object]], Session]) -> tuple[list[Any], Session]:
+def heard_of(
+    run: Callable[[Callable[[Event | Delta], object]], Session],
+) -> tuple[list[Any], Session]:
     heard: list[Any] = []
     session = run(heard.append)
     return heard, session
@@ -135,7 +177,9 @@ def heard_of(run: Callable[[Callable[[Event | Delta], object]], Session]) -> tup
 @pytest.mark.parametrize("size", [1, 3, 11, 500])
 @pytest.mark.parametrize("fails", [False, True])
 def test_deltas_have_secrets_hidden_wherever_they_are_cut(size: int, fails: bool) -> None:
-    agent = Agent("x", model=Leaking(size, fails), tools=[look], retry=Retry(attempts=2, wait_s=0.0))
+    agent = Agent(
+        "x", model=Leaking(size, fails), tools=[look], retry=Retry(attempts=2, wait_s=0.0)
+    )
     heard, session = heard_of(lambda listener: agent(Session("go"), on_event=listener))
     said = [item for item in heard if not isinstance(item, Event)]
     assert CANARY not in "".join(map(repr, heard))
@@ -145,7 +189,9 @@ def test_deltas_have_secrets_hidden_wherever_they_are_cut(size: int, fails: bool
     restarts = [at for at, item in enumerate(said) if isinstance(item, Restarted)]
     assert len(restarts) == fails
     assert "".join(item.text for item in said[restarts[0] if restarts else 0 :]) == 2 * session.text
-    streamed = [item for item in Agent("x", model=Leaking(size), tools=[look]).stream(Session("go"))]
+    streamed = [
+        item for item in Agent("x", model=Leaking(size), tools=[look]).stream(Session("go"))
+    ]
     assert CANARY not in "".join(getattr(item, "text", "") for item in streamed)
 
 
@@ -169,7 +215,10 @@ def test_a_command_in_a_run_tells_no_secret_in_two_writes(tmp_path: Path) -> Non
         """Print a secret in two pieces."""
         half = len(CANARY) // 2
         told: list[bytes] = []
-        code = f"import sys; o=sys.stdout; o.write({CANARY[:half]!r}); o.flush(); o.write({CANARY[half:]!r} + chr(10)); o.flush()"
+        code = (
+            f"import sys; o=sys.stdout; o.write({CANARY[:half]!r}); o.flush();"
+            f" o.write({CANARY[half:]!r} + chr(10)); o.flush()"
+        )
         sandbox.exec([sys.executable, "-c", code], on_output=told.append)
         assert CANARY.encode() not in b"".join(told)
         return len(told)
@@ -179,7 +228,9 @@ def test_a_command_in_a_run_tells_no_secret_in_two_writes(tmp_path: Path) -> Non
             return session.use(leak)
 
     (tmp_path / "work").mkdir()
-    session = Session("go", store=tmp_path / "store").to("local", tmp_path / "work", isolation="host")
+    session = Session("go", store=tmp_path / "store").to(
+        "local", tmp_path / "work", isolation="host"
+    )
     heard, _ = heard_of(lambda listener: Run()(session, on_event=listener))
     output = "".join(item.output for item in heard if isinstance(item, OutputDelta))
     assert output == f"{SHOWN}\n"
@@ -219,7 +270,9 @@ def test_errors_raised_to_the_program_have_secrets_hidden() -> None:
     assert CANARY not in shown_of(InvalidValue("key", f"{CANARY!r} is none"))
 
 
-def test_a_secret_that_is_refused_does_not_hide_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_that_is_refused_does_not_hide_other_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     secrets.from_environment({"PLAIT_SECRETS": "SHORT", "SHORT": "abc"})
     assert "no such thing" in str(InvalidValue("x", "no such thing"))
 
@@ -262,17 +315,44 @@ Session.__init__ = fail
 main(["new", "x"], prog_name="plait")
 """
     environment = {**os.environ, "PLAIT_STORE": str(tmp_path / "store")}
-    ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
-    assert ran.returncode == 1 and f"ZeroDivisionError: {SHOWN}" in ran.stderr and CANARY not in ran.stderr
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (
+        ran.returncode == 1
+        and f"ZeroDivisionError: {SHOWN}" in ran.stderr
+        and CANARY not in ran.stderr
+    )
 
 
 @pytest.mark.parametrize("target", ["Raises", "Asks", "unmade", "missing"])
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_the_shell_shows_no_secret_on_stderr(tmp_path: Path, target: str, more: list[str]) -> None:
     (tmp_path / "flow.py").write_text(textwrap.dedent(PROGRAM))
-    environment = {**os.environ, "STRIPE_KEY": CANARY, "PLAIT_DEBUG": "1", "PLAIT_STORE": str(tmp_path / "store")}
-    command = [sys.executable, "-c", "from plait.cli import main; main(prog_name='plait')", "run", f"flow.py:{target}", "-i", CANARY, *more]
-    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    environment = {
+        **os.environ,
+        "STRIPE_KEY": CANARY,
+        "PLAIT_DEBUG": "1",
+        "PLAIT_STORE": str(tmp_path / "store"),
+    }
+    command = [
+        sys.executable,
+        "-c",
+        "from plait.cli import main; main(prog_name='plait')",
+        "run",
+        f"flow.py:{target}",
+        "-i",
+        CANARY,
+        *more,
+    ]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
     assert ran.returncode == (1 if target in ("Raises", "Asks") else 2), ran.stderr
     assert CANARY not in ran.stderr + ran.stdout
     if target in ("Raises", "Asks", "unmade"):

@@ -1,4 +1,6 @@
-"""Code that a run calls beside its tools may raise whatever Python lets it raise: the effect fails, and the run goes on."""
+"""Code that a run calls beside its tools may raise whatever Python lets it raise: the effect fails,
+and the run goes on.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,18 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, Ask, Policy, Refuse, ScriptedModel, Session, ToolCall, Workflow, ask_human, tool
+from plait import (
+    Agent,
+    Ask,
+    Policy,
+    Refuse,
+    ScriptedModel,
+    Session,
+    ToolCall,
+    Workflow,
+    ask_human,
+    tool,
+)
 from plait.durable import resume
 from plait.errors import InvalidValue, ModelFailed, ResultInvalid, ToolFailed
 from plait.model.base import Reply
@@ -35,7 +48,9 @@ ways = pytest.mark.parametrize("way", ["blocking", "acall"])
 @pytest.fixture(autouse=True)
 def _kind(request: pytest.FixtureRequest) -> None:
     RAISES[:] = (
-        [request.node.callspec.params["kind"]] if hasattr(request.node, "callspec") and "kind" in request.node.callspec.params else [Mine]
+        [request.node.callspec.params["kind"]]
+        if hasattr(request.node, "callspec") and "kind" in request.node.callspec.params
+        else [Mine]
     )
 
 
@@ -55,11 +70,19 @@ def spend(amount: Amount) -> int:
 
 def run(workflow: Workflow, way: str, **more: Any) -> Session:
     session = Session("go", store="memory:")
-    return workflow(session, **more) if way == "blocking" else asyncio.run(workflow.acall(session, **more))
+    return (
+        workflow(session, **more)
+        if way == "blocking"
+        else asyncio.run(workflow.acall(session, **more))
+    )
 
 
 def calling(used: Tool[..., Any], **arguments: Any) -> Agent:
-    return Agent("Work.", model=ScriptedModel([ToolCall.of(used.name, arguments), "still here"]), tools=[used])
+    return Agent(
+        "Work.",
+        model=ScriptedModel([ToolCall.of(used.name, arguments), "still here"]),
+        tools=[used],
+    )
 
 
 class Uses(Workflow):
@@ -90,16 +113,24 @@ def failure_kind(session: Session) -> str:
 
 @ways
 @odd_kinds
-def test_an_argument_type_that_raises_refuses_the_arguments(kind: type[BaseException], way: str) -> None:
+def test_an_argument_type_that_raises_refuses_the_arguments(
+    kind: type[BaseException], way: str
+) -> None:
     told = run(calling(spend, amount={"value": -1}), way)
-    assert failure_kind(told) == "WrongArguments" and kind.__name__ in str(told.effects[0].failure) and told.text == "still here"
+    assert (
+        failure_kind(told) == "WrongArguments"
+        and kind.__name__ in str(told.effects[0].failure)
+        and told.text == "still here"
+    )
     used = run(Uses(lambda at: at.use(spend, amount={"value": -1})), way)
     assert used.runs[-1].status == "finished" and kind.__name__ in str(used.facts["caught"])
 
 
 @ways
 @odd_kinds
-def test_an_effect_of_that_raises_fails_the_call_before_it_runs(kind: type[BaseException], way: str) -> None:
+def test_an_effect_of_that_raises_fails_the_call_before_it_runs(
+    kind: type[BaseException], way: str
+) -> None:
     ran: list[int] = []
 
     def effect_of(placement: object, arguments: object) -> Any:
@@ -113,7 +144,10 @@ def test_an_effect_of_that_raises_fails_the_call_before_it_runs(kind: type[BaseE
     told = run(calling(varying), way)
     assert failure_kind(told) == "EffectUnknown" and told.text == "still here"
     assert failure_kind(run(Uses(lambda at: at.use(varying)), way)) == "EffectUnknown"
-    assert failure_kind(asyncio.run(AsyncUses(varying).acall(Session("go", store="memory:")))) == "EffectUnknown"
+    assert (
+        failure_kind(asyncio.run(AsyncUses(varying).acall(Session("go", store="memory:"))))
+        == "EffectUnknown"
+    )
     with pytest.raises(ToolFailed, match="effect_of"):
         Session("go", store="memory:").use(varying)
     assert ran == []
@@ -171,18 +205,26 @@ def test_an_answerer_that_raises_answers_nothing(kind: type[BaseException], way:
     session = Session("go", store="memory:")
     asks = Uses(lambda at: at.ask("Really?"), catches=False)
     with pytest.raises(InvalidValue, match=kind.__name__):
-        asks(session, answerer=answerer) if way == "blocking" else asyncio.run(asks.acall(session, answerer=answerer))
+        asks(session, answerer=answerer) if way == "blocking" else asyncio.run(
+            asks.acall(session, answerer=answerer)
+        )
     assert session.reload().runs[-1].status == "failed"
     assert resume(session, asks, answerer=lambda question, choices: "yes").result == "yes"
 
 
 @ways
 @odd_kinds
-def test_an_answerer_that_raises_answers_no_agent_either(kind: type[BaseException], way: str) -> None:
+def test_an_answerer_that_raises_answers_no_agent_either(
+    kind: type[BaseException], way: str
+) -> None:
     def answerer(question: str, choices: tuple[str, ...]) -> str:
         raise kind("as it likes")
 
-    agent = Agent("Work.", model=ScriptedModel([ToolCall("ask_human", question="Really?"), "still here"]), tools=[ask_human])
+    agent = Agent(
+        "Work.",
+        model=ScriptedModel([ToolCall("ask_human", question="Really?"), "still here"]),
+        tools=[ask_human],
+    )
     assert failure_kind(run(agent, way, answerer=answerer)) == "ApproverFailed"
 
 
@@ -257,22 +299,32 @@ class SelfCancelling(OddModel):
 @ways
 @odd_kinds
 @pytest.mark.parametrize("model", [OddModel, OddAsyncModel])
-def test_a_model_that_raises_fails_its_ask(model: type[OddModel], kind: type[BaseException], way: str) -> None:
+def test_a_model_that_raises_fails_its_ask(
+    model: type[OddModel], kind: type[BaseException], way: str
+) -> None:
     with pytest.raises(ModelFailed, match=kind.__name__) as failed:
         run(Agent("Work.", model=model(kind)), way)  # pyright: ignore[reportArgumentType]
-    assert isinstance(failed.value.session, Session) and failed.value.session.runs[-1].status == "failed"
+    assert (
+        isinstance(failed.value.session, Session)
+        and failed.value.session.runs[-1].status == "failed"
+    )
 
 
 @ways
 def test_a_model_that_cancels_its_task_fails_its_ask(way: str) -> None:
     with pytest.raises(ModelFailed, match="CancelledError") as failed:
         run(Agent("Work.", model=SelfCancelling(Mine)), way)  # pyright: ignore[reportArgumentType]
-    assert isinstance(failed.value.session, Session) and failed.value.session.runs[-1].status == "failed"
+    assert (
+        isinstance(failed.value.session, Session)
+        and failed.value.session.runs[-1].status == "failed"
+    )
 
 
 @ways
 @odd_kinds
-def test_a_type_of_the_answer_that_raises_refuses_the_answer(kind: type[BaseException], way: str) -> None:
+def test_a_type_of_the_answer_that_raises_refuses_the_answer(
+    kind: type[BaseException], way: str
+) -> None:
     agent = Agent("Work.", model=ScriptedModel(['{"value": -1}', '{"value": 2}'])).returns(Amount)
     assert run(agent, way).result == {"value": 2}
     with pytest.raises(ResultInvalid, match=kind.__name__):

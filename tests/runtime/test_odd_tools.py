@@ -68,12 +68,17 @@ def failed(session: Session, kind: type[BaseException]) -> None:
 
 @pytest.mark.parametrize("coroutine", [False, True], ids=["plain", "async"])
 @pytest.mark.parametrize("kind", ODD, ids=lambda kind: kind.__name__)
-def test_what_a_tool_raises_settles_its_call_and_not_the_run(kind: type[BaseException], coroutine: bool) -> None:
+def test_what_a_tool_raises_settles_its_call_and_not_the_run(
+    kind: type[BaseException], coroutine: bool
+) -> None:
     used = odd(kind, coroutine=coroutine)
     blocking = Uses(lambda session: session.use(used))(Session("go", store="memory:"))
     failed(blocking, kind)
     assert blocking.facts["caught"] == kind.__name__
-    failed(asyncio.run(Uses(lambda session: session.use(used)).acall(Session("go", store="memory:"))), kind)
+    failed(
+        asyncio.run(Uses(lambda session: session.use(used)).acall(Session("go", store="memory:"))),
+        kind,
+    )
     failed(asyncio.run(AsyncUses(used).acall(Session("go", store="memory:"))), kind)
     with pytest.raises(ToolFailed, match=kind.__name__):
         Session("go", store="memory:").use(used)
@@ -93,8 +98,13 @@ def test_a_model_is_told_what_its_call_raised(kind: type[BaseException], corouti
 @pytest.mark.parametrize("coroutine", [False, True], ids=["plain", "async"])
 def test_a_tool_with_a_time_limit_raises_likewise(coroutine: bool) -> None:
     used = odd(asyncio.CancelledError, coroutine=coroutine, timeout_s=60)
-    failed(Uses(lambda session: session.use(used))(Session("go", store="memory:")), asyncio.CancelledError)
-    failed(asyncio.run(AsyncUses(used).acall(Session("go", store="memory:"))), asyncio.CancelledError)
+    failed(
+        Uses(lambda session: session.use(used))(Session("go", store="memory:")),
+        asyncio.CancelledError,
+    )
+    failed(
+        asyncio.run(AsyncUses(used).acall(Session("go", store="memory:"))), asyncio.CancelledError
+    )
 
 
 def test_a_tool_that_cancels_the_task_it_runs_in_cancels_itself() -> None:
@@ -105,8 +115,13 @@ def test_a_tool_that_cancels_the_task_it_runs_in_cancels_itself() -> None:
         task.cancel()
         await asyncio.sleep(0)
 
-    failed(Uses(lambda session: session.use(odd))(Session("go", store="memory:")), asyncio.CancelledError)
-    failed(asyncio.run(AsyncUses(odd).acall(Session("go", store="memory:"))), asyncio.CancelledError)
+    failed(
+        Uses(lambda session: session.use(odd))(Session("go", store="memory:")),
+        asyncio.CancelledError,
+    )
+    failed(
+        asyncio.run(AsyncUses(odd).acall(Session("go", store="memory:"))), asyncio.CancelledError
+    )
 
 
 def test_what_an_observer_raises_is_no_end_of_the_run_either() -> None:

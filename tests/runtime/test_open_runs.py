@@ -1,4 +1,6 @@
-"""What others do to a session with an open run: it goes to the inbox or is refused, and the run goes on undisturbed."""
+"""What others do to a session with an open run: it goes to the inbox or is refused, and the run
+goes on undisturbed.
+"""
 
 from __future__ import annotations
 
@@ -63,11 +65,17 @@ DECISIONS = ("grant",)  # a person's, which code of a run may not make for itsel
 
 
 def test_every_verb_of_a_session_is_named_here() -> None:
-    public = {name for name, value in vars(Session).items() if not name.startswith("_") and inspect.isfunction(value)}
+    public = {
+        name
+        for name, value in vars(Session).items()
+        if not name.startswith("_") and inspect.isfunction(value)
+    }
     assert public == set(VERBS)
 
 
-def deed_of(verb: str, failures: list[PlaitError], value: Callable[[Session], Session]) -> Callable[[Session], object]:
+def deed_of(
+    verb: str, failures: list[PlaitError], value: Callable[[Session], Session]
+) -> Callable[[Session], object]:
     def deed(session: Session) -> None:
         outside = value(session)
         inbox, head = len(outside.inbox), outside.head
@@ -76,7 +84,9 @@ def deed_of(verb: str, failures: list[PlaitError], value: Callable[[Session], Se
         except PlaitError as error:
             failures.append(error)
         else:
-            assert VERBS[verb][0] == "apart" or (after is outside and len(outside.inbox) == inbox + 1)
+            assert VERBS[verb][0] == "apart" or (
+                after is outside and len(outside.inbox) == inbox + 1
+            )
         assert outside.reload().head == head
 
     return deed
@@ -99,10 +109,15 @@ def test_a_verb_from_outside_never_makes_the_run_fail(verb: str) -> None:
     assert replay(done, Steps()).head == done.head
 
 
-@pytest.mark.parametrize("verb", [verb for verb, (way, _) in VERBS.items() if way == "inbox" and verb not in STOPS])
+@pytest.mark.parametrize(
+    "verb", [verb for verb, (way, _) in VERBS.items() if way == "inbox" and verb not in STOPS]
+)
 def test_from_another_thread_too(verb: str) -> None:
     def in_thread(session: Session) -> None:
-        work = Thread(target=deed_of(verb, [], lambda at: Session.open(at.id, store=at.store)), args=(session,))
+        work = Thread(
+            target=deed_of(verb, [], lambda at: Session.open(at.id, store=at.store)),
+            args=(session,),
+        )
         work.start()
         work.join()
 
@@ -112,7 +127,9 @@ def test_from_another_thread_too(verb: str) -> None:
 def test_what_went_to_the_inbox_is_heard_before_the_next_effect() -> None:
     def deed(session: Session) -> None:
         outside = Session.open(session.id, store=session.store)
-        outside.say("from outside", actor="human:ana").fact("outside", [1]).retract("known").settle("work")
+        outside.say("from outside", actor="human:ana").fact("outside", [1]).retract("known").settle(
+            "work"
+        )
         outside.attach("log", b"bytes", media_type="a/b")
 
     done = Steps(deed)(Session("go", store="memory:"))
@@ -137,7 +154,9 @@ def parked(session: Session, made: Callable[[], Workflow] = Waits) -> Session:
     return stop.value.session
 
 
-@pytest.mark.parametrize("verb", [verb for verb, (way, _) in VERBS.items() if way == "inbox" and verb not in STOPS])
+@pytest.mark.parametrize(
+    "verb", [verb for verb, (way, _) in VERBS.items() if way == "inbox" and verb not in STOPS]
+)
 def test_a_run_that_waits_is_open_too(verb: str) -> None:
     session = parked(Session("go", store="memory:"))
     assert VERBS[verb][1](session) is session and session.reload() == session
@@ -147,7 +166,13 @@ def test_a_run_that_waits_is_open_too(verb: str) -> None:
 
 def test_a_verb_that_the_word_for_is_another_says_which() -> None:
     session = parked(Session("go", store="memory:"))
-    words = {"use": r"fork\(\)\.use", "merge": "cancel", "to": r"fork\(\)\.to", "apply": r"fork\(\)\.apply", "sleep": "workflow"}
+    words = {
+        "use": r"fork\(\)\.use",
+        "merge": "cancel",
+        "to": r"fork\(\)\.to",
+        "apply": r"fork\(\)\.apply",
+        "sleep": "workflow",
+    }
     for verb, word in words.items():
         with pytest.raises(RunOpen, match=word):
             VERBS[verb][1](session)
@@ -195,14 +220,23 @@ class Side(Workflow):
         return session.fact("two", 2)
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in (*STOPS, "settle", "retract", "rewind", "unpause")])
+@pytest.mark.parametrize(
+    "verb",
+    [verb for verb in VERBS if verb not in (*STOPS, "settle", "retract", "rewind", "unpause")],
+)
 def test_a_branch_of_an_open_run_is_not_disturbed_either(verb: str) -> None:
     failures: list[PlaitError] = []
     deed = deed_of(verb, failures, lambda at: Session.open(at.id, store=at.store))
-    done = Parallel(side=Side(deed), other=Side(lambda session: None))(Session("go", store="memory:"))
+    done = Parallel(side=Side(deed), other=Side(lambda session: None))(
+        Session("go", store="memory:")
+    )
     assert done.facts["two"] == 2 and done.runs[-1].status == "finished"
     assert bool(failures) == (VERBS[verb][0] == "refused" or verb in DECISIONS)
-    (side,) = [each for each in Session.list(store=done.store, label="side") if each.parent and each.parent.id == done.id]
+    (side,) = [
+        each
+        for each in Session.list(store=done.store, label="side")
+        if each.parent and each.parent.id == done.id
+    ]
     assert side.fact("after", 1).facts["after"] == 1  # its run is over
 
 

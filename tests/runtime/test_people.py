@@ -1,4 +1,6 @@
-"""Approvals, questions and policies in runs: consent is for exactly what was shown, once, by a person; and a run that waits is rows."""
+"""Approvals, questions and policies in runs: consent is for exactly what was shown, once, by a
+person; and a run that waits is rows.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,14 @@ from plait import (
     resume,
     tool,
 )
-from plait.errors import AlreadyAnswered, AskExpired, InvalidValue, MayNotApprove, ReplayDiverged, UnknownAsk
+from plait.errors import (
+    AlreadyAnswered,
+    AskExpired,
+    InvalidValue,
+    MayNotApprove,
+    ReplayDiverged,
+    UnknownAsk,
+)
 from plait.event import Event, Json
 from plait.event.kinds import (
     ApprovalDenied,
@@ -49,7 +58,16 @@ from plait.runtime.run import record
 from plait.runtime.sent import sent
 from plait.session.inbox import all_waiting, post
 from plait.session.ports import Act, Draft
-from tests.support import RAN, ask_preview, assert_replays, bodies, events_of, parked_session, read, set_clock_ahead
+from tests.support import (
+    RAN,
+    ask_preview,
+    assert_replays,
+    bodies,
+    events_of,
+    parked_session,
+    read,
+    set_clock_ahead,
+)
 
 BOSS = "human:boss"
 
@@ -67,9 +85,15 @@ EVERYTHING = Policy(Ask("*"))
 class Pay(Workflow):
     """Asks for consent to whatever its script calls."""
 
-    def __init__(self, *script: Any, tools: list[Any] | None = None, policy: Policy | None = None) -> None:
+    def __init__(
+        self, *script: Any, tools: list[Any] | None = None, policy: Policy | None = None
+    ) -> None:
         self.policy = policy or EVERYTHING
-        self.clerk = Agent("Pay.", model=ScriptedModel([*(script or (ToolCall("wire", amount=5),)), "done"]), tools=tools or [wire, read])
+        self.clerk = Agent(
+            "Pay.",
+            model=ScriptedModel([*(script or (ToolCall("wire", amount=5),)), "done"]),
+            tools=tools or [wire, read],
+        )
 
     def forward(self, session: Session) -> Session:
         return self.clerk(session)
@@ -84,7 +108,9 @@ def sent_text(session: Session) -> str:
 
 
 def _forgeries(session: Session, request: Event, policy: Digest | None) -> list[tuple[Digest, str]]:
-    """Bindings over all that is bound, with something changed, and the real one by whoever may not give it."""
+    """Bindings over all that is bound, with something changed, and the real one by whoever may not
+    give it.
+    """
     body = request.body
     assert isinstance(body, ToolRequested)
     bound: list[Any] = [session.id, request.seq, body.tool, body.version, body.arguments, policy, 1]
@@ -110,13 +136,30 @@ def _forgeries(session: Session, request: Event, policy: Digest | None) -> list[
             {"Amount": 5},
             {"amount": 5, "x": None},
         ],
-        [None, digest_of([Policy()]), digest_of([Policy(Ask("wire"))]), digest_of([Policy(Ask("*"), Ask("x"))]), "0" * 64],
+        [
+            None,
+            digest_of([Policy()]),
+            digest_of([Policy(Ask("wire"))]),
+            digest_of([Policy(Ask("*"), Ask("x"))]),
+            "0" * 64,
+        ],
         [0, 2, 3, -1],
     ]
-    made = [binding(*[*bound[:at], change, *bound[at + 1 :]]) for at, each in enumerate(changes) for change in each]
-    made += [Digest(real[:at] + format(int(real[at], 16) ^ 1, "x") + real[at + 1 :]) for at in range(64)]
+    made = [
+        binding(*[*bound[:at], change, *bound[at + 1 :]])
+        for at, each in enumerate(changes)
+        for change in each
+    ]
+    made += [
+        Digest(real[:at] + format(int(real[at], 16) ^ 1, "x") + real[at + 1 :]) for at in range(64)
+    ]
     assert real not in made
-    return [*((each, BOSS) for each in made), (real, request.actor), (real, "agent:another"), (real, "agent:clerk")]
+    return [
+        *((each, BOSS) for each in made),
+        (real, request.actor),
+        (real, "agent:another"),
+        (real, "agent:clerk"),
+    ]
 
 
 def test_a_grant_that_is_not_for_exactly_this_is_none() -> None:
@@ -138,16 +181,31 @@ def test_an_ask_is_for_what_the_request_says() -> None:
     session = parked_session(lambda: Pay()(Session("go")))
     request = events_of(session, ToolRequested)[0]
     said = request.body
-    assert isinstance(said, ToolRequested) and said.decision == "ask" and said.policy == digest_of([EVERYTHING])
+    assert (
+        isinstance(said, ToolRequested)
+        and said.decision == "ask"
+        and said.policy == digest_of([EVERYTHING])
+    )
     (ask,) = bodies(session, ApprovalRequested)
-    assert ask.binding == binding(session.id, request.seq, "wire", wire.version, {"amount": 5}, said.policy, 1)
+    assert ask.binding == binding(
+        session.id, request.seq, "wire", wire.version, {"amount": 5}, said.policy, 1
+    )
 
 
 def test_a_grant_that_names_another_ask_is_none() -> None:
     session = parked_session(lambda: Pay()(Session("go")))
     (ask,) = session.waiting
     other = parked_session(lambda: Pay()(Session("go"))).waiting[0]
-    post(session.store, session.id, [Draft(ApprovalGranted(ask.binding or Digest("")), Act(BOSS, "human", causes=(other.event,)))])
+    post(
+        session.store,
+        session.id,
+        [
+            Draft(
+                ApprovalGranted(ask.binding or Digest("")),
+                Act(BOSS, "human", causes=(other.event,)),
+            )
+        ],
+    )
     parked_session(lambda: resume(session, Pay()))
     assert RAN == []
 
@@ -155,7 +213,15 @@ def test_a_grant_that_names_another_ask_is_none() -> None:
 def test_a_grant_written_into_the_log_itself_is_none() -> None:
     session = parked_session(lambda: Pay()(Session("go")))
     (ask,) = session.waiting
-    record(session, [Draft(ApprovalGranted(ask.binding or Digest("")), Act(BOSS, "human", call=ask.call, causes=(ask.event,)))])
+    record(
+        session,
+        [
+            Draft(
+                ApprovalGranted(ask.binding or Digest("")),
+                Act(BOSS, "human", call=ask.call, causes=(ask.event,)),
+            )
+        ],
+    )
     parked_session(lambda: resume(session, Pay()))
     assert RAN == []
 
@@ -194,7 +260,11 @@ def test_a_grant_is_used_once() -> None:
     session = parked_session(lambda: resume(session, Pay(*script)))
     assert RAN == [(5, "bob")]
     for causes in ((), (ask.event,), (session.waiting[0].event,)):
-        post(session.store, session.id, [Draft(ApprovalGranted(ask.binding or Digest("")), Act(BOSS, "human", causes=causes))])
+        post(
+            session.store,
+            session.id,
+            [Draft(ApprovalGranted(ask.binding or Digest("")), Act(BOSS, "human", causes=causes))],
+        )
     session = parked_session(lambda: resume(session, Pay(*script)))
     assert RAN == [(5, "bob")]
     with pytest.raises((AlreadyAnswered, UnknownAsk)):
@@ -223,7 +293,15 @@ def test_an_ask_that_expired_is_not_granted_and_the_model_is_told() -> None:
     set_clock_ahead(session, 4000)
     with pytest.raises(AskExpired):
         session.approve(ask, actor=BOSS)
-    post(session.store, session.id, [Draft(ApprovalGranted(ask.binding or Digest("")), Act(BOSS, "human", causes=(ask.event,)))])
+    post(
+        session.store,
+        session.id,
+        [
+            Draft(
+                ApprovalGranted(ask.binding or Digest("")), Act(BOSS, "human", causes=(ask.event,))
+            )
+        ],
+    )
     session = resume(session, Pay(policy=HOUR))
     assert RAN == [] and session.text == "done" and "ApprovalExpired" in sent_text(session)
     assert len(bodies(session, ApprovalExpired)) == 1
@@ -258,7 +336,8 @@ def test_a_tool_that_changed_since_is_not_run(granted: bool) -> None:
     (ask,) = session.waiting
     if granted:
         session.approve(ask, actor=BOSS)
-    with pytest.raises(ReplayDiverged):  # the agent shows another tool than it did: the program changed, and nothing goes on unseen
+    # the agent shows another tool than it did: the program changed, and nothing goes on unseen
+    with pytest.raises(ReplayDiverged):
         resume(session, Pay(tools=[_changed_wire()]))
     assert RAN == []
 
@@ -298,12 +377,21 @@ def test_whoever_denies_is_quoted() -> None:
 
 def test_corrected_arguments_are_run_and_the_model_is_told() -> None:
     session = parked_session(lambda: Pay()(Session("go")))
-    session = resume(session.approve(session.waiting[0], edited={"amount": 3, "to": "ann"}, actor=BOSS), Pay())
+    session = resume(
+        session.approve(session.waiting[0], edited={"amount": 3, "to": "ann"}, actor=BOSS), Pay()
+    )
     assert RAN == [(3, "ann")]
     first, second = events_of(session, ToolRequested)
     assert isinstance(first.body, ToolRequested) and isinstance(second.body, ToolRequested)
-    assert first.body.arguments == {"amount": 5} and second.body.arguments == {"amount": 3, "to": "ann"}
-    assert second.actor == BOSS and second.header.call == first.header.call and second.body.reason == f"corrected by {BOSS}"
+    assert first.body.arguments == {"amount": 5} and second.body.arguments == {
+        "amount": 3,
+        "to": "ann",
+    }
+    assert (
+        second.actor == BOSS
+        and second.header.call == first.header.call
+        and second.body.reason == f"corrected by {BOSS}"
+    )
     assert len(session.effects) == 1 and session.effects[0].arguments == {"amount": 3, "to": "ann"}
     (result,) = [result for turn in sent(session).turns for result in getattr(turn, "results", ())]
     text = msgspec.json.encode(result.parts).decode()
@@ -314,9 +402,15 @@ def test_corrected_arguments_are_run_and_the_model_is_told() -> None:
 
 def test_corrected_arguments_that_do_not_fit_use_up_no_consent() -> None:
     session = parked_session(lambda: Pay()(Session("go")))
-    session = parked_session(lambda: resume(session.approve(session.waiting[0], edited={"amount": "a lot"}, actor=BOSS), Pay()))
+    session = parked_session(
+        lambda: resume(
+            session.approve(session.waiting[0], edited={"amount": "a lot"}, actor=BOSS), Pay()
+        )
+    )
     assert RAN == [] and len(session.waiting) == 1 and BOSS in str(session.waiting[0].shown)
-    session = resume(session.approve(session.waiting[0], edited={"amount": 3, "to": "bob"}, actor=BOSS), Pay())
+    session = resume(
+        session.approve(session.waiting[0], edited={"amount": 3, "to": "bob"}, actor=BOSS), Pay()
+    )
     assert RAN == [(3, "bob")] and session.text == "done"
     assert_replays(session, Pay())
     with pytest.raises(InvalidValue):
@@ -363,9 +457,14 @@ def test_an_approver_is_asked_at_once(answer: Any, ran: list[Any], words: str) -
     assert ran == RAN and words in sent_text(session)
     (approval,) = asked
     request = events_of(session, ToolRequested)[0]
-    assert approval.request == request and approval.binding == bodies(session, ApprovalRequested)[0].binding
+    assert (
+        approval.request == request
+        and approval.binding == bodies(session, ApprovalRequested)[0].binding
+    )
     settled = events_of(session, ApprovalGranted, ApprovalDenied)[0]
-    assert settled.actor.startswith("human:") and settled.header.causes == (events_of(session, ApprovalRequested)[0].id,)
+    assert settled.actor.startswith("human:") and settled.header.causes == (
+        events_of(session, ApprovalRequested)[0].id,
+    )
     assert_replays(session, Pay())
     assert len(asked) == 1
 
@@ -402,7 +501,12 @@ def test_what_is_shown_is_what_is_executed() -> None:
     script = [ToolCall.of("wire", awkward, reason="rent")]
     session = Pay(*script)(Session("go"), approver=approver)
     (seen,) = shown
-    assert seen["arguments"] == awkward and seen["tool"] == "wire" and seen["version"] == wire.version and seen["reason"] == "rent"
+    assert (
+        seen["arguments"] == awkward
+        and seen["tool"] == "wire"
+        and seen["version"] == wire.version
+        and seen["reason"] == "rent"
+    )
     assert RAN == [(awkward["amount"], awkward["to"])]
     assert session.effects[0].arguments == awkward and seen["path"] == session.effects[0].path
 
@@ -416,8 +520,17 @@ class Wide(Workflow):
     policy = Policy(Ask("wire"))
 
     def __init__(self) -> None:
-        branches = {name: Agent(f"Do {name}.", model=ScriptedModel([ToolCall("read", name=name), name]), tools=[read]) for name in "ab"}
-        payer = Agent("Pay.", model=ScriptedModel([ToolCall("wire", amount=5), "paid"]), tools=[wire])
+        branches = {
+            name: Agent(
+                f"Do {name}.",
+                model=ScriptedModel([ToolCall("read", name=name), name]),
+                tools=[read],
+            )
+            for name in "ab"
+        }
+        payer = Agent(
+            "Pay.", model=ScriptedModel([ToolCall("wire", amount=5), "paid"]), tools=[wire]
+        )
         self.all = Parallel({**branches, "payer": payer})
 
     def forward(self, session: Session) -> Session:
@@ -436,7 +549,12 @@ def test_a_branch_waits_while_the_others_go_on(through: str, verdict: str) -> No
     getattr(branch, verdict)(branch.waiting[0], actor=BOSS)
     session = resume(session if through == "root" else branch, Wide())
     assert ((5, "bob") in RAN) == (verdict == "approve") and RAN.count("a") == RAN.count("b") == 1
-    assert session.open_run is None and [each.text for each in session.messages if each.text] == ["go", "a", "b", "paid"]
+    assert session.open_run is None and [each.text for each in session.messages if each.text] == [
+        "go",
+        "a",
+        "b",
+        "paid",
+    ]
     assert_replays(session, Wide())
 
 
@@ -452,7 +570,12 @@ def test_on_an_event_loop_it_waits_likewise() -> None:
     session = resume(session.approve(session.waiting[0], actor=BOSS), Pay())
     assert RAN == [(5, "bob")]
     assert_replays(session, Pay())
-    session = asyncio.run(Pay().acall(Session("go"), approver=lambda approval: ask_preview(approval)["arguments"]["amount"] == 5))
+    session = asyncio.run(
+        Pay().acall(
+            Session("go"),
+            approver=lambda approval: ask_preview(approval)["arguments"]["amount"] == 5,
+        )
+    )
     assert session.text == "done" and RAN == [(5, "bob")] * 2
     wide = asyncio.run(go(Wide(), Session("go")))
     assert wide.open_run is not None and (5, "bob") not in RAN[2:]
@@ -475,7 +598,7 @@ class Pay(Workflow):
         self.clerk = Agent("Pay.", model=ScriptedModel(script), tools=[wire, ask_human])
     def forward(self, session):
         return self.clerk(session)
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.long
@@ -485,7 +608,14 @@ def test_each_step_can_be_done_by_another_process(tmp_path: Path, store: str) ->
 
     def python(code: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-c", f"import sys\nsys.argv[1:] = [{str(ran)!r}]\nfrom paying import *\nfrom plait import resume\n{code}"],
+            [
+                sys.executable,
+                "-c",
+                (
+                    f"import sys\nsys.argv[1:] = [{str(ran)!r}]\nfrom paying import *\nfrom plait"
+                    f" import resume\n{code}"
+                ),
+            ],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -503,7 +633,12 @@ def test_each_step_can_be_done_by_another_process(tmp_path: Path, store: str) ->
     assert not ran.exists()
     assert python(f"print(resume({id!r}).text)") == "done"
     assert ran.read_text() == "5\n"
-    assert python(f"from plait import replay; s = Session.open({id!r}); print(replay(s).head == s.head)") == "True"
+    assert (
+        python(
+            f"from plait import replay; s = Session.open({id!r}); print(replay(s).head == s.head)"
+        )
+        == "True"
+    )
     assert ran.read_text() == "5\n"
 
 
@@ -530,20 +665,32 @@ def test_text_of_the_web_makes_what_is_dangerous_need_consent() -> None:
     clean = Pay(ToolCall("wire", amount=1), tools=[wire, fetch], policy=policy)(Session("go"))
     assert RAN == [(1, "bob")] and bodies(clean, ToolRequested)[0].decision == "allow"
     script = (ToolCall("fetch", url="x"), ToolCall("wire", amount=1))
-    tainted = parked_session(lambda: Pay(*script, tools=[wire, fetch], policy=policy)(Session("go")))
+    tainted = parked_session(
+        lambda: Pay(*script, tools=[wire, fetch], policy=policy)(Session("go"))
+    )
     assert RAN == [(1, "bob"), "x"] and "web" in tainted.origins
     assert ask_preview(tainted.waiting[0])["tool"] == "wire"
 
 
 def test_an_effect_class_needs_consent() -> None:
     policy = Policy(Ask(effect="at_most_once"))
-    session = parked_session(lambda: Pay(ToolCall("read", name="n"), ToolCall("wire", amount=1), policy=policy)(Session("go")))
+    session = parked_session(
+        lambda: Pay(ToolCall("read", name="n"), ToolCall("wire", amount=1), policy=policy)(
+            Session("go")
+        )
+    )
     assert RAN == ["n"] and ask_preview(session.waiting[0])["tool"] == "wire"
 
 
 def test_a_function_decides_what_needs_consent() -> None:
-    policy = Policy(Ask("wire", when=lambda call: call.arguments["amount"] > 100, name="large amounts"))
-    session = parked_session(lambda: Pay(ToolCall("wire", amount=100), ToolCall("wire", amount=101), policy=policy)(Session("go")))
+    policy = Policy(
+        Ask("wire", when=lambda call: call.arguments["amount"] > 100, name="large amounts")
+    )
+    session = parked_session(
+        lambda: Pay(ToolCall("wire", amount=100), ToolCall("wire", amount=101), policy=policy)(
+            Session("go")
+        )
+    )
     assert RAN == [(100, "bob")] and ask_preview(session.waiting[0])["rule"] == "large amounts"
 
 
@@ -561,7 +708,9 @@ class Inner(Workflow):
 
     def __init__(self) -> None:
         self.clerk = Agent(
-            "Pay.", model=ScriptedModel([[ToolCall("wire", amount=1), ToolCall("read", name="n")], "done"]), tools=[wire, read]
+            "Pay.",
+            model=ScriptedModel([[ToolCall("wire", amount=1), ToolCall("read", name="n")], "done"]),
+            tools=[wire, read],
         )
 
     def forward(self, session: Session) -> Session:
@@ -579,7 +728,9 @@ class Outer(Workflow):
             """Have it done."""
             return self.inner(session).text
 
-        self.boss = Agent("Delegate.", model=ScriptedModel([ToolCall("delegate"), "delegated"]), tools=[delegate])
+        self.boss = Agent(
+            "Delegate.", model=ScriptedModel([ToolCall("delegate"), "delegated"]), tools=[delegate]
+        )
 
     def forward(self, session: Session) -> Session:
         if self._through == "call":
@@ -591,7 +742,11 @@ class Outer(Workflow):
 def test_a_child_may_not_more_than_its_caller(through: str) -> None:
     session = Outer(through)(Session("go"))
     assert RAN == ["n"]
-    assert {each.tool: each.decision for each in bodies(session, ToolRequested) if each.tool in ("wire", "read")} == {
+    assert {
+        each.tool: each.decision
+        for each in bodies(session, ToolRequested)
+        if each.tool in ("wire", "read")
+    } == {
         "wire": "refuse",
         "read": "allow",
     }
@@ -615,9 +770,15 @@ def test_consent_is_for_the_policy_it_was_asked_under() -> None:
 
 
 def test_what_an_agent_has_no_tool_for_it_cannot_do() -> None:
-    agent = Agent("Try.", model=ScriptedModel([ToolCall("shell", command="ls"), ToolCall("wire", amount=1), "done"]))
+    agent = Agent(
+        "Try.",
+        model=ScriptedModel([ToolCall("shell", command="ls"), ToolCall("wire", amount=1), "done"]),
+    )
     session = agent(Session("go"))
-    assert RAN == [] and [each.failure and each.failure.kind for each in session.effects] == ["UnknownTool", "UnknownTool"]
+    assert RAN == [] and [each.failure and each.failure.kind for each in session.effects] == [
+        "UnknownTool",
+        "UnknownTool",
+    ]
 
 
 # ── questions ────────────────────────────────────────────────────────────────────────────────
@@ -645,7 +806,10 @@ def test_a_question_parks_and_the_answer_is_the_result() -> None:
     session = parked_session(lambda: resume(session, Asking()))
     session = resume(session.answer(session.waiting[0], {"law": ["gdpr"]}, actor=BOSS), Asking())
     assert dict(session.facts) == {"region": "eu", "why": {"law": ["gdpr"]}}
-    assert len(bodies(session, QuestionAsked)) == 2 and [event.actor for event in events_of(session, QuestionAnswered)] == [BOSS] * 2
+    assert (
+        len(bodies(session, QuestionAsked)) == 2
+        and [event.actor for event in events_of(session, QuestionAnswered)] == [BOSS] * 2
+    )
     assert_replays(session, Asking())
 
 
@@ -664,7 +828,13 @@ def test_an_answerer_is_asked_at_once() -> None:
 
 
 def asker() -> Agent:
-    return Agent("Ask.", model=ScriptedModel([ToolCall("ask_human", question="Which?", choices=["a", "b"]), "thanks"]), tools=[ask_human])
+    return Agent(
+        "Ask.",
+        model=ScriptedModel(
+            [ToolCall("ask_human", question="Which?", choices=["a", "b"]), "thanks"]
+        ),
+        tools=[ask_human],
+    )
 
 
 def test_an_agent_can_ask_a_person() -> None:
@@ -673,7 +843,11 @@ def test_an_agent_can_ask_a_person() -> None:
     session = parked_session(lambda: resume(session, asker()))
     assert len(bodies(session, QuestionAsked)) == 1
     session = resume(session.answer(session.waiting[0], "b", actor=BOSS), asker())
-    assert session.text == "thanks" and session.effects[0].result == "b" and '"b"' in sent_text(session)
+    assert (
+        session.text == "thanks"
+        and session.effects[0].result == "b"
+        and '"b"' in sent_text(session)
+    )
     assert_replays(session, asker())
     at_once = asker()(Session("go"), answerer=lambda question, choices: "a")
     assert at_once.effects[0].result == "a"
@@ -684,7 +858,11 @@ def test_an_agent_can_ask_a_person() -> None:
 def test_any_answer_is_one(answer: Any) -> None:
     session = parked_session(lambda: asker()(Session("go", store="memory:answers")))
     ask = msgspec.structs.replace(session.waiting[0], choices=())
-    post(session.store, session.id, [Draft(QuestionAnswered(ask.event, answer), Act(BOSS, "human", causes=(ask.event,)))])
+    post(
+        session.store,
+        session.id,
+        [Draft(QuestionAnswered(ask.event, answer), Act(BOSS, "human", causes=(ask.event,)))],
+    )
     session = resume(session, asker())
     assert session.text == "thanks"
     assert_replays(session, asker())
@@ -692,7 +870,10 @@ def test_any_answer_is_one(answer: Any) -> None:
 
 class _Half(Workflow):
     def __init__(self, pause: list[str]) -> None:
-        self.first, self.second = Agent("x", model=ScriptedModel(["one"])), Agent("y", model=ScriptedModel(["two"]))
+        self.first, self.second = (
+            Agent("x", model=ScriptedModel(["one"])),
+            Agent("y", model=ScriptedModel(["two"])),
+        )
         self._pause = pause
 
     def forward(self, session: Session) -> Session:

@@ -1,4 +1,6 @@
-"""Policies: the strictest rule wins, a child is never wider than its caller, and an approval fits one request only."""
+"""Policies: the strictest rule wins, a child is never wider than its caller, and an approval fits
+one request only.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ def store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def verdict(
-    policy: Policy, tool: str = "wire", effect: EffectClass = "at_most_once", origins: tuple[str, ...] = (), **arguments: Json
+    policy: Policy,
+    tool: str = "wire",
+    effect: EffectClass = "at_most_once",
+    origins: tuple[str, ...] = (),
+    **arguments: Json,
 ) -> str:
     return policy.decide(Call(tool, arguments, effect, origins=frozenset(origins))).verdict
 
@@ -61,19 +67,30 @@ def test_without_a_rule_that_speaks_of_it_a_call_is_allowed() -> None:
 def test_tools_are_named_with_patterns_any_of_which_suffices() -> None:
     policy = Policy(Ask("wire", "deploy*", "v[12]"))
     assert [verdict(policy, name) for name in ("wire", "deploy", "deploy_all", "v2")] == ["ask"] * 4
-    assert [verdict(policy, name) for name in ("wires", "Wire", "redeploy", "v3", "")] == ["allow"] * 5
+    assert [verdict(policy, name) for name in ("wires", "Wire", "redeploy", "v3", "")] == [
+        "allow"
+    ] * 5
 
 
 def test_all_conditions_of_a_rule_must_hold() -> None:
     policy = Policy(
-        Ask("wire", effect=("at_most_once", "probeable"), origin=("web", "mcp:*"), when=lambda call: call.arguments["amount"] > 5)
+        Ask(
+            "wire",
+            effect=("at_most_once", "probeable"),
+            origin=("web", "mcp:*"),
+            when=lambda call: call.arguments["amount"] > 5,
+        )
     )
     assert (
-        verdict(policy, origins=("web",), amount=6) == verdict(policy, origins=("human", "mcp:git"), effect="probeable", amount=6) == "ask"
+        verdict(policy, origins=("web",), amount=6)
+        == verdict(policy, origins=("human", "mcp:git"), effect="probeable", amount=6)
+        == "ask"
     )
     assert verdict(policy, "pay", origins=("web",), amount=6) == "allow"
     assert verdict(policy, effect="pure", origins=("web",), amount=6) == "allow"
-    assert verdict(policy, origins=("human", "mcp"), amount=6) == verdict(policy, amount=6) == "allow"
+    assert (
+        verdict(policy, origins=("human", "mcp"), amount=6) == verdict(policy, amount=6) == "allow"
+    )
     assert verdict(policy, origins=("web",), amount=5) == "allow"
 
 
@@ -84,7 +101,10 @@ def test_a_rule_without_conditions_holds_for_everything_and_says_so() -> None:
         repr(Policy(Ask(expires_s=5), Refuse(reason="closed")))
         == "Policy(Ask(everything, expires_s=5.0), Refuse(everything, reason='closed'))"
     )
-    assert repr(Ask("a", effect="pure", when=bool, name="n")) == "Ask('a', effect=('pure',), when=bool, name='n')"
+    assert (
+        repr(Ask("a", effect="pure", when=bool, name="n"))
+        == "Ask('a', effect=('pure',), when=bool, name='n')"
+    )
 
 
 def test_the_strictest_rule_wins_wherever_it_stands() -> None:
@@ -99,16 +119,30 @@ def test_with_a_grant_what_no_grant_matches_is_refused() -> None:
     policy = Policy(Allow("read_*", effect="pure"), Allow("wire"), Ask("wire", "pay"))
     assert verdict(policy, "read_file", "pure") == "allow"
     assert verdict(policy, "wire") == "ask"
-    assert verdict(policy, "read_file", "at_most_once") == verdict(policy, "write") == verdict(policy, "pay") == "refuse"
+    assert (
+        verdict(policy, "read_file", "at_most_once")
+        == verdict(policy, "write")
+        == verdict(policy, "pay")
+        == "refuse"
+    )
     refused = policy.decide(Call("pay", {}))
     assert (refused.rule, refused.reason) == ("no grant", "pay is not among what is granted here")
 
 
 def test_a_decision_names_every_rule_that_led_to_it_and_the_shortest_wait() -> None:
-    policy = Policy(Ask("wire", expires_s=60), Ask(name="all", reason="we are careful", expires_s=30), Ask("wire"), Allow())
-    assert policy.decide(CALL) == Decision("ask", "tool wire; we are careful", "tool wire; all", 30.0)
+    policy = Policy(
+        Ask("wire", expires_s=60),
+        Ask(name="all", reason="we are careful", expires_s=30),
+        Ask("wire"),
+        Allow(),
+    )
+    assert policy.decide(CALL) == Decision(
+        "ask", "tool wire; we are careful", "tool wire; all", 30.0
+    )
     assert Policy(Ask()).decide(CALL).expires_s is None
-    assert Policy(Ask(expires_s=60), Refuse("wire", reason="no")).decide(CALL) == Decision("refuse", "no", "tool wire")
+    assert Policy(Ask(expires_s=60), Refuse("wire", reason="no")).decide(CALL) == Decision(
+        "refuse", "no", "tool wire"
+    )
 
 
 # ── functions of the call ────────────────────────────────────────────────────────────────────
@@ -118,15 +152,27 @@ def test_a_condition_that_raises_is_not_an_open_door() -> None:
     def broken(call: Call) -> bool:
         raise KeyError("amount")
 
-    for rule, expected in ((Ask(when=broken, name="large"), "ask"), (Refuse(when=broken, name="large"), "refuse")):
+    for rule, expected in (
+        (Ask(when=broken, name="large"), "ask"),
+        (Refuse(when=broken, name="large"), "refuse"),
+    ):
         decision = Policy(rule).decide(CALL)
-        assert decision == Decision(expected, "large: the condition raised KeyError: 'amount'", "large")  # type: ignore[arg-type]
+        assert decision == Decision(
+            expected,  # pyright: ignore[reportArgumentType]
+            "large: the condition raised KeyError: 'amount'",
+            "large",
+        )
     assert verdict(Policy(Allow(when=broken))) == "refuse"  # a grant is not given
     assert verdict(Policy(Allow(when=broken), Allow("wire"))) == "allow"
 
 
 def test_a_text_in_place_of_arguments_is_asked_about() -> None:
-    assert Policy(Ask(when=lambda call: call.arguments["amount"] > 5)).decide(Call("wire", "{amount: 1")).verdict == "ask"
+    assert (
+        Policy(Ask(when=lambda call: call.arguments["amount"] > 5))
+        .decide(Call("wire", "{amount: 1"))
+        .verdict
+        == "ask"
+    )
 
 
 def test_what_cannot_be_told_is_still_a_decision_that_a_log_can_hold() -> None:
@@ -146,8 +192,12 @@ def test_what_cannot_be_told_is_still_a_decision_that_a_log_can_hold() -> None:
 
 
 def test_a_condition_is_true_if_it_is_truthy() -> None:
-    assert [verdict(Policy(Ask(when=lambda call, found=found: found))) for found in (1, "yes", [0])] == ["ask"] * 3  # type: ignore[misc]
-    assert [verdict(Policy(Ask(when=lambda call, found=found: found))) for found in (0, "", None)] == ["allow"] * 3  # type: ignore[misc]
+    assert [
+        verdict(Policy(Ask(when=lambda call, found=found: found))) for found in (1, "yes", [0])
+    ] == ["ask"] * 3  # type: ignore[misc]
+    assert [
+        verdict(Policy(Ask(when=lambda call, found=found: found))) for found in (0, "", None)
+    ] == ["allow"] * 3  # type: ignore[misc]
 
 
 def test_a_condition_that_would_have_to_wait_is_refused() -> None:
@@ -169,7 +219,12 @@ def test_a_condition_cannot_edit_what_it_looks_at() -> None:
 
     seen: list[Json] = []
     call = Call("wire", {"amount": 10, "to": ["a"]})
-    assert Policy(Ask(when=greedy), Ask(when=lambda call: seen.append(call.arguments))).decide(call).verdict == "ask"
+    assert (
+        Policy(Ask(when=greedy), Ask(when=lambda call: seen.append(call.arguments)))
+        .decide(call)
+        .verdict
+        == "ask"
+    )
     assert call.arguments == seen[0] == {"amount": 10, "to": ["a"]}
     with pytest.raises(AttributeError):
         call.tool = "other"  # type: ignore[misc]
@@ -227,9 +282,17 @@ ORDER = ["allow", "ask", "refuse"]
 patterns = st.lists(st.sampled_from([*NAMES, "read_*", "w*", "*"]), max_size=2)
 effects = st.sampled_from(get_args(EffectClass))
 origins = st.lists(st.sampled_from([*ORIGINS, "mcp:*"]), max_size=2)
-conditions = st.tuples(patterns, st.lists(effects, max_size=2), origins, st.sampled_from([None, True, False, "raise"]))
+conditions = st.tuples(
+    patterns, st.lists(effects, max_size=2), origins, st.sampled_from([None, True, False, "raise"])
+)
 rules = st.lists(st.tuples(st.sampled_from([Allow, Ask, Refuse]), conditions), max_size=5)
-calls = st.builds(Call, st.sampled_from(NAMES), st.just({}), effects, origins=st.frozensets(st.sampled_from(ORIGINS)))
+calls = st.builds(
+    Call,
+    st.sampled_from(NAMES),
+    st.just({}),
+    effects,
+    origins=st.frozensets(st.sampled_from(ORIGINS)),
+)
 
 
 def made(kind: type[Rule], spec: Any) -> Rule:
@@ -249,7 +312,10 @@ def expected(specs: Any, call: Call) -> str:
     for kind, (tools, effect, origin, answer) in specs:
         holds = not tools or any(fnmatchcase(call.tool, pattern) for pattern in tools)
         holds = holds and (not effect or call.effect in effect)
-        holds = holds and (not origin or any(fnmatchcase(each, pattern) for each in call.origins for pattern in origin))
+        holds = holds and (
+            not origin
+            or any(fnmatchcase(each, pattern) for each in call.origins for pattern in origin)
+        )
         holds = holds and (answer in (None, True) or (answer == "raise" and kind is not Allow))
         if holds:
             verdicts.add(kind.__name__.lower())
@@ -267,7 +333,9 @@ def test_nobody_is_wider_than_who_called_it(chain: Any, call: Call) -> None:
     policies = [Policy(*(made(*spec) for spec in specs)) for specs in chain]
     verdicts = [decide(policies[:depth], call).verdict for depth in range(len(policies) + 1)]
     assert verdicts == sorted(verdicts, key=ORDER.index)
-    assert verdicts[-1] == max((policy.decide(call).verdict for policy in policies), key=ORDER.index)
+    assert verdicts[-1] == max(
+        (policy.decide(call).verdict for policy in policies), key=ORDER.index
+    )
 
 
 # ── digests of policies ──────────────────────────────────────────────────────────────────────
@@ -306,13 +374,19 @@ for _ in range(300):  # code that has run often is rewritten in place
 again = Policy(*policy.rules)
 assert again.digest == policy.digest
 print(policy.digest, digest_of([policy, again]))
-"""
+"""  # noqa: E501
 
 
 def run(code: str, seed: str, folder: Path) -> str:
-    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": seed,
+        "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)]),
+    }
     arguments = [sys.executable, code] if code.endswith(".py") else [sys.executable, "-c", code]
-    return subprocess.run(arguments, env=environment, cwd=folder, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        arguments, env=environment, cwd=folder, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_a_digest_is_the_same_in_every_process(tmp_path: Path) -> None:
@@ -351,7 +425,11 @@ def test_a_digest_is_another_when_what_a_function_relies_on_is_another(old: str,
         return names["policy"]
 
     assert SOURCE.count(old) == 1
-    assert policy_of(SOURCE).digest == policy_of(SOURCE).digest != policy_of(SOURCE.replace(old, new)).digest
+    assert (
+        policy_of(SOURCE).digest
+        == policy_of(SOURCE).digest
+        != policy_of(SOURCE.replace(old, new)).digest
+    )
 
 
 def test_a_digest_is_another_when_a_rule_is_another() -> None:
@@ -383,7 +461,8 @@ def test_a_digest_is_another_when_a_rule_is_another() -> None:
         Policy(Ask(when=repr)),
     ]
     assert len({policy.digest for policy in policies}) == len(policies)
-    assert Policy(Ask("a", "b")).digest == Policy(Ask("b", "a")).digest  # alternatives have no order
+    # alternatives have no order
+    assert Policy(Ask("a", "b")).digest == Policy(Ask("b", "a")).digest
 
 
 def test_a_function_that_holds_itself_or_nothing_yet_can_be_told() -> None:
@@ -404,7 +483,11 @@ def test_a_function_that_holds_itself_or_nothing_yet_can_be_told() -> None:
 def test_policies_that_decide_together_have_a_digest() -> None:
     one, other = Policy(Ask("a")), Policy(Ask("b"))
     assert digest_of([]) is None
-    assert digest_of([one, one, other]) == digest_of([one, Policy(Ask("a")), other]) == digest_of([one, other])
+    assert (
+        digest_of([one, one, other])
+        == digest_of([one, Policy(Ask("a")), other])
+        == digest_of([one, other])
+    )
     assert len({digest_of([one]), digest_of([other]), digest_of([one, other]), one.digest}) == 4
 
 
@@ -463,7 +546,10 @@ def mutations() -> Iterator[dict[str, Any]]:
         yield from ({**BOUND, field: kind(BOUND[field])} for kind in (float, str))
     yield {**BOUND, "asked": True}
     yield from ({**BOUND, "session": LOG[:-1] + end} for end in "01234568f")
-    yield from ({**BOUND, "policy": policy} for policy in (None, "", Digest("ab" * 31 + "aa"), Digest("AB" * 32)))
+    yield from (
+        {**BOUND, "policy": policy}
+        for policy in (None, "", Digest("ab" * 31 + "aa"), Digest("AB" * 32))
+    )
     yield {**BOUND, "tool": "wirea", "version": "1b2c3"}  # the same letters, cut elsewhere
     yield from ({**BOUND, "arguments": arguments} for arguments in edits(ARGUMENTS))
 
@@ -497,20 +583,38 @@ def test_a_binding_fits_nothing_that_differs_in_a_bound_field() -> None:
     accepted = [changed for changed in tried if binding(**changed) == granted]
     assert len(tried) >= 400
     assert accepted == []
-    assert len({binding(**changed) for changed in tried}) == len({spelled(list(changed.values())) for changed in tried})
-    assert {field for changed in tried for field in BOUND if spelled(changed[field]) != spelled(BOUND[field])} == set(BOUND)
+    assert len({binding(**changed) for changed in tried}) == len(
+        {spelled(list(changed.values())) for changed in tried}
+    )
+    assert {
+        field
+        for changed in tried
+        for field in BOUND
+        if spelled(changed[field]) != spelled(BOUND[field])
+    } == set(BOUND)
 
 
 def test_a_binding_does_not_depend_on_the_order_of_keys() -> None:
     turned: Json = {key: ARGUMENTS[key] for key in reversed(ARGUMENTS)}
     assert list(turned) != list(ARGUMENTS)
     assert bound_to(turned) == binding(**BOUND)
-    assert binding(**BOUND) == "c68d55305ef4273f794b0b778b3204bbb06368ad2f693cf815eaa62a7c90da62"  # approvals that wait must stay valid
+    # approvals that wait must stay valid
+    assert binding(**BOUND) == "c68d55305ef4273f794b0b778b3204bbb06368ad2f693cf815eaa62a7c90da62"
 
 
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
 documents = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3), max_leaves=8
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
 )
 
 
@@ -523,14 +627,29 @@ def test_two_bindings_are_the_same_only_for_the_same_arguments(one: Json, other:
 @given(documents)
 def test_any_edit_of_the_arguments_needs_another_binding(value: Json) -> None:
     granted = bound_to(value)
-    assert all(bound_to(changed) != granted for changed in edits(value) if spelled(changed) != spelled(value))
+    assert all(
+        bound_to(changed) != granted
+        for changed in edits(value)
+        if spelled(changed) != spelled(value)
+    )
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"a": float("nan")}, {"a": float("inf")}, {1: "a"}, {"a": (1,)}, {"a": b"x"}, {"a": "\ud800"}, {"a": object()}]
+    "arguments",
+    [
+        {"a": float("nan")},
+        {"a": float("inf")},
+        {1: "a"},
+        {"a": (1,)},
+        {"a": b"x"},
+        {"a": "\ud800"},
+        {"a": object()},
+    ],
 )
 def test_what_json_would_change_is_not_bound(arguments: Any) -> None:
-    """Not a number is null to a JSON encoder, and the key 1 is "1": two calls would have one binding."""
+    """Not a number is null to a JSON encoder, and the key 1 is "1": two calls would have one
+    binding.
+    """
     with pytest.raises(InvalidInput):
         bound_to(arguments)
     with pytest.raises(InvalidInput):
@@ -553,7 +672,9 @@ def test_a_human_is_shown_what_is_bound() -> None:
         "human:u-1",
         frozenset({"web", "human"}),
     )
-    seen: Any = shown(call, Policy(Ask("wire", name="transfers", reason="money leaves")).decide(call))
+    seen: Any = shown(
+        call, Policy(Ask("wire", name="transfers", reason="money leaves")).decide(call)
+    )
     assert seen == {
         "tool": "wire",
         "version": "a1b2c3",
@@ -568,7 +689,9 @@ def test_a_human_is_shown_what_is_bound() -> None:
         "rule": "transfers",
         "why": "money leaves",
     }
-    assert binding(LOG, 17, seen["tool"], seen["version"], seen["arguments"], BOUND["policy"], 1) == binding(**BOUND)
+    assert binding(
+        LOG, 17, seen["tool"], seen["version"], seen["arguments"], BOUND["policy"], 1
+    ) == binding(**BOUND)
     seen["arguments"]["lines"].clear()
     assert len(ARGUMENTS["lines"]) == 2  # type: ignore[arg-type]
     assert msgspec.json.decode(msgspec.json.encode(seen)) == seen
@@ -590,7 +713,18 @@ def test_an_approver_answers_in_several_ways() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [None, 1, 0, [], {"granted": True}, object(), Granted, Granted(edited="x"), Granted(edited=[1]), Granted(edited={"a": float("nan")})],
+    [
+        None,
+        1,
+        0,
+        [],
+        {"granted": True},
+        object(),
+        Granted,
+        Granted(edited="x"),
+        Granted(edited=[1]),
+        Granted(edited={"a": float("nan")}),
+    ],
 )
 def test_what_is_no_answer_grants_nothing(answer: object) -> None:
     with pytest.raises(InvalidValue, match=r"; (pass|return) "):
@@ -604,7 +738,12 @@ def test_an_approval_is_a_value() -> None:
 
     session = Session("a task")
     request = session.events[-1]
-    approval = Approval(session, request, shown(Call(look.name, {}, look.effect, look.version), Decision("ask")), binding(**BOUND))
+    approval = Approval(
+        session,
+        request,
+        shown(Call(look.name, {}, look.effect, look.version), Decision("ask")),
+        binding(**BOUND),
+    )
     assert approval.expires is None and approval.session.head == request.id
     with pytest.raises(AttributeError):
         approval.shown = {}  # type: ignore[misc]

@@ -11,7 +11,21 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, Allow, Ask, Parked, Policy, Refuse, ScriptedModel, Session, ToolCall, Workflow, resume, tool, whatif
+from plait import (
+    Agent,
+    Allow,
+    Ask,
+    Parked,
+    Policy,
+    Refuse,
+    ScriptedModel,
+    Session,
+    ToolCall,
+    Workflow,
+    resume,
+    tool,
+    whatif,
+)
 from plait.errors import PlaitError, ToolFailed
 from tests.support import RAN
 
@@ -74,10 +88,14 @@ ACTS: dict[str, Callable[[Session], object]] = {
     "a new session": lambda session: Session("x").use(wire, amount=1),
     "a fork of another session": lambda session: Session("x").fork("y").use(wire, amount=1),
     "a session opened by its id": lambda session: Session.open(Session("x").id).use(wire, amount=1),
-    "its own session, from the store": lambda session: Session.open(session.id).fork("y").use(wire, amount=1),
+    "its own session, from the store": lambda session: (
+        Session.open(session.id).fork("y").use(wire, amount=1)
+    ),
     "an agent on a new session": lambda session: payer()(Session("x")),
     "an agent in a session by id": lambda session: payer()(Session.open(Session("x").id)),
-    "a workflow in a workflow": lambda session: Guarded(lambda _: Session("x").use(wire, amount=1), Policy())(Session("y")),
+    "a workflow in a workflow": lambda session: Guarded(
+        lambda _: Session("x").use(wire, amount=1), Policy()
+    )(Session("y")),
     "awaited": lambda session: asyncio.run(Session("x").ause(wire, amount=1)),
     "the run's own branch": lambda session: session.fork("z").use(wire, amount=1),
 }
@@ -87,9 +105,13 @@ def directly(act: Callable[[], object]) -> None:
     act()
 
 
-@pytest.mark.parametrize("how", [directly, by_thread, by_threads_of_threads, by_executor, by_asyncio])
+@pytest.mark.parametrize(
+    "how", [directly, by_thread, by_threads_of_threads, by_executor, by_asyncio]
+)
 @pytest.mark.parametrize("name", ACTS)
-def test_what_a_policy_refuses_is_refused_on_every_session(name: str, how: Callable[[Callable[[], object]], None]) -> None:
+def test_what_a_policy_refuses_is_refused_on_every_session(
+    name: str, how: Callable[[Callable[[], object]], None]
+) -> None:
     Guarded(lambda session: how(lambda: attempt(lambda: ACTS[name](session))))(Session("go"))
     assert RAN == []
 
@@ -132,7 +154,12 @@ def test_the_policy_of_the_call_that_acts_binds_not_only_that_of_the_run() -> No
 
     class Outer(Workflow):
         def __init__(self) -> None:
-            self.inner = Guarded(lambda session: [attempt(lambda: kept[0].use(wire, amount=1)), attempt(lambda: payer()(Session("x")))])
+            self.inner = Guarded(
+                lambda session: [
+                    attempt(lambda: kept[0].use(wire, amount=1)),
+                    attempt(lambda: payer()(Session("x"))),
+                ]
+            )
 
         def forward(self, session: Session) -> Session:
             kept.append(session.fork("aside"))
@@ -156,7 +183,12 @@ def test_what_needs_consent_on_another_session_is_refused_with_the_reason() -> N
 
 
 def test_runs_taken_up_again_from_inside_a_run_are_bound(tmp_path: Path) -> None:
-    parked = Agent("Pay.", model=ScriptedModel([ToolCall("wire", amount=1), "done"]), tools=[wire], policy=Policy(Ask("wire")))
+    parked = Agent(
+        "Pay.",
+        model=ScriptedModel([ToolCall("wire", amount=1), "done"]),
+        tools=[wire],
+        policy=Policy(Ask("wire")),
+    )
     with pytest.raises(Parked) as caught:
         parked(Session("x"))
     waiting = caught.value.session
@@ -165,12 +197,16 @@ def test_runs_taken_up_again_from_inside_a_run_are_bound(tmp_path: Path) -> None
     assert RAN == []
     done = payer()(Session("y"))
     assert RAN == [1]
-    Guarded(lambda session: attempt(lambda: whatif(done, payer(), at=3, effects="live")))(Session("go"))
+    Guarded(lambda session: attempt(lambda: whatif(done, payer(), at=3, effects="live")))(
+        Session("go")
+    )
     assert RAN == [1]
 
 
 def test_a_grant_closes_other_sessions_too() -> None:
-    Guarded(lambda session: attempt(lambda: Session("x").use(wire, amount=1)), Policy(Allow("read_*")))(Session("go"))
+    Guarded(
+        lambda session: attempt(lambda: Session("x").use(wire, amount=1)), Policy(Allow("read_*"))
+    )(Session("go"))
     assert RAN == []
 
 

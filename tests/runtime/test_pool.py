@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
 
 from plait import Budget
 from plait.errors import InvalidValue
@@ -66,7 +74,11 @@ def test_a_limit_refuses_before_the_spend_and_says_which_and_how_much_is_left() 
     assert refused(small.reserve(cost_usd_nano=450_000_001)) == ("cost_usd", 0.450000001, 0.45)
     assert refused(small.reserve(steps=3)) == ("steps", 3, 2)
     assert refused(small.reserve(tool_calls=3)) == ("tool_calls", 3, 2)
-    assert refused(small.reserve(tool_calls=3, steps=3, cost_usd_nano=10**9, tokens=901))[0] == "tokens"  # the first
+    # the first
+    assert (
+        refused(small.reserve(tool_calls=3, steps=3, cost_usd_nano=10**9, tokens=901))[0]
+        == "tokens"
+    )
     assert (small.spent, small.reserved) == (Amount(), Amount())
     taken(small.reserve(tokens=900, cost_usd_nano=450_000_000, steps=2, tool_calls=2))
     assert small.left() == Budget(tokens_max=100, cost_usd_max=0.05, steps_max=1, tool_calls_max=0)
@@ -93,7 +105,11 @@ def test_a_reservation_counts_until_it_is_settled_with_what_was_really_spent() -
 
 def test_what_is_not_known_is_settled_as_it_was_reserved() -> None:
     small = pool(tokens_max=1000, cost_usd_max=1)
-    small.settle(taken(small.reserve(tokens=100, cost_usd_nano=50, steps=1, tool_calls=2)), tokens=80, cost_usd_nano=None)
+    small.settle(
+        taken(small.reserve(tokens=100, cost_usd_nano=50, steps=1, tool_calls=2)),
+        tokens=80,
+        cost_usd_nano=None,
+    )
     assert small.spent == Amount(80, 50, 1, 2)
 
 
@@ -132,7 +148,9 @@ def test_what_is_on_record_is_counted_whatever_the_limits_say() -> None:
     assert small.left() == Budget(tokens_max=0)
 
 
-@pytest.mark.parametrize("asked", [{"tokens": -1}, {"cost_usd_nano": -1}, {"steps": -1}, {"tool_calls": -1}])
+@pytest.mark.parametrize(
+    "asked", [{"tokens": -1}, {"cost_usd_nano": -1}, {"steps": -1}, {"tool_calls": -1}]
+)
 def test_nobody_asks_for_less_than_nothing(asked: dict[str, int]) -> None:
     free = Pool(None, clock=Clock())
     with pytest.raises(InvalidValue, match=next(iter(asked))):
@@ -187,7 +205,9 @@ def test_a_tenth_is_kept_of_any_limit(most: int) -> None:
         ({"tool_calls_max": 3}, Spent(tool_calls=3), "tool_calls"),
     ],
 )
-def test_it_is_told_which_limit_is_nearly_used(limits: dict[str, Any], spent: Spent, name: str) -> None:
+def test_it_is_told_which_limit_is_nearly_used(
+    limits: dict[str, Any], spent: Spent, name: str
+) -> None:
     assert pool(**limits, spent=spent).nearly_used() == name
     assert pool(pool(**limits, spent=spent)).nearly_used() == name
     assert pool(**limits).nearly_used() is None
@@ -224,7 +244,8 @@ def test_a_fork_with_a_grant_draws_on_both() -> None:
     mine = taken(fork.reserve(tokens=450, steps=1))
     assert refused(fork.reserve(tokens=1)) == ("tokens", 1, 0)
     assert (run.reserved, other.reserved) == (Amount(450, 0, 1), Amount())
-    assert refused(other.reserve(tokens=451)) == ("tokens", 451, 450)  # within its own grant, beyond the run's
+    # within its own grant, beyond the run's
+    assert refused(other.reserve(tokens=451)) == ("tokens", 451, 450)
     assert other.reserved == Amount()
     assert other.left() == Budget(tokens_max=550, steps_max=9)
     fork.settle(mine, tokens=100)
@@ -238,7 +259,12 @@ def test_a_fork_with_a_grant_draws_on_both() -> None:
 
 # ── laws ─────────────────────────────────────────────────────────────────────────────────────
 
-FIELDS = {"tokens_max": "tokens", "cost_usd_max": "cost_usd_nano", "steps_max": "steps", "tool_calls_max": "tool_calls"}
+FIELDS = {
+    "tokens_max": "tokens",
+    "cost_usd_max": "cost_usd_nano",
+    "steps_max": "steps",
+    "tool_calls_max": "tool_calls",
+}
 limits = st.builds(
     Budget,
     tokens_max=st.none() | st.integers(0, 40),
@@ -246,7 +272,9 @@ limits = st.builds(
     steps_max=st.none() | st.integers(0, 5),
     tool_calls_max=st.none() | st.integers(0, 5),
 )
-amounts = st.builds(Amount, st.integers(0, 25), st.integers(0, 25), st.integers(0, 2), st.integers(0, 2))
+amounts = st.builds(
+    Amount, st.integers(0, 25), st.integers(0, 25), st.integers(0, 2), st.integers(0, 2)
+)
 
 
 class Drawing(RuleBasedStateMachine):
@@ -258,9 +286,15 @@ class Drawing(RuleBasedStateMachine):
     @initialize(run=limits, one=limits, other=limits)
     def start(self, run: Budget, one: Budget, other: Budget) -> None:
         top = Pool(run, clock=Clock())
-        self.pools = [top, Pool(one, above=top, clock=Clock()), Pool(other, above=top, clock=Clock())]
-        self.drawn = [Amount(), Amount(), Amount()]  # of each, by everything that was ever granted, settled or counted
-        self.beyond = [Amount(), Amount(), Amount()]  # what no reservation asked for: longer answers, and what was on record
+        self.pools = [
+            top,
+            Pool(one, above=top, clock=Clock()),
+            Pool(other, above=top, clock=Clock()),
+        ]
+        # of each, by everything that was ever granted, settled or counted
+        self.drawn = [Amount(), Amount(), Amount()]
+        # what no reservation asked for: longer answers, and what was on record
+        self.beyond = [Amount(), Amount(), Amount()]
 
     def levels(self, at: int) -> list[int]:
         return [at] if at == 0 else [at, 0]
@@ -277,7 +311,11 @@ class Drawing(RuleBasedStateMachine):
             for field, name in FIELDS.items():
                 most, wanted = self.most(level, field), getattr(asked, name)
                 if most is not None and wanted:
-                    room = most - getattr(self.drawn[level], name) - (0 if final else self.kept(field, most))
+                    room = (
+                        most
+                        - getattr(self.drawn[level], name)
+                        - (0 if final else self.kept(field, most))
+                    )
                     if wanted > room:
                         return False
         return True
@@ -302,7 +340,12 @@ class Drawing(RuleBasedStateMachine):
         at, reservation = one
         self.pools[at].settle(reservation, **real._asdict())
         self.add(at, real.minus(reservation.amount))
-        more = Amount(*(max(0, most - set_aside) for most, set_aside in zip(real, reservation.amount, strict=True)))
+        more = Amount(
+            *(
+                max(0, most - set_aside)
+                for most, set_aside in zip(real, reservation.amount, strict=True)
+            )
+        )
         for level in self.levels(at):
             self.beyond[level] = self.beyond[level].plus(more)
 
@@ -313,14 +356,18 @@ class Drawing(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 2), amount=amounts)
     def count(self, at: int, amount: Amount) -> None:
-        self.pools[at].count(Spent(Usage(amount.tokens), amount.cost_usd_nano, 0, amount.steps, amount.tool_calls))
+        self.pools[at].count(
+            Spent(Usage(amount.tokens), amount.cost_usd_nano, 0, amount.steps, amount.tool_calls)
+        )
         self.add(at, amount)
         for level in self.levels(at):
             self.beyond[level] = self.beyond[level].plus(amount)
 
     @rule(at=st.integers(0, 2))
     def look(self, at: int) -> None:
-        """Looking changes nothing, and what is said to be left can be had: all of it, and not one more."""
+        """Looking changes nothing, and what is said to be left can be had: all of it, and not one
+        more.
+        """
         self.pools[at].nearly_used()
         left = self.pools[at].left()
         for field, name in FIELDS.items():
@@ -344,7 +391,9 @@ class Drawing(RuleBasedStateMachine):
             for field, name in FIELDS.items():
                 most = self.most(level, field)
                 if most is not None:
-                    assert getattr(self.drawn[level], name) <= most + getattr(self.beyond[level], name)
+                    assert getattr(self.drawn[level], name) <= most + getattr(
+                        self.beyond[level], name
+                    )
 
 
 TestDrawing = Drawing.TestCase
@@ -380,7 +429,8 @@ def test_many_threads_together_get_what_is_there_and_no_more() -> None:
 
     got = at_once(draw)
     total = sum(count for _, count in got)
-    assert total == run.reserved.steps == run.reserved.tokens == 1000  # the steps, but for the one that is kept
+    # the steps, but for the one that is kept
+    assert total == run.reserved.steps == run.reserved.tokens == 1000
     for number, fork in enumerate(forks):
         assert fork.reserved.tokens == sum(count for which, count in got if which == number) <= 360
 
@@ -417,7 +467,9 @@ def test_many_threads_that_settle_and_release_leave_the_right_sums() -> None:
 def test_an_estimate_is_the_question_and_the_longest_answer() -> None:
     assert estimate(0, {}) == Usage()
     assert estimate(4001, {}) == Usage(input_tokens=1001)  # nobody knows how long the answer may be
-    assert estimate(400, {"tokens_max": 256, "temperature": 0}) == Usage(input_tokens=100, output_tokens=256)
+    assert estimate(400, {"tokens_max": 256, "temperature": 0}) == Usage(
+        input_tokens=100, output_tokens=256
+    )
     for odd in (None, True, "256", -1, 2.5):
         assert estimate(4, {"tokens_max": odd}) == Usage(input_tokens=1)
 
@@ -428,5 +480,12 @@ def test_a_price_is_by_the_list_free_where_nobody_is_paid_and_never_made_up() ->
     known, more = price_of("openai:gpt-5", usage), price_of("openai:gpt-5", Usage(1000, 200))
     assert known is not None and more is not None and 0 < known.cost_usd_nano < more.cost_usd_nano
     assert price_of("local:smollm2", usage) == price_of("scripted", usage) == FREE
-    for unknown in ("openai:no-such-model", "openai", "openai:", "http://127.0.0.1:8000#m", "my-script", ""):
+    for unknown in (
+        "openai:no-such-model",
+        "openai",
+        "openai:",
+        "http://127.0.0.1:8000#m",
+        "my-script",
+        "",
+    ):
         assert price_of(unknown, usage) is None

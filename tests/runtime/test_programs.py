@@ -56,7 +56,11 @@ def test_a_file_replaces_no_module_and_is_one_object(folder: Path) -> None:
     more = set(sys.modules) - modules
     for _ in range(1000):
         assert type(load(f"{folder / 'statistics.py'}:W")) is type(first)
-    assert sys.path == path and set(sys.modules) - modules == more and sys.modules[type(first).__module__] is module
+    assert (
+        sys.path == path
+        and set(sys.modules) - modules == more
+        and sys.modules[type(first).__module__] is module
+    )
     gc.collect()
     assert [each for each in gc.get_objects() if type(each) is type(first)] == [first]
 
@@ -68,7 +72,10 @@ def test_a_changed_file_is_loaded_anew(folder: Path) -> None:
     file.write_text(WORKFLOW.replace("one", "two"))  # as long as before, in the same moment
     os.utime(file, ns=(there.st_atime_ns, there.st_mtime_ns))
     second = load(f"{file}:W")
-    assert (first(Session("x")).facts["word"], second(Session("x")).facts["word"]) == ("abone", "abtwo")
+    assert (first(Session("x")).facts["word"], second(Session("x")).facts["word"]) == (
+        "abone",
+        "abtwo",
+    )
     file.write_text("1/0\n")
     with pytest.raises(ZeroDivisionError):
         load(f"{file}:W")
@@ -79,7 +86,10 @@ def test_a_changed_file_is_loaded_anew(folder: Path) -> None:
 def test_two_files_of_one_name_are_two_modules(folder: Path) -> None:
     (folder / "other").mkdir()
     (folder / "other" / "statistics.py").write_text(WORKFLOW.replace("one", "two"))
-    one, two = load(f"{folder / 'statistics.py'}:W"), load(f"{folder / 'other' / 'statistics.py'}:W")
+    one, two = (
+        load(f"{folder / 'statistics.py'}:W"),
+        load(f"{folder / 'other' / 'statistics.py'}:W"),
+    )
     assert (one(Session("x")).facts["word"], two(Session("x")).facts["word"]) == ("abone", "abtwo")
 
 
@@ -92,18 +102,20 @@ def test_a_file_beside_does_not_stand_in_for_the_standard_library(folder: Path) 
 
 def test_types_are_found_in_a_file_that_is_loaded(folder: Path) -> None:
     (folder / "typed.py").write_text(
-        "from __future__ import annotations\nimport dataclasses, typing, msgspec\nfrom plait import Workflow, tool\n"
-        "@dataclasses.dataclass\nclass Item:\n    of: list[Other]\n"
-        "class Other(msgspec.Struct):\n    name: str\n    items: list[Item] | None = None\n"
-        "@tool\ndef look(item: Item) -> str:\n    'Look.'\n    return item.of[0].name\n"
-        "class W(Workflow):\n    def forward(self, session):\n        typing.get_type_hints(Item)\n"
-        "        return session.use(look, item=Item([Other('x')]))\n"
+        "from __future__ import annotations\nimport dataclasses, typing, msgspec\nfrom plait import"
+        " Workflow, tool\n@dataclasses.dataclass\nclass Item:\n    of: list[Other]\nclass"
+        " Other(msgspec.Struct):\n    name: str\n    items: list[Item] | None = None\n@tool\ndef"
+        " look(item: Item) -> str:\n    'Look.'\n    return item.of[0].name\nclass W(Workflow):\n  "
+        "  def forward(self, session):\n        typing.get_type_hints(Item)\n        return"
+        " session.use(look, item=Item([Other('x')]))\n"
     )
     assert load(f"{folder / 'typed.py'}:W")(Session("x")).result == "x"
 
 
 def test_a_workflow_from_a_file_is_taken_up_in_another_process(folder: Path) -> None:
-    asks = WORKFLOW.replace("return session.fact", "session = session.ask('Which?')\n        return session.fact")
+    asks = WORKFLOW.replace(
+        "return session.fact", "session = session.ask('Which?')\n        return session.fact"
+    )
     (folder / "statistics.py").write_text(asks)
     plait = [sys.executable, "-c", "from plait.cli import main; main()"]
     env = child_environment(PLAIT_STORE=str(folder / "store"))
@@ -124,7 +136,10 @@ def test_a_copy_of_a_workflow_is_not_what_its_file_names(folder: Path) -> None:
     import copy
 
     first = load(f"{folder / 'statistics.py'}:W")
-    assert target_of(first)["name"] == "W" and target_of(copy.copy(first)) == target_of(copy.deepcopy(first)) == {}
+    assert (
+        target_of(first)["name"] == "W"
+        and target_of(copy.copy(first)) == target_of(copy.deepcopy(first)) == {}
+    )
 
 
 # ── what a log names ─────────────────────────────────────────────────────────────────────────
@@ -200,7 +215,10 @@ def started(workflow: str, environment: dict[str, str]) -> Session:
 )
 def test_a_log_has_nothing_called_but_a_workflow(workflow: str) -> None:
     before = set(sys.modules)
-    for environment in ({}, {"file": workflow.partition(":")[0], "name": workflow.partition(":")[2]}):
+    for environment in (
+        {},
+        {"file": workflow.partition(":")[0], "name": workflow.partition(":")[2]},
+    ):
         session = started(workflow, environment)
         for act in (resume, replay):
             with pytest.raises(NeedsWorkflow):
@@ -209,13 +227,29 @@ def test_a_log_has_nothing_called_but_a_workflow(workflow: str) -> None:
     assert not loaded & {"antigravity", "this", "code", "nowhere_at_all"}
 
 
-BAD = ["make", "hurt", "Plain", "plain", "call", "lam", "Hidden", "Missing", "Path", "subprocess", "Fine.forward", "Thread", "Fine.Missing"]
+BAD = [
+    "make",
+    "hurt",
+    "Plain",
+    "plain",
+    "call",
+    "lam",
+    "Hidden",
+    "Missing",
+    "Path",
+    "subprocess",
+    "Fine.forward",
+    "Thread",
+    "Fine.Missing",
+]
 GOOD = ["Fine", "Finer", "Finest", "Rows", "Within", "Alias", "fine", "Fine.Inner"]
 
 
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("by", ["file", "module"])
-def test_what_a_log_names_is_looked_at_before_it_is_imported(name: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_log_names_is_looked_at_before_it_is_imported(
+    name: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mark, module = tmp_path / "imported", f"loud_{by}_{BAD.index(name)}"
     (tmp_path / f"{module}.py").write_text(LOUD.format(mark=str(mark)))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
@@ -227,25 +261,36 @@ def test_what_a_log_names_is_looked_at_before_it_is_imported(name: str, by: str,
 
 @pytest.mark.parametrize("name", GOOD)
 @pytest.mark.parametrize("by", ["file", "module"])
-def test_a_workflow_that_a_log_names_is_found(name: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workflow_that_a_log_names_is_found(
+    name: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = f"good_{by}_{GOOD.index(name)}"
-    (tmp_path / f"{module}.py").write_text(LOUD.format(mark=str(tmp_path / "mark")).replace("exec(", "str("))
+    (tmp_path / f"{module}.py").write_text(
+        LOUD.format(mark=str(tmp_path / "mark")).replace("exec(", "str(")
+    )
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     environment = {"file": str(tmp_path / f"{module}.py"), "name": name} if by == "file" else {}
     assert isinstance(recorded_program("s", f"{module}:{name}", environment), Workflow)
 
 
-def test_a_workflow_is_found_through_packages_without_importing_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workflow_is_found_through_packages_without_importing_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package = tmp_path / "deep_pkg"
     (package / "inner").mkdir(parents=True)
-    (package / "__init__.py").write_text("from pathlib import Path\nPath(__file__).with_name('imported').touch()\nfrom .base import *\n")
+    (package / "__init__.py").write_text(
+        "from pathlib import Path\nPath(__file__).with_name('imported').touch()\nfrom .base"
+        " import *\n"
+    )
     (package / "base.py").write_text(
-        "from plait import *\nclass Base(Workflow):\n    def forward(self, session): return session\nclass Plain: pass\n"
+        "from plait import *\nclass Base(Workflow):\n    def forward(self, session): return"
+        " session\nclass Plain: pass\n"
     )
     (package / "inner" / "__init__.py").write_text("")
     (package / "inner" / "flows.py").write_text(
-        "from ..base import Base as Root\nfrom .. import Base\nfrom deep_pkg import base\nimport deep_pkg.base as other\n"
-        "class A(Root): pass\nclass B(Base): pass\nclass C(base.Base): pass\nclass D(other.Base): pass\nclass E(base.Plain): pass\n"
+        "from ..base import Base as Root\nfrom .. import Base\nfrom deep_pkg import base\nimport"
+        " deep_pkg.base as other\nclass A(Root): pass\nclass B(Base): pass\nclass C(base.Base):"
+        " pass\nclass D(other.Base): pass\nclass E(base.Plain): pass\n"
     )
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(NeedsWorkflow):

@@ -1,4 +1,6 @@
-"""A prompt is a function of the log: built anew at any place, it is the one that was sent from there."""
+"""A prompt is a function of the log: built anew at any place, it is the one that was sent from
+there.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,19 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, Compactor, Parallel, ScriptedModel, Selector, Sequential, Session, ToolCall, View, Workflow, tool
+from plait import (
+    Agent,
+    Compactor,
+    Parallel,
+    ScriptedModel,
+    Selector,
+    Sequential,
+    Session,
+    ToolCall,
+    View,
+    Workflow,
+    tool,
+)
 from plait.errors import BranchFailed, ModelFailed, ToolFailed
 from plait.event import Event
 from plait.event import kinds as k
@@ -53,8 +67,15 @@ def check_all(session: Session) -> int:
     found = every_ask(session)
     for asked in found:
         rebuilt = sent(session, asked)
-        assert rebuilt.matches, (asked.log, asked.seq, asked.actor, [turn_text(turn) for turn in rebuilt.turns])
-        assert not isinstance(rebuilt.turns[0], (Answered, Returned)) and not isinstance(rebuilt.turns[-1], Answered)
+        assert rebuilt.matches, (
+            asked.log,
+            asked.seq,
+            asked.actor,
+            [turn_text(turn) for turn in rebuilt.turns],
+        )
+        assert not isinstance(rebuilt.turns[0], (Answered, Returned)) and not isinstance(
+            rebuilt.turns[-1], Answered
+        )
     return len(found)
 
 
@@ -62,26 +83,50 @@ def check_all(session: Session) -> int:
 
 
 class Chance(Workflow):
-    """A history made by lot: agents with several views, tools, facts, forks, merges, rewinds, compactions, late outcomes."""
+    """A history made by lot: agents with several views, tools, facts, forks, merges, rewinds,
+    compactions, late outcomes.
+    """
 
     def __init__(self, seed: int) -> None:
         self._lot = random.Random(seed)
         lot = self._lot
         views: list[Any] = [None, None, None, 3, "facts", "branch", "compacted", View.calls("ann")]
-        self.ann = Agent("You are ann.", model=self._model(seed), tools=[look, shaky], retry=QUICK, context_max=lot.choice([None, 150]))
+        self.ann = Agent(
+            "You are ann.",
+            model=self._model(seed),
+            tools=[look, shaky],
+            retry=QUICK,
+            context_max=lot.choice([None, 150]),
+        )
         self.ann.compactor = Compactor(keep=lot.randint(1, 3))
-        self.bob = Agent("You are bob.", model=self._model(seed + 1), tools=[look], retry=QUICK, view=lot.choice(views))
-        self.eve = Agent("You are eve.", model=self._model(seed + 2), retry=QUICK, view=lot.choice(views))
+        self.bob = Agent(
+            "You are bob.",
+            model=self._model(seed + 1),
+            tools=[look],
+            retry=QUICK,
+            view=lot.choice(views),
+        )
+        self.eve = Agent(
+            "You are eve.", model=self._model(seed + 2), retry=QUICK, view=lot.choice(views)
+        )
         self.short = Compactor(model=self._model(seed + 3), keep=lot.randint(1, 4), retry=QUICK)
         self.rule = Compactor(keep=lot.randint(1, 4))
         self.both = Parallel(left=self.ann, right=Sequential(self.bob, self.rule))
-        self.pick = Selector({"ann": self.ann, "bob": self.bob}, rule=lambda session: "ann" if session.place % 2 else "bob")
+        self.pick = Selector(
+            {"ann": self.ann, "bob": self.bob},
+            rule=lambda session: "ann" if session.place % 2 else "bob",
+        )
 
     def _model(self, seed: int) -> ScriptedModel:
         def answer(session: Session) -> Any:
             lot = random.Random(f"{seed}/{session.id}/{session.place}")
-            calls = [ToolCall(lot.choice(["look", "shaky", "nowhere"]), what=f"w{lot.randint(0, 9)}") for _ in range(lot.randint(1, 3))]
-            return lot.choice([calls, f"words {lot.randint(0, 99)}", "a longer answer " * lot.randint(1, 30)])
+            calls = [
+                ToolCall(lot.choice(["look", "shaky", "nowhere"]), what=f"w{lot.randint(0, 9)}")
+                for _ in range(lot.randint(1, 3))
+            ]
+            return lot.choice(
+                [calls, f"words {lot.randint(0, 99)}", "a longer answer " * lot.randint(1, 30)]
+            )
 
         return ScriptedModel(answer)
 
@@ -103,7 +148,9 @@ class Chance(Workflow):
             elif act == 5:
                 session = self.short(session)
             elif act == 6:
-                fork = self.bob(session.fork(f"f{step}", at=lot.randint(start, session.place)).say("over there"))
+                fork = self.bob(
+                    session.fork(f"f{step}", at=lot.randint(start, session.place)).say("over there")
+                )
                 session = session.merge(self.rule(fork), resolve=_first)
             elif act == 7:
                 session = _late(session, "look")
@@ -126,16 +173,23 @@ def _first(key: str, sides: Mapping[str, Any]) -> Any:
 
 
 def _late(session: Session, tool: str) -> Session:
-    """Say once more what came of some call: as an outcome that comes after a prompt in which it was shown otherwise."""
+    """Say once more what came of some call: as an outcome that comes after a prompt in which it was
+    shown otherwise.
+    """
     calls = [event.header.call for event in session.path if event.kind == "ToolRequested"]
     if not calls:
         return session
     body = k.ToolReturned((k.Text("late"),))
-    return record_at_tip(session, [Draft(body, Act("service:tools", "tool", call=calls[len(calls) // 2]))])[0]
+    return record_at_tip(
+        session, [Draft(body, Act("service:tools", "tool", call=calls[len(calls) // 2]))]
+    )[0]
 
 
 def session_after(simulation: Simulation, program: Chance, *content: str | Session) -> Session:
-    """The session at the end of a run. A run in which every attempt met a fault has failed, and left a history, too."""
+    """The session at the end of a run.
+
+    A run in which every attempt met a fault has failed, and left a history, too.
+    """
     try:
         return simulation.run(program, *content)
     except ModelFailed as error:
@@ -154,18 +208,40 @@ def rebuilt(simulation: Simulation) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_what_was_sent_can_be_rebuilt_whatever_happened(part: int) -> None:
-    assert Simulation.check(rebuilt, seeds=range(part * 12, part * 12 + 12), model_fault_rate=0.2, tool_fault_rate=0.2) == 12
+    assert (
+        Simulation.check(
+            rebuilt,
+            seeds=range(part * 12, part * 12 + 12),
+            model_fault_rate=0.2,
+            tool_fault_rate=0.2,
+        )
+        == 12
+    )
 
 
 def test_what_was_sent_can_be_rebuilt_though_no_attempt_was_answered() -> None:
-    assert Simulation.check(rebuilt, seeds=[434, *range(12)], model_fault_rate=0.7, tool_fault_rate=0.2) == 13
-    assert Simulation.check(rebuilt, seeds=[434], model_fault_rate=0.2, tool_fault_rate=0.2) == 1  # a branch of two fails
+    assert (
+        Simulation.check(
+            rebuilt, seeds=[434, *range(12)], model_fault_rate=0.7, tool_fault_rate=0.2
+        )
+        == 13
+    )
+    # a branch of two fails
+    assert Simulation.check(rebuilt, seeds=[434], model_fault_rate=0.2, tool_fault_rate=0.2) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
 def test_in_hundreds_of_histories(part: int) -> None:
-    assert Simulation.check(rebuilt, seeds=range(48 + part * 50, 98 + part * 50), model_fault_rate=0.2, tool_fault_rate=0.2) == 50
+    assert (
+        Simulation.check(
+            rebuilt,
+            seeds=range(48 + part * 50, 98 + part * 50),
+            model_fault_rate=0.2,
+            tool_fault_rate=0.2,
+        )
+        == 50
+    )
 
 
 # ── single things ────────────────────────────────────────────────────────────────────────────
@@ -176,10 +252,17 @@ def test_an_outcome_that_came_late_is_told_after_what_was_shown() -> None:
     agent = Agent("x", model=spy, tools=[look], name="ann")
     session = agent(Session("go"))
     asked = session.path[[event.kind for event in session.path].index("ToolRequested")].header.call
-    late, _ = record_at_tip(session, [Draft(k.ToolReturned((k.Text("late"),)), Act("service:x", "tool", call=asked))])
+    late, _ = record_at_tip(
+        session, [Draft(k.ToolReturned((k.Text("late"),)), Act("service:x", "tool", call=asked))]
+    )
     prompts._kept.clear()  # pyright: ignore[reportPrivateUsage]
     agent(late)
-    assert [turn_text(turn) for turn in spy.requests[2].turns][1:] == ["", "a " * 20, "One.", '(look {"what":"a"} returned)\nlate']
+    assert [turn_text(turn) for turn in spy.requests[2].turns][1:] == [
+        "",
+        "a " * 20,
+        "One.",
+        '(look {"what":"a"} returned)\nlate',
+    ]
     assert check_all(late) == 4
 
 
@@ -190,8 +273,16 @@ def test_every_attempt_was_sent_what_the_first_one_was() -> None:
         name = "interrupted"
 
         def ask(self, request: Request, on_delta: Any) -> Reply:
-            if not any(isinstance(turn, Said) and turn_text(turn) == "wait!" for turn in request.turns) and not request.outcomes:
-                record_at_tip(Session.open(request.session.id), [Draft(k.MessageSaid("user", (k.Text("wait!"),)), Act("human:u"))])
+            if (
+                not any(
+                    isinstance(turn, Said) and turn_text(turn) == "wait!" for turn in request.turns
+                )
+                and not request.outcomes
+            ):
+                record_at_tip(
+                    Session.open(request.session.id),
+                    [Draft(k.MessageSaid("user", (k.Text("wait!"),)), Act("human:u"))],
+                )
                 raise Fault("Overloaded", "try again", retryable=True)
             return Reply((k.Text("fine"),))
 
@@ -213,8 +304,12 @@ def test_a_prompt_is_not_rendered_anew_at_each_ask(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(prompts, "_link", counted)
     script = [*[ToolCall("look", what=f"{n}") for n in range(60)], "done"]
-    Agent("x", model=ScriptedModel(script), tools=[look], steps_max=100, context_max=10**9)(Session("go"))
-    assert links <= 1 + 2 * 60 + 60  # a turn is linked once, and once more if the last result was not yet written when it was measured
+    Agent("x", model=ScriptedModel(script), tools=[look], steps_max=100, context_max=10**9)(
+        Session("go")
+    )
+    # a turn is linked once, and once more if the last result was not yet written when it was
+    # measured
+    assert links <= 1 + 2 * 60 + 60
 
 
 def test_a_session_that_says_nothing_is_asked_to_go_on() -> None:

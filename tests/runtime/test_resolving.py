@@ -1,4 +1,6 @@
-"""A person says what a lost call returned: a value of the type that its tool returns, and nothing else."""
+"""A person says what a lost call returned: a value of the type that its tool returns, and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +132,9 @@ FITS: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("returns", "value", "result"), FITS)
-def test_a_value_of_the_type_is_what_the_program_sees(returns: Any, value: Any, result: Any) -> None:
+def test_a_value_of_the_type_is_what_the_program_sees(
+    returns: Any, value: Any, result: Any
+) -> None:
     used = lost(returns)
     session = waiting(used)
     (ask,) = session.waiting
@@ -201,7 +205,9 @@ MISFITS: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("returns", "value"), MISFITS)
-def test_a_value_of_another_type_is_refused_before_anything_is_written(returns: Any, value: Any) -> None:
+def test_a_value_of_another_type_is_refused_before_anything_is_written(
+    returns: Any, value: Any
+) -> None:
     session = waiting(lost(returns))
     with pytest.raises(InvalidValue, match=r"value: .* Nothing was written"):
         session.resolve(session.waiting[0], "happened", value, actor=ANA)
@@ -210,7 +216,9 @@ def test_a_value_of_another_type_is_refused_before_anything_is_written(returns: 
 
 @pytest.mark.parametrize("value", [b"hello", "aGVsbG8=", bytearray(b"hello")])
 @pytest.mark.parametrize("returns", [bytes, bytearray, bytes | None])
-def test_bytes_are_resolved_with_bytes_or_base64_and_recorded_as_the_tool_would(returns: Any, value: Any) -> None:
+def test_bytes_are_resolved_with_bytes_or_base64_and_recorded_as_the_tool_would(
+    returns: Any, value: Any
+) -> None:
     used = lost(returns)
     session = waiting(used)
     session.resolve(session.waiting[0], "happened", value, actor=ANA)
@@ -291,4 +299,7 @@ def test_a_schema_is_read_as_its_type_is() -> None:
         if returns is not Any:
             assert misfit(result, result_schema_of(returns)) is None, (returns, result)
     nested = schema_of(dict[str, list[Receipt]])
-    assert misfit({"a": [{"id": 1, "total": 1, "lines": ["x", 1]}]}, nested) == "at 'a': at 0: at 'lines': at 1: it is a int, not string"
+    assert (
+        misfit({"a": [{"id": 1, "total": 1, "lines": ["x", 1]}]}, nested)
+        == "at 'a': at 0: at 'lines': at 1: it is a int, not string"
+    )

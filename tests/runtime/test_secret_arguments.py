@@ -1,4 +1,6 @@
-"""An argument that was a secret is not on record: it is asked for when a run is taken up again, and never replaced by its stand-in."""
+"""An argument that was a secret is not on record: it is asked for when a run is taken up again, and
+never replaced by its stand-in.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, Ask, Policy, ScriptedModel, Secret, Session, ToolCall, Workflow, secrets, tool
+from plait import (
+    Agent,
+    Ask,
+    Policy,
+    ScriptedModel,
+    Secret,
+    Session,
+    ToolCall,
+    Workflow,
+    secrets,
+    tool,
+)
 from plait.durable import replay, resume, whatif
 from plait.errors import InvalidValue, NeedsWorkflow
 from plait.runtime.stops import Parked
@@ -140,7 +153,10 @@ def test_a_lost_call_is_not_looked_into_with_a_stand_in(effect: Any) -> None:
         GOT.append(key)
         return None
 
-    more: dict[str, Any] = {"probeable": {"probe": look}, "compensatable": {"compensate": look}}.get(effect, {})
+    more: dict[str, Any] = {
+        "probeable": {"probe": look},
+        "compensatable": {"compensate": look},
+    }.get(effect, {})
     used = paying(effect, **more)
     session = died(agent(used), Session("go", store="memory:"))
     with pytest.raises(Parked):
@@ -168,6 +184,8 @@ def test_words_about_a_secret_are_words() -> None:
         return "written"
 
     said = f"The key is {SHOWN}."
-    Agent("Write.", model=ScriptedModel([ToolCall("write", text=said), "done"]), tools=[write])(Session("go", store="memory:"))
+    Agent("Write.", model=ScriptedModel([ToolCall("write", text=said), "done"]), tools=[write])(
+        Session("go", store="memory:")
+    )
     Session("go", store="memory:").use(write, text=said)
     assert GOT == [said, said]

@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, replay, resume, secrets
-from plait.errors import InvalidValue, IsolationMissing, MergeConflict, NotApplied, NotPlaced, SandboxFailed, ToolFailed, UnknownBackend
+from plait.errors import (
+    InvalidValue,
+    IsolationMissing,
+    MergeConflict,
+    NotApplied,
+    NotPlaced,
+    SandboxFailed,
+    ToolFailed,
+    UnknownBackend,
+)
 from plait.event import kinds as k
 from plait.model.base import OutputDelta
 from plait.sandbox import Limits, Sandbox
@@ -40,7 +49,10 @@ def read(path: str, sandbox: Sandbox) -> str:
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     cart = "def total(items):\n    return sum(items) + 1\n"
-    folder = filled_folder(tmp_path / "repo", {"src/cart.py": cart, "README": "a shop\n", "run.sh": "#!/bin/sh\necho hi\n"})
+    folder = filled_folder(
+        tmp_path / "repo",
+        {"src/cart.py": cart, "README": "a shop\n", "run.sh": "#!/bin/sh\necho hi\n"},
+    )
     (folder / "run.sh").chmod(0o755)
     return folder
 
@@ -54,7 +66,11 @@ def test_placing_records_the_tree_and_touches_nothing(placed: Session, repo: Pat
     assert placed.tree and placed.workspace.files() == ["README", "run.sh", "src/cart.py"]
     assert placed.workspace.entry("run.sh").mode == 0o755
     body = placed.events[-1].body
-    assert isinstance(body, k.PlacementChanged) and body.placement.backend == "local" and body.placement.rung
+    assert (
+        isinstance(body, k.PlacementChanged)
+        and body.placement.backend == "local"
+        and body.placement.rung
+    )
     used = placed.use(write, path="src/cart.py", text="fixed\n")
     assert used.workspace.text("src/cart.py") == "fixed\n"
     assert (repo / "src" / "cart.py").read_text().startswith("def total")
@@ -67,11 +83,20 @@ def test_every_tool_event_has_trees_and_a_place(placed: Session) -> None:
     assert isinstance(body, k.ToolReturned) and body.exit_code == 3
     assert body.trees and body.trees.before == placed.tree and body.trees.after == used.tree
     assert set(body.trees.changed) == {"README", "new.txt"}
-    assert body.placement and body.placement.rung and body.placement.sandbox and body.placement.network == "off"
+    assert (
+        body.placement
+        and body.placement.rung
+        and body.placement.sandbox
+        and body.placement.network == "off"
+    )
     looked = used.use(read, path="new.txt")
     assert looked.result == "new\n" and looked.tree == used.tree
     body = looked.events[-1].body
-    assert isinstance(body, k.ToolReturned) and body.trees and body.trees.before == body.trees.after == used.tree
+    assert (
+        isinstance(body, k.ToolReturned)
+        and body.trees
+        and body.trees.before == body.trees.after == used.tree
+    )
 
 
 def test_branches_have_files_of_their_own(placed: Session) -> None:
@@ -87,26 +112,36 @@ def test_branches_have_files_of_their_own(placed: Session) -> None:
 
 
 def test_rewinding_brings_files_back_that_a_command_changed(placed: Session) -> None:
-    changed = placed.use(sh, command="echo x > x; rm -r src; chmod 600 run.sh; mkdir empty; ln -s README link")
+    changed = placed.use(
+        sh, command="echo x > x; rm -r src; chmod 600 run.sh; mkdir empty; ln -s README link"
+    )
     assert changed.diff(placed).files
     back = changed.rewind(placed.place)
     assert back.tree == placed.tree
     seen = back.use(sh, command="ls -A; stat -c %a run.sh; cat src/cart.py | head -1")
-    assert seen.result == "README\nrun.sh\nsrc\n755\ndef total(items):\n" and seen.tree == placed.tree
+    assert (
+        seen.result == "README\nrun.sh\nsrc\n755\ndef total(items):\n" and seen.tree == placed.tree
+    )
 
 
 def test_merging_is_three_way_by_path(placed: Session) -> None:
-    a = placed.fork("a").use(write, path="src/cart.py", text="def total(items):\n    return sum(items)\n")
+    a = placed.fork("a").use(
+        write, path="src/cart.py", text="def total(items):\n    return sum(items)\n"
+    )
     b = placed.fork("b").use(sh, command="mv README README.md && echo more >> README.md")
     merged = a.merge(b)
     assert merged.workspace.text("src/cart.py").endswith("sum(items)\n")
-    assert merged.workspace.text("README.md") == "a shop\nmore\n" and "README" not in merged.workspace
+    assert (
+        merged.workspace.text("README.md") == "a shop\nmore\n" and "README" not in merged.workspace
+    )
     c = placed.fork("c").use(write, path="src/cart.py", text="def total(items):\n    return 0\n")
     with pytest.raises(MergeConflict, match=r"src/cart\.py") as caught:
         merged.merge(c)
     assert caught.value.conflicts["src/cart.py"]["c"] == "def total(items):\n    return 0\n"
     chosen = merged.merge(c, resolve={"src/cart.py": "def total(items):\n    return 7\n"})
-    assert chosen.workspace.text("src/cart.py").endswith("7\n") and chosen.workspace.text("README.md").endswith("more\n")
+    assert chosen.workspace.text("src/cart.py").endswith("7\n") and chosen.workspace.text(
+        "README.md"
+    ).endswith("more\n")
     assert chosen.use(sh, command="cat src/cart.py | tail -1").result == "    return 7\n"
 
 
@@ -115,7 +150,11 @@ def test_merging_again_takes_only_what_is_new(placed: Session) -> None:
     a = a.use(write, path="m", text="1\n").merge(b)
     b = b.use(write, path="n", text="2\n")
     a = a.use(write, path="o", text="1\n").merge(b)
-    assert a.workspace.text("n") == "2\n" and a.workspace.text("m") == "1\n" and a.workspace.text("o") == "1\n"
+    assert (
+        a.workspace.text("n") == "2\n"
+        and a.workspace.text("m") == "1\n"
+        and a.workspace.text("o") == "1\n"
+    )
     b = b.merge(a).use(write, path="m", text="3\n")
     a = a.use(write, path="n", text="4\n").merge(b)
     assert a.workspace.text("m") == "3\n" and a.workspace.text("n") == "4\n"
@@ -127,21 +166,32 @@ def test_blame_names_the_event_behind_a_line(placed: Session) -> None:
     b = first.fork("b").use(sh, command="sed -i '1i # from b' src/cart.py")
     merged = a.merge(b)
     lines = list(merged.blame("src/cart.py"))
-    assert [line.text for line in lines] == ["# from b", "def total(items):", "    return sum(items)", "# from a"]
+    assert [line.text for line in lines] == [
+        "# from b",
+        "def total(items):",
+        "    return sum(items)",
+        "# from a",
+    ]
     assert [line.event for line in lines] == [b.head, placed.head, first.head, a.head]
     assert lines[2].tool == "sh" and lines[0].branch == "b"
     assert merged.at(first.place).blame("src/cart.py")[1].event == placed.head
 
 
 def test_publishing_merges_with_the_folder_as_it_is(placed: Session, repo: Path) -> None:
-    used = placed.use(sh, command="sed -i 's/ + 1//' src/cart.py; rm README; echo new > new.txt; chmod 700 run.sh")
+    used = placed.use(
+        sh, command="sed -i 's/ + 1//' src/cart.py; rm README; echo new > new.txt; chmod 700 run.sh"
+    )
     (repo / "other.txt").write_text("by hand\n")
     applied = used.apply()
-    assert (repo / "src" / "cart.py").read_text().endswith("sum(items)\n") and (repo / "other.txt").exists()
+    assert (repo / "src" / "cart.py").read_text().endswith("sum(items)\n") and (
+        repo / "other.txt"
+    ).exists()
     assert not (repo / "README").exists() and (repo / "new.txt").read_text() == "new\n"
     assert (repo / "run.sh").stat().st_mode & 0o777 == 0o700
     again = applied.use(write, path="new.txt", text="newer\n").apply()
-    assert (repo / "new.txt").read_text() == "newer\n" and (repo / "other.txt").read_text() == "by hand\n"
+    assert (repo / "new.txt").read_text() == "newer\n" and (
+        repo / "other.txt"
+    ).read_text() == "by hand\n"
     (repo / "new.txt").write_text("by hand\n")
     late = again.use(write, path="new.txt", text="newest\n")
     with pytest.raises(MergeConflict, match=r"new\.txt"):
@@ -153,7 +203,11 @@ def test_publishing_merges_with_the_folder_as_it_is(placed: Session, repo: Path)
 
 
 def test_an_agent_works_on_files(placed: Session) -> None:
-    calls = ToolCall("write", path="a", text="1\n"), ToolCall("sh", command="cat a >> b; cat a >> b"), ToolCall("read", path="b")
+    calls = (
+        ToolCall("write", path="a", text="1\n"),
+        ToolCall("sh", command="cat a >> b; cat a >> b"),
+        ToolCall("read", path="b"),
+    )
     model = ScriptedModel([*calls, "done"])
     done = Agent("fix it", model=model, tools=[write, sh, read])(placed)
     assert done.text == "done" and done.workspace.text("b") == "1\n1\n"
@@ -180,7 +234,9 @@ def test_replay_touches_no_files(repo: Path, tmp_path: Path) -> None:
 
 
 def test_a_lost_call_is_undone_and_made_again(repo: Path, tmp_path: Path) -> None:
-    """The process ends in the middle of a command that had written already: taken up again, it starts from the files before it."""
+    """The process ends in the middle of a command that had written already: taken up again, it
+    starts from the files before it.
+    """
     script = tmp_path / "story.py"
     script.write_text(
         "import os, sys\n"
@@ -243,14 +299,18 @@ def test_an_empty_place(tmp_path: Path) -> None:
     assert used.to("local", clean=True).use(sh, command="ls -A").result == "a\n"
 
 
-def test_in_place_there_is_no_way_back_and_strangers_are_noticed(repo: Path, tmp_path: Path) -> None:
+def test_in_place_there_is_no_way_back_and_strangers_are_noticed(
+    repo: Path, tmp_path: Path
+) -> None:
     here = Session("x", store=tmp_path / "store").to("local", repo, in_place=True)
     used = here.use(sh, command="echo 1 > a")
     assert (repo / "a").read_text() == "1\n" and used.workspace.text("a") == "1\n"
     (repo / "b").write_text("by hand\n")
     on = used.use(sh, command="cat b")
     noticed = [event.body for event in on.events if event.kind == "Bypassed"]
-    assert len(noticed) == 1 and isinstance(noticed[0], k.Bypassed) and noticed[0].what == "workspace"
+    assert (
+        len(noticed) == 1 and isinstance(noticed[0], k.Bypassed) and noticed[0].what == "workspace"
+    )
     assert on.workspace.text("b") == "by hand\n"
 
 
@@ -262,22 +322,38 @@ def test_a_file_with_a_secret_is_withheld_and_never_lost(repo: Path, tmp_path: P
     used = placed.use(sh, command="ls -A; echo 1 > a").apply()
     assert (repo / ".env").read_text() == "TOKEN=s3cr3t-c4n4ry-0815\n" and (repo / "a").exists()
     assert used.workspace.entry(".env").kind == "withheld"
-    leaked = used.use(sh, command="printf 's3cr3t-c4n4ry'; printf -- '-0815' ; printf 's3cr3t-c4n4ry-0815' > out")
+    leaked = used.use(
+        sh, command="printf 's3cr3t-c4n4ry'; printf -- '-0815' ; printf 's3cr3t-c4n4ry-0815' > out"
+    )
     assert "s3cr3t" not in str(leaked.result) and leaked.workspace.entry("out").kind == "withheld"
-    assert not [path for path in (tmp_path / "store").rglob("*.db*") if b"s3cr3t-c4n4ry-0815" in path.read_bytes()]
+    assert not [
+        path
+        for path in (tmp_path / "store").rglob("*.db*")
+        if b"s3cr3t-c4n4ry-0815" in path.read_bytes()
+    ]
 
 
-def test_two_processes_on_one_session_have_files_of_their_own(placed: Session, tmp_path: Path) -> None:
+def test_two_processes_on_one_session_have_files_of_their_own(
+    placed: Session, tmp_path: Path
+) -> None:
     used = placed.use(write, path="a", text="1\n")  # this process keeps its copy at hand
     program = (
-        "import sys\nfrom plait import Session\nfrom plait.tools import shell\n"
-        "s = Session.open(sys.argv[2], store=sys.argv[1]).use(shell, command='cat a; echo 2 > a')\nprint(s.workspace.text('a'))\n"
+        "import sys\nfrom plait import Session\nfrom plait.tools import shell\ns ="
+        " Session.open(sys.argv[2], store=sys.argv[1]).use(shell, command='cat a; echo 2 >"
+        " a')\nprint(s.workspace.text('a'))\n"
     )
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", program, placed.store, str(used.id)], env=environ, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, placed.store, str(used.id)],
+        env=environ,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0 and done.stdout == "2\n\n", done.stderr
     assert used.reload().use(sh, command="cat a").result == "2\n"
-    assert not [copy for copy in (tmp_path / "store" / "work" / "copies").glob("*.*.*") if copy.is_dir()]
+    assert not [
+        copy for copy in (tmp_path / "store" / "work" / "copies").glob("*.*.*") if copy.is_dir()
+    ]
 
 
 def test_a_call_that_is_left_behind_keeps_its_hands_off(placed: Session) -> None:
@@ -324,7 +400,9 @@ def test_a_loan_ends_with_the_call(placed: Session) -> None:
 
 
 def test_publishing_leaves_alone_what_was_never_the_sessions(repo: Path, tmp_path: Path) -> None:
-    """Ignored files, pipes and files with secrets in folders that the session removed, or put something else in place of."""
+    """Ignored files, pipes and files with secrets in folders that the session removed, or put
+    something else in place of.
+    """
     secrets.known("s3cr3t-c4n4ry-4711", "CANARY2")
     (repo / ".plaitignore").write_text("*.bin\n")
     for name in ("data", "other", "conf"):
@@ -335,7 +413,9 @@ def test_publishing_leaves_alone_what_was_never_the_sessions(repo: Path, tmp_pat
     (repo / "conf" / ".env").write_text("TOKEN=s3cr3t-c4n4ry-4711\n")
     placed = Session("x", store=tmp_path / "store").to("local", repo)
     gone = placed.use(sh, command="rm -rf data src").apply()
-    assert (repo / "data" / "big.bin").read_text() == "precious" and not (repo / "data" / "kept.txt").exists()
+    assert (repo / "data" / "big.bin").read_text() == "precious" and not (
+        repo / "data" / "kept.txt"
+    ).exists()
     assert not (repo / "src").exists()  # a folder goes with what was in it
     with pytest.raises(NotApplied, match=r"big\.bin"):
         gone.fork().use(sh, command="rm -rf other; ln -s /mnt other").apply()
@@ -343,14 +423,19 @@ def test_publishing_leaves_alone_what_was_never_the_sessions(repo: Path, tmp_pat
         gone.fork().use(sh, command="rm -rf conf").apply()
     with pytest.raises(MergeConflict, match="conf"):
         gone.fork().use(sh, command="mkdir -p conf; echo NEW > conf/.env").apply()
-    assert (repo / "other" / "big.bin").exists() and (repo / "conf" / ".env").read_text().startswith("TOKEN")
+    assert (repo / "other" / "big.bin").exists() and (
+        repo / "conf" / ".env"
+    ).read_text().startswith("TOKEN")
     chosen = gone.fork().use(sh, command="mkdir -p conf; echo NEW > conf/.env")
     chosen.apply(resolve={"conf/.env": "NEW\n"})
     assert (repo / "conf" / ".env").read_text() == "NEW\n"
 
 
 def test_what_was_published_is_the_tree(placed: Session, repo: Path) -> None:
-    command = "mv src lib; chmod 700 lib; mkdir -p deep/er; rm run.sh; mkdir run.sh; echo x > run.sh/x; rm README; ln -s lib README"
+    command = (
+        "mv src lib; chmod 700 lib; mkdir -p deep/er; rm run.sh; mkdir run.sh; echo x > run.sh/x;"
+        " rm README; ln -s lib README"
+    )
     used = placed.use(sh, command=command).apply()
     assert used.fork().to("local", repo).tree == used.tree
     back = used.use(sh, command="rm -r run.sh; echo '#!/bin/sh' > run.sh").apply()
@@ -359,7 +444,9 @@ def test_what_was_published_is_the_tree(placed: Session, repo: Path) -> None:
     assert undone.tree == placed.tree and undone.fork().to("local", repo).tree == placed.tree
 
 
-def test_an_edit_during_publishing_is_not_overwritten(placed: Session, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_during_publishing_is_not_overwritten(
+    placed: Session, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     used = placed.use(sh, command="for n in 1 2 3 4 5; do echo $n > f$n; done; echo new > README")
     replace = LocalFiles.replace
 
@@ -420,7 +507,8 @@ def test_a_revert_between_two_merges_is_no_silence(placed: Session) -> None:
     later = a.fork("later").use(write, path="f", text="B\n")
     with pytest.raises(MergeConflict):
         b.merge(later)
-    assert "f" not in b.merge(a.fork("other").use(write, path="g", text="1\n")).workspace  # who left it alone does not bring it back
+    # who left it alone does not bring it back
+    assert "f" not in b.merge(a.fork("other").use(write, path="g", text="1\n")).workspace
 
 
 def test_a_fact_and_a_file_of_one_name(placed: Session) -> None:
@@ -445,16 +533,33 @@ def test_what_a_command_writes_is_heard_as_it_runs(placed: Session) -> None:
 
 
 def test_placed_again_it_goes_on_as_it_was(repo: Path, tmp_path: Path) -> None:
-    first = Session("x", store=tmp_path / "store").to("local", repo, env={"A": "1"}, limits=Limits(time_s=30), isolation="bubblewrap")
+    first = Session("x", store=tmp_path / "store").to(
+        "local", repo, env={"A": "1"}, limits=Limits(time_s=30), isolation="bubblewrap"
+    )
     clean = first.to("local", clean=True)
-    assert clean.use(sh, command="echo $A").result == "1\n" and clean.placement and clean.placement.rung == "bubblewrap"
-    for wrong in ({"bogus": 1}, {"limits": {"tme_s": 3}}, {"limits": Limits(time_s=-1)}, {"env": ["NOT_SET_ANYWHERE"]}):
+    assert (
+        clean.use(sh, command="echo $A").result == "1\n"
+        and clean.placement
+        and clean.placement.rung == "bubblewrap"
+    )
+    for wrong in (
+        {"bogus": 1},
+        {"limits": {"tme_s": 3}},
+        {"limits": Limits(time_s=-1)},
+        {"env": ["NOT_SET_ANYWHERE"]},
+    ):
         with pytest.raises(InvalidValue):
             first.to("local", **wrong)  # pyright: ignore[reportArgumentType]
 
 
-def test_in_place_forks_share_the_folder_and_blame_knows_strangers(repo: Path, tmp_path: Path) -> None:
-    here = Session("x", store=tmp_path / "store").to("local", repo, in_place=True).use(sh, command="echo 1 > a")
+def test_in_place_forks_share_the_folder_and_blame_knows_strangers(
+    repo: Path, tmp_path: Path
+) -> None:
+    here = (
+        Session("x", store=tmp_path / "store")
+        .to("local", repo, in_place=True)
+        .use(sh, command="echo 1 > a")
+    )
     (repo / "other").write_text("by hand\n")
     fork = here.fork("q").use(sh, command="cat other")
     assert fork.result == "by hand\n" and fork.blame("other")[1].kind == "Bypassed"
@@ -462,7 +567,9 @@ def test_in_place_forks_share_the_folder_and_blame_knows_strangers(repo: Path, t
 
 @pytest.mark.parametrize("gone", ["work", "work/copies", "work/bases"])
 def test_an_emptied_cache_heals(placed: Session, tmp_path: Path, gone: str) -> None:
-    """What lies on disk is a cache: without it a call fails, and the next one has everything again."""
+    """What lies on disk is a cache: without it a call fails, and the next one has
+    everything again.
+    """
     used = placed.use(write, path="b", text="2\n")
     shutil.rmtree(tmp_path / "store" / gone)
     for _ in range(3):
@@ -471,7 +578,11 @@ def test_an_emptied_cache_heals(placed: Session, tmp_path: Path, gone: str) -> N
             break
         except ToolFailed as error:
             used = error.session
-    assert used.result == "a shop\n2\n" and used.workspace.text("c") == "3\n" and used.workspace.text("b") == "2\n"
+    assert (
+        used.result == "a shop\n2\n"
+        and used.workspace.text("c") == "3\n"
+        and used.workspace.text("b") == "2\n"
+    )
 
 
 def test_a_forked_child_leaves_the_parents_files_alone(placed: Session) -> None:
@@ -490,7 +601,9 @@ def test_a_forked_child_leaves_the_parents_files_alone(placed: Session) -> None:
 
 
 def test_a_revert_is_seen_over_two_bases(placed: Session) -> None:
-    """Two branches that both took a third one in, and one of them the other: what is taken back stays taken back, or is in dispute."""
+    """Two branches that both took a third one in, and one of them the other: what is taken back
+    stays taken back, or is in dispute.
+    """
     begun = placed.use(write, path="f", text="base\n")
     zero, one, two = (begun.fork(name) for name in ("zero", "one", "two"))
     two = two.use(write, path="f", text="A\n")
@@ -503,7 +616,10 @@ def test_a_revert_is_seen_over_two_bases(placed: Session) -> None:
         two.fork("edited").use(write, path="f", text="B\n").merge(reverted)
     with pytest.raises(MergeConflict, match="f"):
         two.fork("removed").use(sh, command="rm f").merge(reverted)
-    assert two.fork("edited2").use(write, path="f", text="B\n").merge(zero).workspace.text("f") == "B\n"
+    assert (
+        two.fork("edited2").use(write, path="f", text="B\n").merge(zero).workspace.text("f")
+        == "B\n"
+    )
 
 
 def test_branches_merged_at_once_know_of_each_other(placed: Session) -> None:
@@ -517,7 +633,11 @@ def test_whose_file_with_a_secret_it_is_can_be_chosen(repo: Path, tmp_path: Path
     secrets.known("s3cr3t-c4n4ry-1234", "CANARY3")
     (repo / ".env").write_text("TOKEN=s3cr3t-c4n4ry-1234\n")
     (repo / "config.py").write_text("plain\n")
-    used = Session("x", store=tmp_path / "store").to("local", repo).use(write, path=".env", text="session\n")
+    used = (
+        Session("x", store=tmp_path / "store")
+        .to("local", repo)
+        .use(write, path=".env", text="session\n")
+    )
     with pytest.raises(MergeConflict) as caught:
         used.apply()
     shown = caught.value.conflicts[".env"]["the folder"]
@@ -527,7 +647,9 @@ def test_whose_file_with_a_secret_it_is_can_be_chosen(repo: Path, tmp_path: Path
     assert (repo / ".env").read_text() == "TOKEN=s3cr3t-c4n4ry-1234\n"
     leaking = used.fork().use(write, path="config.py", text="KEY = 's3cr3t-c4n4ry-1234'\n")
     leaking.apply(resolve={".env": "chosen\n"})
-    assert (repo / ".env").read_text() == "chosen\n" and (repo / "config.py").read_text() == "plain\n"
+    assert (repo / ".env").read_text() == "chosen\n" and (
+        repo / "config.py"
+    ).read_text() == "plain\n"
 
 
 def test_what_the_rules_leave_out_is_not_published(repo: Path, tmp_path: Path) -> None:
@@ -536,9 +658,15 @@ def test_what_the_rules_leave_out_is_not_published(repo: Path, tmp_path: Path) -
     (repo / "cache" / "u").write_text("by hand\n")
     begun = Session("x", store=tmp_path / "store")
     here = begun.fork("a").to("local", repo, ignore=["*.log", "cache"])
-    there = begun.fork("b").to("local").use(sh, command="echo S > k.log; mkdir cache; echo S > cache/u; echo S > ok")
+    there = (
+        begun.fork("b")
+        .to("local")
+        .use(sh, command="echo S > k.log; mkdir cache; echo S > cache/u; echo S > ok")
+    )
     here.merge(there).apply()
-    assert (repo / "k.log").read_text() == (repo / "cache" / "u").read_text() == "by hand\n" and (repo / "ok").exists()
+    assert (repo / "k.log").read_text() == (repo / "cache" / "u").read_text() == "by hand\n" and (
+        repo / "ok"
+    ).exists()
 
 
 def test_what_came_into_the_way_is_not_overwritten(placed: Session, repo: Path) -> None:
@@ -548,7 +676,9 @@ def test_what_came_into_the_way_is_not_overwritten(placed: Session, repo: Path) 
     assert (repo / "L").is_fifo()
 
 
-def test_what_one_branch_published_the_other_knows_after_a_merge(placed: Session, repo: Path) -> None:
+def test_what_one_branch_published_the_other_knows_after_a_merge(
+    placed: Session, repo: Path
+) -> None:
     a = placed.fork("a").use(write, path="n", text="1\n").apply().use(sh, command="rm n")
     placed.fork("b").merge(a).apply()
     assert not (repo / "n").exists()
@@ -561,7 +691,9 @@ def test_a_command_that_is_left_running_is_no_outcome(placed: Session) -> None:
     def careless(sandbox: Sandbox) -> str:
         """Return while a command runs."""
         command = ["sh", "-c", "echo up; sleep 1; echo late > late"]
-        threading.Thread(target=lambda: sandbox.exec(command, on_output=lambda _: started.set())).start()
+        threading.Thread(
+            target=lambda: sandbox.exec(command, on_output=lambda _: started.set())
+        ).start()
         started.wait(30)
         return "done"
 
@@ -580,7 +712,11 @@ def test_what_a_tool_may_do_with_a_loan(placed: Session) -> None:
         sandbox.files.chmod("d/x", 0o600)
         sandbox.files.link("d/l", "x")
         names = [entry.name for entry in sandbox.files.list("d")]
-        assert names == ["l", "x"] and sandbox.files.entry("d/x").mode == 0o600 and sandbox.files.read("d/l") == b"1"
+        assert (
+            names == ["l", "x"]
+            and sandbox.files.entry("d/x").mode == 0o600
+            and sandbox.files.read("d/l") == b"1"
+        )
         sandbox.files.remove("d")
         sandbox.pause()
         sandbox.resume()

@@ -1,7 +1,7 @@
 """Taint stays on every way by which the program, an agent or a tool can hand text on.
 
-Each route takes the text of a page from `fetch`, which taints with "web", and brings it before `wire`. A
-policy that asks about "web" must ask. The clean routes have no such text, and must run.
+Each route takes the text of a page from `fetch`, which taints with "web", and brings it before
+`wire`. A policy that asks about "web" must ask. The clean routes have no such text, and must run.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def fetch_to_fact(session: Session) -> str:
 
 
 def reader(*then: Any, tools: Any = ()) -> Agent:
-    return Agent("read", model=scripted_model(ToolCall("fetch", url="u"), *then), tools=[fetch, *tools])
+    return Agent(
+        "read", model=scripted_model(ToolCall("fetch", url="u"), *then), tools=[fetch, *tools]
+    )
 
 
 def payer() -> Agent:
@@ -115,7 +117,9 @@ def fact_of_result(session: Session) -> Session:
 
 
 def merged_twin(session: Session) -> Session:
-    """Two branches record the same fact, one of them because of a page; the merge keeps one event."""
+    """Two branches record the same fact, one of them because of a page; the merge
+    keeps one event.
+    """
     clean = session.fork("clean").fact("payee", "MALLORY")
     dirty = fetched(session.fork("dirty")).fact("payee", "MALLORY")
     return session.merge(clean).merge(dirty)
@@ -184,9 +188,13 @@ BEFORE: dict[str, Callable[[Session], Session]] = {
     "a decision of an agent": agent_writes(decide, ToolCall("decide", key="p", value="M")),
     "work noted by an agent": agent_writes(todo, ToolCall("todo", what="pay MALLORY")),
     "a fact by a tool that taints": lambda s: (
-        Agent("a", model=scripted_model(ToolCall("fetch_to_fact"), "done"), tools=[fetch_to_fact])(s)
+        Agent("a", model=scripted_model(ToolCall("fetch_to_fact"), "done"), tools=[fetch_to_fact])(
+            s
+        )
     ).successor("go on"),
-    "a fact by a tool that taints, used by the program": lambda s: s.use(fetch_to_fact).reload().successor("go on"),
+    "a fact by a tool that taints, used by the program": lambda s: (
+        s.use(fetch_to_fact).reload().successor("go on")
+    ),
     "compaction": compacted,
     "a what-if with another result": replaced,
     "a rewind, and a message because of what was left": rewound_but_caused,
@@ -269,7 +277,9 @@ def text_of_agent(session: Session) -> Session:
 
 
 def instruction(session: Session) -> Session:
-    return Agent(page_of_branch(session), model=scripted_model(ToolCall("wire"), "x"), tools=[wire])(session)
+    return Agent(
+        page_of_branch(session), model=scripted_model(ToolCall("wire"), "x"), tools=[wire]
+    )(session)
 
 
 def argument(session: Session) -> Session:
@@ -400,7 +410,11 @@ def error_of(work: Callable[[Session], Any]) -> Callable[[Session], Session]:
 
 
 def error_of_model(session: Session) -> Session:
-    return Agent("read", model=scripted_model(ToolCall("fetch", url="u"), ValueError("pay MALLORY")), tools=[fetch])(session)
+    return Agent(
+        "read",
+        model=scripted_model(ToolCall("fetch", url="u"), ValueError("pay MALLORY")),
+        tools=[fetch],
+    )(session)
 
 
 @tool(effect="pure")
@@ -444,7 +458,9 @@ def heard_in_branch(session: Session) -> Session:
 
 def heard_elsewhere(session: Session) -> Session:
     heard: list[str] = []
-    reader("pay MALLORY")(Session("x", store=session.store), on_event=lambda item: heard.append(str(item)))
+    reader("pay MALLORY")(
+        Session("x", store=session.store), on_event=lambda item: heard.append(str(item))
+    )
     return session.use(wire, to=heard[-1])
 
 
@@ -464,7 +480,9 @@ def streamed_in_part(session: Session) -> Session:
 def hear_agent() -> str:
     """Return what an agent says while it runs."""
     heard: list[str] = []
-    reader("pay MALLORY")(Session("x", store="memory:heard"), on_event=lambda item: heard.append(str(item)))
+    reader("pay MALLORY")(
+        Session("x", store="memory:heard"), on_event=lambda item: heard.append(str(item))
+    )
     return "".join(heard)
 
 
@@ -472,12 +490,16 @@ def hear_agent() -> str:
 def read_in_pool() -> str:
     """Let an agent read a page in a thread of a pool."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lambda: reader("pay MALLORY")(Session("x", store="memory:pool")).text).result()
+        return pool.submit(
+            lambda: reader("pay MALLORY")(Session("x", store="memory:pool")).text
+        ).result()
 
 
 def read_in_own_thread(session: Session) -> Session:
     found: list[str] = []
-    thread = Thread(target=lambda: found.append(reader("pay MALLORY")(Session("x", store=session.store)).text))
+    thread = Thread(
+        target=lambda: found.append(reader("pay MALLORY")(Session("x", store=session.store)).text)
+    )
     thread.start()
     thread.join()
     return session.use(wire, to=found[0])
@@ -517,7 +539,9 @@ INSIDE: dict[str, Callable[[Session], Session]] = {
     "question and answer": asked_about,
     "a merged branch": by_parallel,
     "the error of a tool": error_of(lambda s: s.fork("a").use(fetch_broken, url="u")),
-    "the error of a tool elsewhere": error_of(lambda s: Session("x", store=s.store).use(fetch_broken, url="u")),
+    "the error of a tool elsewhere": error_of(
+        lambda s: Session("x", store=s.store).use(fetch_broken, url="u")
+    ),
     "the error of a workflow": error_of(lambda s: Raises()(s.fork("a"))),
     "the error of a workflow that read elsewhere": error_of(lambda s: RaisesOther()(s.fork("a"))),
     "the error of a run of its own": error_of(lambda s: Raises()(Session("x", store=s.store))),
@@ -561,7 +585,9 @@ def test_taint_inside_a_run_asks(route: str, store: Store) -> None:
     assert not WIRED
 
 
-@pytest.mark.parametrize("route", ["an argument from a branch", "an async tool that reads a branch"])
+@pytest.mark.parametrize(
+    "route", ["an argument from a branch", "an async tool that reads a branch"]
+)
 def test_taint_in_an_async_forward_asks(route: str, store: Store) -> None:
     class Flow(Workflow):
         policy = ASKS
@@ -623,7 +649,9 @@ CLEAN: dict[str, Callable[[Session], Session]] = {
     "an error without a page": after_clean_error,
     "a rewind to before the page": lambda s: s.use(fetch, url="u").rewind(s.place).use(wire),
     "a fork from before the page": lambda s: s.use(fetch, url="u").fork(at=s.place).use(wire),
-    "a successor with facts from before": lambda s: s.fact("payee", "bob").use(fetch, url="u").successor("go on").use(wire),
+    "a successor with facts from before": lambda s: (
+        s.fact("payee", "bob").use(fetch, url="u").successor("go on").use(wire)
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""Tools: schemas off signatures, evidence on every call, and nothing a tool does that brings the runtime down."""
+"""Tools: schemas off signatures, evidence on every call, and nothing a tool does that brings the
+runtime down.
+"""
 
 from __future__ import annotations
 
@@ -75,14 +77,31 @@ def test_a_schema_says_what_the_signature_says() -> None:
     assert everything.name == "everything"
     assert everything.description.startswith("Do everything at once.\n\nAnd more than that.")
     assert "at which speed" not in everything.description
-    assert schema["required"] == ["text", "point", "row", "item"] and schema["additionalProperties"] is False
+    assert (
+        schema["required"] == ["text", "point", "row", "item"]
+        and schema["additionalProperties"] is False
+    )
     assert properties["text"] == {"type": "string", "description": "what to do it with"}
     assert properties["how"]["enum"] == ["fast", "slow"] and properties["how"]["default"] == "fast"
     assert properties["how"]["description"] == "at which speed"
     assert properties["limit"]["description"] == "how many at most"
     assert set(schema["$defs"]) == {"Colour", "Item", "Point", "Row"}
-    given = everything.arguments({"text": "a", "point": {"x": 1}, "row": {"name": "n"}, "item": {"sku": "s"}, "colour": "blue"})
-    assert given == {"text": "a", "point": Point(1), "row": {"name": "n"}, "item": Item("s"), "colour": Colour.BLUE}
+    given = everything.arguments(
+        {
+            "text": "a",
+            "point": {"x": 1},
+            "row": {"name": "n"},
+            "item": {"sku": "s"},
+            "colour": "blue",
+        }
+    )
+    assert given == {
+        "text": "a",
+        "point": Point(1),
+        "row": {"name": "n"},
+        "item": Item("s"),
+        "colour": Colour.BLUE,
+    }
 
 
 def test_pydantic_models_are_taken_and_given() -> None:
@@ -100,7 +119,10 @@ def test_pydantic_models_are_taken_and_given() -> None:
     assert made.arguments({"outer": {"inner": {"a": 1}}})["outer"].inner.a == 1
     with pytest.raises(WrongArguments, match="inner"):
         made.arguments({"outer": {}})
-    assert Session("x").use(made, outer={"inner": {"a": 1}}).result == {"inner": {"a": 1}, "name": "n"}
+    assert Session("x").use(made, outer={"inner": {"a": 1}}).result == {
+        "inner": {"a": 1},
+        "name": "n",
+    }
 
 
 @pytest.mark.parametrize(
@@ -123,7 +145,11 @@ def test_what_cannot_be_a_tool_says_why() -> None:
     def star(*texts: str) -> None: ...
     def strange(event: threading.Event) -> None: ...
 
-    refused: list[tuple[Any, str]] = [(star, "'texts'"), (strange, "Event"), (lambda: 0, "<lambda>")]
+    refused: list[tuple[Any, str]] = [
+        (star, "'texts'"),
+        (strange, "Event"),
+        (lambda: 0, "<lambda>"),
+    ]
     for function, why in refused:
         with pytest.raises(BadTool, match=why):
             tool(function)
@@ -162,7 +188,11 @@ class Shop:
 def test_a_method_is_bound_to_its_object() -> None:
     shop = Shop()
     assert list(typing.cast("Any", shop.sell.schema)["properties"]) == ["sku"]
-    assert shop.sell("a") == 1 and Session("x").use(shop.sell, sku="b").result == 2 and shop.sold == ["a", "b"]
+    assert (
+        shop.sell("a") == 1
+        and Session("x").use(shop.sell, sku="b").result == 2
+        and shop.sold == ["a", "b"]
+    )
     with pytest.raises(BadTool, match="a method without its object"):
         Agent("x", tools=[Shop.sell])
 
@@ -191,8 +221,17 @@ def test_the_program_uses_a_tool() -> None:
     assert after.result == 4 and session.result is None
     assert kinds(after)[2:] == ["ToolRequested", "ToolReturned"]
     (effect,) = after.effects
-    assert (effect.tool, effect.arguments, effect.result, effect.attempts) == ("word_count", {"text": "to be or not"}, 4, 1)
-    assert effect.effect == "at_most_once" and effect.duration_us >= 0 and effect.actor.startswith("human:")
+    assert (effect.tool, effect.arguments, effect.result, effect.attempts) == (
+        "word_count",
+        {"text": "to be or not"},
+        4,
+        1,
+    )
+    assert (
+        effect.effect == "at_most_once"
+        and effect.duration_us >= 0
+        and effect.actor.startswith("human:")
+    )
     requested = after.events[2].body
     assert isinstance(requested, k.ToolRequested) and requested.version == word_count.version
 
@@ -272,7 +311,11 @@ def test_images_and_files_come_back_as_parts() -> None:
 
     session = Session("x").use(picture)
     parts = session.effects[0].parts
-    assert isinstance(parts[0], k.Image) and isinstance(parts[2], k.File) and session.result[1] == "a caption"
+    assert (
+        isinstance(parts[0], k.Image)
+        and isinstance(parts[2], k.File)
+        and session.result[1] == "a caption"
+    )
     assert session.blob(parts[0].blob) == b"GIF89a"
     session = session.use(raw)
     (part,) = session.effects[-1].parts
@@ -291,7 +334,11 @@ def test_a_large_result_is_whole_in_the_log_and_bounded_for_the_model() -> None:
 
     class Spy(ScriptedModel):
         def ask(self, request: Any, on_delta: Any) -> Any:
-            seen.extend(result.parts[0].text for turn in request.turns for result in getattr(turn, "results", ()))
+            seen.extend(
+                result.parts[0].text
+                for turn in request.turns
+                for result in getattr(turn, "results", ())
+            )
             return super().ask(request, on_delta)
 
     session = Agent("x", model=Spy(script), tools=[dump])(Session("go"))
@@ -320,7 +367,10 @@ def test_async_tools_run_wherever_they_are_used() -> None:
     async def inside() -> Any:
         session = Session("x")
         blocking = await asyncio.to_thread(session.use, slow, text="b")
-        return (await blocking.ause(slow, text="c")).result, session.fork().use(slow, text="d").result  # on a running loop, too
+        # on a running loop, too
+        return (await blocking.ause(slow, text="c")).result, session.fork().use(
+            slow, text="d"
+        ).result
 
     assert asyncio.run(inside()) == ("c!", "d!")
 
@@ -340,7 +390,11 @@ def test_exits_and_base_exceptions_of_tools() -> None:
     with pytest.raises(KeyboardInterrupt):
         session.use(interrupt)
     failure = session.reload().effects[0].failure
-    assert failure is not None and failure.kind == "Interrupted" and "may have happened" in failure.message
+    assert (
+        failure is not None
+        and failure.kind == "Interrupted"
+        and "may have happened" in failure.message
+    )
     session.reload().close()
 
 
@@ -356,7 +410,10 @@ def test_attempts_are_on_record_each() -> None:
 
     session = Session("x").use(flaky, x=5)
     assert session.result == 5 and tries == [5, 5, 5]
-    assert kinds(session)[2:] == ["ToolRequested", "ToolFailed"] * 2 + ["ToolRequested", "ToolReturned"]
+    assert kinds(session)[2:] == ["ToolRequested", "ToolFailed"] * 2 + [
+        "ToolRequested",
+        "ToolReturned",
+    ]
     (effect,) = session.effects
     assert effect.attempts == 3 and effect.failure is None and effect.result == 5
     assert {event.header.call for event in session.events[2:]} == {effect.call}
@@ -387,7 +444,8 @@ def test_observe_shows_the_state_delta() -> None:
     with pytest.raises(ToolFailed) as caught:
         session.use(sell, fruit="apples")
     changed: Any = caught.value.session.effects[-1].delta
-    assert changed["changed"] == {"apples": {"before": 2, "after": 1}}  # what a failing call changed is told, too
+    # what a failing call changed is told, too
+    assert changed["changed"] == {"apples": {"before": 2, "after": 1}}
 
 
 def test_an_observer_may_name_arguments_and_one_that_fails_keeps_the_tool_from_running() -> None:
@@ -425,8 +483,17 @@ def test_requests_in_order_outcomes_as_they_come() -> None:
 
     calls = [ToolCall("wait", name="first"), ToolCall("wait", name="second")]
     session = Agent("x", model=ScriptedModel([calls, "done"]), tools=[wait])(Session("go"))
-    shown = [(event.kind, getattr(event.body, "arguments", None)) for event in session.events if event.kind.startswith("Tool")]
-    assert [kind for kind, _ in shown] == ["ToolRequested", "ToolRequested", "ToolReturned", "ToolReturned"]
+    shown = [
+        (event.kind, getattr(event.body, "arguments", None))
+        for event in session.events
+        if event.kind.startswith("Tool")
+    ]
+    assert [kind for kind, _ in shown] == [
+        "ToolRequested",
+        "ToolRequested",
+        "ToolReturned",
+        "ToolReturned",
+    ]
     assert [arguments for _, arguments in shown[:2]] == [{"name": "first"}, {"name": "second"}]
     outcomes = [event for event in session.events if event.kind == "ToolReturned"]
     assert [event.body.parts[0].text for event in outcomes] == ["second", "first"]  # type: ignore[union-attr]

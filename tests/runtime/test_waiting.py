@@ -1,4 +1,6 @@
-"""Timers, signals, gates, and what others want of a run: cancel, pause, send; tools that take too long."""
+"""Timers, signals, gates, and what others want of a run: cancel, pause, send; tools that take too
+long.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,19 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, Cancelled, Parallel, ScriptedModel, Session, ToolCall, Workflow, open_store, replay, resume, tool
+from plait import (
+    Agent,
+    Cancelled,
+    Parallel,
+    ScriptedModel,
+    Session,
+    ToolCall,
+    Workflow,
+    open_store,
+    replay,
+    resume,
+    tool,
+)
 from plait.errors import GateUnmet, NoRun, ToolFailed
 from plait.event.kinds import MessageSaid, ModelAsked, RunCancelled, TimerFired, TimerSet
 from plait.ids import LogId, Micros
@@ -50,15 +64,23 @@ def test_a_short_sleep_is_slept_in_place() -> None:
     begun = time.monotonic()
     session = Sleeps(0.05)(Session("go"))
     assert time.monotonic() - begun >= 0.05 and RAN == [1]
-    assert len(bodies(session, TimerSet)) == 1 and [each.by for each in bodies(session, TimerFired)] == ["time"]
+    assert len(bodies(session, TimerSet)) == 1 and [
+        each.by for each in bodies(session, TimerFired)
+    ] == ["time"]
     assert_replays(session, Sleeps(0.05))
 
 
 def test_a_long_sleep_is_a_row_and_fires_once() -> None:
     session = parked_session(lambda: Sleeps(3600)(Session("go")))
-    assert (session.status, [each.kind for each in session.waiting], RAN) == ("waiting", ["timer"], [])
+    assert (session.status, [each.kind for each in session.waiting], RAN) == (
+        "waiting",
+        ["timer"],
+        [],
+    )
     store = open_store(session.store)
-    assert due(store, now(session)) == [] and due(store, session.waiting[0].until or 0) == [session.id]
+    assert due(store, now(session)) == [] and due(store, session.waiting[0].until or 0) == [
+        session.id
+    ]
     for _ in range(2):  # before its time: nothing is set again
         session = parked_session(lambda: resume(session, Sleeps(3600)))  # noqa: B023
         assert len(bodies(session, TimerSet)) == 1
@@ -87,7 +109,9 @@ def test_a_signal_ends_the_wait_and_its_value_is_the_result() -> None:
     session.signal("something else", 0)
     session = parked_session(lambda: resume(session, Waits()))
     session = resume(session.signal("deployed", {"ok": [1]}), Waits())
-    assert session.facts["came"] == {"value": {"ok": [1]}} and [each.by for each in bodies(session, TimerFired)] == ["event"]
+    assert session.facts["came"] == {"value": {"ok": [1]}} and [
+        each.by for each in bodies(session, TimerFired)
+    ] == ["event"]
     assert_replays(session, Waits())
 
 
@@ -110,7 +134,9 @@ def test_nobody_signals_in_time() -> None:
     session = parked_session(lambda: resume(session, Waits(50)))
     set_clock_ahead(session, 60)
     session = resume(session, Waits(50))
-    assert session.facts["came"] == {"value": None} and [each.by for each in bodies(session, TimerFired)] == ["time"]
+    assert session.facts["came"] == {"value": None} and [
+        each.by for each in bodies(session, TimerFired)
+    ] == ["time"]
     assert_replays(session, Waits(50))
 
 
@@ -133,7 +159,11 @@ def test_a_signal_is_heard_once() -> None:
 
 def test_outside_of_a_run_nobody_waits() -> None:
     session = Session("go")
-    for wait in (lambda: session.sleep(1), lambda: session.wait_for("x"), lambda: session.ask("why?")):
+    for wait in (
+        lambda: session.sleep(1),
+        lambda: session.wait_for("x"),
+        lambda: session.ask("why?"),
+    ):
         with pytest.raises(NoRun):
             wait()
     assert session.reload().head == session.head
@@ -187,7 +217,9 @@ class Merging(Workflow):
 def test_a_gate_holds_a_merge() -> None:
     session = parked_session(lambda: Merging()(Session("go")))
     assert "done" not in session.facts and session.open_run is not None
-    (branch,) = [each for each in (Session.open(row.id) for row in Session.list()) if each.label == "side"]
+    (branch,) = [
+        each for each in (Session.open(row.id) for row in Session.list()) if each.label == "side"
+    ]
     branch.validate("review", True)
     session = resume(session, Merging())
     assert session.facts["done"] is True
@@ -211,7 +243,10 @@ class Told(Workflow):
     """Somebody outside does something to it while it runs, once."""
 
     def __init__(self, act: Callable[[Session], object] = lambda session: None) -> None:
-        self.one, self.two = Agent("First.", model=ScriptedModel(["one"])), Agent("Second.", model=ScriptedModel(["two"]))
+        self.one, self.two = (
+            Agent("First.", model=ScriptedModel(["one"])),
+            Agent("Second.", model=ScriptedModel(["two"])),
+        )
         self._deed = act
 
     def forward(self, session: Session) -> Session:
@@ -225,7 +260,9 @@ class Told(Workflow):
 def test_what_is_sent_is_heard_at_the_next_safe_point() -> None:
     session = Told(lambda other: other.send("wait a moment", actor="human:ana"))(Session("go"))
     assert [each.text for each in session.messages] == ["go", "one", "wait a moment", "two"]
-    assert [event.actor for event in session.events if isinstance(event.body, MessageSaid)][-1] == "human:ana"
+    assert [event.actor for event in session.events if isinstance(event.body, MessageSaid)][
+        -1
+    ] == "human:ana"
     assert_replays(session, Told())
     sound(session)
 
@@ -258,7 +295,9 @@ def _cancelled(call: Callable[[], object], session: Session) -> Session:
 def test_a_cancel_is_heard_before_the_next_effect() -> None:
     start = Session("go")
     session = _cancelled(lambda: Told(lambda other: other.cancel("enough"))(start), start)
-    assert [each.text for each in session.messages] == ["go", "one"] and bodies(session, RunCancelled)[0].reason == "enough"
+    assert [each.text for each in session.messages] == ["go", "one"] and bodies(
+        session, RunCancelled
+    )[0].reason == "enough"
     assert_replays(session, Told())
     assert Told()(session.say("on")).text == "two"  # it can be used again
 
@@ -275,12 +314,16 @@ def test_a_cancel_on_an_event_loop() -> None:
 
 def test_a_cancel_in_a_stream() -> None:
     start = Session("go")
-    session = _cancelled(lambda: list(Told(lambda other: other.cancel("enough")).stream(start)), start)
+    session = _cancelled(
+        lambda: list(Told(lambda other: other.cancel("enough")).stream(start)), start
+    )
     assert [each.text for each in session.messages] == ["go", "one"]
 
 
 class Branches(Workflow):
-    """Two branches wait for each other, then one has the run cancelled; then each would do one thing more."""
+    """Two branches wait for each other, then one has the run cancelled; then each would do one
+    thing more.
+    """
 
     def __init__(self, act: Callable[[LogId, Session], object]) -> None:
         self.all = Parallel({name: Step(name, act) for name in "ab"})
@@ -307,13 +350,22 @@ class Step(Workflow):
 
 def test_a_cancel_reaches_every_branch() -> None:
     start = Session("go")
-    _cancelled(lambda: Branches(lambda root, session: Session.open(root).cancel("enough"))(start), start)
+    _cancelled(
+        lambda: Branches(lambda root, session: Session.open(root).cancel("enough"))(start), start
+    )
     assert RAN.count(1) == 2 and RAN.count(2) == 0
 
 
 def test_a_branch_is_sent_something() -> None:
-    session = Branches(lambda root, session: Session.open(session.id).send("to a alone"))(Session("go"))
-    assert [each.text for each in session.messages] == ["go", "to a alone", "a is done", "b is done"]
+    session = Branches(lambda root, session: Session.open(session.id).send("to a alone"))(
+        Session("go")
+    )
+    assert [each.text for each in session.messages] == [
+        "go",
+        "to a alone",
+        "a is done",
+        "b is done",
+    ]
     sound(session)
 
 
@@ -322,7 +374,9 @@ def test_a_run_that_nobody_holds_is_cancelled_at_once() -> None:
     session.cancel("never mind", actor="human:ana")
     session = session.reload()
     assert session.open_run is None and session.status == "active" and session.waiting == []
-    assert [run.status for run in session.runs] == ["cancelled"] and due(open_store(session.store), 2**60) == []
+    assert [run.status for run in session.runs] == ["cancelled"] and due(
+        open_store(session.store), 2**60
+    ) == []
     sound(session)
     assert RAN == []
 
@@ -353,7 +407,9 @@ def _slow(how: str) -> Any:
 @pytest.mark.parametrize("loop", [False, True])
 def test_a_tool_that_takes_too_long_is_told_as_that(how: str, calls: int, loop: bool) -> None:
     slow, let_go = _slow(how)
-    agent = Agent("Try.", model=ScriptedModel([[ToolCall(slow.name)] * calls, "gave up"]), tools=[slow])
+    agent = Agent(
+        "Try.", model=ScriptedModel([[ToolCall(slow.name)] * calls, "gave up"]), tools=[slow]
+    )
     try:
         session = asyncio.run(agent.acall(Session("go"))) if loop else agent(Session("go"))
     finally:

@@ -1,4 +1,6 @@
-"""What a person is told of what waits: the call that needs consent, and the verdict that a gate was given."""
+"""What a person is told of what waits: the call that needs consent, and the verdict that a gate was
+given.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, Ask, Parallel, Policy, Refuse, ScriptedModel, Session, ToolCall, Workflow, tool
+from plait import (
+    Agent,
+    Ask,
+    Parallel,
+    Policy,
+    Refuse,
+    ScriptedModel,
+    Session,
+    ToolCall,
+    Workflow,
+    tool,
+)
 from plait.durable import resume
 from plait.runtime.stops import Parked
 from plait.session.inbox import all_waiting
@@ -48,7 +61,9 @@ def test_so_does_one_of_a_branch_and_one_by_the_program() -> None:
             return session.use(wire, amount=7, to="ann")
 
     session = parked(Uses(), Session("go", store="memory:")).session
-    assert [(ask.tool, ask.arguments) for ask in session.waiting] == [("wire", {"amount": 7, "to": "ann"})]
+    assert [(ask.tool, ask.arguments) for ask in session.waiting] == [
+        ("wire", {"amount": 7, "to": "ann"})
+    ]
 
 
 class Gated(Workflow):
@@ -75,7 +90,9 @@ def test_a_failed_verdict_stands_in_what_the_run_says_when_it_waits_on(detail: A
 def test_a_call_that_a_policy_refused_was_not_made() -> None:
     script = [ToolCall("wire", amount=5), ToolCall("wire", amount=500), "done"]
     policy = Policy(Refuse("wire", when=lambda call: call.arguments["amount"] > 100))  # pyright: ignore
-    session = Agent("Pay.", model=ScriptedModel(script), tools=[wire], policy=policy)(Session("go", store="memory:"))
+    session = Agent("Pay.", model=ScriptedModel(script), tools=[wire], policy=policy)(
+        Session("go", store="memory:")
+    )
     assert costs(store_at(session.store), session=session).total.tool_calls == 1
     assert costs(store_at(session.store), "run", session=session).total.tool_calls == 1
     assert session.spent.tool_calls == 2  # what a budget counts

@@ -1,4 +1,6 @@
-"""What if: the same program, recorded up to a place and live after it, in a branch, with something changed."""
+"""What if: the same program, recorded up to a place and live after it, in a branch, with something
+changed.
+"""
 
 from __future__ import annotations
 
@@ -65,16 +67,32 @@ class Trip(Workflow):
     def __init__(self) -> None:
         self.scout = Agent(
             "Scout.",
-            model=scripted_model(ToolCall("look", what="map"), [ToolCall("look", what="a"), ToolCall("look", what="b")], "scouted"),
+            model=scripted_model(
+                ToolCall("look", what="map"),
+                [ToolCall("look", what="a"), ToolCall("look", what="b")],
+                "scouted",
+            ),
             tools=[look],
         )
         self.critics = Parallel(
-            one=Agent("Criticise.", model=scripted_model(ToolCall("look", what="one"), "one is fine"), tools=[look]),
+            one=Agent(
+                "Criticise.",
+                model=scripted_model(ToolCall("look", what="one"), "one is fine"),
+                tools=[look],
+            ),
             two=Agent("Doubt.", model=scripted_model("two doubts")),
         )
-        self.walk, self.ride = Agent("Walk.", model=scripted_model("walked")), Agent("Ride.", model=scripted_model("rode"))
-        self.choose = Selector({"walk": self.walk, "ride": self.ride}, rule=lambda session: "ride" if session.facts["far"] else "walk")
-        self.payer = Agent("Pay.", model=scripted_model(ToolCall("pay", amount=5), "done"), tools=[pay])
+        self.walk, self.ride = (
+            Agent("Walk.", model=scripted_model("walked")),
+            Agent("Ride.", model=scripted_model("rode")),
+        )
+        self.choose = Selector(
+            {"walk": self.walk, "ride": self.ride},
+            rule=lambda session: "ride" if session.facts["far"] else "walk",
+        )
+        self.payer = Agent(
+            "Pay.", model=scripted_model(ToolCall("pay", amount=5), "done"), tools=[pay]
+        )
 
     def forward(self, session: Session) -> Session:
         session = self.scout(session)
@@ -110,7 +128,9 @@ def test_at_every_place_the_past_is_kept_and_the_rest_is_live() -> None:
     key = recorded[-1][1]
     for at in range(first, last + 1):
         RAN.clear()
-        other = whatif(session, Trip(), at=at, effects="live", answerer=lambda question, choices: "yes")
+        other = whatif(
+            session, Trip(), at=at, effects="live", answerer=lambda question, choices: "yes"
+        )
         assert message_texts(other) == WORDS, at
         assert other.id != session.id and session.reload().head == before
         prefix = [event.id for event in session.events][:at]
@@ -119,7 +139,10 @@ def test_at_every_place_the_past_is_kept_and_the_rest_is_live() -> None:
         assert branched.source.seq == at
         ran = list(RAN)
         # Nothing that came back before the cut is run again, and everything after it is.
-        done = sum(isinstance(event.body, (ToolReturned, Merged)) for event in session.at(at).events)  # one was in a branch
+        # one was in a branch
+        done = sum(
+            isinstance(event.body, (ToolReturned, Merged)) for event in session.at(at).events
+        )
         assert len(ran) == len(recorded) - done, (at, ran)
         assert all(isinstance(each, str) or each[1] != key for each in ran), at
         assert replay(other, Trip()).head == other.head, at
@@ -131,10 +154,22 @@ def test_a_model_is_another_from_there_on() -> None:
     session = trip()
     (reply,) = [event for event in events_of(session, ModelReplied) if "scouted" in str(event.body)]
     other = whatif(
-        session, Trip(), at=reply.seq, model=scripted_model("something else"), effects="live", answerer=lambda question, choices: "no"
+        session,
+        Trip(),
+        at=reply.seq,
+        model=scripted_model("something else"),
+        effects="live",
+        answerer=lambda question, choices: "no",
     )
     assert message_texts(other) == ["go", "scouted", *["something else"] * 4]
-    named = whatif(session, Trip(), at=reply.seq, model={"ride": scripted_model("flew")}, effects="live", answerer=lambda q, c: "yes")
+    named = whatif(
+        session,
+        Trip(),
+        at=reply.seq,
+        model={"ride": scripted_model("flew")},
+        effects="live",
+        answerer=lambda q, c: "yes",
+    )
     assert message_texts(named) == ["go", "scouted", "one is fine", "two doubts", "flew", "done"]
     assert replay(other, Trip()).head == other.head and replay(named, Trip()).head == named.head
 
@@ -142,17 +177,30 @@ def test_a_model_is_another_from_there_on() -> None:
 def test_an_instruction_is_another_and_the_prompt_says_so() -> None:
     session = trip()
     at = events_of(session, FactRecorded)[0].seq
-    other = whatif(session, Trip(), at=at, instruction={"ride": "Ride slowly."}, effects="live", answerer=lambda q, c: "yes")
+    other = whatif(
+        session,
+        Trip(),
+        at=at,
+        instruction={"ride": "Ride slowly."},
+        effects="live",
+        answerer=lambda q, c: "yes",
+    )
     asked = [event for event in events_of(other, ModelAsked) if event.actor.endswith("ride")]
     assert [sent(other, each).setup.instruction for each in asked] == ["Ride slowly."]
     for each in events_of(other, ModelAsked):
         rebuilt = sent(other.at(each.seq), each)
         assert rebuilt.matches, (each.seq, each.actor)
-    everyone = whatif(session, Trip(), at=at, instruction="Be brief.", effects="live", answerer=lambda q, c: "yes")
+    everyone = whatif(
+        session, Trip(), at=at, instruction="Be brief.", effects="live", answerer=lambda q, c: "yes"
+    )
     assert {
-        sent(everyone, each).setup.instruction for each in events_of(everyone, ModelAsked) if each.seq > at and each.log == everyone.id
+        sent(everyone, each).setup.instruction
+        for each in events_of(everyone, ModelAsked)
+        if each.seq > at and each.log == everyone.id
     } == {"Be brief."}
-    assert replay(other, Trip()).head == other.head and replay(everyone, Trip()).head == everyone.head
+    assert (
+        replay(other, Trip()).head == other.head and replay(everyone, Trip()).head == everyone.head
+    )
 
 
 def test_tools_are_others() -> None:
@@ -165,7 +213,14 @@ def test_tools_are_others() -> None:
     session = trip()
     RAN.clear()
     at = events_of(session, RunStarted)[0].seq
-    other = whatif(session, Trip(), at=at, tools={"scout": [blind]}, effects="live", answerer=lambda q, c: "yes")
+    other = whatif(
+        session,
+        Trip(),
+        at=at,
+        tools={"scout": [blind]},
+        effects="live",
+        answerer=lambda q, c: "yes",
+    )
     assert RAN[:3] == ["blind"] * 3 and other.effects[0].result == "saw nothing"
 
 
@@ -173,7 +228,9 @@ def test_tools_are_others() -> None:
 
 
 def _replaced(session: Session, event: Event, value: Any, **more: Any) -> Session:
-    other = whatif(session, Trip(), replace={event: value}, effects="live", answerer=lambda q, c: "yes", **more)
+    other = whatif(
+        session, Trip(), replace={event: value}, effects="live", answerer=lambda q, c: "yes", **more
+    )
     assert replay(other, Trip()).head == other.head
     return other
 
@@ -181,7 +238,14 @@ def _replaced(session: Session, event: Event, value: Any, **more: Any) -> Sessio
 def test_a_fact_is_another() -> None:
     session = trip()
     other = _replaced(session, events_of(session, FactRecorded)[0], False)
-    assert other.facts["far"] is False and message_texts(other) == ["go", "scouted", "one is fine", "two doubts", "walked", "done"]
+    assert other.facts["far"] is False and message_texts(other) == [
+        "go",
+        "scouted",
+        "one is fine",
+        "two doubts",
+        "walked",
+        "done",
+    ]
     assert session.reload().facts["far"] is True
 
 
@@ -233,7 +297,9 @@ def test_what_cannot_be_replaced_is_refused() -> None:
 class Pays(Workflow):
     def __init__(self) -> None:
         self.payer = Agent(
-            "Pay.", model=scripted_model(ToolCall("look", what="bill"), ToolCall("pay", amount=5), "done"), tools=[look, pay]
+            "Pay.",
+            model=scripted_model(ToolCall("look", what="bill"), ToolCall("pay", amount=5), "done"),
+            tools=[look, pay],
         )
 
     def forward(self, session: Session) -> Session:
@@ -252,7 +318,9 @@ def test_what_reaches_outside_needs_consent_and_has_a_key_of_its_own(at: str) ->
     }
     RAN.clear()
     other = parked_session(lambda: whatif(session, Pays(), at=places[at]))
-    assert [each for each in RAN if each != "bill"] == [] and ask_preview(other.waiting[0])["tool"] == "pay"
+    assert [each for each in RAN if each != "bill"] == [] and ask_preview(other.waiting[0])[
+        "tool"
+    ] == "pay"
     assert other.parent is not None and other.parent.id == session.id
     RAN.clear()
     other = resume(other.approve(other.waiting[0], actor=BOSS), Pays())
@@ -270,7 +338,9 @@ def test_what_the_program_itself_does_needs_consent_too() -> None:
             return session.use(pay, amount=1)
 
     session = Direct()(Session("go"))
-    for place in range(events_of(session, RunStarted)[0].seq, events_of(session, ToolRequested)[0].seq + 1):
+    for place in range(
+        events_of(session, RunStarted)[0].seq, events_of(session, ToolRequested)[0].seq + 1
+    ):
         RAN.clear()
         parked_session(lambda: whatif(session, Direct(), at=place))  # noqa: B023
         assert RAN == [], place
@@ -279,8 +349,15 @@ def test_what_the_program_itself_does_needs_consent_too() -> None:
 def test_an_approver_decides_at_once() -> None:
     session = Pays()(Session("go"))
     RAN.clear()
-    other = whatif(session, Pays(), at=events_of(session, RunStarted)[0].seq, approver=lambda approval: "not in a dream")
-    assert [each for each in RAN if each != "bill"] == [] and "not in a dream" in str(sent(other).turns)
+    other = whatif(
+        session,
+        Pays(),
+        at=events_of(session, RunStarted)[0].seq,
+        approver=lambda approval: "not in a dream",
+    )
+    assert [each for each in RAN if each != "bill"] == [] and "not in a dream" in str(
+        sent(other).turns
+    )
     assert replay(other, Pays()).head == other.head
 
 
@@ -289,37 +366,61 @@ def test_a_what_if_of_a_what_if() -> None:
     far = events_of(session, FactRecorded)[0]
     walked = _replaced(session, far, False)
     fact = next(event for event in own(walked) if isinstance(event.body, FactRecorded))
-    again = whatif(walked, Trip(), at=fact.seq, model={"walk": scripted_model("crawled")}, effects="live")
+    again = whatif(
+        walked, Trip(), at=fact.seq, model={"walk": scripted_model("crawled")}, effects="live"
+    )
     assert message_texts(again) == ["go", "scouted", "one is fine", "two doubts", "crawled", "done"]
-    assert walked.reload().head == walked.head and again.parent is not None and again.parent.id == walked.id
+    assert (
+        walked.reload().head == walked.head
+        and again.parent is not None
+        and again.parent.id == walked.id
+    )
     assert replay(again, Trip()).head == again.head
 
 
 def test_a_branch_is_asked_through_its_root() -> None:
     session = trip()
-    branches = [Session.open(row.id) for row in Session.list(limit=100) if Session.open(row.id).label == "two"]
+    branches = [
+        Session.open(row.id)
+        for row in Session.list(limit=100)
+        if Session.open(row.id).label == "two"
+    ]
     with pytest.raises(InvalidValue, match=f"began in {session.short}"):
         whatif(branches[0], Trip(), effects="live", answerer=lambda q, c: "yes")
 
 
 def test_both_sides_are_compared() -> None:
     session = trip()
-    other = _replaced(session, events_of(session, FactRecorded)[0], False).validate("arrived", False)
+    other = _replaced(session, events_of(session, FactRecorded)[0], False).validate(
+        "arrived", False
+    )
     diff = session.validate("arrived", True).diff(other)
-    assert "rode" in [each.text for each in diff.messages.left] and "walked" in [each.text for each in diff.messages.right]
+    assert "rode" in [each.text for each in diff.messages.left] and "walked" in [
+        each.text for each in diff.messages.right
+    ]
     assert diff.messages.common > 0
     assert (diff.facts["far"].left, diff.facts["far"].right) == (True, False)
     assert (diff.validation["arrived"].left, diff.validation["arrived"].right) == (True, False)
     assert diff.cost[0].tokens > 0 and diff.cost[1].tokens > 0
     text = str(diff)
-    for words in ("- ride: rode", "+ walk: walked", "- far = true", "+ far = false", "- arrived = true", "cost:"):
+    for words in (
+        "- ride: rode",
+        "+ walk: walked",
+        "- far = true",
+        "+ far = false",
+        "- arrived = true",
+        "cost:",
+    ):
         assert words in text, text
 
 
 def test_a_message_is_another() -> None:
     class Echo(Workflow):
         def __init__(self) -> None:
-            self.asker = Agent("Answer.", model=ScriptedModel(lambda session: f"you said {session.messages[-1].text}"))
+            self.asker = Agent(
+                "Answer.",
+                model=ScriptedModel(lambda session: f"you said {session.messages[-1].text}"),
+            )
 
         def forward(self, session: Session) -> Session:
             return self.asker(session.say("sunny"))
@@ -327,7 +428,9 @@ def test_a_message_is_another() -> None:
     session = Echo()(Session("go"))
     said = events_of(session, MessageSaid)[-1]
     other = whatif(session, Echo(), replace={said: "rainy"})
-    assert message_texts(other) == ["go", "rainy", "you said rainy"] and message_texts(session.reload()) == [
+    assert message_texts(other) == ["go", "rainy", "you said rainy"] and message_texts(
+        session.reload()
+    ) == [
         "go",
         "sunny",
         "you said sunny",

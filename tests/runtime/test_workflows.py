@@ -1,4 +1,6 @@
-"""Workflows: one act in two spellings, trees that can be printed and rebound, branches at the same time, and every way to end."""
+"""Workflows: one act in two spellings, trees that can be printed and rebound, branches at the same
+time, and every way to end.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,28 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, Event, Parallel, ScriptedModel, Selector, Sequential, Session, ToolCall, Workflow
-from plait.errors import BranchFailed, ChoiceInvalid, DiskFull, InvalidValue, MergeConflict, ModelFailed, NotASession, RunOpen, WrongStatus
+from plait import (
+    Agent,
+    Event,
+    Parallel,
+    ScriptedModel,
+    Selector,
+    Sequential,
+    Session,
+    ToolCall,
+    Workflow,
+)
+from plait.errors import (
+    BranchFailed,
+    ChoiceInvalid,
+    DiskFull,
+    InvalidValue,
+    MergeConflict,
+    ModelFailed,
+    NotASession,
+    RunOpen,
+    WrongStatus,
+)
 from plait.event import kinds as k
 from plait.model.base import Fault, Reply, Request, TextDelta, ToolDelta
 from plait.session.audit import verify
@@ -42,8 +64,12 @@ class Review(Workflow):
 def test_calling_it_and_calling_forward_are_the_same_act() -> None:
     called, forwarded = Review()(Session("go")), Review().forward(Session("go"))
     assert kinds(called) == kinds(forwarded) and kinds(called).count("RunStarted") == 1
-    assert [event.header.actor for event in called.events] == [event.header.actor for event in forwarded.events]
-    assert [body.path for body in bodies(called, k.CallStarted)] == [body.path for body in bodies(forwarded, k.CallStarted)]
+    assert [event.header.actor for event in called.events] == [
+        event.header.actor for event in forwarded.events
+    ]
+    assert [body.path for body in bodies(called, k.CallStarted)] == [
+        body.path for body in bodies(forwarded, k.CallStarted)
+    ]
     assert called.text == "settled" and called.run is forwarded.run is None
 
 
@@ -62,9 +88,13 @@ def test_super_forward_is_no_call_of_its_own_and_recursion_is() -> None:
             return self(session.note(f"{n}"), n - 1) if n else session
 
     session = Derived()(Session("go"))
-    assert [body.path for body in bodies(session, k.CallStarted)] == ["derived"] and len(session.findings) == 2
+    assert [body.path for body in bodies(session, k.CallStarted)] == ["derived"] and len(
+        session.findings
+    ) == 2
     session = Countdown()(Session("go"))
-    assert [body.path for body in bodies(session, k.CallStarted)][-1] == "countdown/countdown/countdown/countdown"
+    assert [body.path for body in bodies(session, k.CallStarted)][
+        -1
+    ] == "countdown/countdown/countdown/countdown"
     assert bodies(session, k.RunStarted)[0].arguments is None
 
 
@@ -113,9 +143,19 @@ def test_children_register_by_attribute_also_in_lists_and_dicts() -> None:
             return self.by_name["ann"](session)
 
     team = Team()
-    assert [name for name, _ in team.named_children()] == ["lead", "members.0", "members.1", "by_name.ann"]
+    assert [name for name, _ in team.named_children()] == [
+        "lead",
+        "members.0",
+        "members.1",
+        "by_name.ann",
+    ]
     session = team(Session("go"))
-    assert [body.path for body in bodies(session, k.CallStarted)] == ["team", "team/members.0", "team/members.1", "team/by_name.ann"]
+    assert [body.path for body in bodies(session, k.CallStarted)] == [
+        "team",
+        "team/members.0",
+        "team/members.1",
+        "team/by_name.ann",
+    ]
     assert len(list(Review().named_parts())) == 8 and len(list(team.children())) == 4
 
 
@@ -124,8 +164,12 @@ def test_to_rebinds_every_agent_and_selector_below() -> None:
     other = ScriptedModel(lambda session: "done")
     assert review.to(model=other) is review
     session = review(Session("go"))
-    assert {body.model for body in bodies(session, k.ModelAsked)} == {"scripted"} and session.text == "done"
-    assert [vars(part)["model"] for _, part in review.named_parts() if hasattr(part, "model")] == [other] * 7
+    assert {body.model for body in bodies(session, k.ModelAsked)} == {
+        "scripted"
+    } and session.text == "done"
+    assert [vars(part)["model"] for _, part in review.named_parts() if hasattr(part, "model")] == [
+        other
+    ] * 7
 
 
 def test_purposes_and_paths_stand_in_the_call_events() -> None:
@@ -133,7 +177,9 @@ def test_purposes_and_paths_stand_in_the_call_events() -> None:
         purpose = "plan"
 
         def forward(self, session: Session) -> Session:
-            return speaker("planned", name="planner")(speaker("checked", purpose="validate", name="checker")(session))
+            return speaker("planned", name="planner")(
+                speaker("checked", purpose="validate", name="checker")(session)
+            )
 
     session = Plan()(Session("go"))
     assert [(body.path, body.purpose, body.agent) for body in bodies(session, k.CallStarted)] == [
@@ -160,8 +206,15 @@ def test_what_the_program_records_in_a_run_is_the_workflows_act() -> None:
 
     session = Work()(Session("go", user="u-17"))
     fact = session.events.where("FactRecorded")[0]
-    assert (fact.actor, fact.header.behalf, fact.header.origin) == ("service:work", "human:u-17", "program")
-    assert bodies(session, k.ToolRequested)[0].path == "work" and session.effects[0].actor == "service:work"
+    assert (fact.actor, fact.header.behalf, fact.header.origin) == (
+        "service:work",
+        "human:u-17",
+        "program",
+    )
+    assert (
+        bodies(session, k.ToolRequested)[0].path == "work"
+        and session.effects[0].actor == "service:work"
+    )
     assert session.fact("b", 2).events[-1].actor == "human:u-17"  # outside again
 
 
@@ -178,8 +231,17 @@ def test_an_error_of_forward_is_on_record_and_reaches_the_caller() -> None:
     with pytest.raises(ZeroDivisionError, match="oh") as caught:
         Broken()(session)
     after = session.reload()
-    assert kinds(after)[2:] == ["RunStarted", "CallStarted", "FactRecorded", "CallFinished", "RunFailed"]
-    assert "ZeroDivisionError" in bodies(after, k.RunFailed)[0].failure.traceback and after.open_run is None
+    assert kinds(after)[2:] == [
+        "RunStarted",
+        "CallStarted",
+        "FactRecorded",
+        "CallFinished",
+        "RunFailed",
+    ]
+    assert (
+        "ZeroDivisionError" in bodies(after, k.RunFailed)[0].failure.traceback
+        and after.open_run is None
+    )
     assert any(after.short in note for note in caught.value.__notes__)
     assert speaker("ok")(after).text == "ok"
 
@@ -209,7 +271,11 @@ def test_an_interrupted_run_stays_open_and_says_so() -> None:
     with pytest.raises(KeyboardInterrupt):
         Stopped()(session)
     after = session.reload()
-    assert after.open_run is not None and kinds(after)[-1] == "FactRecorded" and [run.status for run in after.runs] == ["open"]
+    assert (
+        after.open_run is not None
+        and kinds(after)[-1] == "FactRecorded"
+        and [run.status for run in after.runs] == ["open"]
+    )
     with pytest.raises(RunOpen, match="has an open run"):
         speaker("ok")(after)
     assert speaker("ok")(after.fork()).text == "ok"
@@ -237,7 +303,10 @@ def test_returning_another_session_is_fine() -> None:
     session = Session("go")
     branch = Branch()(session)
     assert branch.text == "in the branch" and branch.run is None and branch.label == "b"
-    assert kinds(session.reload())[-2:] == ["CallFinished", "RunFinished"] and session.reload().open_run is None
+    assert (
+        kinds(session.reload())[-2:] == ["CallFinished", "RunFinished"]
+        and session.reload().open_run is None
+    )
     branch.say("goes on")
     session = Stale()(Session("go"))
     session.say("goes on")  # the value that came last, whatever was returned
@@ -250,8 +319,12 @@ def test_somebody_else_may_have_written() -> None:
             return session.note("not disturbed")
 
     session = Slow()(Session("go"))
-    assert list(session.findings.values()) == ["not disturbed"] and session.runs[-1].status == "finished"
-    assert [event.kind for event in session.inbox] == ["MessageSaid"]  # heard at the next safe point
+    assert (
+        list(session.findings.values()) == ["not disturbed"]
+        and session.runs[-1].status == "finished"
+    )
+    # heard at the next safe point
+    assert [event.kind for event in session.inbox] == ["MessageSaid"]
 
 
 def test_a_run_ends_with_the_digest_of_its_state() -> None:
@@ -318,10 +391,15 @@ def test_a_failing_branch_names_itself_and_stops_the_others() -> None:
                 raise
 
     session = Session("go")
-    with pytest.raises(BranchFailed, match="branch 'bad' failed: LookupError: .*no such thing") as caught:
+    with pytest.raises(
+        BranchFailed, match="branch 'bad' failed: LookupError: .*no such thing"
+    ) as caught:
         Parallel(bad=Fails(), endless=Endless())(session)
     assert failed.wait(10) and type(stopped[0]).__name__ == "Cancelled"
-    assert isinstance(caught.value.__cause__, LookupError) and set(caught.value.branches) == {"bad", "endless"}
+    assert isinstance(caught.value.__cause__, LookupError) and set(caught.value.branches) == {
+        "bad",
+        "endless",
+    }
     assert kinds(session.reload())[-1] == "RunFailed" and "Merged" not in kinds(session.reload())
 
 
@@ -335,7 +413,9 @@ def test_branches_that_disagree_conflict_unless_somebody_chooses() -> None:
 
     with pytest.raises(MergeConflict):
         Parallel(a=Decide("yes"), b=Decide("no"))(Session("go"))
-    chosen = Parallel(a=Decide("yes"), b=Decide("no"), resolve=lambda key, sides: sides["b"])(Session("go"))  # pyright: ignore[reportUnknownLambdaType]
+    chosen = Parallel(a=Decide("yes"), b=Decide("no"), resolve=lambda key, sides: sides["b"])(  # pyright: ignore[reportUnknownLambdaType]
+        Session("go")
+    )
     assert chosen.facts["verdict"] == "no"
 
 
@@ -378,7 +458,13 @@ def test_nested_parallels_and_user_threads() -> None:
             return session.merge(*results)
 
     session = Parallel(one=Threads(), two=Parallel(x=speaker("x"), y=speaker("y")))(Session("go"))
-    assert sorted(message.text for message in session.messages[1:]) == ["from 0", "from 1", "from 2", "x", "y"]
+    assert sorted(message.text for message in session.messages[1:]) == [
+        "from 0",
+        "from 1",
+        "from 2",
+        "x",
+        "y",
+    ]
     assert len({event.header.run for event in session.events[2:]}) == 1
 
 
@@ -392,8 +478,13 @@ def test_a_branch_is_whole_when_it_is_merged() -> None:
 
     session = Both()(Session("go"))
     for branch in bodies(session, k.Merged)[0].branches:
-        assert Session.open(branch.log).place == branch.seq and kinds(Session.open(branch.log))[-1] == "CallFinished"
-    again = session.merge(*[Session.open(branch.log) for branch in bodies(session, k.Merged)[0].branches])
+        assert (
+            Session.open(branch.log).place == branch.seq
+            and kinds(Session.open(branch.log))[-1] == "CallFinished"
+        )
+    again = session.merge(
+        *[Session.open(branch.log) for branch in bodies(session, k.Merged)[0].branches]
+    )
     assert again == session
 
 
@@ -430,21 +521,42 @@ def test_what_cannot_be_nested_is_refused() -> None:
 def test_routes_are_on_record_with_candidates_and_reason() -> None:
     session = Review()(Session("go"))
     routes = bodies(session, k.RouteSelected)
-    assert [(body.choice, body.reason) for body in routes] == [("expand", ""), ("shorten", "too long"), ("done", "")]
+    assert [(body.choice, body.reason) for body in routes] == [
+        ("expand", ""),
+        ("shorten", "too long"),
+        ("done", ""),
+    ]
     assert routes[0].candidates == ("expand", "shorten", "done")
-    assert [message.text for message in session.messages] == ["go", "a draft", "unsafe", "ugly", "longer", "shorter", "settled"]
+    assert [message.text for message in session.messages] == [
+        "go",
+        "a draft",
+        "unsafe",
+        "ugly",
+        "longer",
+        "shorter",
+        "settled",
+    ]
     event = session.events.where("RouteSelected")[1]
-    assert isinstance(session.events[event.seq - 2].body, k.ModelReplied) and event.header.causes == (session.events[event.seq - 2].id,)
+    assert isinstance(
+        session.events[event.seq - 2].body, k.ModelReplied
+    ) and event.header.causes == (session.events[event.seq - 2].id,)
 
 
 def test_an_answer_outside_the_set_is_retried_then_a_typed_error() -> None:
     route = Selector(a=speaker("A"), model=ScriptedModel(["nonsense", "a"]))
     choice = route(Session("go"))
-    assert (choice.name, choice.done, choice.session.run) == ("a", False, None) and choice().text == "A"
-    assert choice.session.text == "go"  # what a selector and its model say to each other is not part of the conversation
+    assert (choice.name, choice.done, choice.session.run) == (
+        "a",
+        False,
+        None,
+    ) and choice().text == "A"
+    # what a selector and its model say to each other is not part of the conversation
+    assert choice.session.text == "go"
     with pytest.raises(ChoiceInvalid, match="answered 'c'") as caught:
         Selector(a=speaker("A"), model=ScriptedModel(["b", "{}", "c"]))(Session("go"))
-    assert kinds(caught.value.session)[-1] == "RunFailed" and "RouteSelected" not in kinds(caught.value.session)
+    assert kinds(caught.value.session)[-1] == "RunFailed" and "RouteSelected" not in kinds(
+        caught.value.session
+    )
 
 
 def test_rules_choose_without_a_model() -> None:
@@ -458,7 +570,12 @@ def test_rules_choose_without_a_model() -> None:
     choice = again(choice())
     assert (choice.name, choice.done) == ("again", False)
     done = again(choice.session.say("x").say("y"))
-    assert done.done and done.name == "done" and done() == done.session and done.reason == "by the rule rule"
+    assert (
+        done.done
+        and done.name == "done"
+        and done() == done.session
+        and done.reason == "by the rule rule"
+    )
     assert "ModelAsked" not in kinds(choice.session)[:5]
     with pytest.raises(ChoiceInvalid):
         Selector({"a": speaker("A")}, rule=lambda _: "b")(Session("go"))
@@ -491,8 +608,18 @@ def test_candidates_describe_themselves() -> None:
             seen.append(request)
             return Reply((k.Text("done"),))
 
-    Selector(fix=Fix(), ask=Agent("Ask the user.\nPolitely."), say=Agent("x", description="Say it."), model=Spy())(Session("go"))
-    for line in ("- fix: Mend what is broken.", "- ask: Ask the user.", "- say: Say it.", "- done: nothing more"):
+    Selector(
+        fix=Fix(),
+        ask=Agent("Ask the user.\nPolitely."),
+        say=Agent("x", description="Say it."),
+        model=Spy(),
+    )(Session("go"))
+    for line in (
+        "- fix: Mend what is broken.",
+        "- ask: Ask the user.",
+        "- say: Say it.",
+        "- done: nothing more",
+    ):
         assert line in seen[0].instruction
     schema: Any = seen[0].output
     assert schema["properties"]["choice"]["enum"] == ["fix", "ask", "say", "done"]
@@ -559,7 +686,11 @@ def test_cancelling_the_task_cancels_the_run_and_closes_what_is_open() -> None:
             await task
 
     asyncio.run(cancelled())
-    assert closed.wait(10) and kinds(session.reload())[-1] == "RunCancelled" and session.reload().open_run is None
+    assert (
+        closed.wait(10)
+        and kinds(session.reload())[-1] == "RunCancelled"
+        and session.reload().open_run is None
+    )
 
 
 def test_a_failing_branch_names_itself_in_async_too() -> None:
@@ -583,9 +714,13 @@ def test_streams_yield_deltas_and_end_with_the_session() -> None:
     agent = speaker(ToolCall("word_count", text="a"), "It is one word.", tools=[word_count])
     *deltas, session = list(agent.stream(Session("go")))
     assert isinstance(session, Session) and session.text == "It is one word."
-    assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == "It is one word."
+    assert (
+        "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == "It is one word."
+    )
     assert [delta.tool for delta in deltas if isinstance(delta, ToolDelta)] == ["word_count"] * 2
-    assert {delta.agent for delta in deltas if not isinstance(delta, Session)} == {session.events.where("CallStarted")[0].body.path}  # type: ignore[union-attr]
+    assert {delta.agent for delta in deltas if not isinstance(delta, Session)} == {
+        session.events.where("CallStarted")[0].body.path  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    }
 
     async def streamed() -> list[Any]:
         return [item async for item in agent.astream(Session("go"))]
@@ -595,17 +730,26 @@ def test_streams_yield_deltas_and_end_with_the_session() -> None:
 
 
 def test_workflows_stream_what_every_agent_below_says() -> None:
-    *deltas, session = list(Parallel(a=speaker("from a"), b=speaker("from b")).stream(Session("go")))
+    *deltas, session = list(
+        Parallel(a=speaker("from a"), b=speaker("from b")).stream(Session("go"))
+    )
     assert isinstance(session, Session)
     texts = {
-        path: "".join(delta.text for delta in deltas if isinstance(delta, TextDelta) and delta.agent == path)
+        path: "".join(
+            delta.text for delta in deltas if isinstance(delta, TextDelta) and delta.agent == path
+        )
         for path in ("parallel/a", "parallel/b")
     }
     assert texts == {"parallel/a": "from a", "parallel/b": "from b"}
 
 
 def test_a_stream_that_nobody_reads_on_is_cancelled_and_left_in_order() -> None:
-    agent = Agent("x", model=ScriptedModel(lambda _: ToolCall("word_count", text="a")), tools=[word_count], steps_max=10_000)
+    agent = Agent(
+        "x",
+        model=ScriptedModel(lambda _: ToolCall("word_count", text="a")),
+        tools=[word_count],
+        steps_max=10_000,
+    )
     session = Session("go")
     stream = agent.stream(session)
     next(stream)
@@ -633,8 +777,14 @@ def test_a_stream_says_when_an_answer_begins_anew() -> None:
             return Reply((k.Text("Fo"), k.Text("ur.")), usage=k.Usage(1, 1))
 
     *deltas, session = Agent("x", model=Breaks(), retry=QUICK).stream(Session("go"))
-    assert [type(delta).__name__ for delta in deltas] == ["TextDelta", "Restarted", "TextDelta", "TextDelta"]
-    assert isinstance(session, Session) and session.text == "Four."  # pieces of one answer are one text
+    assert [type(delta).__name__ for delta in deltas] == [
+        "TextDelta",
+        "Restarted",
+        "TextDelta",
+        "TextDelta",
+    ]
+    # pieces of one answer are one text
+    assert isinstance(session, Session) and session.text == "Four."
 
 
 def test_errors_come_out_of_the_stream() -> None:

@@ -49,12 +49,16 @@ def needs(rung: str, folder: Path) -> None:
 
 
 @contextmanager
-def room(path: Path, rung: str, files: Mapping[str, str] | None = None, **more: Any) -> Generator[Room]:
+def room(
+    path: Path, rung: str, files: Mapping[str, str] | None = None, **more: Any
+) -> Generator[Room]:
     needs(rung, path)
     folder = filled_folder(path / "repo", files or {"a.txt": "hello\n"})
     store = SqliteStore(folder / ".plait", source=Seeded(0))
     tree = snapshot_folder(store, folder).tree
-    box = LocalBackend().create(Wanted(store, more.pop("key", "one"), tree, isolation=rung, folder=str(folder), **more))
+    box = LocalBackend().create(
+        Wanted(store, more.pop("key", "one"), tree, isolation=rung, folder=str(folder), **more)
+    )
     try:
         yield Room(box, store, folder)
     finally:

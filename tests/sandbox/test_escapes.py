@@ -1,4 +1,6 @@
-"""Attacks on a sandbox, on every rung that isolates: what a command must not see, reach, change, or leave behind."""
+"""Attacks on a sandbox, on every rung that isolates: what a command must not see, reach, change, or
+leave behind.
+"""
 
 from __future__ import annotations
 
@@ -42,17 +44,47 @@ def test_what_must_not_be_read(tmp_path: Path, rung: str, monkeypatch: pytest.Mo
         (here.folder / ".plait" / "canary").write_text(CANARY)
         (here.folder / "later").write_text(CANARY)  # the folder itself is not what is worked on
         home = Path.home() / ".profile"
-        links = {"shadow": "/etc/shadow", "file": str(secret), "store": str(here.folder / ".plait/canary"), "up": "../../../../canary"}
+        links = {
+            "shadow": "/etc/shadow",
+            "file": str(secret),
+            "store": str(here.folder / ".plait/canary"),
+            "up": "../../../../canary",
+        }
         for name, target in links.items():
             here.sh(f"ln -s {target} {name}")
         stores = [str(path) for path in (here.folder / ".plait").iterdir() if path.is_file()]
         paths = [
-            *("/etc/shadow", "/etc/gshadow", "/etc/ssh/ssh_host_rsa_key", "/etc/machine-id", str(secret), str(home), "/proc/1/environ"),
-            *(f"/proc/{os.getpid()}/{name}" for name in ("environ", "cmdline", "maps", "mem", "root/etc/shadow", f"cwd/{secret}")),
+            *(
+                "/etc/shadow",
+                "/etc/gshadow",
+                "/etc/ssh/ssh_host_rsa_key",
+                "/etc/machine-id",
+                str(secret),
+                str(home),
+                "/proc/1/environ",
+            ),
+            *(
+                f"/proc/{os.getpid()}/{name}"
+                for name in (
+                    "environ",
+                    "cmdline",
+                    "maps",
+                    "mem",
+                    "root/etc/shadow",
+                    f"cwd/{secret}",
+                )
+            ),
             *(str(here.folder / name) for name in (".plait/canary", ".plait/plait.db", "later")),
             *stores,
             *links,
-            *("../state", "../index", "../../../canary", ".plait/canary", "/workspace/.plait/canary", "/proc/self/root" + str(secret)),
+            *(
+                "../state",
+                "../index",
+                "../../../canary",
+                ".plait/canary",
+                "/workspace/.plait/canary",
+                "/proc/self/root" + str(secret),
+            ),
             *(
                 "/dev/mem",
                 "/dev/kmem",
@@ -64,9 +96,21 @@ def test_what_must_not_be_read(tmp_path: Path, rung: str, monkeypatch: pytest.Mo
                 "/run/docker.sock",
             ),
         ]
-        found = json.loads(here.box.exec(["python3", "-S", "-c", LOOK, json.dumps(paths)]).output.view())
-        allowed = {"FileNotFoundError", "PermissionError", "NotADirectoryError", "IsADirectoryError", "OSError"}
-        seen = {path: text for path, text in found.items() if text not in allowed and path != "/proc/1/environ"}
+        found = json.loads(
+            here.box.exec(["python3", "-S", "-c", LOOK, json.dumps(paths)]).output.view()
+        )
+        allowed = {
+            "FileNotFoundError",
+            "PermissionError",
+            "NotADirectoryError",
+            "IsADirectoryError",
+            "OSError",
+        }
+        seen = {
+            path: text
+            for path, text in found.items()
+            if text not in allowed and path != "/proc/1/environ"
+        }
         assert not seen
         assert CANARY not in str(found)
         assert CANARY not in here.said("env; cat /proc/*/environ 2>/dev/null")
@@ -91,21 +135,49 @@ def test_what_must_not_be_written(tmp_path: Path, rung: str) -> None:
     outside.write_text("as it was")
     with room(tmp_path, rung) as here:
         tries = [
-            *("/usr/planted", "/usr/bin/planted", "/etc/planted", "/etc/passwd", "/planted", "/root/planted", str(Path.home() / "planted")),
+            *(
+                "/usr/planted",
+                "/usr/bin/planted",
+                "/etc/planted",
+                "/etc/passwd",
+                "/planted",
+                "/root/planted",
+                str(Path.home() / "planted"),
+            ),
             *(str(here.folder / ".plait/planted"), "../planted"),
-            *("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/dev/planted", "/var/tmp/planted"),
-            *("/proc/sys/vm/drop_caches", "/proc/irq/default_smp_affinity", "/proc/sys/kernel/modprobe", "/proc/sys/fs/file-max"),
+            *(
+                "/proc/sys/kernel/core_pattern",
+                "/proc/sys/kernel/hostname",
+                "/proc/sysrq-trigger",
+                "/dev/planted",
+                "/var/tmp/planted",
+            ),
+            *(
+                "/proc/sys/vm/drop_caches",
+                "/proc/irq/default_smp_affinity",
+                "/proc/sys/kernel/modprobe",
+                "/proc/sys/fs/file-max",
+            ),
         ]
         # Opened, not written: should a sandbox fail here, the machine must not pay for it.
-        assert here.said("\n".join(f"(: >>{path}) 2>/dev/null && echo {path}" for path in tries)) == ""
-        here.sh(f"ln -s {outside} link; ln -s {tmp_path} folder; echo x >link; echo x >folder/planted; mkdir -p ../../planted")
-        # Below /tmp the way to the workspace's second place lies in the sandbox's own scratch: such a write goes there.
+        assert (
+            here.said("\n".join(f"(: >>{path}) 2>/dev/null && echo {path}" for path in tries)) == ""
+        )
+        here.sh(
+            f"ln -s {outside} link; ln -s {tmp_path} folder; echo x >link; echo x >folder/planted;"
+            " mkdir -p ../../planted"
+        )
+        # Below /tmp the way to the workspace's second place lies in the sandbox's own scratch: such
+        # a write goes there.
         here.sh(f"echo x >{outside}; echo x >{tmp_path}/planted")
         kept = here.folder / "a.txt"
-        here.sh(f"echo x >{kept}; rm -rf {outside} {here.folder}/*")  # the workspace is seen there, too, or nothing is
+        # the workspace is seen there, too, or nothing is
+        here.sh(f"echo x >{kept}; rm -rf {outside} {here.folder}/*")
         assert kept.read_text() == "hello\n"
     assert outside.read_text() == "as it was"
-    assert not [path for path in tmp_path.rglob("planted") if "scratch" not in path.parts] and not list(here.folder.parent.glob("planted"))
+    assert not [
+        path for path in tmp_path.rglob("planted") if "scratch" not in path.parts
+    ] and not list(here.folder.parent.glob("planted"))
     assert not os.path.exists("/usr/planted") and not os.path.exists("/planted")
 
 
@@ -165,7 +237,9 @@ attempt("packet", 17, socket.SOCK_RAW, ("lo", 0))
 @on_isolated
 def test_the_network_is_off(tmp_path: Path, rung: str) -> None:
     with room(tmp_path, rung) as here, listening() as (tcp, udp, came):
-        said = here.box.exec(["python3", "-S", "-c", CALL, str(tcp), str(udp), f"plait-{os.getpid()}"]).output.view()
+        said = here.box.exec(
+            ["python3", "-S", "-c", CALL, str(tcp), str(udp), f"plait-{os.getpid()}"]
+        ).output.view()
         reached = {line.split()[1] for line in said.splitlines() if line.startswith("reached")}
         # In a namespace of its own there is a loopback, and a datagram to nobody counts as sent.
         assert reached <= ({"udp", "netlink"} if rung != "landlock" else set())
@@ -178,7 +252,15 @@ def test_the_network_is_on_when_asked_for(tmp_path: Path, rung: str) -> None:
     """So that the test above can fail."""
     with room(tmp_path, rung, network="on") as here, listening() as (tcp, udp, came):
         said = here.box.exec(
-            ["python3", "-S", "-c", CALL.replace("169.254.169.254", "127.0.0.1"), str(tcp), str(udp), "none"]
+            [
+                "python3",
+                "-S",
+                "-c",
+                CALL.replace("169.254.169.254", "127.0.0.1"),
+                str(tcp),
+                str(udp),
+                "none",
+            ]
         ).output.view()
         assert "reached tcp" in said and "reached udp" in said
         assert here.box.placement.network == "on"
@@ -191,7 +273,11 @@ def test_the_network_is_on_when_asked_for(tmp_path: Path, rung: str) -> None:
 @on_namespaced
 def test_no_capabilities(tmp_path: Path, rung: str) -> None:
     with room(tmp_path, rung) as here:
-        status = dict(line.split(":\t", 1) for line in here.said("cat /proc/self/status").splitlines() if ":\t" in line)
+        status = dict(
+            line.split(":\t", 1)
+            for line in here.said("cat /proc/self/status").splitlines()
+            if ":\t" in line
+        )
         assert {status[f"Cap{kind}"] for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
         assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
         assert status["Uid"].split()[0] == "1000"
@@ -228,14 +314,18 @@ try:
     print("kill done")
 except OSError as error:
     print("kill", errno.errorcode[error.errno])
-"""
+"""  # noqa: E501
 
 
 @on_isolated
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="names system calls by number")
 def test_calls_that_are_refused(tmp_path: Path, rung: str) -> None:
     with room(tmp_path, rung) as here:
-        said = here.box.exec(["python3", "-S", "-c", CALLS, str(os.getpid()), rung]).output.view().splitlines()
+        said = (
+            here.box.exec(["python3", "-S", "-c", CALLS, str(os.getpid()), rung])
+            .output.view()
+            .splitlines()
+        )
         assert said[0] == "privs 1"
         assert len(said) >= 18 and not [line for line in said if line.endswith("done")], said
         assert {line.split()[-1] for line in said if line.startswith("syscall")} == {"EPERM"}
@@ -271,7 +361,15 @@ time.sleep(600)
 def test_nothing_is_left_behind(tmp_path: Path, rung: str) -> None:
     mark = f"left-{os.getpid()}-{rung}"
     with room(tmp_path, rung) as here:
-        ran = here.box.exec(["sh", "-c", 'python3 -S -c "$0" $1; nohup sleep 600.$1 >/dev/null 2>&1 & echo started', DAEMON, mark])
+        ran = here.box.exec(
+            [
+                "sh",
+                "-c",
+                'python3 -S -c "$0" $1; nohup sleep 600.$1 >/dev/null 2>&1 & echo started',
+                DAEMON,
+                mark,
+            ]
+        )
         assert (ran.exit_code, ran.killed, ran.output.view()) == (0, "", "started\n")
         assert processes(mark) == []
     assert groups() == []
@@ -290,14 +388,16 @@ store = SqliteStore(folder / "store", source=Live())
 box = backend("local").create(Wanted(store, "one", snapshot_folder(store, folder / "files").tree, isolation=rung))
 command = f"setsid sh -c 'sleep 600; : in-{mark}' & echo up; sleep 600; : in-{mark}"
 box.exec(["sh", "-c", command], on_output=lambda _: print("up", flush=True))
-"""
+"""  # noqa: E501
 
 
 @on_isolated
 def test_when_plait_is_killed_everything_ends(tmp_path: Path, rung: str) -> None:
     needs(rung, tmp_path)
     mark = f"{os.getpid()}-{rung}"
-    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), rung, mark], stdout=subprocess.PIPE) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path), rung, mark], stdout=subprocess.PIPE
+    ) as parent:
         assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
         assert len(processes(f"in-{mark}")) >= 2
         parent.kill()
@@ -335,7 +435,11 @@ def test_pipes_devices_and_sockets_hang_nobody(tmp_path: Path, rung: str) -> Non
 @on_isolated
 def test_words_cannot_become_options(tmp_path: Path, rung: str) -> None:
     with room(tmp_path, rung) as here:
-        for words in ({"env": {"A": "x\0--bind\0/\0/host"}}, {"env": {"A\0--bind\0/\0/host": "x"}}, {"cwd": "a\0--bind\0/\0/host"}):
+        for words in (
+            {"env": {"A": "x\0--bind\0/\0/host"}},
+            {"env": {"A\0--bind\0/\0/host": "x"}},
+            {"cwd": "a\0--bind\0/\0/host"},
+        ):
             with pytest.raises(SandboxFailed, match="NUL"):
                 here.sh("ls /host", **words)
         with pytest.raises(SandboxFailed, match="NUL"):
@@ -371,20 +475,39 @@ for number, line in enumerate(sys.stdin):
 
 @on_isolated
 def test_generated_escapes(tmp_path: Path, rung: str) -> None:
-    """Climbing, links, /proc and doubled slashes in all mixtures: the canary is never read, and nothing appears beside it."""
+    """Climbing, links, /proc and doubled slashes in all mixtures: the canary is never read, and
+    nothing appears beside it.
+    """
     number, count = seed(), dose("ESCAPES", 700, 35_000)
     chance = random.Random(number)
     beside = tmp_path / "beside"
     beside.mkdir()
     (beside / "canary").write_text(CANARY)
-    climbs = ["..", ".", "", "hop", "/proc/self/root", "/proc/self/cwd", "/proc/1/root", "/proc/self/fd/0", "/dev/fd", "/tmp", "/workspace"]
+    climbs = [
+        "..",
+        ".",
+        "",
+        "hop",
+        "/proc/self/root",
+        "/proc/self/cwd",
+        "/proc/1/root",
+        "/proc/self/fd/0",
+        "/dev/fd",
+        "/tmp",
+        "/workspace",
+    ]
     ends = [str(beside), str(beside)[1:], os.path.relpath(beside, "/"), "beside", "repo/../beside"]
 
     def path() -> str:
-        parts = [chance.choice(climbs) for _ in range(chance.randrange(6))] + [".."] * chance.randrange(12)
+        parts = [chance.choice(climbs) for _ in range(chance.randrange(6))] + [
+            ".."
+        ] * chance.randrange(12)
         return "/".join([*parts, chance.choice(ends), "canary"])
 
-    lines = [json.dumps([chance.choice([None, path(), os.path.dirname(path()), "/" + path()]), path()]) for _ in range(count)]
+    lines = [
+        json.dumps([chance.choice([None, path(), os.path.dirname(path()), "/" + path()]), path()])
+        for _ in range(count)
+    ]
     with room(tmp_path, rung) as here:
         ran = here.box.exec(["python3", "-S", "-c", TRY], stdin="\n".join(lines).encode())
         assert ran.exit_code == 0 and ran.killed == ""
@@ -398,7 +521,9 @@ def test_the_escapes_work_without_a_sandbox(tmp_path: Path) -> None:
     (tmp_path / "canary").write_text(CANARY)
     with room(tmp_path, "host") as here:
         line = json.dumps([str(tmp_path), "hop/canary"])
-        assert CANARY in here.box.exec(["python3", "-S", "-c", TRY], stdin=line.encode()).output.view()
+        assert (
+            CANARY in here.box.exec(["python3", "-S", "-c", TRY], stdin=line.encode()).output.view()
+        )
         wait_until(lambda: (tmp_path / "canary-planted").exists())
 
 
@@ -410,12 +535,20 @@ def test_stores_in_the_folder_are_out_of_reach_in_place(tmp_path: Path, rung: st
     files = {"sub/.plait/plait.db": CANARY, "a.txt": "x", ".git/config": "settings"}
     with room(tmp_path, rung, files, in_place=True, heavy=(".git",)) as here:
         (here.folder / ".plait" / "canary").write_text(CANARY)
-        assert here.said("cat sub/.plait/* .plait/*; ls -A sub/.plait .plait; mv sub other; cat other/.plait/*").count(CANARY) == 0
+        assert (
+            here.said(
+                "cat sub/.plait/* .plait/*; ls -A sub/.plait .plait; mv sub other; cat"
+                " other/.plait/*"
+            ).count(CANARY)
+            == 0
+        )
         assert CANARY not in here.said("cat other/.plait/*")  # it was found anew
         for path in (".plait/canary", "other/.plait/plait.db", ".git/hooks/pre-commit"):
             with pytest.raises(OutsideWorkspace):
                 here.box.files.write(path, b"planted")
-        assert ".plait" not in [entry.name for entry in [*here.box.files.list(), *here.box.files.list("other")]]
+        assert ".plait" not in [
+            entry.name for entry in [*here.box.files.list(), *here.box.files.list("other")]
+        ]
         assert here.box.files.read(".git/config") == b"settings"
     assert (tmp_path / "repo/.plait/canary").read_text() == CANARY
 
@@ -447,9 +580,15 @@ print("own done")
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="names system calls by number")
 def test_other_processes_are_not_changed(tmp_path: Path) -> None:
-    """Nothing here would do harm if it passed: limits are only asked for, and set to what they are."""
+    """Nothing here would do harm if it passed: limits are only asked for, and set
+    to what they are.
+    """
     with room(tmp_path, "landlock") as here:
-        said = here.box.exec(["python3", "-S", "-c", OTHERS, str(os.getpid())]).output.view().splitlines()
+        said = (
+            here.box.exec(["python3", "-S", "-c", OTHERS, str(os.getpid())])
+            .output.view()
+            .splitlines()
+        )
         assert said[-1] == "own done" and len(said) == 8
         assert {line.split()[1] for line in said[:-1]} == {"EPERM"}, said
 
@@ -464,23 +603,39 @@ def test_what_was_installed_from_the_folder_is_found_in_the_copy(tmp_path: Path,
     files = {"src/mine.py": "VALUE = 1\n", f"{packages}/mine.pth": f"{tmp_path}/repo/src\n"}
     with room(tmp_path, rung, files, heavy=(".venv",)) as here:
         here.sh("echo VALUE = 2 >src/mine.py")
-        program = f"import site; site.addsitedir('/workspace/{packages}'); import mine; print(mine.VALUE, mine.__file__)"
+        program = (
+            f"import site; site.addsitedir('/workspace/{packages}'); import mine; print(mine.VALUE,"
+            " mine.__file__)"
+        )
         assert here.python(program) == f"2 {here.folder}/src/mine.py"
-        assert here.said(f"echo new >{here.folder}/new; cat new; ls -A {here.folder}").split() == ["new", ".venv", "new", "src"]
+        assert here.said(f"echo new >{here.folder}/new; cat new; ls -A {here.folder}").split() == [
+            "new",
+            ".venv",
+            "new",
+            "src",
+        ]
         assert here.sh(f": >{here.folder}/{packages}/planted").exit_code != 0
-        assert (here.folder / "src/mine.py").read_text() == "VALUE = 1\n" and not (here.folder / "new").exists()
+        assert (here.folder / "src/mine.py").read_text() == "VALUE = 1\n" and not (
+            here.folder / "new"
+        ).exists()
         detail = here.box.placement.detail
         assert isinstance(detail, dict) and detail["also at"] == str(here.folder)
 
 
 @on_namespaced
-def test_while_a_process_stays_nothing_is_mounted_where_it_could_put_a_link(tmp_path: Path, rung: str) -> None:
+def test_while_a_process_stays_nothing_is_mounted_where_it_could_put_a_link(
+    tmp_path: Path, rung: str
+) -> None:
     with room(tmp_path, rung, {"sub/.venv/x": "x", "a.txt": "a"}, heavy=("sub/.venv",)) as here:
         assert here.said("cat sub/.venv/x") == "x"
         stays = here.box.start("stays", ["sleep", "600"])
         assert stays.alive
         assert here.sh("cat sub/.venv/x").exit_code != 0
         detail = here.box.placement.detail
-        assert isinstance(detail, dict) and detail["left out"] == ["sub/.venv"] and "also at" not in detail
+        assert (
+            isinstance(detail, dict)
+            and detail["left out"] == ["sub/.venv"]
+            and "also at" not in detail
+        )
         stays.end()
         assert here.said("cat sub/.venv/x") == "x"

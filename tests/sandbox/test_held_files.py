@@ -1,4 +1,6 @@
-"""Limits on memory and disk that no folder and no resident memory shows: memfds, tmpfs, and files removed while they are open."""
+"""Limits on memory and disk that no folder and no resident memory shows: memfds, tmpfs, and files
+removed while they are open.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +18,54 @@ from tests.sandbox.rooms import on_namespaced, room
 with_and_without_namespaces = pytest.mark.parametrize("rung", ["overlay", "landlock"])
 BOUNDS = Limits(memory_mb=96, disk_mb=128, time_s=20)
 
-START = "import mmap, os, time\nfull = b'x' * (1 << 20)\nmore = bytearray(full * {anonymous})\nkept = []\n"
+START = (
+    "import mmap, os, time\nfull = b'x' * (1 << 20)\nmore = bytearray(full * {anonymous})\nkept ="
+    " []\n"
+)
 MEMORY = {
     "one": "f = os.memfd_create('x')\nfor _ in range(100): os.write(f, full)\n",
     "many": "for _ in range(100): kept.append(os.memfd_create('x')); os.write(kept[-1], full)\n",
-    "mapped": "f = os.memfd_create('x')\nfor _ in range(100): os.write(f, full)\nkept = mmap.mmap(f, 4096); os.close(f)\n",
-    "of a child": "f = os.memfd_create('x')\nif os.fork():\n    os.close(f); time.sleep(60)\nfor _ in range(100): os.write(f, full)\n",
+    "mapped": (
+        "f = os.memfd_create('x')\nfor _ in range(100): os.write(f, full)\nkept = mmap.mmap(f,"
+        " 4096); os.close(f)\n"
+    ),
+    "of a child": (
+        "f = os.memfd_create('x')\nif os.fork():\n    os.close(f); time.sleep(60)\nfor _ in"
+        " range(100): os.write(f, full)\n"
+    ),
 }
 SHM = {
     "linked": "f = open('/dev/shm/x', 'wb')\n",
     "removed": "f = open('/dev/shm/x', 'wb'); os.unlink('/dev/shm/x')\n",
-    "closed": "f = open('/dev/shm/x', 'wb'); f.write(full * 60); f.close(); f = open('/dev/null', 'wb')\n",
+    "closed": (
+        "f = open('/dev/shm/x', 'wb'); f.write(full * 60); f.close(); f = open('/dev/null', 'wb')\n"
+    ),
 }
 DISK = {
-    "removed": "for n in range(20): f = open(str(n), 'wb'); os.unlink(str(n)); f.write(full * 10); f.flush(); kept.append(f)\n",
-    "nameless": "for n in range(20): f = os.open('.', os.O_TMPFILE | os.O_RDWR); os.write(f, full * 10); kept.append(f)\n",
-    "mapped": "for n in range(20):\n    f = open(str(n), 'w+b'); os.unlink(str(n)); f.write(full * 10); f.flush()\n"
-    "    kept.append(mmap.mmap(f.fileno(), 10 << 20)); f.close()\n",
-    "in the home": "os.chdir(os.environ['HOME'])\n"
-    "for n in range(20): f = open(str(n), 'wb'); os.unlink(str(n)); f.write(full * 10); f.flush(); kept.append(f)\n",
+    "removed": (
+        "for n in range(20): f = open(str(n), 'wb'); os.unlink(str(n)); f.write(full * 10);"
+        " f.flush(); kept.append(f)\n"
+    ),
+    "nameless": (
+        "for n in range(20): f = os.open('.', os.O_TMPFILE | os.O_RDWR); os.write(f, full * 10);"
+        " kept.append(f)\n"
+    ),
+    "mapped": (
+        "for n in range(20):\n    f = open(str(n), 'w+b'); os.unlink(str(n)); f.write(full * 10);"
+        " f.flush()\n    kept.append(mmap.mmap(f.fileno(), 10 << 20)); f.close()\n"
+    ),
+    "in the home": (
+        "os.chdir(os.environ['HOME'])\nfor n in range(20): f = open(str(n), 'wb');"
+        " os.unlink(str(n)); f.write(full * 10); f.flush(); kept.append(f)\n"
+    ),
 }
 
 
 def ended(tmp_path: Path, rung: str, code: str, anonymous: int = 0) -> str:
     with room(tmp_path, rung, limits=BOUNDS) as here:
-        ran = here.box.exec(["python3", "-S", "-c", START.format(anonymous=anonymous) + code + "time.sleep(60)"])
+        ran = here.box.exec(
+            ["python3", "-S", "-c", START.format(anonymous=anonymous) + code + "time.sleep(60)"]
+        )
         return ran.killed or ran.output.view()
 
 
@@ -53,14 +78,18 @@ def groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 @with_and_without_namespaces
 @pytest.mark.parametrize("groups", [True, False], ids=["groups", "watched"], indirect=True)
 @pytest.mark.parametrize("code", MEMORY.values(), ids=MEMORY)
-def test_memory_in_the_shape_of_a_file_is_counted(tmp_path: Path, rung: str, groups: None, code: str) -> None:
+def test_memory_in_the_shape_of_a_file_is_counted(
+    tmp_path: Path, rung: str, groups: None, code: str
+) -> None:
     assert ended(tmp_path, rung, code) == "memory"
 
 
 @pytest.mark.parametrize("rung", ["overlay"])
 @pytest.mark.parametrize("groups", [True, False], ids=["groups", "watched"], indirect=True)
 @pytest.mark.parametrize("code", SHM.values(), ids=SHM)
-def test_a_file_in_memory_counts_with_the_rest(tmp_path: Path, rung: str, groups: None, code: str) -> None:
+def test_a_file_in_memory_counts_with_the_rest(
+    tmp_path: Path, rung: str, groups: None, code: str
+) -> None:
     """Neither the file nor the process alone is beyond the limit."""
     assert ended(tmp_path, rung, code + "f.write(full * 60); f.flush()\n", anonymous=50) == "memory"
 
@@ -68,23 +97,36 @@ def test_a_file_in_memory_counts_with_the_rest(tmp_path: Path, rung: str, groups
 @with_and_without_namespaces
 @pytest.mark.parametrize("groups", [True, False], ids=["groups", "watched"], indirect=True)
 @pytest.mark.parametrize("code", DISK.values(), ids=DISK)
-def test_a_file_that_was_removed_while_open_is_counted(tmp_path: Path, rung: str, groups: None, code: str) -> None:
+def test_a_file_that_was_removed_while_open_is_counted(
+    tmp_path: Path, rung: str, groups: None, code: str
+) -> None:
     assert ended(tmp_path, rung, code) == "disk"
 
 
 @on_namespaced
-def test_shared_memory_by_key_is_refused_where_it_could_not_be_counted(tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_memory_by_key_is_refused_where_it_could_not_be_counted(
+    tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "homes", tuple)
     code = "import ctypes; print(ctypes.CDLL(None).shmget(0, 4096, 0o1600))"
     with room(tmp_path, rung) as here:
         assert here.python(code) == "-1"
 
 
-def test_what_is_within_the_limits_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory that is mapped and held as a file at once is counted once, whatever the number of processes."""
+def test_what_is_within_the_limits_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory that is mapped and held as a file at once is counted once, whatever the number of
+    processes.
+    """
     monkeypatch.setattr(limits, "homes", tuple)
-    code = "f = os.memfd_create('x'); os.truncate(f, 60 << 20); m = mmap.mmap(f, 60 << 20)\nm[:] = bytes(60 << 20)\n"
-    code += "children = [os.fork() for _ in range(2)]\nsum(m[:1 << 20]); time.sleep(0.4); os._exit(0)\n"
+    code = (
+        "f = os.memfd_create('x'); os.truncate(f, 60 << 20); m = mmap.mmap(f, 60 << 20)\nm[:] ="
+        " bytes(60 << 20)\n"
+    )
+    code += (
+        "children = [os.fork() for _ in range(2)]\nsum(m[:1 << 20]); time.sleep(0.4); os._exit(0)\n"
+    )
     with room(tmp_path, "host", limits=BOUNDS) as here:
         ran = here.box.exec(["python3", "-S", "-c", START.format(anonymous=0) + code])
         assert (ran.killed, ran.exit_code) == ("", 0), ran.output.view()
@@ -121,7 +163,9 @@ def test_what_a_process_holds_is_found_once(tmp_path: Path) -> None:
         assert found[info.st_dev, info.st_ino].size >= 1 << 20
         with mmap.mmap(handle, 1 << 20) as mapped:
             assert mapped[0] == 0 and sum(mapped[::4096]) == 0
-            beside, without = (shared_memory_beside([os.getpid()], known, {key[0]}) for known in ((), {key}))
+            beside, without = (
+                shared_memory_beside([os.getpid()], known, {key[0]}) for known in ((), {key})
+            )
             assert beside - without == 1 << 20
     finally:
         file.close()
@@ -143,7 +187,7 @@ try:
 except OSError:
     pass
 print(sent)
-"""
+"""  # noqa: E501
 
 
 @with_and_without_namespaces

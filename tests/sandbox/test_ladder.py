@@ -1,4 +1,6 @@
-"""The rungs of the ladder: what runs there, what is recorded of it, and that nothing runs on less than was asked for."""
+"""The rungs of the ladder: what runs there, what is recorded of it, and that nothing runs on less
+than was asked for.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,31 @@ from typing import Any, cast
 
 import pytest
 
-from plait.errors import IsolationMissing, NoSuchFile, NotSupported, OutsideWorkspace, SandboxFailed, SandboxGone, UnknownBackend
+from plait.errors import (
+    IsolationMissing,
+    NoSuchFile,
+    NotSupported,
+    OutsideWorkspace,
+    SandboxFailed,
+    SandboxGone,
+    UnknownBackend,
+)
 from plait.event.kinds import Placement
 from plait.ids import Digest
 from plait.sandbox import Limits, Wanted, backend, backends
 from plait.sandbox.local import LocalBackend
 from plait.sandbox.rungs import choose
 from plait.workspace.copies import snapshot_folder
-from tests.sandbox.rooms import NAMESPACED, RUNGS, Room, needs, on_every, on_isolated, on_namespaced, room
+from tests.sandbox.rooms import (
+    NAMESPACED,
+    RUNGS,
+    Room,
+    needs,
+    on_every,
+    on_isolated,
+    on_namespaced,
+    room,
+)
 from tests.support import python
 
 
@@ -45,15 +64,21 @@ def test_how_a_command_ends(tmp_path: Path, rung: str) -> None:
 
 
 @on_every
-def test_input_working_folder_and_environment(tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_input_working_folder_and_environment(
+    tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CANARY", "of-the-parent")
     with room(tmp_path, rung, {"sub/b.txt": "x"}, env={"OWN": "1"}) as here:
         assert here.said("cat") == ""
         assert here.said("cat", stdin=b"given") == "given"
         assert here.said("pwd; ls", cwd="sub") == f"{here.box.workdir}/sub\nb.txt"
-        names = dict(line.split("=", 1) for line in here.said("env", env={"MORE": "2"}).splitlines())
+        names = dict(
+            line.split("=", 1) for line in here.said("env", env={"MORE": "2"}).splitlines()
+        )
         assert (names["OWN"], names["MORE"]) == ("1", "2")
-        assert set(names) - {"PWD", "SHLVL", "_", "OLDPWD"} <= set("PATH HOME TMPDIR LANG LC_ALL TERM TZ USER OWN MORE".split())
+        assert set(names) - {"PWD", "SHLVL", "_", "OLDPWD"} <= set(
+            "PATH HOME TMPDIR LANG LC_ALL TERM TZ USER OWN MORE".split()
+        )
         with pytest.raises(OutsideWorkspace):
             here.sh("true", cwd="../..")
         assert here.sh("pwd", cwd="sub/../sub").exit_code == 0
@@ -92,7 +117,9 @@ def test_what_is_recorded(tmp_path: Path, rung: str) -> None:
         assert (placement.backend, placement.sandbox, placement.rung) == ("local", "one", rung)
         assert placement.network == ("on" if rung == "host" else "off")
         assert detail["limits"]["memory_mb"] == 100
-        assert "Linux" in detail["version"] and ("bubblewrap" in detail["version"]) == (rung in NAMESPACED)
+        assert "Linux" in detail["version"] and ("bubblewrap" in detail["version"]) == (
+            rung in NAMESPACED
+        )
 
 
 @on_every
@@ -130,8 +157,12 @@ def test_clean_has_nothing_but_the_tree(tmp_path: Path, rung: str) -> None:
     with room(tmp_path, rung) as here:
         here.sh("echo left >$HOME/left; echo left >left")
         for _ in range(2):
-            clean = LocalBackend().create(Wanted(here.store, "one", _tree(here), isolation=rung, clean=True))
-            seen = clean.exec(["sh", "-c", "ls -A .; ls $HOME/left $HOME/more 2>/dev/null; echo x >$HOME/more"])
+            clean = LocalBackend().create(
+                Wanted(here.store, "one", _tree(here), isolation=rung, clean=True)
+            )
+            seen = clean.exec(
+                ["sh", "-c", "ls -A .; ls $HOME/left $HOME/more 2>/dev/null; echo x >$HOME/more"]
+            )
             assert seen.output.view() == "a.txt\n"
             clean.close()
 
@@ -150,7 +181,10 @@ def test_in_place_works_on_the_folder_and_hides_the_store(tmp_path: Path, rung: 
 
 
 def test_landlock_refuses_what_it_cannot_hide(tmp_path: Path) -> None:
-    with pytest.raises(NotSupported, match="PLAIT_STORE"), room(tmp_path, "landlock", in_place=True):
+    with (
+        pytest.raises(NotSupported, match="PLAIT_STORE"),
+        room(tmp_path, "landlock", in_place=True),
+    ):
         pass
 
 
@@ -180,7 +214,9 @@ def test_heavy_folders_are_there_read_only_in_both_places(tmp_path: Path, rung: 
 
 @on_namespaced
 def test_a_link_in_the_place_of_a_heavy_folder_is_not_followed(tmp_path: Path, rung: str) -> None:
-    """Neither one that a command left in the workspace or the scratch folder, nor one that the repository brought along."""
+    """Neither one that a command left in the workspace or the scratch folder, nor one that the
+    repository brought along.
+    """
     (tmp_path / "repo/.venv").mkdir(parents=True)
     (tmp_path / "repo/.venv/mark").write_text("venv")
     canary = tmp_path / "outside"
@@ -194,8 +230,13 @@ def test_a_link_in_the_place_of_a_heavy_folder_is_not_followed(tmp_path: Path, r
             first = str(tmp_path).split("/")[2] if str(tmp_path).startswith("/tmp/") else ""
             assert here.sh(f"rm -rf node_modules; ln -sfn {target} node_modules").exit_code == 0
             if first:
-                here.sh(f"rm -rf /tmp/{first} 2>/dev/null; mv /tmp/{first} /tmp/moved 2>/dev/null; ln -sfn {target} /tmp/{first}")
-            assert "canary" not in here.said("ls node_modules/; cat node_modules/secret node_modules/outside/secret")
+                here.sh(
+                    f"rm -rf /tmp/{first} 2>/dev/null; mv /tmp/{first} /tmp/moved 2>/dev/null; ln"
+                    f" -sfn {target} /tmp/{first}"
+                )
+            assert "canary" not in here.said(
+                "ls node_modules/; cat node_modules/secret node_modules/outside/secret"
+            )
         assert [path.name for path in canary.iterdir()] == ["secret"]
 
 
@@ -207,7 +248,12 @@ def test_an_overlay_in_a_user_namespace(tmp_path: Path, monkeypatch: pytest.Monk
         here.box.begin()
         assert here.said("echo more >>a.txt; mkdir new; rm -r new; cat a.txt") == "hello\nmore"
         assert here.box.snapshot().changed == ("a.txt",)
-        assert here.sh("grep -q 'CapEff:.0000000000000000' /proc/self/status && unshare -U true").exit_code == 1
+        assert (
+            here.sh(
+                "grep -q 'CapEff:.0000000000000000' /proc/self/status && unshare -U true"
+            ).exit_code
+            == 1
+        )
         assert here.sh("sleep 600", limits=Limits(time_s=0.3)).killed == "time"
 
 
@@ -235,7 +281,11 @@ def test_without_bubblewrap_nothing_runs(tmp_path: Path, monkeypatch: pytest.Mon
         for isolation in ("", "overlay", "bubblewrap"):
             with pytest.raises(IsolationMissing, match="apt install bubblewrap"):
                 LocalBackend().create(Wanted(here.store, "none", _tree(here), isolation=isolation))
-        offered = {each.name: each.offered for each in LocalBackend().probe().capabilities if each.name in RUNGS}
+        offered = {
+            each.name: each.offered
+            for each in LocalBackend().probe().capabilities
+            if each.name in RUNGS
+        }
         assert (offered["overlay"], offered["bubblewrap"], offered["host"]) == (False, False, True)
 
 
@@ -252,9 +302,13 @@ def test_why_a_better_rung_was_passed_over(tmp_path: Path) -> None:
     assert rung == "bubblewrap" and "characters" in passed["overlay"]
 
 
-def test_a_bubblewrap_that_fails_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bubblewrap_that_fails_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "bwrap"
-    program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    program.write_text(
+        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n"
+    )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(IsolationMissing, match="No permissions to create new namespace"):
@@ -269,7 +323,10 @@ def test_backends_are_found_by_name() -> None:
 
 
 def test_looking_at_backends_imports_none() -> None:
-    script = "import sys; from plait.sandbox import backends; backends(); sys.exit('plait.sandbox.local' in sys.modules)"
+    script = (
+        "import sys; from plait.sandbox import backends; backends(); sys.exit('plait.sandbox.local'"
+        " in sys.modules)"
+    )
     python(script)
 
 

@@ -21,7 +21,8 @@ from tests.support import filled_folder
 
 CAP = f"{sys.version_info[0]}{sys.version_info[1]}"
 
-# Leaves something in every place that is no part of the tree, from which a later command could take code.
+# Leaves something in every place that is no part of the tree, from which a later command could take
+# code.
 PLANT = f"""
 mkdir -p __pycache__ .mypy_cache .pytest_cache .tox/bin node_modules/.cache node_modules/.bin .venv/bin
 mkdir -p sub/__pycache__ mine .git/hooks .plait
@@ -48,7 +49,7 @@ for name in .bashrc .profile .bash_profile .gitconfig .config/pip/pip.conf; do e
 for place in $TMPDIR $([ $HOME = /tmp ] && echo /var/tmp /dev/shm); do echo planted > $place/left 2>/dev/null; done
 (setsid sh -c 'while sleep 0.05; do mkdir -p __pycache__; cp gone.pyc late.pyc; done' &)
 true
-"""
+"""  # noqa: E501
 
 # Tries to run what was left, and lists what is there beside the tree.
 TRY = """
@@ -61,7 +62,7 @@ bash -lc true 2>/dev/null; find $HOME -name repo -prune -o -type f -print; git c
 find . -mindepth 1 -not -empty \\( -name '*.pyc' -o -path './mine/*' -o -path './.*' -o -path './node_modules/*' \\)
 cat /var/tmp/left /dev/shm/left $TMPDIR/left 2>/dev/null
 true
-"""
+"""  # noqa: E501
 FILES = {"mod.py": "print('own!!')  \n", "sub/other.py": "print('own!!')\n#\n"}
 OWN = "own!!\nown!!"
 
@@ -73,16 +74,27 @@ def taken(here: Room) -> Any:
 
 
 @on_every
-def test_nothing_that_a_command_leaves_beside_the_tree_is_there_for_the_next(tmp_path: Path, rung: str) -> None:
+def test_nothing_that_a_command_leaves_beside_the_tree_is_there_for_the_next(
+    tmp_path: Path, rung: str
+) -> None:
     with room(tmp_path, rung, FILES, ignore=("mine",)) as here:
         before = here.box.snapshot().tree
         here.box.begin()
         planted = here.sh(PLANT)
         assert planted.exit_code == 0, planted.output.view()
-        assert "planted" in here.said("python3 -c 'import gone'; tool")  # so that what follows can fail
+        # so that what follows can fail
+        assert "planted" in here.said("python3 -c 'import gone'; tool")
         found = taken(here)
         assert found.tree == before and found.changed == ()
-        assert {"gone.pyc", "__pycache__", ".venv", "node_modules", "mine", ".git", "sub/__pycache__"} <= set(found.dropped)
+        assert {
+            "gone.pyc",
+            "__pycache__",
+            ".venv",
+            "node_modules",
+            "mine",
+            ".git",
+            "sub/__pycache__",
+        } <= set(found.dropped)
         assert here.said(TRY) == OWN
         here.box.restore(before)
         assert here.said(TRY) == OWN
@@ -100,8 +112,13 @@ def test_a_tool_that_writes_files_leaves_nothing_either(tmp_path: Path, rung: st
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-def test_no_folder_is_too_deep_and_no_mode_too_narrow_to_be_removed(tmp_path: Path, rung: str) -> None:
-    deep = "import os\nfor name in ('__pycache__', os.environ['HOME']):\n    os.makedirs(name, exist_ok=True)\n    os.chdir(name)\n"
+def test_no_folder_is_too_deep_and_no_mode_too_narrow_to_be_removed(
+    tmp_path: Path, rung: str
+) -> None:
+    deep = (
+        "import os\nfor name in ('__pycache__', os.environ['HOME']):\n    os.makedirs(name,"
+        " exist_ok=True)\n    os.chdir(name)\n"
+    )
     deep += "    for _ in range(400):\n        os.mkdir('d'); os.chdir('d')\n    os.chdir(start)\n"
     with room(tmp_path, rung) as here:
         here.box.begin()
@@ -114,19 +131,30 @@ def test_no_folder_is_too_deep_and_no_mode_too_narrow_to_be_removed(tmp_path: Pa
 
 @on_every
 def test_a_withheld_file_is_in_no_copy(tmp_path: Path, rung: str) -> None:
-    """Its content is on no record, so no later command may run it; where the tree had another content before, that is not back either."""
+    """Its content is on no record, so no later command may run it; where the tree had another
+    content before, that is not back either.
+    """
     secrets.known("hush-7a41-canary", "HUSH")
     try:
         with room(tmp_path, rung, {"sub/tool.sh": "echo own\n"}) as here:
             here.box.begin()
-            here.sh("echo 'echo hush-7a41-canary' | tee sub/tool.sh > sub/new.sh; echo x > hush-7a41-canary")
+            here.sh(
+                "echo 'echo hush-7a41-canary' | tee sub/tool.sh > sub/new.sh; echo x >"
+                " hush-7a41-canary"
+            )
             found = taken(here)
-            assert found.withheld == ("[secret HUSH]", "sub/new.sh", "sub/tool.sh") and found.dropped == ("[secret HUSH]",)
+            assert found.withheld == (
+                "[secret HUSH]",
+                "sub/new.sh",
+                "sub/tool.sh",
+            ) and found.dropped == ("[secret HUSH]",)
             assert here.said("ls -A . sub") == ".:\nsub\n\nsub:"
             assert here.box.snapshot().tree == found.tree
             here.box.begin()
             here.sh("echo mended > sub/tool.sh")
-            assert taken(here).changed == ("sub/tool.sh",) and here.said("cat sub/tool.sh") == "mended"
+            assert (
+                taken(here).changed == ("sub/tool.sh",) and here.said("cat sub/tool.sh") == "mended"
+            )
     finally:
         secrets.forget("HUSH")
 
@@ -161,9 +189,14 @@ def test_the_next_call_a_rewind_a_fork_and_a_validation_run_the_tree(placed: Ses
 
 def test_an_edit_is_what_runs(placed: Session) -> None:
     """Also if the bytecode of what was there before claims to be of the same size and time."""
-    compiled = placed.use(shell, command="python3 -c 'import mod'; touch -d @1 mod.py; python3 -m compileall -q .")
+    compiled = placed.use(
+        shell, command="python3 -c 'import mod'; touch -d @1 mod.py; python3 -m compileall -q ."
+    )
     edited = compiled.use(write_file, path="mod.py", content="print('new!!')  \n")
-    assert str(edited.use(shell, command="touch -d @1 mod.py; python3 -c 'import mod'").result) == "new!!\n"
+    assert (
+        str(edited.use(shell, command="touch -d @1 mod.py; python3 -c 'import mod'").result)
+        == "new!!\n"
+    )
 
 
 def test_in_place_the_scratch_folder_is_empty_and_the_owners_caches_stay(tmp_path: Path) -> None:
@@ -173,7 +206,10 @@ def test_in_place_the_scratch_folder_is_empty_and_the_owners_caches_stay(tmp_pat
     (repo / "__pycache__" / "own.pyc").write_bytes(b"own")
     placed = Session("x", store=tmp_path / "store").to("local", repo, in_place=True)
     used = placed.use(shell, command="echo x > $HOME/.profile; echo x > a")
-    assert str(used.use(shell, command="ls $HOME/.profile 2>/dev/null; ls -A").result).split() == ["__pycache__", "a"]
+    assert str(used.use(shell, command="ls $HOME/.profile 2>/dev/null; ls -A").result).split() == [
+        "__pycache__",
+        "a",
+    ]
     assert (repo / "__pycache__" / "own.pyc").read_bytes() == b"own"
 
 
@@ -182,7 +218,9 @@ def stay(sandbox: Sandbox) -> str:
     """Start a process that stays, or say that it is there."""
     assert isinstance(sandbox, Hosts)
     if (found := sandbox.resident("stays")) is None:
-        found = sandbox.start("stays", ["sh", "-c", 'echo up; while read line; do eval "$line"; echo done; done'])
+        found = sandbox.start(
+            "stays", ["sh", "-c", 'echo up; while read line; do eval "$line"; echo done; done']
+        )
         assert found.receive(10) == b"up"
         return "started"
     return "there"
@@ -202,7 +240,9 @@ def ask(line: str, sandbox: Sandbox) -> str:
 
 
 @pytest.mark.parametrize("rung", ["overlay", "bubblewrap"])
-def test_beside_a_process_that_stays_commands_find_the_tree_alone(placed: Session, rung: str) -> None:
+def test_beside_a_process_that_stays_commands_find_the_tree_alone(
+    placed: Session, rung: str
+) -> None:
     here = placed.to("local", isolation=rung).use(stay)
     assert here.result == "started"
     asked = here.use(ask, line="ls __pycache__ 2>/dev/null; echo kept > /tmp/own")

@@ -1,4 +1,7 @@
-"""Leftovers that hold no bytes: folders with nothing in them, pipes and sockets under any name. The next command finds none."""
+"""Leftovers that hold no bytes: folders with nothing in them, pipes and sockets under any name.
+
+The next command finds none.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ def taken(here: Room) -> None:
 
 
 @on_every
-def test_no_empty_folder_no_pipe_and_no_socket_is_there_for_the_next_command(tmp_path: Path, rung: str) -> None:
+def test_no_empty_folder_no_pipe_and_no_socket_is_there_for_the_next_command(
+    tmp_path: Path, rung: str
+) -> None:
     with room(tmp_path, rung, {"a.txt": "hello\n", "sub/b.txt": "b\n"}) as here:
         before = here.box.snapshot().tree
         here.box.begin()
@@ -33,18 +38,37 @@ def test_no_empty_folder_no_pipe_and_no_socket_is_there_for_the_next_command(tmp
         assert planted.exit_code == 0, planted.output.view()
         found = here.box.snapshot()
         here.store.put_blobs(found.blobs)
-        assert found.changed == ("a.txt", "deep") and found.skipped == ("a.txt", "pipe", "sub/.env", "sub/socket")
-        assert {".venv", "node_modules", "deep/.git", "sub/venv", "pipe", "sub/.env", "sub/socket", "a.txt"} <= set(found.dropped)
+        assert found.changed == ("a.txt", "deep") and found.skipped == (
+            "a.txt",
+            "pipe",
+            "sub/.env",
+            "sub/socket",
+        )
+        assert {
+            ".venv",
+            "node_modules",
+            "deep/.git",
+            "sub/venv",
+            "pipe",
+            "sub/.env",
+            "sub/socket",
+            "a.txt",
+        } <= set(found.dropped)
         assert here.said(LIST).split() == ["./deep", "./sub", "./sub/b.txt"]
         assert here.box.snapshot().tree == found.tree
         here.box.restore(before)
-        assert here.said(LIST).split() == ["./a.txt", "./sub", "./sub/b.txt"] and here.said("cat a.txt") == "hello"
+        assert (
+            here.said(LIST).split() == ["./a.txt", "./sub", "./sub/b.txt"]
+            and here.said("cat a.txt") == "hello"
+        )
         here.box.restore(found.tree)
         assert here.said(LIST).split() == ["./deep", "./sub", "./sub/b.txt"]
 
 
 @on_every
-def test_a_folder_in_the_place_of_a_file_of_the_tree_takes_the_file_along(tmp_path: Path, rung: str) -> None:
+def test_a_folder_in_the_place_of_a_file_of_the_tree_takes_the_file_along(
+    tmp_path: Path, rung: str
+) -> None:
     with room(tmp_path, rung, {"a.txt": "hello\n", "sub/venv": "a file\n"}) as here:
         here.box.begin()
         here.sh("rm sub/venv; mkdir -p sub/venv/bin; echo x > sub/venv/bin/python3")
@@ -60,15 +84,23 @@ def test_the_next_call_a_fork_and_a_validation_find_none(tmp_path: Path) -> None
     (tmp_path / "repo").mkdir()
     (tmp_path / "repo" / "a.txt").write_text("hello\n")
     placed = Session("x", store=tmp_path / "store").to("local", tmp_path / "repo")
-    planted = placed.use(shell, command="mkdir -p .venv/bin; rmdir .venv/bin; mkdir node_modules; mkfifo pipe")
+    planted = placed.use(
+        shell, command="mkdir -p .venv/bin; rmdir .venv/bin; mkdir node_modules; mkfifo pipe"
+    )
     assert planted.tree == placed.tree
-    for session in (planted.fork("branch"), planted.fork("checked").to("local", clean=True), planted):
+    for session in (
+        planted.fork("branch"),
+        planted.fork("checked").to("local", clean=True),
+        planted,
+    ):
         assert session.use(shell, command=LIST).result == "./a.txt\n"
     drop_hands()
 
 
 @pytest.mark.parametrize("rung", ["overlay", "bubblewrap"])
-def test_a_heavy_folder_of_the_user_is_mounted_again_and_is_no_leftover(tmp_path: Path, rung: str) -> None:
+def test_a_heavy_folder_of_the_user_is_mounted_again_and_is_no_leftover(
+    tmp_path: Path, rung: str
+) -> None:
     needs(rung, tmp_path)
     repo = tmp_path / "repo"
     for name in (".venv", "node_modules"):

@@ -24,7 +24,9 @@ def test_a_hang_ends_in_time(tmp_path: Path, rung: str) -> None:
     mark = f"hang-{os.getpid()}-{rung}"
     with room(tmp_path, rung) as here:
         ran = here.sh(
-            f"trap '' TERM INT HUP; echo before; setsid sh -c 'sleep 600; : {mark}' & sleep 600; : {mark}", limits=Limits(time_s=1)
+            f"trap '' TERM INT HUP; echo before; setsid sh -c 'sleep 600; : {mark}' & sleep 600; :"
+            f" {mark}",
+            limits=Limits(time_s=1),
         )
         assert (ran.killed, ran.exit_code, ran.output.view()) == ("time", 137, "before\n")
         assert processes(mark) == []
@@ -49,7 +51,8 @@ def test_a_fork_bomb(tmp_path: Path, rung: str) -> None:
     assert groups() == []
 
 
-@pytest.mark.parametrize("rung", ["overlay", "landlock"])  # those with a namespace, and those without
+# those with a namespace, and those without
+@pytest.mark.parametrize("rung", ["overlay", "landlock"])
 def test_much_output_is_kept_whole_and_not_in_memory(tmp_path: Path, rung: str) -> None:
     size = 100_000_000
     with room(tmp_path, rung) as here:
@@ -78,10 +81,17 @@ def test_filling_the_disk(tmp_path: Path, rung: str) -> None:
     with room(tmp_path, rung, limits=SMALL) as here:
         assert here.sh("exec head -c 40000000 /dev/zero >one").killed == "disk"
         here.sh("rm one")
-        many = here.sh("for i in $(seq 1000); do head -c 4000000 /dev/zero >many$i; sleep 0.02; done")
+        many = here.sh(
+            "for i in $(seq 1000); do head -c 4000000 /dev/zero >many$i; sleep 0.02; done"
+        )
         assert many.killed == "disk"
         here.sh("rm many*")
-        assert here.sh("while true; do head -c 4000000 /dev/zero >$HOME/$((i = i + 1)); sleep 0.02; done").killed == "disk"
+        assert (
+            here.sh(
+                "while true; do head -c 4000000 /dev/zero >$HOME/$((i = i + 1)); sleep 0.02; done"
+            ).killed
+            == "disk"
+        )
 
 
 @on_every
@@ -106,10 +116,17 @@ def test_limits_only_become_narrower() -> None:
 
 
 @on_every
-def test_without_control_groups_somebody_watches(tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_control_groups_somebody_watches(
+    tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "homes", tuple)
     with room(tmp_path, rung, limits=Limits(memory_mb=128, processes=40, time_s=10)) as here:
-        assert here.box.exec(["python3", "-S", "-c", EAT + " if len(x) < 60 else __import__('time').sleep(9)"]).killed == "memory"
+        assert (
+            here.box.exec(
+                ["python3", "-S", "-c", EAT + " if len(x) < 60 else __import__('time').sleep(9)"]
+            ).killed
+            == "memory"
+        )
         assert here.sh("for i in $(seq 60); do sleep 9 & done; wait").killed == "processes"
         assert here.sh("true").killed == ""
 
@@ -128,7 +145,9 @@ def test_groups_that_dead_processes_left_are_removed(tmp_path: Path) -> None:
     for name in (f"plait-{dead}-1", f"plait-{os.getpid()}-1", "plait-x", "other"):
         (tmp_path / name).mkdir()
     remove_stale([str(tmp_path)])
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([f"plait-{os.getpid()}-1", "plait-x", "other"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [f"plait-{os.getpid()}-1", "plait-x", "other"]
+    )
 
 
 def test_a_group_is_removed_when_it_is_closed() -> None:
@@ -143,7 +162,12 @@ def test_a_group_is_removed_when_it_is_closed() -> None:
 def test_a_group_of_version_2(tmp_path: Path) -> None:
     """What is written where, as far as a machine without one can tell."""
     parts = limits._second(str(tmp_path / "group"), Limits(memory_mb=1, processes=5))  # pyright: ignore[reportPrivateUsage]
-    assert dict(parts[0].settings) == {"memory.oom.group": "1", "memory.max": str(1 << 20), "memory.swap.max": "0", "pids.max": "8"}
+    assert dict(parts[0].settings) == {
+        "memory.oom.group": "1",
+        "memory.max": str(1 << 20),
+        "memory.swap.max": "0",
+        "pids.max": "8",
+    }
     mounts, own = f"cgroup2 {tmp_path} cgroup2 rw 0 0\n", "0::/app.slice/me.scope\n"
     (tmp_path / "app.slice/me.scope").mkdir(parents=True)
     (tmp_path / "app.slice/cgroup.subtree_control").write_text("cpu memory pids\n")
@@ -158,7 +182,12 @@ def test_a_group_of_version_2(tmp_path: Path) -> None:
 def test_a_quick_command_is_not_too_quick_for_the_disk(tmp_path: Path, rung: str) -> None:
     with room(tmp_path, rung, limits=Limits(disk_mb=16, time_s=20)) as here:
         ran = here.python("for i in range(5): open(f'quick{i}', 'wb').write(bytes(8 << 20))")
-        assert here.box.exec(["sh", "-c", "for i in 1 2 3; do head -c 8000000 /dev/zero >q$i; done"]).killed == "disk", ran
+        assert (
+            here.box.exec(
+                ["sh", "-c", "for i in 1 2 3; do head -c 8000000 /dev/zero >q$i; done"]
+            ).killed
+            == "disk"
+        ), ran
         assert here.sh("rm q*").killed == here.sh("ls").killed == ""
         assert here.python("for i in range(9): open(f'hole{i}', 'wb').truncate(8 << 20)") == ""
         assert here.sh("touch hole*; true").killed == "disk"
@@ -181,7 +210,10 @@ def test_no_tree_is_too_deep_to_be_counted(tmp_path: Path) -> None:
     assert disk.returncode == 0
 
 
-SHARED = "import mmap, time\nm = mmap.mmap(-1, 300 << 20)\nfor at in range(0, len(m), 4096): m[at] = 1\ntime.sleep(9)"
+SHARED = (
+    "import mmap, time\nm = mmap.mmap(-1, 300 << 20)\nfor at in range(0, len(m), 4096): m[at] ="
+    " 1\ntime.sleep(9)"
+)
 ORPHANS = """
 import os, time
 if os.fork() == 0:
@@ -197,7 +229,9 @@ time.sleep(9)
 
 
 @on_every
-def test_neither_shared_memory_nor_orphans_escape_whoever_watches(tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_shared_memory_nor_orphans_escape_whoever_watches(
+    tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "homes", tuple)
     with room(tmp_path, rung, limits=Limits(memory_mb=128, processes=40, time_s=8)) as here:
         assert here.box.exec(["python3", "-S", "-c", SHARED]).killed == "memory"

@@ -31,7 +31,7 @@ shown = len(str(session.result)), len(session.effects), len(session.messages), l
 read = peak_mb() - before - used
 (kept,) = session.effects[-1].kept
 print(json.dumps({"used": used, "read": read, "size": len(session.blob(kept)), "whole": peak_mb() - before, "shown": shown}))
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,23 @@ print(json.dumps({"used": used, "read": read, "size": len(session.blob(kept)), "
     [
         ("head -c {size} /dev/urandom", 64),
         pytest.param("head -c {size} /dev/urandom", 200, marks=pytest.mark.slow),
-        pytest.param("yes 'a line of text, and a key: sk-canary-0123456789' | head -c {size}", 200, marks=pytest.mark.slow),
+        pytest.param(
+            "yes 'a line of text, and a key: sk-canary-0123456789' | head -c {size}",
+            200,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_memory_grows_by_no_more_than_16_mb(tmp_path: Path, what: str, megabytes: int) -> None:
     needs("overlay", tmp_path)
     size = megabytes * 1_000_000
     words = [sys.executable, "-c", PROGRAM, str(tmp_path / "store"), what.format(size=size)]
-    environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), "PLAIT_SECRETS": "KEY", "KEY": "sk-canary-0123456789"}
+    environ = {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": ":".join(sys.path),
+        "PLAIT_SECRETS": "KEY",
+        "KEY": "sk-canary-0123456789",
+    }
     done = subprocess.run(words, capture_output=True, text=True, env=environ)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -40,7 +40,10 @@ def test_a_view_is_the_beginning_and_the_end(text: str, characters: int, step: i
     else:
         half = characters // 2
         last = text[-half:] if half else ""
-        assert seen == f"{text[: characters - half]}\n… {len(text) - characters:,} characters left out …\n{last}"
+        assert (
+            seen == f"{text[: characters - half]}\n… {len(text) - characters:,} characters left out"
+            f" …\n{last}"
+        )
 
 
 @given(st.lists(st.binary(max_size=40)), st.integers(1, 50))
@@ -62,7 +65,10 @@ def test_an_output_is_kept_in_pieces() -> None:
     data = bytes(range(256)) * (PIECE // 256) * 9 + b"end"
     kept = keep(store, spool(data), "out.bin", "application/octet-stream")
     assert b"".join(store.get_blob(blob) for blob in (kept.blob, *kept.rest)) == data
-    assert len(kept.rest) == 9 and (kept.name, kept.media_type) == ("out.bin", "application/octet-stream")
+    assert len(kept.rest) == 9 and (kept.name, kept.media_type) == (
+        "out.bin",
+        "application/octet-stream",
+    )
     empty = keep(store, spool(), "none")
     assert store.get_blob(empty.blob) == b"" and empty.rest == ()
 

@@ -73,10 +73,17 @@ class Doors(NamedTuple):
 @contextmanager
 def listening() -> Generator[Doors]:
     folder, name = tempfile.mkdtemp(), f"plait-{os.getpid()}"
-    kinds = {"stream": socket.SOCK_STREAM, "abstract": socket.SOCK_STREAM, "datagram": socket.SOCK_DGRAM}
+    kinds = {
+        "stream": socket.SOCK_STREAM,
+        "abstract": socket.SOCK_STREAM,
+        "datagram": socket.SOCK_DGRAM,
+    }
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder)
-        made = {what: stack.enter_context(socket.socket(socket.AF_UNIX, kind)) for what, kind in kinds.items()}
+        made = {
+            what: stack.enter_context(socket.socket(socket.AF_UNIX, kind))
+            for what, kind in kinds.items()
+        }
         for what, each in made.items():
             each.bind(f"\0{name}" if what == "abstract" else f"{folder}/{what}")
             if what != "datagram":
@@ -118,12 +125,14 @@ attempt("mq_open", lambda: queue.mq_open(b"/plait-%d" % key, os.O_RDWR | (os.O_C
 for number in range(64):
     if libc.shmctl(number, 2, bytes(256)) >= 0 or libc.semctl(number, 0, 2, bytes(256)) >= 0 or libc.msgctl(number, 2, bytes(256)) >= 0:
         print("found", number)
-"""
+"""  # noqa: E501
 
 
 @on_isolated
 @both
-def test_memory_and_queues_of_the_host_are_not_found(tmp_path: Path, rung: str, network: str) -> None:
+def test_memory_and_queues_of_the_host_are_not_found(
+    tmp_path: Path, rung: str, network: str
+) -> None:
     """Nor does one command leave any for the next."""
     libc, key = ctypes.CDLL(None, use_errno=True), os.getpid() | 0x4000_0000
     segment = libc.shmget(key, 4096, 0o1666)
@@ -160,7 +169,9 @@ def _scopes_nothing(program: str) -> bool:
     return False
 
 
-def test_where_landlock_is_missing_abstract_sockets_are_said_to_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_landlock_is_missing_abstract_sockets_are_said_to_be_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(bubblewrap, "scopes_sockets", _scopes_nothing)
     assert "abstract sockets" in rungs.left_open("overlay", "on")
     assert "abstract sockets" not in rungs.left_open("overlay", "off")
@@ -168,7 +179,9 @@ def test_where_landlock_is_missing_abstract_sockets_are_said_to_be_open(monkeypa
 
 def test_a_policy_refuses_what_is_left_open(tmp_path: Path) -> None:
     class Work(Workflow):
-        policy = Policy(Refuse("shell", when=lambda call: "network" in call.session.placement.detail["open"]))
+        policy = Policy(
+            Refuse("shell", when=lambda call: "network" in call.session.placement.detail["open"])
+        )
 
         def forward(self, session: Session) -> Session:
             return session.use(shell, command="true")

@@ -12,7 +12,9 @@ from plait import Store, open_store
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(f"memory:{tmp_path.name}" if request.param == "memory" else tmp_path / ".plait")
+    opened = open_store(
+        f"memory:{tmp_path.name}" if request.param == "memory" else tmp_path / ".plait"
+    )
     yield opened
     opened.close()
 

@@ -1,4 +1,6 @@
-"""The inbox: many writers, none of whom disturbs the session, and answers that count once, in time and from the right people."""
+"""The inbox: many writers, none of whom disturbs the session, and answers that count once, in time
+and from the right people.
+"""
 
 from __future__ import annotations
 
@@ -58,9 +60,13 @@ B, C = Digest("b" * 64), Digest("c" * 64)
 FAR = 2**60
 
 
-def ask(session: Session, binding: Digest = B, call: str = "call-1", expires: int | None = None) -> Session:
+def ask(
+    session: Session, binding: Digest = B, call: str = "call-1", expires: int | None = None
+) -> Session:
     request = ToolRequested("delete", {"path": "a.txt"}, "at_most_once")
-    return record_in_run(session, request, ApprovalRequested(binding, {"tool": "delete"}, expires), call=call)
+    return record_in_run(
+        session, request, ApprovalRequested(binding, {"tool": "delete"}, expires), call=call
+    )
 
 
 @pytest.fixture
@@ -76,9 +82,20 @@ def copies(session: Session) -> Session:
     """What a run does at a safe point."""
     news = arrived(store_at(session.store), session.id, delivered(session))
     drafts = [Draft(Delivered(inbox_of(session.id), news[-1].seq), Act("service:run"))]
-    calls = {each.id: "call-1" for each in news if each.kind in ("ApprovalGranted", "ApprovalDenied")}  # what counts: in its bracket
-    drafts += [Draft(each.body, Act(each.actor, each.header.origin, call=calls.get(each.id), causes=(each.id,))) for each in news]
-    return Session.of(writer_of(None).append(msgspec.structs.replace(session.spot, run="run-1"), drafts))
+    # what counts: in its bracket
+    calls = {
+        each.id: "call-1" for each in news if each.kind in ("ApprovalGranted", "ApprovalDenied")
+    }
+    drafts += [
+        Draft(
+            each.body,
+            Act(each.actor, each.header.origin, call=calls.get(each.id), causes=(each.id,)),
+        )
+        for each in news
+    ]
+    return Session.of(
+        writer_of(None).append(msgspec.structs.replace(session.spot, run="run-1"), drafts)
+    )
 
 
 def delivered(session: Session) -> int:
@@ -88,21 +105,36 @@ def delivered(session: Session) -> int:
 # ── the lane ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_is_sent_stands_in_the_inbox_and_leaves_the_session_alone(session: Session, store: Store) -> None:
+def test_what_is_sent_stands_in_the_inbox_and_leaves_the_session_alone(
+    session: Session, store: Store
+) -> None:
     assert session.inbox == [] and arrived(store, session.id, 0) == []
     assert session.send("Wait!", actor="human:ana") is session
     session.signal("deployed", {"ok": True}).cancel("enough")
-    assert [event.kind for event in session.inbox] == ["MessageSaid", "Signalled", "CancelRequested"]
-    assert [event.kind for event in arrived(store, session.id, 1)] == ["Signalled", "CancelRequested"]
+    assert [event.kind for event in session.inbox] == [
+        "MessageSaid",
+        "Signalled",
+        "CancelRequested",
+    ]
+    assert [event.kind for event in arrived(store, session.id, 1)] == [
+        "Signalled",
+        "CancelRequested",
+    ]
     assert arrived(store, session.id, 3) == [] == arrived(store, session.id, 99)
     assert session.reload() == session and session.inbox[0].log == inbox_of(session.id)
-    assert session.inbox[0].actor == "human:ana" and session.inbox[1].header.parents == (session.inbox[0].id,)
+    assert session.inbox[0].actor == "human:ana" and session.inbox[1].header.parents == (
+        session.inbox[0].id,
+    )
     assert list(verify(store, state=True)) == []
 
 
 def test_an_inbox_belongs_to_a_log_that_is_there(store: Store) -> None:
     with pytest.raises(UnknownLog):
-        post(store.address, LogId("01890000-0000-7000-8000-000000000000"), [Draft(Signalled("x"), Act("human:a"))])
+        post(
+            store.address,
+            LogId("01890000-0000-7000-8000-000000000000"),
+            [Draft(Signalled("x"), Act("human:a"))],
+        )
 
 
 def test_a_check_that_raises_leaves_nothing_behind(session: Session, store: Store) -> None:
@@ -114,17 +146,28 @@ def test_a_check_that_raises_leaves_nothing_behind(session: Session, store: Stor
     assert session.inbox == []
 
 
-def test_a_rival_is_outwaited_and_the_check_sees_what_it_wrote(session: Session, store: Store) -> None:
+def test_a_rival_is_outwaited_and_the_check_sees_what_it_wrote(
+    session: Session, store: Store
+) -> None:
     seen: list[int] = []
 
     def rival(_: object) -> None:
         seen.append(len(arrived(store, session.id)))
         if len(seen) < 4:
-            post(store.address, session.id, [Draft(Signalled(f"rival-{len(seen)}"), Act("human:b"))])
+            post(
+                store.address, session.id, [Draft(Signalled(f"rival-{len(seen)}"), Act("human:b"))]
+            )
 
-    [event] = post(store.address, session.id, [Draft(Signalled("mine"), Act("human:a"))], check=rival)
+    [event] = post(
+        store.address, session.id, [Draft(Signalled("mine"), Act("human:a"))], check=rival
+    )
     assert seen == [0, 1, 2, 3] and event.seq == 4  # at first there is not even a log
-    assert [str(each.body.name) for each in session.inbox if isinstance(each.body, Signalled)] == ["rival-1", "rival-2", "rival-3", "mine"]
+    assert [str(each.body.name) for each in session.inbox if isinstance(each.body, Signalled)] == [
+        "rival-1",
+        "rival-2",
+        "rival-3",
+        "mine",
+    ]
 
 
 def test_what_a_message_carries_goes_along(session: Session, store: Store) -> None:
@@ -133,7 +176,11 @@ def test_what_a_message_carries_goes_along(session: Session, store: Store) -> No
     body = session.inbox[0].body
     assert isinstance(body, MessageSaid)
     [part] = body.parts
-    assert isinstance(part, Text) and part.blob is not None and store.get_blob(part.blob).decode() == long
+    assert (
+        isinstance(part, Text)
+        and part.blob is not None
+        and store.get_blob(part.blob).decode() == long
+    )
 
 
 POSTER = """
@@ -147,12 +194,18 @@ for n in range(int(sys.argv[4])):
 
 
 def poster(store: Store, session: Session, name: str, count: int) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", POSTER, store.address, session.id, name, str(count)], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", POSTER, store.address, session.id, name, str(count)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def said(session: Session) -> list[str]:
     return [
-        body.parts[0].text for event in session.inbox if isinstance(body := event.body, MessageSaid) and isinstance(body.parts[0], Text)
+        body.parts[0].text
+        for event in session.inbox
+        if isinstance(body := event.body, MessageSaid) and isinstance(body.parts[0], Text)
     ]
 
 
@@ -163,7 +216,9 @@ def test_eight_processes_at_once_lose_nothing_and_never_touch_the_head(sqlite: S
     assert [writer.communicate(timeout=120) and writer.returncode for writer in writers] == [0] * 8
     assert sorted(said(session)) == sorted(f"w{w}-{n}" for w in range(8) for n in range(15))
     for w in range(8):  # of each writer, in its order
-        assert [text for text in said(session) if text.startswith(f"w{w}-")] == [f"w{w}-{n}" for n in range(15)]
+        assert [text for text in said(session) if text.startswith(f"w{w}-")] == [
+            f"w{w}-{n}" for n in range(15)
+        ]
     assert session.reload() == session and list(verify(sqlite)) == []
 
 
@@ -191,7 +246,9 @@ def test_what_was_acknowledged_survives_kill_9(sqlite: Store) -> None:
 # ── what waits ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_waits_is_told_the_same_by_the_value_and_by_the_rows(session: Session, store: Store) -> None:
+def test_what_waits_is_told_the_same_by_the_value_and_by_the_rows(
+    session: Session, store: Store
+) -> None:
     session = ask(session, expires=FAR)
     session = record_in_run(session, QuestionAsked("Which?", ("a", "b")), call="call-2")
     session = record_in_run(session, ToolUnknown(session.events[2 + 1].id, "killed"), call="call-1")
@@ -200,18 +257,39 @@ def test_what_waits_is_told_the_same_by_the_value_and_by_the_rows(session: Sessi
     assert waiting == all_waiting(store) and session.status == "waiting"
     assert [each.kind for each in waiting] == ["approval", "question", "unknown", "timer"]
     approval, question, unknown, timer = waiting
-    assert (approval.binding, approval.shown, approval.expires, approval.call) == (B, {"tool": "delete"}, FAR, "call-1")
+    assert (approval.binding, approval.shown, approval.expires, approval.call) == (
+        B,
+        {"tool": "delete"},
+        FAR,
+        "call-1",
+    )
     assert (question.question, question.choices) == ("Which?", ("a", "b"))
-    assert (unknown.tool, unknown.arguments, unknown.request) == ("delete", {"path": "a.txt"}, session.events[3].id)
-    assert (timer.until, timer.name, timer.session, timer.log) == (1000, "deployed", session.short, session.id)
-    assert approval.actor == "agent:coder" and approval.since == session.events[4].time and approval.event == session.events[4].id
+    assert (unknown.tool, unknown.arguments, unknown.request) == (
+        "delete",
+        {"path": "a.txt"},
+        session.events[3].id,
+    )
+    assert (timer.until, timer.name, timer.session, timer.log) == (
+        1000,
+        "deployed",
+        session.short,
+        session.id,
+    )
+    assert (
+        approval.actor == "agent:coder"
+        and approval.since == session.events[4].time
+        and approval.event == session.events[4].id
+    )
     assert [each.kind for each in session.at(5).waiting] == ["approval"]
     store.rebuild(InboxRows.name)
     assert all_waiting(store) == waiting
     assert list(verify(store)) == []
 
 
-@pytest.mark.parametrize("end", [ApprovalGranted(B), ApprovalDenied(B), ApprovalExpired(B), RunFinished(), RunCancelled()])
+@pytest.mark.parametrize(
+    "end",
+    [ApprovalGranted(B), ApprovalDenied(B), ApprovalExpired(B), RunFinished(), RunCancelled()],
+)
 def test_what_is_settled_waits_no_more(session: Session, store: Store, end: Body) -> None:
     session = record_in_run(ask(session), end, call="call-1")
     assert (session.waiting, all_waiting(store), session.status) == ([], [], "active")
@@ -219,14 +297,28 @@ def test_what_is_settled_waits_no_more(session: Session, store: Store, end: Body
 
 def test_another_answer_settles_nothing(session: Session, store: Store) -> None:
     session = record_in_run(ask(session), ApprovalGranted(C))
-    assert [each.binding for each in session.waiting] == [B] == [each.binding for each in all_waiting(store)]
+    assert (
+        [each.binding for each in session.waiting]
+        == [B]
+        == [each.binding for each in all_waiting(store)]
+    )
 
 
-@pytest.mark.parametrize(("call", "run"), [(None, "run-1"), ("call-2", "run-1"), ("call-1", None), ("call-1", "run-2")])
-def test_what_the_run_does_not_go_by_settles_nothing(session: Session, store: Store, call: str | None, run: str | None) -> None:
-    """A grant by somebody who may not give it is delivered, and counts for nothing: who may is still asked."""
+@pytest.mark.parametrize(
+    ("call", "run"), [(None, "run-1"), ("call-2", "run-1"), ("call-1", None), ("call-1", "run-2")]
+)
+def test_what_the_run_does_not_go_by_settles_nothing(
+    session: Session, store: Store, call: str | None, run: str | None
+) -> None:
+    """A grant by somebody who may not give it is delivered, and counts for nothing: who may is
+    still asked.
+    """
     session = record_in_run(ask(session), ApprovalGranted(B), call=call, run=run)
-    assert [each.binding for each in session.waiting] == [B] == [each.binding for each in all_waiting(store)]
+    assert (
+        [each.binding for each in session.waiting]
+        == [B]
+        == [each.binding for each in all_waiting(store)]
+    )
 
 
 def test_closing_leaves_nothing_that_waits(store: Store) -> None:
@@ -239,14 +331,18 @@ def test_closing_leaves_nothing_that_waits(store: Store) -> None:
     assert closed.inbox == []
 
 
-def test_a_branch_has_an_inbox_of_its_own_and_waits_for_itself(session: Session, store: Store) -> None:
+def test_a_branch_has_an_inbox_of_its_own_and_waits_for_itself(
+    session: Session, store: Store
+) -> None:
     session.send("to the root")
     session = copies(ask(session))
     branch = session.fork("b")
     assert delivered(session) == 1 and delivered(branch) == 0
     assert branch.inbox == [] and branch.waiting == [] and branch.status == "open"
     branch = ask(branch, C, "call-9")
-    assert [each.binding for each in branch.waiting] == [C] and [each.binding for each in session.waiting] == [B, C]
+    assert [each.binding for each in branch.waiting] == [C] and [
+        each.binding for each in session.waiting
+    ] == [B, C]
     assert root_of(store, branch.waiting[0].run, branch.id) == session.id
     with pytest.raises(UnknownAsk):
         branch.approve(B)
@@ -266,7 +362,10 @@ def test_the_life_counts_each_kind_for_itself(session: Session) -> None:
     resolved = record_in_run(unknown, ToolResolved(request, "compensated"))
     assert resolved.status == "active"
     timer = record_in_run(resolved, TimerSet(1), call="t")
-    assert timer.status == "waiting" and record_in_run(timer, TimerFired("time"), call="t").status == "active"
+    assert (
+        timer.status == "waiting"
+        and record_in_run(timer, TimerFired("time"), call="t").status == "active"
+    )
 
 
 # ── delivering ───────────────────────────────────────────────────────────────────────────────
@@ -275,13 +374,23 @@ def test_the_life_counts_each_kind_for_itself(session: Session) -> None:
 def test_what_is_delivered_is_counted_and_settles_the_ask(session: Session, store: Store) -> None:
     session = ask(session)
     session.send("first")
-    session.approve(session.waiting[0], edited={"path": "b.txt"}, note="not that one", actor="human:ana")
+    session.approve(
+        session.waiting[0], edited={"path": "b.txt"}, note="not that one", actor="human:ana"
+    )
     assert session.waiting == [] == all_waiting(store) and due(store, 0) == [session.id]
     after = copies(session)
     assert delivered(after) == 2 and arrived(store, after.id, delivered(after)) == []
-    assert [event.kind for event in after.events][-3:] == ["Delivered", "MessageSaid", "ApprovalGranted"]
+    assert [event.kind for event in after.events][-3:] == [
+        "Delivered",
+        "MessageSaid",
+        "ApprovalGranted",
+    ]
     body = after.events[-1].body
-    assert isinstance(body, ApprovalGranted) and (body.binding, body.edited, body.note) == (B, {"path": "b.txt"}, "not that one")
+    assert isinstance(body, ApprovalGranted) and (body.binding, body.edited, body.note) == (
+        B,
+        {"path": "b.txt"},
+        "not that one",
+    )
     assert after.waiting == [] and after.status == "active" and due(store, 0) == []
     assert list(verify(store, state=True)) == []
     with pytest.raises(RunOpen, match="cannot be rewound"):  # somebody is at work on it
@@ -310,7 +419,11 @@ def test_an_ask_takes_one_answer(session: Session, store: Store) -> None:
     session = ask(session)
     found = session.waiting[0]
     session.deny(found, "no", actor="human:ana")
-    for again in (lambda: session.approve(found), lambda: session.deny(B[:8]), lambda: session.approve(session.events[4])):
+    for again in (
+        lambda: session.approve(found),
+        lambda: session.deny(B[:8]),
+        lambda: session.approve(session.events[4]),
+    ):
         with pytest.raises(AlreadyAnswered, match="human:ana"):
             again()
     after = copies(session)
@@ -319,7 +432,9 @@ def test_an_ask_takes_one_answer(session: Session, store: Store) -> None:
     assert len(session.inbox) == 1
 
 
-def test_two_who_answer_at_once_do_not_both_win(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_who_answer_at_once_do_not_both_win(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = ask(session)
     direct = writer_of(None)
     real, first = direct.post, [True]
@@ -339,7 +454,12 @@ def test_two_who_answer_at_once_do_not_both_win(session: Session, monkeypatch: p
 def test_the_same_call_asked_for_again_wants_a_new_answer(session: Session, store: Store) -> None:
     session = ask(session)
     session.approve(B)
-    again = record_in_run(session, ApprovalExpired(B), ApprovalRequested(B, {"tool": "delete"}, asked=2), call="call-1")
+    again = record_in_run(
+        session,
+        ApprovalExpired(B),
+        ApprovalRequested(B, {"tool": "delete"}, asked=2),
+        call="call-1",
+    )
     assert len(again.waiting) == 1 == len(all_waiting(store))
     again.approve(B)
     assert again.waiting == [] == all_waiting(store)
@@ -376,7 +496,9 @@ def test_whoever_asks_does_not_answer(session: Session) -> None:
     session.approve(B, actor="service:review-board")
 
 
-def test_an_answer_that_went_around_the_rules_does_not_count(session: Session, store: Store) -> None:
+def test_an_answer_that_went_around_the_rules_does_not_count(
+    session: Session, store: Store
+) -> None:
     session = ask(session, expires=1)
     late = Draft(ApprovalGranted(B), Act("human:ana"))
     forged = Draft(ApprovalGranted(B), Act("agent:coder", "model"))
@@ -411,13 +533,25 @@ def test_everything_is_checked_before_anything_is_written(session: Session) -> N
 
 
 @pytest.mark.parametrize("name", ["ask", "request", "id", "call"])
-def test_an_outcome_is_resolved_by_its_ask_its_request_or_its_call(session: Session, name: str) -> None:
-    session = record_in_run(session, ToolRequested("pay", {"sum": 3}, "at_most_once"), call="call-1")
+def test_an_outcome_is_resolved_by_its_ask_its_request_or_its_call(
+    session: Session, name: str
+) -> None:
+    session = record_in_run(
+        session, ToolRequested("pay", {"sum": 3}, "at_most_once"), call="call-1"
+    )
     session = record_in_run(session, ToolUnknown(session.events[-1].id, "killed"), call="call-1")
-    names = {"ask": session.waiting[0], "request": session.events[-2], "id": session.events[-2].id[:8], "call": "call-1"}
+    names = {
+        "ask": session.waiting[0],
+        "request": session.events[-2],
+        "id": session.events[-2].id[:8],
+        "call": "call-1",
+    }
     session.resolve(names[name], "happened", {"receipt": 17}, "the bank says so")
     body = session.inbox[0].body
-    assert isinstance(body, ToolResolved) and (body.verdict, body.request) == ("happened", session.events[-2].id)
+    assert isinstance(body, ToolResolved) and (body.verdict, body.request) == (
+        "happened",
+        session.events[-2].id,
+    )
     assert session.waiting == [] and copies(session).result == {"receipt": 17}
 
 
@@ -442,7 +576,8 @@ def test_a_signal_that_came_before_its_timer_is_not_missed(session: Session, sto
     store.rebuild(InboxRows.name)
     assert due(store, 0) == [session.id]
     after = record_in_run(copies(timer), TimerFired("event"), call="t")
-    again = record_in_run(after, TimerSet(None, "deployed"), call="t2")  # it was heard: the next wait is for the next one
+    # it was heard: the next wait is for the next one
+    again = record_in_run(after, TimerSet(None, "deployed"), call="t2")
     assert due(store, FAR) == [] and len(again.waiting) == 1
 
 
@@ -459,12 +594,18 @@ def test_no_ask_is_left_out_however_many_there_are(tmp_path: Path) -> None:
     session = record_in_run(Session("x", store=store), RunStarted("m:W"))
     for n in range(300):
         session = record_in_run(session, QuestionAsked(f"q{n}"))
-    assert [each.question for each in all_waiting(store)] == [f"q{n}" for n in range(300)] == [each.question for each in session.waiting]
+    assert (
+        [each.question for each in all_waiting(store)]
+        == [f"q{n}" for n in range(300)]
+        == [each.question for each in session.waiting]
+    )
     store.close()
 
 
 def test_a_long_text_is_read_from_its_event(session: Session, store: Store) -> None:
-    session = record_in_run(session, ApprovalRequested(B, {"diff": "x" * 50_000}, expires=2**80), call="call-1")
+    session = record_in_run(
+        session, ApprovalRequested(B, {"diff": "x" * 50_000}, expires=2**80), call="call-1"
+    )
     assert all_waiting(store) == session.waiting
     session.approve(B)
     assert all_waiting(store) == []

@@ -11,7 +11,16 @@ import pytest
 
 from plait import Session, Store
 from plait.errors import InvalidValue, NoCommonBase
-from plait.event.kinds import Failure, ModelAsked, ModelFailed, ModelReplied, Price, Text, ToolRequested, Usage
+from plait.event.kinds import (
+    Failure,
+    ModelAsked,
+    ModelFailed,
+    ModelReplied,
+    Price,
+    Text,
+    ToolRequested,
+    Usage,
+)
 from plait.ids import Digest
 from plait.session.ledger import Costs, costs
 from plait.session.ports import Act, Draft, writer_of
@@ -23,14 +32,27 @@ SOME = Usage(10, 5)
 
 
 def spend(
-    session: Session, *, agent: str = "coder", model: str = "big", usage: Usage = SOME, nano: int | None = 1000, fails: bool = False
+    session: Session,
+    *,
+    agent: str = "coder",
+    model: str = "big",
+    usage: Usage = SOME,
+    nano: int | None = 1000,
+    fails: bool = False,
 ) -> Session:
     """One call of a model, and a tool that it asks for."""
     call = f"c{session.id[-4:]}{session.place}"
     price = Price(nano, "test") if nano is not None else None
-    answer = ModelFailed(Failure("X", "no"), usage=usage, price=price) if fails else ModelReplied((Text("yes"),), usage, "end", price=price)
+    answer = (
+        ModelFailed(Failure("X", "no"), usage=usage, price=price)
+        if fails
+        else ModelReplied((Text("yes"),), usage, "end", price=price)
+    )
     bodies = [ModelAsked(model, PROMPT), answer, ToolRequested("echo", {}, "pure")]
-    drafts = [Draft(body, Act(f"agent:{agent}", "model", call=call if at < 2 else None)) for at, body in enumerate(bodies)]
+    drafts = [
+        Draft(body, Act(f"agent:{agent}", "model", call=call if at < 2 else None))
+        for at, body in enumerate(bodies)
+    ]
     return Session.of(writer_of(None).append(session.spot, drafts))
 
 
@@ -47,7 +69,10 @@ def plus(spents: Sequence[Spent]) -> Spent:
 
 def test_the_sum_over_a_store(store: Store) -> None:
     ana = spend(
-        spend(Session("a", user="ana", project="shop", tags={"team": "web"}, store=store)), agent="critic", model="small", nano=None
+        spend(Session("a", user="ana", project="shop", tags={"team": "web"}, store=store)),
+        agent="critic",
+        model="small",
+        nano=None,
     )
     bo = spend(Session("b", user="bo", store=store), fails=True)
     fork = spend(ana.fork("x"))
@@ -57,13 +82,24 @@ def test_the_sum_over_a_store(store: Store) -> None:
     assert by(costs(store, "user")) == {("ana",): fork.spent, ("bo",): bo.spent}
     assert by(costs(store, "project")) == {("shop",): fork.spent, ("",): bo.spent}
     assert by(costs(store, "tag:team")) == {("web",): fork.spent, ("",): bo.spent}
-    assert by(costs(store, "session")) == {(ana.id,): ana.spent, (bo.id,): bo.spent, (fork.id,): fork.spent - ana.spent}
+    assert by(costs(store, "session")) == {
+        (ana.id,): ana.spent,
+        (bo.id,): bo.spent,
+        (fork.id,): fork.spent - ana.spent,
+    }
     assert by(costs(store, "agent"))["critic",] == Spent(Usage(10, 5), 0, 1, 1, 1)
     models = by(costs(store, ["model"]))
     assert models["big",] == Spent(Usage(30, 15), 3000, 0, 3, 0), "also of the one that failed"
     assert models["",] == Spent(tool_calls=4)
-    assert set(by(costs(store, "agent,model"))) == {("coder", "big"), ("coder", ""), ("critic", "small"), ("critic", "")}
-    assert [key for key, _ in costs(store, "agent").rows] == [("coder",), ("critic",)], "the dearest first"
+    assert set(by(costs(store, "agent,model"))) == {
+        ("coder", "big"),
+        ("coder", ""),
+        ("critic", "small"),
+        ("critic", ""),
+    }
+    assert [key for key, _ in costs(store, "agent").rows] == [("coder",), ("critic",)], (
+        "the dearest first"
+    )
 
 
 def test_a_session_and_what_it_covers(store: Store) -> None:
@@ -87,7 +123,10 @@ def test_by_time(store: Store) -> None:
     found = costs(store, until=_moment(first))
     assert (found.total, found.until) == (session.spent, first)
     assert costs(store, since=_moment(later.events[-1].time + 1)).total == Spent()
-    assert costs(store, "model", since=_moment(first + 1), session=later).total == later.spent - session.spent
+    assert (
+        costs(store, "model", since=_moment(first + 1), session=later).total
+        == later.spent - session.spent
+    )
 
 
 def _moment(micros: int) -> Any:
@@ -98,7 +137,9 @@ def _moment(micros: int) -> Any:
 
 @pytest.mark.parametrize("name", ["users", "tag:", "tag", "user,weather"])
 def test_unknown_names_are_refused(store: Store, name: str) -> None:
-    with pytest.raises(InvalidValue, match="use user, project, agent, model, session, run, day or tag:NAME"):
+    with pytest.raises(
+        InvalidValue, match="use user, project, agent, model, session, run, day or tag:NAME"
+    ):
         costs(store, name)
 
 

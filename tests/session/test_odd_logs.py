@@ -1,4 +1,7 @@
-"""Logs that no session wrote: well-formed events that make no sense. They give typed errors, and nothing hangs."""
+"""Logs that no session wrote: well-formed events that make no sense.
+
+They give typed errors, and nothing hangs.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,26 @@ def raw(store: Store, *bodies: Body, log: LogId | None = None) -> Session:
 
 
 def ask_everything(session: Session) -> None:
-    for name in ("facts", "messages", "path", "usage", "status", "status_history", "lineage", "pending", "left", "validation", "text"):
+    for name in (
+        "facts",
+        "messages",
+        "path",
+        "usage",
+        "status",
+        "status_history",
+        "lineage",
+        "pending",
+        "left",
+        "validation",
+        "text",
+    ):
         getattr(session, name)
-    for ask in (session.graph, session.diff, lambda: session.why(session.place), lambda: session.influence(1)):
+    for ask in (
+        session.graph,
+        session.diff,
+        lambda: session.why(session.place),
+        lambda: session.influence(1),
+    ):
         str(ask())
 
 
@@ -58,7 +78,9 @@ OWN = LogId("00000000-0000-7000-8000-000000000001")
         Merged((Place(LogId("00000000-0000-7000-8000-00000000dead"), 1, D),)),
         Merged((), base=Place(OWN, 2, D)),
         SessionOpened(continues=Place(OWN, 2, D), detached=True),
-        SessionOpened(continues=Place(LogId("00000000-0000-7000-8000-00000000dead"), 1, D), detached=True),
+        SessionOpened(
+            continues=Place(LogId("00000000-0000-7000-8000-00000000dead"), 1, D), detached=True
+        ),
     ],
     ids=repr,
 )
@@ -71,23 +93,52 @@ def test_a_log_that_contradicts_itself_is_a_typed_error(store: Store, body: Body
 
 
 def test_a_log_that_is_only_odd_is_read_as_it_stands(store: Store) -> None:
-    session = raw(store, SessionOpened(title="t"), FactRetracted("x"), PendingSettled("y"), SessionResumed(), ToolReturned(()), Merged(()))
+    session = raw(
+        store,
+        SessionOpened(title="t"),
+        FactRetracted("x"),
+        PendingSettled("y"),
+        SessionResumed(),
+        ToolReturned(()),
+        Merged(()),
+    )
     ask_everything(session)
     assert session.facts == {} and session.pending == {} and list(verify(store, state=True)) == []
 
 
 def test_a_merge_of_nothing_and_a_family_without_a_row(store: Store) -> None:
     log = Live().fresh()
-    store.begin(log, seal_all([MessageSaid("user", (Text("x"),))], log=log, seq=1, parents=(), source=Live(), actor="human:x"))
+    store.begin(
+        log,
+        seal_all(
+            [MessageSaid("user", (Text("x"),))],
+            log=log,
+            seq=1,
+            parents=(),
+            source=Live(),
+            actor="human:x",
+        ),
+    )
     assert family(store, log) == [log] and list(verify(store, state=True)) == []
 
 
 @pytest.mark.parametrize("text", ["\x1b]0;x\x07", "\x00", "a\nb", "\u202e", "x" * 300])
 def test_odd_texts_everywhere_come_back_exactly(store: Store, text: Any) -> None:
     session = Session(text, title=text, user=text, project=text, tags={text: text}, store=store)
-    session = session.note(text).todo(text).scratch("k", text).link("s", "r", note=text).pause(reason=text)
+    session = (
+        session.note(text)
+        .todo(text)
+        .scratch("k", text)
+        .link("s", "r", note=text)
+        .pause(reason=text)
+    )
     again = Session.open(session.id, store=store)
-    assert again.title == text and again.tags == {text: text} and again.user == text and again.scratchpad["k"] == text
+    assert (
+        again.title == text
+        and again.tags == {text: text}
+        and again.user == text
+        and again.scratchpad["k"] == text
+    )
     assert again.status_history[-1].reason == text and list(again.findings.values()) == [text]
     assert Session.list(tag={text: text}, store=store) == [again]
     assert repr(again) and str(again.why(2)) and str(again.diff())

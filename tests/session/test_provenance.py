@@ -261,7 +261,9 @@ def test_a_branch_runs_where_its_parent_was_placed(placed: Session) -> None:
     branch = placed.fork("b").use(write_file, path="b.txt", content="b")
     graph = branch.graph()
     request = branch.effects[-1].request.id
-    (where,) = [edge.target for edge in graph.edges if edge.source == request and edge.type == "ran-in"]
+    (where,) = [
+        edge.target for edge in graph.edges if edge.source == request and edge.type == "ran-in"
+    ]
     node = next(node for node in graph.nodes if node.id == where)
     assert node.type == "placement" and node.session in (placed.id, branch.id)
 
@@ -274,7 +276,9 @@ def test_a_cause_in_another_session_is_named_for_what_it_is() -> None:
     assert types == {"session", "validation"}
 
 
-@pytest.mark.parametrize("name", ["./cart.py:2", "sub/../cart.py:2", ".//cart.py:2", "./././cart.py:2"])
+@pytest.mark.parametrize(
+    "name", ["./cart.py:2", "sub/../cart.py:2", ".//cart.py:2", "./././cart.py:2"]
+)
 def test_another_spelling_of_a_path_has_the_same_author(placed: Session, name: str) -> None:
     trace = placed.why(name)
     assert trace.about == "cart.py:2  two and a half"
@@ -292,7 +296,9 @@ def test_a_path_that_leaves_the_tree_is_refused(placed: Session, name: str) -> N
 
 def test_a_file_without_a_line_and_one_that_is_not_there_say_the_step(placed: Session) -> None:
     for name in ("cart.py", "./cart.py", "cart.py:"):
-        with pytest.raises(PlaitError, match="a file needs path:line" if name != "cart.py:" else "check the name"):
+        with pytest.raises(
+            PlaitError, match="a file needs path:line" if name != "cart.py:" else "check the name"
+        ):
             placed.why(name)
     with pytest.raises(UnknownKey, match="no file 'no.py'. There are 'cart.py'"):
         placed.why("no.py:1")
@@ -328,7 +334,10 @@ def test_a_verdict_rests_on_a_run() -> None:
     session = Checks()(Session("Go.", store=STORE))
     judged = session.validate("tests", True, evidence=session.runs[-1])
     assert evidence_of(judged) == "RunFinished"
-    assert evidence_of(session.fork("a").validate("tests", True, evidence=[session.runs[-1]])) == "RunFinished"
+    assert (
+        evidence_of(session.fork("a").validate("tests", True, evidence=[session.runs[-1]]))
+        == "RunFinished"
+    )
     assert "RunFinished" in {step.kind for step in judged.why("tests")}
     assert session.why(session.runs[-1]).steps[0].kind == "RunFinished"
     with pytest.raises(InvalidValue, match="evidence: run"):
@@ -350,7 +359,9 @@ def test_a_verdict_rests_on_the_last_text() -> None:
     assert evidence_of(session.validate("tests", True, evidence=session.text)) == "ModelReplied"
 
 
-@pytest.mark.parametrize("value", ["nothing of that name", "zzzz@4", {"a": 1}, 2.5, None, True, ["x"]])
+@pytest.mark.parametrize(
+    "value", ["nothing of that name", "zzzz@4", {"a": 1}, 2.5, None, True, ["x"]]
+)
 def test_evidence_that_stands_for_nothing_is_named_as_such(value: Any) -> None:
     session = Session("Go.", store=STORE).use(check)
     with pytest.raises(InvalidValue, match=r"^evidence: .* stands for no event.*SHORT@4"):

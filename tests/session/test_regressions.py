@@ -19,7 +19,9 @@ from tests.support import RawSql, growth, tree, wait_until
 
 
 def put(session: Session, body: Body, call: str | None = None) -> Session:
-    return Session.of(writer_of(None).append(session.spot, [Draft(body, Act("agent:x", "model", call=call))]))
+    return Session.of(
+        writer_of(None).append(session.spot, [Draft(body, Act("agent:x", "model", call=call))])
+    )
 
 
 @pytest.fixture
@@ -35,7 +37,12 @@ def test_a_long_row_of_merges_opens_quickly(root: Session, store: Store) -> None
 
     def open_after(merges: int) -> None:
         store.forget_kept()
-        assert len(Session.open(str(sessions[merges].id), store=store).at(sessions[merges].place).facts) == merges
+        assert (
+            len(
+                Session.open(str(sessions[merges].id), store=store).at(sessions[merges].place).facts
+            )
+            == merges
+        )
 
     assert growth(open_after, 40) < 2.5  # it once grew with the fourth power
 
@@ -50,14 +57,19 @@ def test_what_two_sides_said_alike_is_one_word(root: Session) -> None:
 
 def test_equal_words_passed_round_in_a_circle(root: Session) -> None:
     files = tree(store_at(root.store), a="1")
-    a, b, c = (put(root.fork(name).todo("write a test"), PlacementChanged(Placement("local"), files)) for name in "abc")
+    a, b, c = (
+        put(root.fork(name).todo("write a test"), PlacementChanged(Placement("local"), files))
+        for name in "abc"
+    )
     met = a.merge(c).merge(b.merge(a), c.merge(b))
     assert len(met.pending) == 1 and met.tree == files
 
 
 def test_a_chosen_workspace_is_the_one_that_holds(root: Session) -> None:
     trees = {name: tree(store_at(root.store), x=name) for name in "ab"}
-    a, b = (put(root.fork(name), PlacementChanged(Placement("local"), trees[name])) for name in "ab")
+    a, b = (
+        put(root.fork(name), PlacementChanged(Placement("local"), trees[name])) for name in "ab"
+    )
     assert a.merge(b, resolve={"(workspace)": trees["b"]}).tree == trees["b"]
     with pytest.raises(InvalidValue):
         root.fact("(workspace)", 1)
@@ -74,16 +86,24 @@ def test_a_verdict_does_not_outlive_a_detachment(root: Session) -> None:
 
 
 def test_merging_against_a_base_is_the_same_both_ways(store: Store) -> None:
-    base, one = Session("b", store=store).fact("db", 1), Session("o", store=store).fact("db", 1).fact("o", 1)
+    base, one = (
+        Session("b", store=store).fact("db", 1),
+        Session("o", store=store).fact("db", 1).fact("o", 1),
+    )
     other = Session("t", store=store).fact("t", 1)
     assert dict(one.fork().merge(other, base=base).facts) == {"o": 1, "t": 1}
     merged = other.merge(one, base=base)
-    assert dict(merged.facts) == {"t": 1, "o": 1} == dict(merged.merge(one.say("x")).facts)  # what is gone stays gone
+    # what is gone stays gone
+    assert dict(merged.facts) == {"t": 1, "o": 1} == dict(merged.merge(one.say("x")).facts)
 
 
 def test_equal_values_act_alike(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Session("x", user="u", actor="service:ci", store=store)
-    assert made.fork().events[-1].actor == Session.open(made.id, store=store).fork().events[-1].actor == "human:u"
+    assert (
+        made.fork().events[-1].actor
+        == Session.open(made.id, store=store).fork().events[-1].actor
+        == "human:u"
+    )
     nobody = Session("x", store=store)
     monkeypatch.setenv("PLAIT_ACTOR", "service:later")
     assert nobody.fork().events[-1].actor == "service:later"
@@ -128,7 +148,9 @@ def test_moved_commit_numbers_are_found(sqlite: Store, tmp_path: Path) -> None:
     assert any("commit numbers run to 1000" in fault.what for fault in verify(sqlite))
 
 
-def test_what_is_written_is_returned_though_a_cache_fails(root: Session, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_is_returned_though_a_cache_fails(
+    root: Session, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object, **__: object) -> None:
         raise StoreFailed("store.db", "no")
 
@@ -162,7 +184,10 @@ while True:
 
 def test_an_honest_store_is_clean_while_others_write(sqlite: Store) -> None:
     session = Session("x", tags={"a": "b"}, store=sqlite)
-    writers = [subprocess.Popen([sys.executable, "-c", WRITES, sqlite.address, session.id]) for _ in range(2)]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITES, sqlite.address, session.id])
+        for _ in range(2)
+    ]
     try:
         wait_until(lambda: sqlite.number >= 60)
         for state in (False, True):
@@ -196,13 +221,19 @@ def _used(path: Path) -> int:
     return path.stat().st_size
 
 
-def test_a_branch_below_its_parents_own_fork_knows_nothing_of_what_came_after_it(sqlite: Store) -> None:
-    """Its lineage ends at 2, whatever was merged at 3 into the log that its parent was forked from at 5."""
+def test_a_branch_below_its_parents_own_fork_knows_nothing_of_what_came_after_it(
+    sqlite: Store,
+) -> None:
+    """Its lineage ends at 2, whatever was merged at 3 into the log that its parent was forked from
+    at 5.
+    """
     root = Session("first", store=sqlite)
     late = root.merge(root.fork("a").fact("k", 1)).say("on").fork("late")
     below = late.at(2).fork("below").scratch("x", 1)
     folds = Folds(sqlite, cached=False)
     folds.state(late.id, late.place)  # meets the merge on its way
-    assert folds.state(below.id, below.place) == state_at(sqlite, below.id, below.place, cached=False)
+    assert folds.state(below.id, below.place) == state_at(
+        sqlite, below.id, below.place, cached=False
+    )
     assert below.merge(late).close().facts["k"] == 1
     assert list(verify(sqlite, state=True)) == []

@@ -21,10 +21,25 @@ def family(store: Store) -> Session:
 
 def test_every_way_to_name_a_session(family: Session, store: Store) -> None:
     tail = family.id[-12:]
-    for name in (family.id, family.id.upper(), family.id.replace("-", ""), family.short, tail, tail[:6], f" {family.short} "):
+    for name in (
+        family.id,
+        family.id.upper(),
+        family.id.replace("-", ""),
+        family.short,
+        tail,
+        tail[:6],
+        f" {family.short} ",
+    ):
         assert Session.open(name, store=store) == family
-    assert Session.open(f"{family.short}@2", store=store) == family.at(2) == Session.open(f"{family.short}@-1", store=store)
-    assert Session.open("strict", store=store).label == "strict" and Session.open("strict@-1", store=store).head == family.head
+    assert (
+        Session.open(f"{family.short}@2", store=store)
+        == family.at(2)
+        == Session.open(f"{family.short}@-1", store=store)
+    )
+    assert (
+        Session.open("strict", store=store).label == "strict"
+        and Session.open("strict@-1", store=store).head == family.head
+    )
     assert Session.open(str(family), store=store) == family
 
 
@@ -33,7 +48,10 @@ def test_the_latest_is_the_one_written_to_last(family: Session, store: Store) ->
     said = family.say("x")
     assert Session.open("@", store=store) == said and Session.open("@-1", store=store) == family
     assert Session.open("@1", store=store).place == 1
-    assert Session.open("@@1", store=store) == said.at(1) and Session.open("@@-1", store=store) == family
+    assert (
+        Session.open("@@1", store=store) == said.at(1)
+        and Session.open("@@-1", store=store) == family
+    )
     assert Session.open_range("@@2..@@3", store=store) == (said.at(2), said.at(3))
 
 
@@ -49,7 +67,7 @@ def test_ranges(family: Session, store: Store) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "  ", "nobody", "@@", "@@@", "@@@1", "@@x", "strict@@1", "@x", "strict@", "strict@1.5", "strict@+1", "strict@٣"]
+    ["", "  ", "nobody", "@@", "@@@", "@@@1", "@@x", "strict@@1", "@x", "strict@", "strict@1.5", "strict@+1", "strict@٣"]  # noqa: E501
     + ["strict@" + "9" * 30, "a..b", "ff", "\0", 5, None],
 )  # fmt: skip
 def test_what_names_nothing(family: Session, store: Store, name: Any) -> None:
@@ -68,9 +86,12 @@ def test_an_ambiguous_name_lists_the_candidates(family: Session, store: Store) -
     other = Session("x", store=store).fork("strict")
     with pytest.raises(AmbiguousRevision) as caught:
         Session.open("strict", store=store)
-    assert len(caught.value.candidates) == 2 and any(other.id in each for each in caught.value.candidates)
+    assert len(caught.value.candidates) == 2 and any(
+        other.id in each for each in caught.value.candidates
+    )
     with pytest.raises(AmbiguousRevision) as caught:
-        Session.open(family.id[:6], store=store)  # the time prefix, which all sessions of an hour share
+        # the time prefix, which all sessions of an hour share
+        Session.open(family.id[:6], store=store)
     assert f"{family.short} (cart bug, {family.id})" in caught.value.candidates
 
 

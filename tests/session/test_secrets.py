@@ -20,7 +20,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait import Agent, PlaitError, ScriptedModel, Secret, Session, Store, ToolCall, Workflow, file, image, open_store, secrets, tool
+from plait import (
+    Agent,
+    PlaitError,
+    ScriptedModel,
+    Secret,
+    Session,
+    Store,
+    ToolCall,
+    Workflow,
+    file,
+    image,
+    open_store,
+    secrets,
+    tool,
+)
 from plait.errors import BadSecret, MissingKey, ToolFailed
 from plait.event import Event
 from plait.event.hidden import without_secrets
@@ -90,9 +104,21 @@ def spellings(text: str) -> dict[str, str]:
 def traces(text: str) -> list[bytes]:
     """Whatever would give it away: the value, and what its bytes alone decide of each encoding."""
     raw = text.encode()
-    cores = [base64.b64encode(bytes(shift) + raw)[[0, 2, 3][shift] : 8 * (shift + len(raw)) // 6] for shift in range(3)]
-    forms = [raw, json.dumps(text)[1:-1].encode(), quote(text, safe="").encode(), quote(text).encode()]
-    forms += [raw.hex().encode(), raw.hex().upper().encode(), "".join(f"%{byte:02x}" for byte in raw).encode()]
+    cores = [
+        base64.b64encode(bytes(shift) + raw)[[0, 2, 3][shift] : 8 * (shift + len(raw)) // 6]
+        for shift in range(3)
+    ]
+    forms = [
+        raw,
+        json.dumps(text)[1:-1].encode(),
+        quote(text, safe="").encode(),
+        quote(text).encode(),
+    ]
+    forms += [
+        raw.hex().encode(),
+        raw.hex().upper().encode(),
+        "".join(f"%{byte:02x}" for byte in raw).encode(),
+    ]
     return [*forms, *cores, *(core.translate(bytes.maketrans(b"+/", b"-_")) for core in cores)]
 
 
@@ -137,7 +163,9 @@ def assert_clean(store: Store, folder: Path, *values: str) -> None:
 
 
 def _cells(database: sqlite3.Connection) -> Iterator[bytes]:
-    for (table,) in database.execute("select name from sqlite_master where type = 'table'").fetchall():
+    for (table,) in database.execute(
+        "select name from sqlite_master where type = 'table'"
+    ).fetchall():
         for row in database.execute(f'select * from "{table}"'):
             yield from (cell if isinstance(cell, bytes) else str(cell).encode() for cell in row)
 
@@ -179,13 +207,19 @@ def _tolerant(act: Callable[[], Session], session: Session) -> Session:
 WAYS: dict[str, Callable[[Session, str], Session]] = {
     "said": lambda session, text: session.say(text),
     "said as data": lambda session, text: session.say({text: [text], "n": {"key": text}}),
-    "said as parts": lambda session, text: session.say(Text(text), Reasoning(text, raw={"x": text}), Data([text])),
+    "said as parts": lambda session, text: session.say(
+        Text(text), Reasoning(text, raw={"x": text}), Data([text])
+    ),
     "said by a name": lambda session, text: session.say("hello", role="assistant", name=text[:150]),
-    "a file": lambda session, text: session.say(file(text.encode(), f"{text[:100]}.txt"), image(text.encode(), "image/png", alt=text)),
+    "a file": lambda session, text: session.say(
+        file(text.encode(), f"{text[:100]}.txt"), image(text.encode(), "image/png", alt=text)
+    ),
     "a fact": lambda session, text: session.fact(f"key {text[:100]}", {"value": text}),
     "a decision": lambda session, text: session.decide("use", text),
     "a note": lambda session, text: session.note(text),
-    "work": lambda session, text: session.todo(text).settle(next(reversed(session.todo("x").pending))),
+    "work": (
+        lambda session, text: session.todo(text).settle(next(reversed(session.todo("x").pending)))
+    ),
     "scratch": lambda session, text: session.scratch("draft", [text]),
     "evidence": lambda session, text: session.attach(text[:150], text.encode()),
     "evidence as text": lambda session, text: session.attach("log", text),
@@ -194,7 +228,9 @@ WAYS: dict[str, Callable[[Session, str], Session]] = {
     "a tool's text": lambda session, text: session.use(echo, text=text),
     "a tool's data": lambda session, text: session.use(tell, text=text),
     "a tool's bytes": lambda session, text: session.use(read, text=text),
-    "a tool's error": lambda session, text: _tolerant(lambda: session.use(fail, text=text), session),
+    "a tool's error": lambda session, text: _tolerant(
+        lambda: session.use(fail, text=text), session
+    ),
     "a title": lambda session, text: session.successor(text, title=text[:250]),
     "paused": lambda session, text: session.pause(reason=text).unpause(reason=text),
 }
@@ -218,7 +254,12 @@ def test_the_canary_is_nowhere_in_the_store(tmp_path: Path) -> None:
     for value in (CANARY, ODD):
         forms = spellings(value)
         for name, text in forms.items():
-            session = Session(text, title=f"t {text[:200]}" if len(text) < 200 else "long", tags={"k": text[:200]}, store=store)
+            session = Session(
+                text,
+                title=f"t {text[:200]}" if len(text) < 200 else "long",
+                tags={"k": text[:200]},
+                store=store,
+            )
             for way in ("said as data", "a tool's data", "a tool's error", "a file"):
                 session = WAYS[way](session, text)
                 sent += 1
@@ -234,7 +275,9 @@ def test_the_canary_is_nowhere_in_the_store(tmp_path: Path) -> None:
 
 def test_a_secret_in_names_is_not_in_headers(tmp_path: Path, canary: str) -> None:
     store = open_store(tmp_path / ".plait")
-    session = Session("hi", user=f"u-{canary}", project=canary, store=store).say("x", actor=f"service:{canary}")
+    session = Session("hi", user=f"u-{canary}", project=canary, store=store).say(
+        "x", actor=f"service:{canary}"
+    )
     fork = session.fork(f"branch-{canary}"[:60])
     assert session.events[-1].actor == "service:[secret:STRIPE_KEY]"
     assert (session.user, session.project, fork.label) == (f"u-{SHOWN}", SHOWN, f"branch-{SHOWN}")
@@ -243,7 +286,13 @@ def test_a_secret_in_names_is_not_in_headers(tmp_path: Path, canary: str) -> Non
 
 def test_a_run_shows_no_secret(tmp_path: Path, canary: str) -> None:
     store = open_store(tmp_path / ".plait")
-    model = ScriptedModel([ToolCall("echo", text=f"{canary} {'x' * 9000}"), ToolCall("fail", text=canary), f"It is {canary}."])
+    model = ScriptedModel(
+        [
+            ToolCall("echo", text=f"{canary} {'x' * 9000}"),
+            ToolCall("fail", text=canary),
+            f"It is {canary}.",
+        ]
+    )
 
     class Leaky(Workflow):
         def __init__(self) -> None:
@@ -266,7 +315,11 @@ def test_a_run_shows_no_secret(tmp_path: Path, canary: str) -> None:
 
 def test_the_program_reads_what_was_recorded(store: Store, canary: str) -> None:
     session = Session("go", store=store).use(tell, text=canary)
-    assert session.result == {"said": SHOWN, SHOWN: [SHOWN, {"deep": {SHOWN: SHOWN}}], "more": ["x"] * 3}
+    assert session.result == {
+        "said": SHOWN,
+        SHOWN: [SHOWN, {"deep": {SHOWN: SHOWN}}],
+        "more": ["x"] * 3,
+    }
     with pytest.raises(ToolFailed, match=re.escape(f"cannot use {SHOWN}")):
         session.use(fail, text=canary)
     got: list[str] = []
@@ -279,7 +332,9 @@ def test_the_program_reads_what_was_recorded(store: Store, canary: str) -> None:
 
     after = Session("go", store=store).use(pay, key=canary)
     assert got == [canary]  # who uses it gets it
-    assert [event.body.arguments for event in after.events if isinstance(event.body, ToolRequested)] == [{"key": SHOWN}]
+    assert [
+        event.body.arguments for event in after.events if isinstance(event.body, ToolRequested)
+    ] == [{"key": SHOWN}]
 
 
 @given(
@@ -299,10 +354,14 @@ def test_whatever_stands_around_it(value: str, before: bytes, after: bytes, how:
     data = before + raw + after
     if how == "base64":
         hidden = secrets.hide_text(base64.b64encode(data).decode())
-        core = base64.b64encode(bytes(len(before) % 3) + raw)[[0, 2, 3][len(before) % 3] : 8 * (len(before) % 3 + len(raw)) // 6]
+        core = base64.b64encode(bytes(len(before) % 3) + raw)[
+            [0, 2, 3][len(before) % 3] : 8 * (len(before) % 3 + len(raw)) // 6
+        ]
         assert core.decode() not in hidden and "[secret KEY]" in hidden
     elif how == "hex":
-        assert "[secret KEY]" in secrets.hide_text(data.hex()) and raw.hex() not in secrets.hide_text(data.hex())
+        assert "[secret KEY]" in secrets.hide_text(
+            data.hex()
+        ) and raw.hex() not in secrets.hide_text(data.hex())
     elif how == "bytes":
         assert raw not in secrets.hide_bytes(data)
     elif how == "url":
@@ -318,7 +377,9 @@ def test_a_secret_names_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     key = Secret("STRIPE_KEY")
     assert (repr(key), str(key), f"{key}") == ("Secret('STRIPE_KEY')", SHOWN, SHOWN)
     monkeypatch.delenv("STRIPE_KEY", raising=False)
-    with pytest.raises(MissingKey, match="Set the environment variable STRIPE_KEY, or give it a value"):
+    with pytest.raises(
+        MissingKey, match="Set the environment variable STRIPE_KEY, or give it a value"
+    ):
         _ = key.value
     monkeypatch.setenv("STRIPE_KEY", CANARY)
     assert not secrets.armed()
@@ -330,7 +391,10 @@ def test_a_secret_may_come_from_anywhere() -> None:
     assert Secret("A", "value-of-a").value == "value-of-a"
     assert Secret("B", value=lambda: "value-of-b").value == "value-of-b"
     assert secrets.hide_text("value-of-a value-of-b") == "[secret A] [secret B]"
-    assert Secret("A", "value-of-a") == Secret("A") != Secret("B") and len({Secret("A"), Secret("A")}) == 1
+    assert (
+        Secret("A", "value-of-a") == Secret("A") != Secret("B")
+        and len({Secret("A"), Secret("A")}) == 1
+    )
 
 
 def test_a_secret_travels_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,8 +432,15 @@ def test_the_first_name_stays() -> None:
 
 def test_numbers_and_keys_that_meet() -> None:
     secrets.known("12345678", "PIN")
-    assert secrets.hide({"pin": 12345678, "n": 1, "yes": True}) == {"pin": "[secret PIN]", "n": 1, "yes": True}
-    assert secrets.hide({"12345678": 1, "[secret PIN]": 2}) == {"[secret PIN]": 1, "[secret PIN] 2": 2}
+    assert secrets.hide({"pin": 12345678, "n": 1, "yes": True}) == {
+        "pin": "[secret PIN]",
+        "n": 1,
+        "yes": True,
+    }
+    assert secrets.hide({"12345678": 1, "[secret PIN]": 2}) == {
+        "[secret PIN]": 1,
+        "[secret PIN] 2": 2,
+    }
 
 
 def test_a_private_key_is_found_indented() -> None:
@@ -380,13 +451,21 @@ def test_a_private_key_is_found_indented() -> None:
         "-----END PRIVATE KEY-----",
     ]
     secrets.known("\n".join(lines), "PEM")
-    for text in ("\n".join(lines), "\n    ".join(lines), "\r\n".join(lines), "\\n".join(lines), json.dumps(json.dumps("\n".join(lines)))):
+    for text in (
+        "\n".join(lines),
+        "\n    ".join(lines),
+        "\r\n".join(lines),
+        "\\n".join(lines),
+        json.dumps(json.dumps("\n".join(lines))),
+    ):
         assert "BKcwgg" not in secrets.hide_text(text)
         assert "BKcwgg" not in secrets.hide_bytes(text.encode()).decode()
 
 
 def test_names_of_ours_are_left_alone() -> None:
-    """A short secret may stand in a digest by chance; what points to something must go on pointing there."""
+    """A short secret may stand in a digest by chance; what points to something must go on pointing
+    there.
+    """
     secrets.known("abcdef", "WORD")
     digest, log = Digest("abcdef" + "0" * 58), LogId("abcdef00-0000-7000-8000-000000abcdef")
     merged = Merged((Place(log, 3, digest),), {log: 3})
@@ -408,13 +487,20 @@ def test_nothing_known_costs_nothing() -> None:
 
 
 def test_the_environment_names_secrets(tmp_path: Path) -> None:
-    script = "from plait import Session, secrets; s = Session('key: hunter22x', store='memory:'); print(s.messages[0].text)"
+    script = (
+        "from plait import Session, secrets; s = Session('key: hunter22x', store='memory:');"
+        " print(s.messages[0].text)"
+    )
     environ = {**os.environ, "PLAIT_SECRETS": "MY_KEY, UNSET", "MY_KEY": "hunter22x"}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environ, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environ, check=True
+    )
     assert done.stdout.strip() == "key: [secret MY_KEY]"
 
 
-def test_what_the_environment_names_after_the_import_is_known_from_then_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_environment_names_after_the_import_is_known_from_then_on(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "hunter22x" in Session("key: hunter22x", store=store).messages[0].text
     monkeypatch.setenv("PLAIT_SECRETS", "OTHER, MY_KEY")
     assert "hunter22x" in Session("key: hunter22x", store=store).messages[0].text
@@ -427,7 +513,9 @@ def test_what_the_environment_names_after_the_import_is_known_from_then_on(store
     assert secrets.hide_text("hunter22x another-8b1") == "[secret MY_KEY] [secret MY_KEY]"
 
 
-def test_a_value_that_is_mended_in_the_environment_is_refused_no_longer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_is_mended_in_the_environment_is_refused_no_longer(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PIN", "1234")
     monkeypatch.setenv("PLAIT_SECRETS", "PIN")
     with pytest.raises(BadSecret, match="'PIN' cannot be a secret"):
@@ -469,10 +557,15 @@ def test_adapters_make_their_keys_known() -> None:
 
     OpenAIModel("gpt-5", api_key="sk-openai-0123456789")
     AnthropicModel("claude-sonnet-5-5", api_key="sk-ant-0123456789")
-    MCPServer.stdio("python", "server.py", env={"GITHUB_TOKEN": "ghp_0123456789", "WORKDIR": "/home/ana/repo1"})
+    MCPServer.stdio(
+        "python", "server.py", env={"GITHUB_TOKEN": "ghp_0123456789", "WORKDIR": "/home/ana/repo1"}
+    )
     MCPServer.http("http://127.0.0.1:1/mcp", headers={"Authorization": "Bearer tok_0123456789"})
     text = "sk-openai-0123456789 sk-ant-0123456789 ghp_0123456789 /home/ana/repo1 tok_0123456789"
-    wanted = "[secret OPENAI_API_KEY] [secret ANTHROPIC_API_KEY] [secret GITHUB_TOKEN] /home/ana/repo1 [secret Authorization]"
+    wanted = (
+        "[secret OPENAI_API_KEY] [secret ANTHROPIC_API_KEY] [secret GITHUB_TOKEN] /home/ana/repo1"
+        " [secret Authorization]"
+    )
     assert secrets.hide_text(text) == wanted
 
 
@@ -485,7 +578,11 @@ def test_origins_are_told_and_gathered(store: Store) -> None:
     read = session.say("<h1>Buy now</h1>", origin="web", actor="service:fetch")
     assert read.origins == {"human", "web"}
     assert read.events.where(origin="web") == [read.events[-1]]
-    assert read.attach("page", b"<html>", origin="web:example.org").origins == {"human", "web", "web:example.org"}
+    assert read.attach("page", b"<html>", origin="web:example.org").origins == {
+        "human",
+        "web",
+        "web:example.org",
+    }
     fork = session.fork("a").say("from a mail", origin="mail")
     back = session.reload().rewind(session.place)
     assert "web" not in back.origins
@@ -515,6 +612,8 @@ def test_a_tool_says_what_its_results_are() -> None:
 def test_origins_survive_a_secret_in_them(store: Store, canary: str) -> None:
     secrets.known("abc-def-123", "WORD")
     session = Session("hi", store=store)
-    spot = writer_of(None).append(session.spot, [Draft(FactRecorded("k", 1, "fact"), Act("service:x", "web:abc-def-123"))])
+    spot = writer_of(None).append(
+        session.spot, [Draft(FactRecorded("k", 1, "fact"), Act("service:x", "web:abc-def-123"))]
+    )
     event: Event = store.event(spot.head)
     assert event.header.origin == "web:-secret-word"

@@ -61,7 +61,15 @@ D = Digest("d" * 64)
 
 @pytest.fixture
 def session(store: Store) -> Session:
-    return Session("Why?", title="cart bug", user="u-17", project="shop", tags={"team": "web"}, budget=Budget(tokens_max=100), store=store)
+    return Session(
+        "Why?",
+        title="cart bug",
+        user="u-17",
+        project="shop",
+        tags={"team": "web"},
+        budget=Budget(tokens_max=100),
+        store=store,
+    )
 
 
 # ── the value ────────────────────────────────────────────────────────────────────────────────
@@ -69,14 +77,21 @@ def session(store: Store) -> Session:
 
 def test_opening_writes_two_events_at_once(session: Session) -> None:
     assert [event.kind for event in session.events] == ["SessionOpened", "MessageSaid"]
-    assert (session.title, session.user, session.project, session.tags) == ("cart bug", "u-17", "shop", {"team": "web"})
+    assert (session.title, session.user, session.project, session.tags) == (
+        "cart bug",
+        "u-17",
+        "shop",
+        {"team": "web"},
+    )
     assert {event.header.actor for event in session.events} == {"human:u-17"}
     assert session.status == "open" and session.text == "Why?" and session.place == 2
 
 
 def test_a_session_may_begin_in_silence(store: Store) -> None:
     session = Session(store=store)
-    assert session.place == 1 and session.messages == [] and session.text == "" and session.title == ""
+    assert (
+        session.place == 1 and session.messages == [] and session.text == "" and session.title == ""
+    )
 
 
 def test_reopened_it_is_the_same(session: Session, store: Store) -> None:
@@ -101,11 +116,16 @@ def test_a_repr_helps_and_never_raises(session: Session) -> None:
     assert repr(lost).startswith("<Session ")
 
 
-def test_the_user_acts_unless_another_is_named(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_acts_unless_another_is_named(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened = Session.open(session.id, store=session.store)
     assert opened.say("x").events[-1].header.actor == "human:u-17"
     assert opened.reload().fact("k", 1, actor="service:ci").events[-1].header.actor == "service:ci"
-    assert opened.reload().say("x", role="assistant", name="judge").events[-1].header.actor == "agent:judge"
+    assert (
+        opened.reload().say("x", role="assistant", name="judge").events[-1].header.actor
+        == "agent:judge"
+    )
     assert opened.reload().say("x", role="system").events[-1].header.actor == "service:program"
     monkeypatch.setenv("PLAIT_ACTOR", "service:night")
     assert Session(store=session.store).events[0].header.actor == "service:night"
@@ -113,7 +133,10 @@ def test_the_user_acts_unless_another_is_named(session: Session, monkeypatch: py
     with pytest.raises(InvalidValue, match="PLAIT_ACTOR"):
         Session(store=session.store)
     spaced = Session(store=session.store, user="Ann B. \u202e")
-    assert spaced.events[0].header.actor == "human:Ann%20B.%20%E2%80%AE" and spaced.user == "Ann B. \u202e"
+    assert (
+        spaced.events[0].header.actor == "human:Ann%20B.%20%E2%80%AE"
+        and spaced.user == "Ann B. \u202e"
+    )
 
 
 # ── saying ───────────────────────────────────────────────────────────────────────────────────
@@ -134,11 +157,23 @@ def test_all_kinds_of_content_can_be_said(session: Session, tmp_path: Path) -> N
         Data({"x": "y" * 9000}),
     )
     parts = said.messages[-1].parts
-    assert [type(part) for part in parts] == [Text, Image, File, Image, File, Data, Data, Reasoning, Data]
+    assert [type(part) for part in parts] == [
+        Text,
+        Image,
+        File,
+        Image,
+        File,
+        Data,
+        Data,
+        Reasoning,
+        Data,
+    ]
     assert said.blob(parts[1].blob) == b"\x89PNG"  # type: ignore[arg-type]
     assert parts[2].media_type == "text/plain" and parts[4].media_type == "text/csv"  # type: ignore[union-attr]
     assert parts[8].value == {"x": "y" * 9000}  # type: ignore[union-attr]
-    assert said.messages[-1].text.startswith('look\n[image: image/png]\n[file: notes.txt]\n[image: a cat]\n[file: table.csv]\n{"rows":2}')
+    assert said.messages[-1].text.startswith(
+        'look\n[image: image/png]\n[file: notes.txt]\n[image: a cat]\n[file: table.csv]\n{"rows":2}'
+    )
 
 
 def test_a_long_text_is_kept_once_however_often_it_is_said(sqlite: Store) -> None:
@@ -185,7 +220,10 @@ def test_wrong_arguments_are_typed_errors(store: Store, wrong: dict[str, Any]) -
 
 
 def test_looking_does_not_make_a_store(tmp_path: Path) -> None:
-    for look in (lambda: Session.list(store=tmp_path / "none"), lambda: Session.open("@", store=tmp_path / "none")):
+    for look in (
+        lambda: Session.list(store=tmp_path / "none"),
+        lambda: Session.open("@", store=tmp_path / "none"),
+    ):
         with pytest.raises(NoStore, match="plait init"):
             look()
     assert not (tmp_path / "none").exists()
@@ -213,19 +251,31 @@ def test_influence_follows_branches_of_branches(session: Session) -> None:
         ("x" * 2000 + "\ud800",),
     ],
 )
-def test_what_cannot_be_said_is_refused_before_anything_is_written(session: Session, content: Any) -> None:
+def test_what_cannot_be_said_is_refused_before_anything_is_written(
+    session: Session, content: Any
+) -> None:
     with pytest.raises(InvalidInput):
         session.say(*content)
     assert session.reload() == session
 
 
-@pytest.mark.parametrize("make", [lambda: image(b"?"), lambda: image("/nowhere.png"), lambda: file(b"?"), lambda: image(b"x", None)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: image(b"?"),
+        lambda: image("/nowhere.png"),
+        lambda: file(b"?"),
+        lambda: image(b"x", None),
+    ],
+)
 def test_content_without_a_type_or_name_is_refused(make: Any) -> None:
     with pytest.raises(InvalidValue):
         make()
 
 
-@pytest.mark.parametrize("text", ["\u2028\u2029\x85", "\0", "مرحبا", "漢字", "👩‍🚀", "\r\n\t", "x" * 5000 + "\u2028"])
+@pytest.mark.parametrize(
+    "text", ["\u2028\u2029\x85", "\0", "مرحبا", "漢字", "👩‍🚀", "\r\n\t", "x" * 5000 + "\u2028"]
+)
 def test_every_legal_text_comes_back_exactly(session: Session, text: str) -> None:
     assert Session.open(session.say(text).id, store=session.store).text == text
 
@@ -234,8 +284,17 @@ def test_every_legal_text_comes_back_exactly(session: Session, text: str) -> Non
 
 
 def test_facts_decisions_findings(session: Session) -> None:
-    known = session.fact("db", "postgres 15", review_by=5).decide("verdict", {"reject": [1]}).note("it is slow").note("it is slow")
-    assert dict(known.facts) == {"db": "postgres 15", "verdict": {"reject": [1]}, next(iter(known.findings)): "it is slow"}
+    known = (
+        session.fact("db", "postgres 15", review_by=5)
+        .decide("verdict", {"reject": [1]})
+        .note("it is slow")
+        .note("it is slow")
+    )
+    assert dict(known.facts) == {
+        "db": "postgres 15",
+        "verdict": {"reject": [1]},
+        next(iter(known.findings)): "it is slow",
+    }
     assert list(known.decisions) == ["verdict"] and list(known.findings.values()) == ["it is slow"]
     assert known.facts.of("db").review_by == 5 and known.facts.of("db").at.seq == 3
     assert repr(known.decisions) == "{'verdict': {'reject': [1]}}"
@@ -248,7 +307,11 @@ def test_facts_decisions_findings(session: Session) -> None:
 
 @pytest.mark.parametrize("key", ["", " ", "k" * 201, 5, None])
 def test_a_key_is_a_name(session: Session, key: Any) -> None:
-    for act in (lambda: session.fact(key, 1), lambda: session.scratch(key, 1), lambda: session.require(key)):
+    for act in (
+        lambda: session.fact(key, 1),
+        lambda: session.scratch(key, 1),
+        lambda: session.require(key),
+    ):
         with pytest.raises(InvalidValue):
             act()
 
@@ -268,7 +331,9 @@ def test_pending_work(session: Session) -> None:
     assert "q" in done.todo("again", key="q").pending
 
 
-def test_scratch_is_forked_and_rewound_but_not_merged_and_dropped_at_close(session: Session) -> None:
+def test_scratch_is_forked_and_rewound_but_not_merged_and_dropped_at_close(
+    session: Session,
+) -> None:
     one = session.scratch("step", {"n": 1})
     two = one.fork("b").scratch("step", {"n": 2}).scratch("mine", 1)
     assert one.scratchpad == {"step": {"n": 1}} and two.scratchpad == {"step": {"n": 2}, "mine": 1}
@@ -288,11 +353,20 @@ def test_evidence_verdicts_and_links(session: Session, tmp_path: Path) -> None:
     )
     assert [each.name for each in attached.evidence] == ["loss", "plot", "raw", "fig"]
     assert attached.evidence[0].parts == (Data(0.25),)
-    judged = attached.validate("tests", True, evidence=[attached.events[2], attached], detail={"passed": 3})
-    assert judged.validation[0].passed and judged.validation[0].evidence == (attached.events[2].id, attached.head)
+    judged = attached.validate(
+        "tests", True, evidence=[attached.events[2], attached], detail={"passed": 3}
+    )
+    assert judged.validation[0].passed and judged.validation[0].evidence == (
+        attached.events[2].id,
+        attached.head,
+    )
     linked = judged.link("langfuse", "trace/9", digest=D, note="the old run")
     assert linked.links[0].ref == "trace/9" and linked.links[0].digest == D
-    for bad in (lambda: judged.validate("tests", "yes"), lambda: judged.link("", "x"), lambda: judged.link("s", "r", digest="12")):  # type: ignore[arg-type]
+    for bad in (
+        lambda: judged.validate("tests", "yes"),  # pyright: ignore[reportArgumentType]
+        lambda: judged.link("", "x"),
+        lambda: judged.link("s", "r", digest="12"),
+    ):
         with pytest.raises(InvalidValue):
             bad()
 
@@ -314,7 +388,9 @@ def test_events_are_a_sequence(session: Session) -> None:
     events = grown.events
     assert len(events) == 5 and [event.seq for event in events] == [1, 2, 3, 4, 5]
     assert [event.seq for event in events[1:4]] == [2, 3, 4]
-    assert [event.seq for event in events[::-2]] == [5, 3, 1] and [event.seq for event in events[::2]] == [1, 3, 5]
+    assert [event.seq for event in events[::-2]] == [5, 3, 1] and [
+        event.seq for event in events[::2]
+    ] == [1, 3, 5]
     assert events[-1].seq == 5 and events[4:2] == [] and events[10:] == []
     assert [event.seq for event in reversed(events)] == [5, 4, 3, 2, 1]
     assert session.events[1] in events and events[3] not in session.events and "x" not in events
@@ -328,7 +404,10 @@ def test_events_by_what_they_are(session: Session) -> None:
     grown = session.say("1", role="assistant").fact("k", 1)
     events = grown.events
     assert [event.seq for event in events.where(kind="MessageSaid")] == [2, 3]
-    assert [event.seq for event in events.where(kind={"MessageSaid", "FactRecorded"}, actor="human:u-17")] == [2, 4]
+    assert [
+        event.seq
+        for event in events.where(kind={"MessageSaid", "FactRecorded"}, actor="human:u-17")
+    ] == [2, 4]
     assert [event.seq for event in events.where(origin="model")] == [3]
     assert events.where(run="r") == [] and events.where(call="c") == []
     with pytest.raises(InvalidValue, match="MessageSaid"):
@@ -338,8 +417,15 @@ def test_events_by_what_they_are(session: Session) -> None:
 def test_events_by_time(session: Session) -> None:
     grown = session.say("1")
     last = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=grown.events[-1].header.time)
-    assert len(grown.events.where(since="10m")) == 3 == len(grown.events.where(since=timedelta(hours=1)))
-    assert len(grown.events.where(until=last)) == 3 and grown.events.where(since=last + timedelta(seconds=1)) == []
+    assert (
+        len(grown.events.where(since="10m"))
+        == 3
+        == len(grown.events.where(since=timedelta(hours=1)))
+    )
+    assert (
+        len(grown.events.where(until=last)) == 3
+        and grown.events.where(since=last + timedelta(seconds=1)) == []
+    )
     assert grown.events["1h":] == grown.events[:] and grown.events[:"1h"] == []  # type: ignore[misc]
     assert len(grown.events.where(since="1999-12-31", until="2999-01-01T00:00:00+01:00")) == 3
     for bad in ("yesterday", "", "10 parsecs", 5):
@@ -369,7 +455,9 @@ def test_places(session: Session) -> None:
 def test_a_place_below_the_fork_is_a_place_of_the_lineage(session: Session) -> None:
     branch = session.say("1").fork("b").say("2")
     early = branch.at(2)
-    assert early.id == branch.id and early.head == session.head and early.messages == session.messages
+    assert (
+        early.id == branch.id and early.head == session.head and early.messages == session.messages
+    )
     assert early.status == "open" and early.fork("c").messages == session.messages
     assert [str(each) for each in early.lineage] == [str(session)]
 
@@ -389,7 +477,13 @@ def test_forks(session: Session) -> None:
 
 
 def test_a_branch_inherits_outcomes_never_obligations(session: Session) -> None:
-    running = record(session, RunStarted("x:Y"), ToolRequested("pay", {}, "at_most_once"), ApprovalRequested(D, {}), call="c-1")
+    running = record(
+        session,
+        RunStarted("x:Y"),
+        ToolRequested("pay", {}, "at_most_once"),
+        ApprovalRequested(D, {}),
+        call="c-1",
+    )
     assert running.status == "waiting"
     branch = running.fork()
     assert branch.status == "open" and branch.merge(session.fork()).status == "open"
@@ -402,11 +496,23 @@ def test_a_branch_inherits_outcomes_never_obligations(session: Session) -> None:
 
 def test_rewind_keeps_the_past_and_the_bill(session: Session) -> None:
     later = record(
-        session, ModelReplied((Text("4"),), Usage(input_tokens=9, output_tokens=1), "end", price=Price(2_000_000_000, "t"))
+        session,
+        ModelReplied(
+            (Text("4"),),
+            Usage(input_tokens=9, output_tokens=1),
+            "end",
+            price=Price(2_000_000_000, "t"),
+        ),
     ).fact("k", 1)
     back = later.rewind(2, reason="wrong track")
-    assert back.id == session.id and back.place == 5 and back.text == "Why?" and "k" not in back.facts
-    assert back.usage == Usage(9, 1) and back.cost.dollars == 2.0 and back.left == Budget(tokens_max=90)
+    assert (
+        back.id == session.id and back.place == 5 and back.text == "Why?" and "k" not in back.facts
+    )
+    assert (
+        back.usage == Usage(9, 1)
+        and back.cost.dollars == 2.0
+        and back.left == Budget(tokens_max=90)
+    )
     assert [event.seq for event in back.path] == [1, 2, 5]
     assert back.rewind(4).facts["k"] == 1
     event = back.events[1]
@@ -418,7 +524,9 @@ def test_rewind_keeps_the_past_and_the_bill(session: Session) -> None:
 
 
 def test_rewind_names_what_it_cannot_undo(session: Session) -> None:
-    paid = record(session, ToolRequested("pay", {}, "at_most_once"), ToolReturned((Text("ok"),)), call="c-1")
+    paid = record(
+        session, ToolRequested("pay", {}, "at_most_once"), ToolReturned((Text("ok"),)), call="c-1"
+    )
     read = record(paid, ToolRequested("read", {}, "pure"), ToolReturned((Text("ok"),)), call="c-2")
     assert read.rewind(2).events[-1].body.not_undone == (paid.head,)  # type: ignore[attr-defined]
     assert read.reload().rewind(4).events[-1].body.not_undone == ()  # type: ignore[attr-defined]
@@ -427,7 +535,11 @@ def test_rewind_names_what_it_cannot_undo(session: Session) -> None:
 def test_rewinding_below_the_fork_point(session: Session) -> None:
     branch = session.say("later").fork("b").say("mine")
     back = branch.rewind(2)
-    assert back.id == branch.id and back.text == "Why?" and [event.seq for event in back.path] == [1, 2, 6]
+    assert (
+        back.id == branch.id
+        and back.text == "Why?"
+        and [event.seq for event in back.path] == [1, 2, 6]
+    )
 
 
 # ── merging ──────────────────────────────────────────────────────────────────────────────────
@@ -436,7 +548,12 @@ def test_rewinding_below_the_fork_point(session: Session) -> None:
 def test_merge_shows_one_named_block_per_branch_and_repeats_nothing(session: Session) -> None:
     a, b, c = (session.fork(name).say(f"I am {name}.") for name in "abc")
     m = a.merge(b, c)
-    assert [(each.text, each.branch) for each in m.messages] == [("Why?", None), ("I am a.", None), ("I am b.", "b"), ("I am c.", "c")]
+    assert [(each.text, each.branch) for each in m.messages] == [
+        ("Why?", None),
+        ("I am a.", None),
+        ("I am b.", "b"),
+        ("I am c.", "c"),
+    ]
     assert m.events[-1].header.parents == (a.head, b.head, c.head)
     assert m.merge(b) is m and m.merge(b, c) is m and m.merge(session) is m
     assert [each.text for each in m.merge(b.reload().say("more")).messages][-1] == "more"
@@ -451,14 +568,19 @@ def test_facts_merge_three_ways(session: Session) -> None:
 
 
 def test_a_conflict_writes_nothing_and_names_both_sides(session: Session) -> None:
-    a, b = session.fork("strict").decide("verdict", "reject"), session.fork("lenient").decide("verdict", "clamp")
+    a, b = (
+        session.fork("strict").decide("verdict", "reject"),
+        session.fork("lenient").decide("verdict", "clamp"),
+    )
     with pytest.raises(MergeConflict, match="strict says 'reject', lenient says 'clamp'") as caught:
         a.merge(b)
     assert caught.value.conflicts == {"verdict": {"strict": "reject", "lenient": "clamp"}}
     assert a.reload() == a
     m = a.merge(b, resolve={"verdict": "reject"})
     assert m.decisions["verdict"] == "reject" and m.facts.of("verdict").at.seq == m.place
-    assert a.fork().merge(b, resolve=lambda key, sides: sides["lenient"]).facts["verdict"] == "clamp"
+    assert (
+        a.fork().merge(b, resolve=lambda key, sides: sides["lenient"]).facts["verdict"] == "clamp"
+    )
     assert "verdict" not in a.fork().merge(b, resolve={"verdict": ABSENT}).facts
     with pytest.raises(InvalidValue, match="'other' needs no choice"):
         a.fork().merge(b, resolve={"verdict": 1, "other": 2})
@@ -480,7 +602,8 @@ def test_sessions_without_a_common_place(session: Session, store: Store) -> None
         session.merge(stranger)
     merged = session.fact("k", 1).merge(stranger, base=session, resolve={"k": 3})
     assert merged.facts["k"] == 3 and merged.messages[-1].text == "stranger"
-    assert merged.merge(stranger.say("more")).messages[-1].text == "more"  # from now on they share a place
+    # from now on they share a place
+    assert merged.merge(stranger.say("more")).messages[-1].text == "more"
     elsewhere = Session("x", store="memory:elsewhere")
     for bad in (
         lambda: session.reload().merge(elsewhere),
@@ -505,21 +628,41 @@ def test_costs_are_counted_once_however_branches_are_merged(session: Session) ->
 
 def test_detach_and_successor(session: Session) -> None:
     known = record(
-        session.fact("db", 1).decide("v", 2).todo("x", key="x").require("tests"), ModelReplied((Text("r"),), Usage(input_tokens=10), "end")
+        session.fact("db", 1).decide("v", 2).todo("x", key="x").require("tests"),
+        ModelReplied((Text("r"),), Usage(input_tokens=10), "end"),
     )
     files = tree(store_at(session.store), a="1")
     known = record(known, PlacementChanged(Placement("local"), tree=files))
     apart = known.detach()
     assert apart.parent is None and apart.id != known.id and apart.continues == known
-    assert [each.text for each in apart.messages] == ["Why?", "r"] and apart.facts == known.facts and list(apart.pending) == ["x"]
-    assert apart.usage == Usage() and apart.budget == Budget(tokens_max=90) and list(apart.gates) == ["tests"]
+    assert (
+        [each.text for each in apart.messages] == ["Why?", "r"]
+        and apart.facts == known.facts
+        and list(apart.pending) == ["x"]
+    )
+    assert (
+        apart.usage == Usage()
+        and apart.budget == Budget(tokens_max=90)
+        and list(apart.gates) == ["tests"]
+    )
     assert apart.say("on").messages[-1].text == "on" and apart.place == 1
     with pytest.raises(NoCommonBase):
         session.fork().merge(apart)
     heir = known.successor("go on with the test")
-    assert [each.text for each in heir.messages] == ["go on with the test"] and heir.continues == known
-    assert dict(heir.facts) == {"db": 1, "v": 2} and heir.facts.of("v").kind == "decision" and list(heir.pending) == ["x"]
-    assert heir.tree == files and heir.user == "u-17" and heir.budget == Budget(tokens_max=90) and heir.gates == {}
+    assert [each.text for each in heir.messages] == [
+        "go on with the test"
+    ] and heir.continues == known
+    assert (
+        dict(heir.facts) == {"db": 1, "v": 2}
+        and heir.facts.of("v").kind == "decision"
+        and list(heir.pending) == ["x"]
+    )
+    assert (
+        heir.tree == files
+        and heir.user == "u-17"
+        and heir.budget == Budget(tokens_max=90)
+        and heir.gates == {}
+    )
     assert [step.says for step in heir.why("db")][1] == "fact db = 1"
     assert known.successor().messages == [] and known.successor(title="new").title == "new"
 
@@ -595,19 +738,44 @@ def test_illegal_transitions(session: Session) -> None:
 
 
 def test_budgets(session: Session) -> None:
-    asked = record(session, ModelAsked("m", D), ModelReplied((), Usage(40, 10), "end", price=Price(500_000_000, "t")), call="c")
-    asked = record(asked, ModelAsked("m", D), ModelFailed(Failure("Timeout", "late"), usage=Usage(5)), call="d")
-    assert asked.spent.tokens == 55 and asked.spent.model_calls == 2 and asked.left == Budget(tokens_max=45)
-    share = asked.fork("share", budget=Budget(tokens_max=10, cost_usd_max=1.0, steps_max=5, tool_calls_max=2, wall_s_max=3.0))
+    asked = record(
+        session,
+        ModelAsked("m", D),
+        ModelReplied((), Usage(40, 10), "end", price=Price(500_000_000, "t")),
+        call="c",
+    )
+    asked = record(
+        asked, ModelAsked("m", D), ModelFailed(Failure("Timeout", "late"), usage=Usage(5)), call="d"
+    )
+    assert (
+        asked.spent.tokens == 55
+        and asked.spent.model_calls == 2
+        and asked.left == Budget(tokens_max=45)
+    )
+    share = asked.fork(
+        "share",
+        budget=Budget(
+            tokens_max=10, cost_usd_max=1.0, steps_max=5, tool_calls_max=2, wall_s_max=3.0
+        ),
+    )
     used = record(share, ToolRequested("t", {}, "pure"), ToolReturned(()), call="e")
-    assert used.left == Budget(tokens_max=10, cost_usd_max=1.0, steps_max=5, tool_calls_max=1, wall_s_max=3.0)
+    assert used.left == Budget(
+        tokens_max=10, cost_usd_max=1.0, steps_max=5, tool_calls_max=1, wall_s_max=3.0
+    )
     assert record(used, BudgetSet(Budget(tokens_max=1))).left == Budget(tokens_max=1)
     assert Session(store=session.store).left is None
 
 
 def test_the_tree_follows_effects(session: Session) -> None:
-    none, one, two = (tree(store_at(session.store), **files) for files in ({}, {"a__py": "1\n"}, {"a__py": "2\n"}))
-    moved = record(session, ToolRequested("shell", {}, "workspace"), ToolReturned((), trees=Trees(none, two)), call="c")
+    none, one, two = (
+        tree(store_at(session.store), **files) for files in ({}, {"a__py": "1\n"}, {"a__py": "2\n"})
+    )
+    moved = record(
+        session,
+        ToolRequested("shell", {}, "workspace"),
+        ToolReturned((), trees=Trees(none, two)),
+        call="c",
+    )
     assert moved.tree == two and moved.rewind(2).tree is None
     placed = record(session.fork("p"), PlacementChanged(Placement("local"), tree=one))
     assert placed.placement == Placement("local") and placed.tree == one
@@ -624,18 +792,34 @@ def test_the_tree_follows_effects(session: Session) -> None:
 
 def test_listing(store: Store) -> None:
     made = [
-        Session(title=f"s{i}", user="u-1" if i % 2 else "u-2", project="p", tags={"team": "web", "n": str(i)}, store=store)
+        Session(
+            title=f"s{i}",
+            user="u-1" if i % 2 else "u-2",
+            project="p",
+            tags={"team": "web", "n": str(i)},
+            store=store,
+        )
         for i in range(10)
     ]
     assert Session.list(store=store) == made[::-1]
     assert Session.list(user="u-1", limit=2, store=store) == [made[9], made[7]]
     assert Session.list(user="u-1", limit=2, before=made[7], store=store) == [made[5], made[3]]
-    assert Session.list(tag={"team": "web", "n": "4"}, store=store) == [made[4]] == Session.list(tag={"n": "4"}, user="u-2", store=store)
-    assert Session.list(tag={"n": "4"}, user="u-1", store=store) == [] and len(Session.list(tag={"team": "web"}, limit=3, store=store)) == 3
+    assert (
+        Session.list(tag={"team": "web", "n": "4"}, store=store)
+        == [made[4]]
+        == Session.list(tag={"n": "4"}, user="u-2", store=store)
+    )
+    assert (
+        Session.list(tag={"n": "4"}, user="u-1", store=store) == []
+        and len(Session.list(tag={"team": "web"}, limit=3, store=store)) == 3
+    )
     closed, branch = made[0].close(), made[1].fork("b")
-    assert Session.list(status="closed", store=store) == [closed] and Session.list(project="p", label="b", store=store) == [branch]
+    assert Session.list(status="closed", store=store) == [closed] and Session.list(
+        project="p", label="b", store=store
+    ) == [branch]
     assert Session.list(parent=made[1], store=store) == [branch] and branch.tags == made[1].tags
-    assert Session.list(tag={"n": "1"}, store=store) == [made[1]]  # tags are the root's: a fork costs the same whatever it is of
+    # tags are the root's: a fork costs the same whatever it is of
+    assert Session.list(tag={"n": "1"}, store=store) == [made[1]]
     wrong: list[dict[str, Any]] = [{"status": "running"}, {"limit": -1}, {"tag": {"team": 1}}]
     for bad in wrong:
         with pytest.raises(InvalidValue):
@@ -699,6 +883,10 @@ def test_tools_and_places_come_through_the_host(session: Session) -> None:
     bind_host(Host())
     try:
         done = session.use(len, x=1).to("local", Path("repo")).apply()
-        assert dict(done.facts) == {"used": ["len", {"x": 1}], "placed": ["local", "repo"], "published": True}
+        assert dict(done.facts) == {
+            "used": ["len", {"x": 1}],
+            "placed": ["local", "repo"],
+            "published": True,
+        }
     finally:
         hosts[:] = before

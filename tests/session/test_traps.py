@@ -20,14 +20,29 @@ from tests.support import count_calls, record_reply
 
 
 def test_one_state_the_session_tells_all_of_it_from_its_log_alone(sqlite: Store) -> None:
-    """A session and a durable run that do not know each other: here a copy of the events is a copy of everything."""
+    """A session and a durable run that do not know each other: here a copy of the events is a copy
+    of everything.
+    """
     session = record_reply(
-        Session("x", user="u", budget=Budget(tokens_max=9), store=sqlite).fact("k", 1).todo("t", key="t").scratch("s", 1)
+        Session("x", user="u", budget=Budget(tokens_max=9), store=sqlite)
+        .fact("k", 1)
+        .todo("t", key="t")
+        .scratch("s", 1)
     )
     copy = open_store("memory:copy-of-everything")
     copy.begin(session.id, list(sqlite.read(session.id)))
     again = Session.open(session.id, store=copy)
-    for name in ("facts", "pending", "scratchpad", "usage", "left", "status", "user", "status_history", "covers"):
+    for name in (
+        "facts",
+        "pending",
+        "scratchpad",
+        "usage",
+        "left",
+        "status",
+        "user",
+        "status_history",
+        "covers",
+    ):
         assert getattr(again, name) == getattr(session, name), name
     assert [each.text for each in again.messages] == [each.text for each in session.messages]
 
@@ -39,7 +54,10 @@ def test_editing_a_forks_payload_changes_nothing_in_the_parent(store: Store) -> 
     child.messages[0].parts[0].value["list"].append(2)  # type: ignore[union-attr,index,call-overload]
     child.events[1].body.parts[0].value["list"].append(2)  # type: ignore[attr-defined]
     for session in (parent, child, parent.reload()):
-        assert session.facts["cfg"] == {"deep": {"list": [1]}} and session.messages[0].text == '{"list":[1]}'
+        assert (
+            session.facts["cfg"] == {"deep": {"list": [1]}}
+            and session.messages[0].text == '{"list":[1]}'
+        )
 
 
 def test_a_merge_does_not_repeat_the_common_prefix(store: Store) -> None:
@@ -54,7 +72,12 @@ def test_reloading_loses_neither_id_nor_parents_nor_usage(sqlite: Store) -> None
     address, id = sqlite.address, merged.id
     sqlite.close()
     again = Session.open(id, store=address)
-    assert again == merged and again.parent == base and again.usage.input_tokens == 15 and again.left == Budget(tokens_max=85)
+    assert (
+        again == merged
+        and again.parent == base
+        and again.usage.input_tokens == 15
+        and again.left == Budget(tokens_max=85)
+    )
     assert again.events[-1].header.parents == merged.events[-1].header.parents
 
 
@@ -65,7 +88,8 @@ def test_usage_and_budget_go_along_at_every_hop(store: Store) -> None:
 
 
 def test_storage_grows_with_the_conversation_not_with_its_square(sqlite: Store) -> None:
-    session = Session("x", store=sqlite).fact("profile", "p" * 3000)  # state that every snapshot would repeat
+    # state that every snapshot would repeat
+    session = Session("x", store=sqlite).fact("profile", "p" * 3000)
     sizes: list[int] = []
     for _ in range(3):
         for i in range(600):
@@ -74,7 +98,8 @@ def test_storage_grows_with_the_conversation_not_with_its_square(sqlite: Store) 
         assert isinstance(size, int)
         sizes.append(size)
     assert sizes[2] - sizes[1] < 1.5 * (sizes[1] - sizes[0]) < 1.5 * 600 * 1500
-    assert sqlite.all_kept(session.id) and sqlite.forget_kept() > 0  # snapshots are never the only copy
+    # snapshots are never the only copy
+    assert sqlite.all_kept(session.id) and sqlite.forget_kept() > 0
     assert Session.open(session.id, store=sqlite).facts["profile"] == "p" * 3000
     assert list(verify(sqlite, state=True)) == []
 
@@ -95,7 +120,9 @@ def test_of_concurrent_writers_one_wins_and_the_others_are_told(store: Store) ->
 
 
 def test_staleness_is_by_head_never_by_clock(store: Store) -> None:
-    """Two values of one microsecond are told apart; a clock that stands still or runs backwards harms nothing."""
+    """Two values of one microsecond are told apart; a clock that stands still or runs backwards
+    harms nothing.
+    """
     session = Session("x", store=store)
     later = session.say("y")
     with pytest.raises(StaleHead):
@@ -105,9 +132,14 @@ def test_staleness_is_by_head_never_by_clock(store: Store) -> None:
 
 def test_step_k_is_found_at_once(sqlite: Store) -> None:
     session = Session("x", store=sqlite)
-    drafts = [Draft(ModelReplied((Text(str(i)),), Usage(1), "end"), Act("agent:m", "model")) for i in range(5000)]
+    drafts = [
+        Draft(ModelReplied((Text(str(i)),), Usage(1), "end"), Act("agent:m", "model"))
+        for i in range(5000)
+    ]
     session = Session.of(writer_of(None).append(session.spot, drafts))
-    assert max(count_calls(lambda at=place: session.at(at)) for place in range(10, 5000, 100)) < 500, "it reads them all"
+    assert (
+        max(count_calls(lambda at=place: session.at(at)) for place in range(10, 5000, 100)) < 500
+    ), "it reads them all"
     assert session.at(4010).place == 4010
 
 
@@ -135,23 +167,45 @@ def test_branches_on_branches_are_never_too_deep(store: Store) -> None:
 def test_a_failed_run_leaves_a_session_that_goes_on(store: Store) -> None:
     session = Session("x", store=store)
     act = Act("agent:m", "model")
-    bodies = RunStarted("m:W"), ModelReplied((Text("8 of 10"),), Usage(1), "end"), RunFailed(Failure("E", "e"))
+    bodies = (
+        RunStarted("m:W"),
+        ModelReplied((Text("8 of 10"),), Usage(1), "end"),
+        RunFailed(Failure("E", "e")),
+    )
     failed = Session.of(writer_of(None).append(session.spot, [Draft(body, act) for body in bodies]))
     assert failed.status == "active" and failed.text == "8 of 10"
-    assert Session.of(writer_of(None).append(failed.spot, [Draft(RunResumed("pid-1"), act)])).status == "active"
+    assert (
+        Session.of(writer_of(None).append(failed.spot, [Draft(RunResumed("pid-1"), act)])).status
+        == "active"
+    )
 
 
 def test_a_second_writer_has_a_lane_of_its_own(store: Store) -> None:
-    """An inbox is a log like any other, beside the session's: writing to it never makes the running writer stale."""
+    """An inbox is a log like any other, beside the session's: writing to it never makes the running
+    writer stale.
+    """
     from plait.event import seal_all
     from plait.event.kinds import MessageSaid
     from plait.runtime.live import Live
 
     session = Session("x", store=store)
     inbox = inbox_of(session.id)
-    store.begin(inbox, seal_all([MessageSaid("user", (Text("hurry"),))], log=inbox, seq=1, parents=(), source=Live(), actor="human:x"))
+    store.begin(
+        inbox,
+        seal_all(
+            [MessageSaid("user", (Text("hurry"),))],
+            log=inbox,
+            seq=1,
+            parents=(),
+            source=Live(),
+            actor="human:x",
+        ),
+    )
     assert session.say("not stale").place == 3
-    assert inbox not in [each.id for each in Session.list(store=store)] and Session.open("@", store=store).id == session.id
+    assert (
+        inbox not in [each.id for each in Session.list(store=store)]
+        and Session.open("@", store=store).id == session.id
+    )
 
 
 def test_a_closed_session_is_not_overwritten_by_opening_it_again(store: Store) -> None:
@@ -177,7 +231,9 @@ while True:
     print(s, flush=True)
 """
     for _ in range(3):
-        with subprocess.Popen([sys.executable, "-c", loop, str(folder)], stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            [sys.executable, "-c", loop, str(folder)], stdout=subprocess.PIPE, text=True
+        ) as process:
             assert process.stdout is not None
             acknowledged = [process.stdout.readline().strip() for _ in range(12)]
             killer = threading.Timer(0.05, process.kill)

@@ -23,7 +23,9 @@ def test_one_spelling_per_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert canonical("memory:a b") == "memory:a b"
 
 
-@pytest.mark.parametrize("address", ["", "\0", "sqlite:", "postgres://localhost/db", "redis:x", os.fsdecode(b"\xff")])
+@pytest.mark.parametrize(
+    "address", ["", "\0", "sqlite:", "postgres://localhost/db", "redis:x", os.fsdecode(b"\xff")]
+)
 def test_bad_addresses(address: str) -> None:
     with pytest.raises(BadAddress, match="Use a folder"):
         canonical(address)
@@ -39,7 +41,9 @@ def test_the_nearest_folder_is_used(tmp_path: Path) -> None:
     assert locate(deep, {**home, "PLAIT_STORE": ""}) == canonical(str(tmp_path / "a" / ".plait"))
 
 
-def test_the_default_is_made_on_first_use_and_stays_out_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_is_made_on_first_use_and_stays_out_of_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("PLAIT_STORE", raising=False)

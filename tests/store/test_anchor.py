@@ -1,4 +1,6 @@
-"""The store's id is anchored in its house log; blobs and packed values are what they say; the schema is ours alone."""
+"""The store's id is anchored in its house log; blobs and packed values are what they say; the
+schema is ours alone.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +47,20 @@ OTHER_ID = "UPDATE store SET id = x'0123456789ab7abc8abc0123456789ab'"
 NO_HOUSE = ("DELETE FROM event WHERE number = 0", "DELETE FROM log WHERE key = 0")
 
 
-@pytest.mark.parametrize("edit", [(OTHER_ID,), NO_HOUSE, (OTHER_ID, *NO_HOUSE)], ids=["id", "house", "both"])
-def test_another_id_of_the_store_or_no_house_log_is_found(tmp_path: Path, edit: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "edit", [(OTHER_ID,), NO_HOUSE, (OTHER_ID, *NO_HOUSE)], ids=["id", "house", "both"]
+)
+def test_another_id_of_the_store_or_no_house_log_is_found(
+    tmp_path: Path, edit: tuple[str, ...]
+) -> None:
     store = opened(tmp_path)
     begin(store, said("hello"))
     store.close()
     assert edited(tmp_path) == []
     assert any("house log" in fault for fault in edited(tmp_path, *edit))
-    assert any("house log" in fault for fault in edited(tmp_path)), "opening it again does not heal it"
+    assert any("house log" in fault for fault in edited(tmp_path)), (
+        "opening it again does not heal it"
+    )
 
 
 def test_another_id_is_found_in_a_store_that_is_open(tmp_path: Path) -> None:
@@ -65,7 +73,9 @@ def test_another_id_is_found_in_a_store_that_is_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("schema", range(1, len(MIGRATIONS)))
-def test_a_store_made_before_house_logs_gets_one_when_it_is_opened(tmp_path: Path, schema: int) -> None:
+def test_a_store_made_before_house_logs_gets_one_when_it_is_opened(
+    tmp_path: Path, schema: int
+) -> None:
     old_store(tmp_path, schema)
     store = opened(tmp_path)
     before = [(number, event.id) for number, event in store.feed()]
@@ -118,7 +128,15 @@ SKIPPED = b"\x50\x2a\x4d\x18\x04\0\0\0hide"
 def test_a_packed_value_is_one_frame_and_nothing_else(content: bytes) -> None:
     frame = packing.frame(content)
     assert packing.unpack(packing.ZSTD, frame) == content
-    for other in (frame + b"\0", frame + frame, frame + SKIPPED, SKIPPED + frame, SKIPPED, frame[:-1], b""):
+    for other in (
+        frame + b"\0",
+        frame + frame,
+        frame + SKIPPED,
+        SKIPPED + frame,
+        SKIPPED,
+        frame[:-1],
+        b"",
+    ):
         with pytest.raises(StoreCorrupt):
             packing.unpack(packing.ZSTD, other)
 
@@ -140,13 +158,20 @@ def plant(folder: Path, content: bytes, put: bytes) -> Digest:
     """Another content under the digest of this one, before anybody has put it."""
     digest = sha256(content)
     sql = RawSql(folder / "store.db")
-    sql("INSERT INTO blob (digest, size, codec, refs, born, data) VALUES (?, ?, 0, 0, 0, ?)", (digest.digest(), len(put), put))
+    sql(
+        "INSERT INTO blob (digest, size, codec, refs, born, data) VALUES (?, ?, 0, 0, 0, ?)",
+        (digest.digest(), len(put), put),
+    )
     sql.close()
     return Digest(digest.hexdigest())
 
 
-@pytest.mark.parametrize("put", [b"planted", b"", b"tnetnoc eht"], ids=["other length", "empty", "same length"])
-def test_a_planted_blob_is_found_and_does_not_keep_the_true_content_out(tmp_path: Path, put: bytes) -> None:
+@pytest.mark.parametrize(
+    "put", [b"planted", b"", b"tnetnoc eht"], ids=["other length", "empty", "same length"]
+)
+def test_a_planted_blob_is_found_and_does_not_keep_the_true_content_out(
+    tmp_path: Path, put: bytes
+) -> None:
     store = opened(tmp_path)
     content = b"the content"
     digest = plant(tmp_path, content, put)
@@ -162,7 +187,12 @@ def test_content_that_comes_with_an_event_replaces_a_planted_one(tmp_path: Path)
     digest = plant(tmp_path, content, b"planted")
     log = begin(store)
     head = store.log(log).head
-    store.append(log, sealed([MessageSaid("user", (Text(blob=digest),))], log, 2, (head,)), after=head, blobs={digest: content})
+    store.append(
+        log,
+        sealed([MessageSaid("user", (Text(blob=digest),))], log, 2, (head,)),
+        after=head,
+        blobs={digest: content},
+    )
     assert store.get_blob(digest) == content and list(verify_store(store)) == []
     store.close()
 
@@ -192,7 +222,9 @@ def test_a_projection_of_the_program_is_allowed_and_one_of_others_is_named(tmp_p
     store.close()
     sql = RawSql(tmp_path / "store" / "store.db")
     sql("CREATE UNIQUE INDEX p_tally__count_9 ON p_tally__count (times)")
-    sql("CREATE TRIGGER p_tally__silent AFTER INSERT ON event BEGIN DELETE FROM p_tally__count; END")
+    sql(
+        "CREATE TRIGGER p_tally__silent AFTER INSERT ON event BEGIN DELETE FROM p_tally__count; END"
+    )
     sql.close()
     store = open_store(tmp_path / "store")
     assert [each.what for each in verify(store)] == [
@@ -210,9 +242,13 @@ NAMED_AS_SQLITE_NAMES_ITS_OWN = {
 }
 
 
-@pytest.mark.parametrize("name", ["sqlite_stat1", "sqlite_stat4", "sqlite_stat0", "sqlite_sequence"])
+@pytest.mark.parametrize(
+    "name", ["sqlite_stat1", "sqlite_stat4", "sqlite_stat0", "sqlite_sequence"]
+)
 @pytest.mark.parametrize("type", NAMED_AS_SQLITE_NAMES_ITS_OWN)
-def test_what_has_only_the_name_of_a_table_of_sqlite_is_found(tmp_path: Path, type: str, name: str) -> None:
+def test_what_has_only_the_name_of_a_table_of_sqlite_is_found(
+    tmp_path: Path, type: str, name: str
+) -> None:
     opened(tmp_path).close()
     assert edited(tmp_path, "ANALYZE") == []
     faults = edited(
@@ -221,8 +257,8 @@ def test_what_has_only_the_name_of_a_table_of_sqlite_is_found(tmp_path: Path, ty
         "DROP TABLE IF EXISTS sqlite_stat1",
         "DROP TABLE IF EXISTS sqlite_stat4",
         NAMED_AS_SQLITE_NAMES_ITS_OWN[type].format("planted"),
-        f"UPDATE sqlite_schema SET name = '{name}', tbl_name = replace(tbl_name, 'planted', '{name}'), "
-        f"sql = replace(sql, 'planted', '{name}') WHERE name = 'planted'",
+        f"UPDATE sqlite_schema SET name = '{name}', tbl_name = replace(tbl_name, 'planted',"
+        f" '{name}'), sql = replace(sql, 'planted', '{name}') WHERE name = 'planted'",
     )
     assert any(name in fault for fault in faults)
 
@@ -276,19 +312,34 @@ def test_a_snapshot_of_a_log_that_is_no_session_is_found(tmp_path: Path, where: 
     assert edited(tmp_path) == []
     id = inbox if where == "inbox" else house_of(store.id)
     key = f"(SELECT key FROM log WHERE id = x'{id.replace('-', '')}')"
-    assert any("no session" in fault for fault in edited(tmp_path, f"UPDATE snapshot SET log = {key}, seq = 1 WHERE key = 1"))
+    assert any(
+        "no session" in fault
+        for fault in edited(tmp_path, f"UPDATE snapshot SET log = {key}, seq = 1 WHERE key = 1")
+    )
 
 
 # ── the order of commits ─────────────────────────────────────────────────────────────────────
 
 
 def put_first(folder: Path, log: LogId) -> None:
-    """A log is numbered before all others, with its ordinal and all that refers to it: each log alone is still in order."""
+    """A log is numbered before all others, with its ordinal and all that refers to it: each log
+    alone is still in order.
+    """
     sql = RawSql(folder / "store.db")
     ((key,),) = sql("SELECT key FROM log WHERE id = ?", (bytes.fromhex(log.replace("-", "")),))
-    numbers = [number for (number,) in sql("SELECT number FROM event WHERE number > 0 ORDER BY log != ?, number", (key,))]
-    keys = [each for (each,) in sql("SELECT key FROM log WHERE key > 0 ORDER BY key != ?, key", (key,))]
-    numbered, ordinals = (("event", "number"), ("attachment", "event")), (("log", "key"), ("log", "parent"), ("event", "log"))
+    numbers = [
+        number
+        for (number,) in sql(
+            "SELECT number FROM event WHERE number > 0 ORDER BY log != ?, number", (key,)
+        )
+    ]
+    keys = [
+        each for (each,) in sql("SELECT key FROM log WHERE key > 0 ORDER BY key != ?, key", (key,))
+    ]
+    numbered, ordinals = (
+        (("event", "number"), ("attachment", "event")),
+        (("log", "key"), ("log", "parent"), ("event", "log")),
+    )
     for order, columns in ((numbers, numbered), (keys, ordinals)):
         for table, column in columns:
             for place, value in enumerate(order, 1):

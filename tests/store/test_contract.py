@@ -37,7 +37,14 @@ class TestSqlite(StoreContract):
         stores: list[Store] = []
 
         def open(*projections: Projection) -> Store:
-            stores.append(SqliteStore(tmp_path / "store", source=Seeded(), projections=projections, durability=self.durability))
+            stores.append(
+                SqliteStore(
+                    tmp_path / "store",
+                    source=Seeded(),
+                    projections=projections,
+                    durability=self.durability,
+                )
+            )
             return stores[-1]
 
         yield open
@@ -49,8 +56,13 @@ class TestSqliteAsync(TestSqlite):
     durability = "async"
 
 
-def test_a_store_whose_file_was_removed_takes_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writing into an unlinked file succeeds, and is lost. So it is soon refused, and opening again finds what is there."""
+def test_a_store_whose_file_was_removed_takes_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writing into an unlinked file succeeds, and is lost.
+
+    So it is soon refused, and opening again finds what is there.
+    """
     monkeypatch.setattr("plait.store.connections._CHECK_EVERY_S", 0.0)
     store = open_store(tmp_path / "store")
     log = begin(store, said("one"))
@@ -86,13 +98,24 @@ def test_a_store_of_an_old_schema_is_brought_up_to_date(tmp_path: Path, schema: 
     assert store.describe()["schema"] == len(MIGRATIONS)
     assert list(verify_store(store)) == []
     (_, child), (_, root) = store.logs()
-    said_there = [event.body.parts[0] for event in store.read(root.id) if isinstance(event.body, MessageSaid)]
-    assert [part.text[:9] for part in said_there if isinstance(part, Text)] == ["kept", "prose, an", "long long", "\u2028\0漢"]
-    assert [store.get_blob(part.blob)[:8] for part in said_there if isinstance(part, File)] == [b"a figure"]
+    said_there = [
+        event.body.parts[0] for event in store.read(root.id) if isinstance(event.body, MessageSaid)
+    ]
+    assert [part.text[:9] for part in said_there if isinstance(part, Text)] == [
+        "kept",
+        "prose, an",
+        "long long",
+        "\u2028\0漢",
+    ]
+    assert [store.get_blob(part.blob)[:8] for part in said_there if isinstance(part, File)] == [
+        b"a figure"
+    ]
     assert texts(store, child.id)[2:] == ["on the branch"]
     assert {child.durability, root.durability} == {"full"}
     turns = [each.kind for each in store.read(root.id) if each.kind in TURNS]
-    assert (root.epoch, child.epoch) == (len(turns), bool(turns)), "the epochs of runs that were there before there were epochs"
+    assert (root.epoch, child.epoch) == (len(turns), bool(turns)), (
+        "the epochs of runs that were there before there were epochs"
+    )
     assert bool(turns) == (schema > 2)
     extend(store, root.id, said("and on"), said("prose, and more of it. " * 20))
     store.keep(root.id, 4, b"state")

@@ -1,4 +1,6 @@
-"""`durability="async"`: commits without an fsync of their own, and the boundaries at which they get one."""
+"""`durability="async"`: commits without an fsync of their own, and the boundaries at which they get
+one.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def test_appends_gather_until_one_asks_for_the_disk(tmp_path: Path) -> None:
     extend(store, log, said("a"), said("b"))
     assert unsynced_count(store) == 2
     now = store.log(log)
-    store.append(log, sealed([said("c")], log, now.tip + 1, (now.head,)), after=now.head, flush=True)
+    store.append(
+        log, sealed([said("c")], log, now.tip + 1, (now.head,)), after=now.head, flush=True
+    )
     assert unsynced_count(store) == 0
     extend(store, log, said("d"))
     store.flush()
@@ -73,7 +77,9 @@ def test_a_boundary_comes_by_count(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_boundary_comes_by_time_though_nobody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_boundary_comes_by_time_though_nobody_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections_module, "UNSYNCED_S", 0.02)
     store = opened(tmp_path)
     log = begin(store)
@@ -92,7 +98,10 @@ def test_a_full_log_beside_it_is_durable_at_once_and_takes_the_others_along(tmp_
     extend(store, strict, said("b"))
     assert unsynced_count(store) == 0
     assert store.log(lazy).durability == "async" and store.log(strict).durability == "full"
-    assert store.log(fork(store, lazy, 1)).durability == "async" and store.log(fork(store, strict, 1)).durability == "full"
+    assert (
+        store.log(fork(store, lazy, 1)).durability == "async"
+        and store.log(fork(store, strict, 1)).durability == "full"
+    )
     store.close()
 
 
@@ -102,8 +111,12 @@ def begin_full(store: Store) -> LogId:
     return log
 
 
-def test_what_stood_already_is_synced_when_it_is_appended_again_as_a_boundary(tmp_path: Path) -> None:
-    """The first attempt was committed without an fsync: that the second finds it there does not make it durable."""
+def test_what_stood_already_is_synced_when_it_is_appended_again_as_a_boundary(
+    tmp_path: Path,
+) -> None:
+    """The first attempt was committed without an fsync: that the second finds it there does not
+    make it durable.
+    """
     store = opened(tmp_path)
     log = begin(store)
     now = store.log(log)
@@ -121,7 +134,12 @@ def test_a_refused_append_is_no_boundary(tmp_path: Path) -> None:
     now = store.log(log)
     extend(store, log, said("x"))
     with pytest.raises(StaleHead):
-        store.append(log, sealed([said("late")], log, now.tip + 1, (now.head,), actor="human:b"), after=now.head, flush=True)
+        store.append(
+            log,
+            sealed([said("late")], log, now.tip + 1, (now.head,), actor="human:b"),
+            after=now.head,
+            flush=True,
+        )
     assert unsynced_count(store) == 2
     store.close()
 
@@ -129,12 +147,18 @@ def test_a_refused_append_is_no_boundary(tmp_path: Path) -> None:
 # ── sessions ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_session_says_how_it_is_written_and_its_branches_are_written_likewise(tmp_path: Path) -> None:
+def test_a_session_says_how_it_is_written_and_its_branches_are_written_likewise(
+    tmp_path: Path,
+) -> None:
     store = open_store(tmp_path / ".plait")
     full, lazy = Session("x", store=store), Session("x", store=store, durability="async")
     assert full.durability == "full" and lazy.durability == "async"
     assert lazy.fork("b").say("y").fork("c").durability == "async"
-    assert lazy.detach().durability == "async" and lazy.successor().durability == "async" and full.successor().durability == "full"
+    assert (
+        lazy.detach().durability == "async"
+        and lazy.successor().durability == "async"
+        and full.successor().durability == "full"
+    )
     assert Session("x", store="memory:").durability == "memory"
     assert list(verify(store, state=True)) == []
     store.close()
@@ -160,7 +184,9 @@ def test_requests_approvals_and_the_end_are_boundaries(tmp_path: Path) -> None:
     store = open_store(tmp_path / ".plait", durability="async")
     session = Session("x", store=store)
     assert unsynced_count(store) == 1
-    request = Draft(ToolRequested("pay", {"amount": 1}, "at_most_once"), Act("agent:a", "model", call="c-1"))
+    request = Draft(
+        ToolRequested("pay", {"amount": 1}, "at_most_once"), Act("agent:a", "model", call="c-1")
+    )
     asked = writer_of(None).append(session.spot, [request])
     assert unsynced_count(store) == 0
     other = Session("y", store=store).say("z")
@@ -171,7 +197,10 @@ def test_requests_approvals_and_the_end_are_boundaries(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("act", [lambda: Session("x", durability="fast"), lambda: open_store("memory:", durability="off")])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "act",
+    [lambda: Session("x", durability="fast"), lambda: open_store("memory:", durability="off")],  # pyright: ignore[reportArgumentType]
+)
 def test_another_word_is_refused(act: Any) -> None:
     with pytest.raises(InvalidValue, match="async"):
         act()
@@ -210,9 +239,17 @@ print(session)
 @pytest.mark.parametrize("ending", ["close", "just end"])
 def test_few_fsyncs_and_one_at_the_end(tmp_path: Path, ending: str) -> None:
     trace = tmp_path / "trace"
-    python(MANY, tmp_path / ".plait", ending, prefix=(needs_strace(), "-f", "-o", str(trace), "-e", "trace=fsync,fdatasync,openat"))
+    python(
+        MANY,
+        tmp_path / ".plait",
+        ending,
+        prefix=(needs_strace(), "-f", "-o", str(trace), "-e", "trace=fsync,fdatasync,openat"),
+    )
     lines = trace.read_text().splitlines()
-    begun, ended = (next(i for i, line in enumerate(lines) if name in line and "O_CREAT" in line) for name in ("/begin", "/end"))
+    begun, ended = (
+        next(i for i, line in enumerate(lines) if name in line and "O_CREAT" in line)
+        for name in ("/begin", "/end")
+    )
     syncs = [i for i, line in enumerate(lines) if "sync(" in line]
     during = sum(begun < i < ended for i in syncs)
     assert during / 500 < 0.05, f"{during} fsyncs for 500 appends"
@@ -270,7 +307,10 @@ def test_a_round_is_as_durable_as_its_most_demanding_piece() -> None:
     leader = threading.Thread(target=lambda: group.submit(lead, False))
     leader.start()
     first.wait(20)
-    followers = [threading.Thread(target=group.submit, args=(lambda: None, durable)) for durable in (False, True, False)]
+    followers = [
+        threading.Thread(target=group.submit, args=(lambda: None, durable))
+        for durable in (False, True, False)
+    ]
     for i, follower in enumerate(followers):
         follower.start()
         wait_until(lambda queued=i + 2: len(vars(group)["_queue"]) >= queued)
@@ -294,8 +334,12 @@ def test_a_commit_that_wrote_nothing_is_no_boundary(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_switch_that_was_interrupted_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C between the setting and the note of it: the next durable commit must not believe the note."""
+def test_a_switch_that_was_interrupted_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between the setting and the note of it: the next durable commit must not believe the
+    note.
+    """
     store = opened(tmp_path)
     log, full = begin(store), begin_full(store)
     db, real = sqlite_writer(store), sqlite_writer(store).run
@@ -316,7 +360,8 @@ def test_a_switch_that_was_interrupted_is_made_again(tmp_path: Path, monkeypatch
 
 
 def test_closing_brings_it_to_the_disk(tmp_path: Path) -> None:
-    store, bystander = opened(tmp_path), opened(tmp_path)  # with whom the file stays open, SQLite syncs nothing by itself
+    # with whom the file stays open, SQLite syncs nothing by itself
+    store, bystander = opened(tmp_path), opened(tmp_path)
     log = begin(store)
     begin(bystander)
     bystander.flush()
@@ -340,7 +385,9 @@ def test_a_blob_that_stands_already_is_on_disk_when_it_was_put(tmp_path: Path) -
 
 
 def test_after_a_failed_fsync_everything_is_written_anew(tmp_path: Path) -> None:
-    """The system takes what it could not write for written: a second fsync that succeeds says nothing about it."""
+    """The system takes what it could not write for written: a second fsync that succeeds says
+    nothing about it.
+    """
     store = opened(tmp_path)
     extend(store, begin(store), said("x"))
     sqlite_writer(store).doubt()
@@ -353,7 +400,9 @@ def test_after_a_failed_fsync_everything_is_written_anew(tmp_path: Path) -> None
     store.close()
 
 
-def test_what_a_fork_could_not_sync_stays_owed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_fork_could_not_sync_stays_owed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = opened(tmp_path)
     extend(store, begin(store), said("x"))
     connections: Any = vars(store)["_connections"]
@@ -420,7 +469,14 @@ if __name__ == "__main__":
 
 def test_a_child_that_ends_without_atexit_brings_it_to_the_disk(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
-    python(CHILD, tmp_path / ".plait", prefix=(needs_strace(), "-f", "-o", str(trace), "-e", "trace=fdatasync,openat"))
+    python(
+        CHILD,
+        tmp_path / ".plait",
+        prefix=(needs_strace(), "-f", "-o", str(trace), "-e", "trace=fdatasync,openat"),
+    )
     lines = trace.read_text().splitlines()
-    said, joined = (next(i for i, line in enumerate(lines) if name in line and "O_CREAT" in line) for name in ("/said", "/joined"))
+    said, joined = (
+        next(i for i, line in enumerate(lines) if name in line and "O_CREAT" in line)
+        for name in ("/said", "/joined")
+    )
     assert any("fdatasync(" in line for line in lines[said:joined]), "nobody synced"

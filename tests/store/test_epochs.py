@@ -1,4 +1,6 @@
-"""Epochs that somebody edited are found: a lower one would let in who was replaced, a higher one would lock out who holds the run."""
+"""Epochs that somebody edited are found: a lower one would let in who was replaced, a higher one
+would lock out who holds the run.
+"""
 
 from __future__ import annotations
 

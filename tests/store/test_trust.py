@@ -1,4 +1,6 @@
-"""Where a store is looked for when none is named, and where not: as git does with repositories of other users."""
+"""Where a store is looked for when none is named, and where not: as git does with repositories of
+other users.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def test_a_folder_that_everybody_may_write_has_none(tmp_path: Path, mode: int, d
     with pytest.raises(UntrustedStore, match=r"everybody may write to .*PLAIT_STORE=") as raised:
         locate(start, {})
     assert raised.value.path == str(shared / ".plait")
-    assert locate(start, {"PLAIT_STORE": str(shared / ".plait")}) == canonical(str(shared / ".plait"))
+    assert locate(start, {"PLAIT_STORE": str(shared / ".plait")}) == canonical(
+        str(shared / ".plait")
+    )
     if not depth:
         return
     _made(start)
@@ -118,7 +122,9 @@ def _refused(start: Path, why: str, home: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777])
-def test_a_link_into_a_folder_that_everybody_may_write_is_not_followed(home: Path, tmp_path: Path, mode: int) -> None:
+def test_a_link_into_a_folder_that_everybody_may_write_is_not_followed(
+    home: Path, tmp_path: Path, mode: int
+) -> None:
     shared = tmp_path / "shared"
     _store_of(shared)
     (home / ".plait").symlink_to("../shared/.plait")
@@ -127,8 +133,12 @@ def test_a_link_into_a_folder_that_everybody_may_write_is_not_followed(home: Pat
     _refused(home, f"everybody may write to {shared}", home)
 
 
-def test_a_folder_on_the_way_of_a_link_that_everybody_may_write_is_seen(home: Path, tmp_path: Path) -> None:
-    """The link, and the folder that it ends in, are one's own; who writes to the folder between has it lead elsewhere."""
+def test_a_folder_on_the_way_of_a_link_that_everybody_may_write_is_seen(
+    home: Path, tmp_path: Path
+) -> None:
+    """The link, and the folder that it ends in, are one's own; who writes to the folder between has
+    it lead elsewhere.
+    """
     between, real = tmp_path / "between", tmp_path / "real"
     between.mkdir()
     _store_of(real / "deep")
@@ -184,7 +194,9 @@ def test_a_file_of_another_user_in_ones_own_store_is_not_read(home: Path, name: 
 
 
 @pytest.mark.parametrize("name", ["store.db", "store.db-wal", "work"])
-def test_a_file_that_everybody_may_write_is_not_read_where_everybody_gets_to_it(home: Path, name: str) -> None:
+def test_a_file_that_everybody_may_write_is_not_read_where_everybody_gets_to_it(
+    home: Path, name: str
+) -> None:
     place = _store_of(home)
     (place / name).chmod(0o777)
     _refused(home, f"everybody may write to {place / name}", home)
@@ -192,7 +204,9 @@ def test_a_file_that_everybody_may_write_is_not_read_where_everybody_gets_to_it(
     assert locate(home, {"HOME": str(home)}) == canonical(str(place))
 
 
-def test_outside_of_both_it_ends_at_the_first_folder_that_is_not_the_users_alone(tmp_path: Path) -> None:
+def test_outside_of_both_it_ends_at_the_first_folder_that_is_not_the_users_alone(
+    tmp_path: Path,
+) -> None:
     above = _made(tmp_path / "above")
     start = above / "shared" / "mine" / "deep"
     start.mkdir(parents=True)
@@ -202,7 +216,9 @@ def test_outside_of_both_it_ends_at_the_first_folder_that_is_not_the_users_alone
     assert locate(start, {"HOME": str(tmp_path)}) == canonical(str(above / ".plait"))
 
 
-def test_none_is_made_where_it_would_not_be_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_none_is_made_where_it_would_not_be_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o1777)
     monkeypatch.chdir(tmp_path / "shared")
@@ -214,7 +230,9 @@ def test_none_is_made_where_it_would_not_be_found_again(tmp_path: Path, monkeypa
     open_store(tmp_path / "shared" / "named").close()  # what is named is used
 
 
-def test_the_shell_says_why_and_what_to_do(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shell_says_why_and_what_to_do(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shell.new("x")
     tmp_path.chmod(0o1777)
     (tmp_path / "below").mkdir()
@@ -222,7 +240,10 @@ def test_the_shell_says_why_and_what_to_do(shell: Shell, tmp_path: Path, monkeyp
         monkeypatch.chdir(folder)
         for command in (["ls"], ["new", "y"], ["doctor"]):
             said = shell.error(2, *command)
-            assert f"everybody may write to {tmp_path}" in said and f"PLAIT_STORE={shell.folder}" in said
+            assert (
+                f"everybody may write to {tmp_path}" in said
+                and f"PLAIT_STORE={shell.folder}" in said
+            )
     assert len(shell.jsonl("ls", "--store", str(shell.folder))) == 1
     monkeypatch.chdir(tmp_path)
     assert "everybody" in shell.error(2, "init") and "everybody" in shell.error(2, "init", ".")

@@ -1,4 +1,6 @@
-"""Verify finds what no hash shows: headers that are wrong in themselves, in a chain that was made to fit them."""
+"""Verify finds what no hash shows: headers that are wrong in themselves, in a chain that was made
+to fit them.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,20 @@ MALFORMED: dict[str, Edit] = {
     "a space": lambda header: header.replace(b",", b", ", 1),
     "a trailing space": lambda header: header + b" ",
     "an escape": lambda header: header.replace(b"human:", b"\\u0068uman:"),
-    "another order": lambda header: header.replace(b'"run":null,"call":null', b'"call":null,"run":null'),
+    "another order": lambda header: header.replace(
+        b'"run":null,"call":null', b'"call":null,"run":null'
+    ),
     "an unknown field": lambda header: header[:-1] + b',"more":1}',
     "a field missing": lambda header: header.replace(b'"behalf":null,', b""),
-    "a field twice": lambda header: header.replace(b'"behalf":null,', b'"behalf":null,"behalf":null,'),
-    "a deep field": lambda header: header.replace(b'"behalf":null', b'"behalf":' + b"[" * 2000 + b"]" * 2000),
-    "a deep unknown field": lambda header: header[:-1] + b',"more":' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+    "a field twice": lambda header: header.replace(
+        b'"behalf":null,', b'"behalf":null,"behalf":null,'
+    ),
+    "a deep field": lambda header: header.replace(
+        b'"behalf":null', b'"behalf":' + b"[" * 2000 + b"]" * 2000
+    ),
+    "a deep unknown field": lambda header: (
+        header[:-1] + b',"more":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+    ),
     "version": put("version", "2"),
     "kind": put("kind", '"Nope"'),
     "seq is no integer": put("seq", "3.0"),
@@ -71,15 +81,30 @@ MALFORMED: dict[str, Edit] = {
 
 
 def rewrite(path: Path, at: int, edit: Edit) -> bool:
-    """Edit one header of the only log beside the house, then all that follows from it. Whether the edit changed anything."""
+    """Edit one header of the only log beside the house, then all that follows from it.
+
+    Whether the edit changed anything.
+    """
     db = RawSql(path)
     changed = False
     old = new = ""
-    for seq, header in db("SELECT seq, plain(codec, header) FROM event WHERE number > 0 ORDER BY seq"):
-        raw = edit(header) if seq == at else header.replace(old.encode(), new.encode()) if old else header
+    for seq, header in db(
+        "SELECT seq, plain(codec, header) FROM event WHERE number > 0 ORDER BY seq"
+    ):
+        raw = (
+            edit(header)
+            if seq == at
+            else header.replace(old.encode(), new.encode())
+            if old
+            else header
+        )
         changed |= raw != header
         old, new = (Digest(sha256(EVENT_TAG + each).hexdigest()) for each in (header, raw))
-        db("UPDATE event SET header = ?, codec = codec & 7, short = ? WHERE number > 0 AND seq = ?", (raw, short_of(new), seq))
+        db(
+            "UPDATE event SET header = ?, codec = codec & 7, short = ? WHERE number > 0 AND"
+            " seq = ?",
+            (raw, short_of(new), seq),
+        )
     db("UPDATE log SET head = ? WHERE key > 0", (bytes.fromhex(new),))
     db.close()
     return changed
@@ -99,7 +124,10 @@ def test_a_malformed_header_in_a_chain_that_fits_it(tmp_path: Path, what: str, a
 
 
 def test_a_chain_rewritten_with_care_is_not_found(tmp_path: Path) -> None:
-    """What the tests above rest on: the chain really fits. Only a head kept elsewhere shows this."""
+    """What the tests above rest on: the chain really fits.
+
+    Only a head kept elsewhere shows this.
+    """
     store = SqliteStore(tmp_path, source=Seeded())
     log = begin(store, *(said(str(i)) for i in range(4)))
     head = store.log(log).head

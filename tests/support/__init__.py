@@ -1,11 +1,29 @@
-"""Helpers that several tests share, one module for each subject; all of them can be imported from here."""
+"""Helpers that several tests share, one module for each subject; all of them can be imported from
+here.
+"""
 
 from tests.support.counts import EXAMPLES, FINDINGS, count, count_calls, dose, growth, report, seed
 from tests.support.events import bodies, events_of, kinds, record, record_reply
 from tests.support.files import filled_folder
 from tests.support.models import QUICK, Spy, scripted_model, speaker, turn_text
-from tests.support.processes import ROOT, child_environment, free_port, module_command, needs_strace, python, run_module, wait_until
-from tests.support.runs import RAN, Later, ask_preview, assert_replays, parked_session, set_clock_ahead
+from tests.support.processes import (
+    ROOT,
+    child_environment,
+    free_port,
+    module_command,
+    needs_strace,
+    python,
+    run_module,
+    wait_until,
+)
+from tests.support.runs import (
+    RAN,
+    Later,
+    ask_preview,
+    assert_replays,
+    parked_session,
+    set_clock_ahead,
+)
 from tests.support.stores import RawSql, sqlite_writer, tree, unsynced_count
 from tests.support.tools import double, read, result_delta, result_text, sh, word_count
 

@@ -18,11 +18,15 @@ def count(law: str, store: object) -> None:
 
 
 FINDINGS: list[str] = []
-"""What each part of the faults was tried on and what came of it, with its seed; printed at the end of the run."""
+"""What each part of the faults was tried on and what came of it, with its seed; printed at the
+end of the run.
+"""
 
 
 def dose(name: str, short: int, long: int, ci: int | None = None) -> int:
-    """How much of something: what the environment asks for by name, else `long` in `make torture`, `ci` in CI, `short` elsewhere."""
+    """How much of something: what the environment asks for by name, else `long` in `make torture`,
+    `ci` in CI, `short` elsewhere.
+    """
     asked = os.environ.get(name)
     assert not asked or asked.isdecimal(), f"{name}={asked} is not a number"
     if asked:
@@ -45,7 +49,9 @@ def report(part: str, counts: str, seed: int | None = None) -> None:
 
 
 def count_calls(act: Callable[[], object]) -> int:
-    """Count the function calls, in Python and in C, that an act takes: the same on a busy machine as on a quiet one."""
+    """Count the function calls, in Python and in C, that an act takes: the same on a busy machine
+    as on a quiet one.
+    """
     calls = 0
 
     def count_call(frame: object, event: str, argument: object) -> None:
@@ -62,5 +68,7 @@ def count_calls(act: Callable[[], object]) -> int:
 
 
 def growth(act: Callable[[int], object], small: int, times: int = 2) -> float:
-    """How many times the calls of `act(small)` it takes for `act(small * times)`, beside `times`: 1.0 is linear."""
+    """How many times the calls of `act(small)` it takes for `act(small * times)`, beside `times`:
+    1.0 is linear.
+    """
     return count_calls(lambda: act(small * times)) / count_calls(lambda: act(small)) / times

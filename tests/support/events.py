@@ -37,9 +37,15 @@ def record(
 ) -> Session:
     """The session after events that only the runtime writes."""
     drafts = [Draft(body, Act(actor, "model", behalf=behalf, call=call)) for body in bodies]
-    return Session.of(writer_of(None).append(msgspec.structs.replace(session.spot, run=run), drafts))
+    return Session.of(
+        writer_of(None).append(msgspec.structs.replace(session.spot, run=run), drafts)
+    )
 
 
 def record_reply(session: Session, tokens: int = 5) -> Session:
     """The session after a model's reply that took so many tokens."""
-    return record(session, ModelReplied((Text("reply"),), Usage(input_tokens=tokens), "end"), actor="agent:model")
+    return record(
+        session,
+        ModelReplied((Text("reply"),), Usage(input_tokens=tokens), "end"),
+        actor="agent:model",
+    )

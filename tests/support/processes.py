@@ -20,29 +20,50 @@ ROOT = Path(__file__).parents[2]
 
 
 def child_environment(**more: str) -> dict[str, str]:
-    """The environment of a child process that imports `tests`, and whatever else this process can import."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]), **more}
+    """The environment of a child process that imports `tests`, and whatever else this process can
+    import.
+    """
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
+        **more,
+    }
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module of the tests as a program: start it in a `child_environment`."""
+    """The command that runs a module of the tests as a program: start it in a
+    `child_environment`.
+    """
     return [sys.executable, "-m", module, *arguments]
 
 
-def run_module(module: str, *arguments: str, timeout: float | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_module(
+    module: str, *arguments: str, timeout: float | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a module of the tests as a program, to its end."""
     command, env = module_command(module, *arguments), child_environment(**environment)
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env)
 
 
-def python(code: str, *arguments: str | Path, prefix: tuple[str, ...] = (), check: bool = True) -> subprocess.CompletedProcess[str]:
+def python(
+    code: str, *arguments: str | Path, prefix: tuple[str, ...] = (), check: bool = True
+) -> subprocess.CompletedProcess[str]:
     """Run a piece of Python in a process of its own."""
     command = [*prefix, sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, check=check, capture_output=True, text=True, timeout=90, env=child_environment())
+    return subprocess.run(
+        command, check=check, capture_output=True, text=True, timeout=90, env=child_environment()
+    )
 
 
-def wait_until(condition: Callable[[], Found | None], within_s: float = 60.0, evidence: Callable[[], object] = str) -> Found:
-    """The first true value of the condition. If none comes in time, the test has failed, and the evidence says more."""
+def wait_until(
+    condition: Callable[[], Found | None],
+    within_s: float = 60.0,
+    evidence: Callable[[], object] = str,
+) -> Found:
+    """The first true value of the condition.
+
+    If none comes in time, the test has failed, and the evidence says more.
+    """
     end = time.monotonic() + within_s
     while not (found := condition()):
         assert time.monotonic() < end, f"not within {within_s:g} s. {evidence()}"
@@ -61,10 +82,14 @@ def needs_strace() -> str:
     """The path of strace, or a skip; where it is required (in CI), its absence is a failure."""
     found = shutil.which("strace")
     if found is None:
-        assert not os.environ.get("PLAIT_REQUIRE_STRACE"), "strace is required here but not installed"
+        assert not os.environ.get("PLAIT_REQUIRE_STRACE"), (
+            "strace is required here but not installed"
+        )
         pytest.skip("strace is not installed")
     works = subprocess.run([found, "-o", os.devnull, "true"], capture_output=True)
     if works.returncode:
-        assert not os.environ.get("PLAIT_REQUIRE_STRACE"), f"strace does not work here: {works.stderr.decode()}"
+        assert not os.environ.get("PLAIT_REQUIRE_STRACE"), (
+            f"strace does not work here: {works.stderr.decode()}"
+        )
         pytest.skip("strace may not trace here")
     return found

@@ -36,7 +36,9 @@ def unsynced_count(store: Store) -> int:
 
 
 class RawSql:
-    """The database file without us in between: what an attacker, or a person with a database browser, has."""
+    """The database file without us in between: what an attacker, or a person with a database
+    browser, has.
+    """
 
     def __init__(self, path: Path) -> None:
         self._db: Any = apsw.Connection(str(path))

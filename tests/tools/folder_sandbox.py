@@ -1,4 +1,7 @@
-"""A sandbox for tests: a plain temporary folder and plain processes, honest about both. It isolates nothing."""
+"""A sandbox for tests: a plain temporary folder and plain processes, honest about both.
+
+It isolates nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ HERE = Placement("folder", "test", rung="host", network="off", detail={})
 
 
 class Folder:
-    """The files of a folder. Whatever a path or a link leads to is resolved first, and refused if it is not inside."""
+    """The files of a folder.
+
+    Whatever a path or a link leads to is resolved first, and refused if it is not inside.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
@@ -66,7 +72,13 @@ class Folder:
             where.parent.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise NotAFile(path, "below a file") from error
-        new = mode if mode is not None else stat.S_IMODE(where.stat().st_mode) if where.exists() else 0o644
+        new = (
+            mode
+            if mode is not None
+            else stat.S_IMODE(where.stat().st_mode)
+            if where.exists()
+            else 0o644
+        )
         where.write_bytes(content)
         where.chmod(new)
 
@@ -79,7 +91,11 @@ class Folder:
         if not where.is_dir():
             raise NoSuchFile(path)
         names = sorted(child.name for child in where.iterdir())
-        return [self.entry(f"{path}/{name}" if path else name) for name in names if not (where / name).is_fifo()]
+        return [
+            self.entry(f"{path}/{name}" if path else name)
+            for name in names
+            if not (where / name).is_fifo()
+        ]
 
     def make_folder(self, path: str) -> None:
         self._inside(path).mkdir(parents=True, exist_ok=True)
@@ -103,7 +119,11 @@ class Written:
 
     def view(self, characters: int = VIEW_MAX) -> str:
         text = self.path.read_bytes().decode("utf-8", "replace")
-        return text if len(text) <= characters else f"{text[: characters // 2]}\n[left out]\n{text[-characters // 2 :]}"
+        return (
+            text
+            if len(text) <= characters
+            else f"{text[: characters // 2]}\n[left out]\n{text[-characters // 2 :]}"
+        )
 
     def pieces(self, size: int = 1 << 20) -> Iterator[bytes]:
         with self.path.open("rb") as stream:

@@ -1,4 +1,6 @@
-"""What the tests of screens share: a sandbox with files in it, and what has to be on the machine."""
+"""What the tests of screens share: a sandbox with files in it, and what has to be
+on the machine.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,16 @@ ISOLATION = os.environ.get("PLAIT_TEST_RUNG", "")  # a rung by name; "": the bes
 
 
 @contextmanager
-def placed(folder: Path, files: Mapping[str, str | bytes], network: Network = "off") -> Generator[Sandbox]:
+def placed(
+    folder: Path, files: Mapping[str, str | bytes], network: Network = "off"
+) -> Generator[Sandbox]:
     """A sandbox of the best rung with these files."""
     source = filled_folder(folder / "source", files)
     store = SqliteStore(folder / "store", source=Seeded())
     snapshot = snapshot_folder(store, source)
-    sandbox = LocalBackend().create(Wanted(store, "screen", snapshot.tree, isolation=ISOLATION, network=network))
+    sandbox = LocalBackend().create(
+        Wanted(store, "screen", snapshot.tree, isolation=ISOLATION, network=network)
+    )
     try:
         yield sandbox
     finally:
@@ -48,16 +54,24 @@ def require(there: object, step: str) -> None:
 
 def require_browser() -> None:
     require(find_spec("playwright") is not None, "pip install 'plait[browser]'")
-    require(any(map(shutil.which, (os.environ.get("PLAIT_CHROMIUM", ""), *CHROMIUM))), "apt-get install chromium")
+    require(
+        any(map(shutil.which, (os.environ.get("PLAIT_CHROMIUM", ""), *CHROMIUM))),
+        "apt-get install chromium",
+    )
 
 
 def require_desktop(*programs: str) -> None:
     for program in ("Xvfb", "xdotool", "import", "xmodmap", *programs):
-        require(shutil.which(program) is not None, "apt-get install xvfb xdotool imagemagick x11-xserver-utils mousepad")
+        require(
+            shutil.which(program) is not None,
+            "apt-get install xvfb xdotool imagemagick x11-xserver-utils mousepad",
+        )
 
 
 def gone(process: int) -> None:
-    """Wait until there is no such process; one that nobody has waited for yet is gone all the same."""
+    """Wait until there is no such process; one that nobody has waited for yet is
+    gone all the same.
+    """
     until = time.monotonic() + GONE_S
     while (state := _state(process)) not in ("", "Z") and time.monotonic() < until:
         time.sleep(0.01)

@@ -1,4 +1,6 @@
-"""The browser tools, in the system's Chromium inside a real sandbox: what is seen, what is refused, and what is left when it is gone."""
+"""The browser tools, in the system's Chromium inside a real sandbox: what is seen, what is refused,
+and what is left when it is gone.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ from plait.event.kinds import Image, Placement, ToolReturned
 from plait.sandbox import Sandbox
 from plait.sandbox.limits import descendants
 from plait.tools import screen, shell
-from plait.tools.browser import SNAPSHOT_MAX, browser_click, browser_open, browser_read, browser_screenshot, browser_type
+from plait.tools.browser import (
+    SNAPSHOT_MAX,
+    browser_click,
+    browser_open,
+    browser_read,
+    browser_screenshot,
+    browser_type,
+)
 from tests.support import result_text
 from tests.tools.screens import PNG, gone, placed, require_browser
 
@@ -30,13 +39,18 @@ SHOP = """<!doctype html><title>Shop</title><link rel=stylesheet href=style.css>
 <button>Twice</button> <button>Twice</button> <p id=out></p> <a href="sub/next page.html?q=1#end">Next</a>
 <button onclick="alert('really?')">Ask</button> <button onclick="window.open('sub/next page.html')">Window</button>
 <button onclick="document.open()">Stall</button> <form onsubmit="out.textContent = 'sent'; return false"><label>Note <input></label></form>
-<script>window.times = 0; console.log('loaded', getComputedStyle(document.querySelector('h1')).color)</script>"""
+<script>window.times = 0; console.log('loaded', getComputedStyle(document.querySelector('h1')).color)</script>"""  # noqa: E501
 FILES = {
     "shop.html": SHOP,
     "style.css": "h1 { color: rgb(1, 2, 3) }",
     "sub/next page.html": "<title>Next</title>Grüße",
-    "long.html": "<title>Long</title>" + "".join(f"<p>paragraph {number}</p>" for number in range(2000)),
-    "spy.html": "<title>Spy</title><iframe src='file:///etc/passwd'></iframe><iframe src='file:///workspace/../etc/passwd'></iframe>",
+    "long.html": (
+        "<title>Long</title>" + "".join(f"<p>paragraph {number}</p>" for number in range(2000))
+    ),
+    "spy.html": (
+        "<title>Spy</title><iframe src='file:///etc/passwd'></iframe><iframe"
+        " src='file:///workspace/../etc/passwd'></iframe>"
+    ),
 }
 
 
@@ -49,12 +63,22 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 def test_what_is_on_a_page_stays_from_call_to_call(sandbox: Sandbox) -> None:
     opened = browser_open("shop.html", sandbox)
-    assert opened.delta == {"url": "file:///workspace/shop.html", "title": "Shop", "action": "open shop.html"}
-    assert 'heading "Cart"' in result_text(opened) and "console log: loaded rgb(1, 2, 3)" in result_text(opened)
+    assert opened.delta == {
+        "url": "file:///workspace/shop.html",
+        "title": "Shop",
+        "action": "open shop.html",
+    }
+    assert 'heading "Cart"' in result_text(
+        opened
+    ) and "console log: loaded rgb(1, 2, 3)" in result_text(opened)
     browser_type("Name", "Ada", sandbox)
     assert "1 for Ada" in result_text(browser_click("Buy", sandbox))
     ref = (
-        next(line for line in result_text(browser_read(sandbox)).splitlines() if 'button "Buy"' in line)
+        next(
+            line
+            for line in result_text(browser_read(sandbox)).splitlines()
+            if 'button "Buy"' in line
+        )
         .partition("[ref=")[2]
         .partition("]")[0]
     )
@@ -66,11 +90,23 @@ def test_what_is_on_a_page_stays_from_call_to_call(sandbox: Sandbox) -> None:
 def test_each_call_brings_the_picture_and_the_whole_page(sandbox: Sandbox) -> None:
     seen = browser_open("long.html", sandbox)
     said, picture, whole = seen.parts
-    assert picture.media_type == "image/png" and picture.content.startswith(PNG) and picture.name is None
+    assert (
+        picture.media_type == "image/png"
+        and picture.content.startswith(PNG)
+        and picture.name is None
+    )
     assert whole.name == "page.yaml" and b"paragraph 1999" in whole.content
-    assert len(said) < SNAPSHOT_MAX + 500 and "paragraph 1999" not in said and "more characters are in page.yaml" in said
+    assert (
+        len(said) < SNAPSHOT_MAX + 500
+        and "paragraph 1999" not in said
+        and "more characters are in page.yaml" in said
+    )
     shown = browser_screenshot(sandbox)
-    assert "paragraph" not in result_text(shown) and "title: Long" in result_text(shown) and shown.parts[1].content.startswith(PNG)
+    assert (
+        "paragraph" not in result_text(shown)
+        and "title: Long" in result_text(shown)
+        and shown.parts[1].content.startswith(PNG)
+    )
 
 
 @pytest.mark.slow
@@ -85,7 +121,9 @@ def test_fields_are_filled_chosen_and_sent(sandbox: Sandbox) -> None:
 @pytest.mark.slow
 def test_links_lead_on_and_windows_and_questions_are_told(sandbox: Sandbox) -> None:
     browser_open("shop.html", sandbox)
-    assert "the page said, as alert: 'really?'; it was dismissed" in result_text(browser_click("Ask", sandbox))
+    assert "the page said, as alert: 'really?'; it was dismissed" in result_text(
+        browser_click("Ask", sandbox)
+    )
     popped = browser_click("Window", sandbox)
     assert popped.delta["title"] == "Next" and "Grüße" in result_text(popped)  # pyright: ignore
     browser_open("shop.html", sandbox)
@@ -102,7 +140,12 @@ def test_a_page_that_stops_answering_is_shown_as_far_as_it_goes(sandbox: Sandbox
 
 def test_a_target_that_is_not_one_element_is_refused_and_nothing_is_done(sandbox: Sandbox) -> None:
     browser_open("shop.html", sandbox)
-    refused = {"Sell": "nothing on the page is called 'Sell'", "e9999": "names 0 elements", "Twice": "names 2", "<<": "nothing on the page"}
+    refused = {
+        "Sell": "nothing on the page is called 'Sell'",
+        "e9999": "names 0 elements",
+        "Twice": "names 2",
+        "<<": "nothing on the page",
+    }
     for target, why in refused.items():
         with pytest.raises(SandboxFailed, match=why) as raised:
             browser_click(target, sandbox)
@@ -123,7 +166,12 @@ def test_files_are_seen_as_they_are_now_and_no_others(sandbox: Sandbox) -> None:
 def test_what_cannot_be_opened_is_said_before_anything_happens(sandbox: Sandbox) -> None:
     with pytest.raises(SandboxFailed, match="the network of this sandbox is off"):
         browser_open("http://127.0.0.1:9/", sandbox)
-    for url in ("file:///etc/passwd", "chrome://version", "javascript:alert(1)", "data:text/html,hi"):
+    for url in (
+        "file:///etc/passwd",
+        "chrome://version",
+        "javascript:alert(1)",
+        "data:text/html,hi",
+    ):
         with pytest.raises(InvalidValue, match="is no page"):
             browser_open(url, sandbox)
     with pytest.raises(NoSuchFile):
@@ -174,7 +222,9 @@ def test_pages_come_over_the_network_if_there_is_one(tmp_path: Path) -> None:
     Thread(target=server.serve_forever, daemon=True).start()
     try:
         with placed(tmp_path, FILES, network="on") as sandbox:
-            assert "title: Far" in result_text(browser_open(f"http://127.0.0.1:{server.server_port}/", sandbox))
+            assert "title: Far" in result_text(
+                browser_open(f"http://127.0.0.1:{server.server_port}/", sandbox)
+            )
             browser_click("Buy it", sandbox)
     finally:
         server.shutdown()
@@ -184,15 +234,34 @@ def test_pages_come_over_the_network_if_there_is_one(tmp_path: Path) -> None:
 
 def test_the_class_depends_on_whether_anybody_is_out_there() -> None:
     off, on = Placement("local", network="off"), Placement("local", network="on")
-    assert [browser_click.effect_in(each, {}) for each in (off, on, None)] == ["workspace", "at_most_once", "at_most_once"]
-    assert [browser_type.effect_in(each, {}) for each in (off, on, None)] == ["workspace", "at_most_once", "at_most_once"]
-    assert [browser_open.effect_in(each, {}) for each in (off, on, None)] == ["workspace", "idempotent", "idempotent"]
+    assert [browser_click.effect_in(each, {}) for each in (off, on, None)] == [
+        "workspace",
+        "at_most_once",
+        "at_most_once",
+    ]
+    assert [browser_type.effect_in(each, {}) for each in (off, on, None)] == [
+        "workspace",
+        "at_most_once",
+        "at_most_once",
+    ]
+    assert [browser_open.effect_in(each, {}) for each in (off, on, None)] == [
+        "workspace",
+        "idempotent",
+        "idempotent",
+    ]
     assert (browser_read.effect, browser_screenshot.effect) == ("pure", "pure")
-    assert {each.taints for each in (browser_open, browser_click, browser_type, browser_read, browser_screenshot)} == {"web"}
+    assert {
+        each.taints
+        for each in (browser_open, browser_click, browser_type, browser_read, browser_screenshot)
+    } == {"web"}
 
 
 def test_no_model_is_told_of_the_sandbox() -> None:
-    assert "sandbox" not in str(browser_type.schema) and set(browser_type.schema["properties"]) == {"target", "text", "submit"}  # type: ignore
+    assert "sandbox" not in str(browser_type.schema) and set(browser_type.schema["properties"]) == {  # pyright: ignore[reportArgumentType]
+        "target",
+        "text",
+        "submit",
+    }
 
 
 def process_of(sandbox: Sandbox) -> int:
@@ -220,7 +289,10 @@ def test_it_ends_with_whoever_opened_it(tmp_path: Path) -> None:
     require_browser()
     command = [sys.executable, "-c", OWNER, str(tmp_path)]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": ":".join(sys.path)}
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
     ) as owner:
         assert owner.stdout is not None
         process = int(owner.stdout.readline())
@@ -243,11 +315,24 @@ def test_in_a_session_each_step_is_evidence_and_a_branch_has_no_browser(tmp_path
     assert "1 for Ada" in session.result[0]
     returned = [event.body for event in session.events if isinstance(event.body, ToolReturned)]
     deltas: list[Any] = [body.delta for body in returned]
-    assert [each["action"] for each in deltas if "url" in each] == ["open shop.html", "type into Name", "click Buy"]
+    assert [each["action"] for each in deltas if "url" in each] == [
+        "open shop.html",
+        "type into Name",
+        "click Buy",
+    ]
     pictures = [part.blob for body in returned for part in body.parts if isinstance(part, Image)]
-    assert len(pictures) == 3 and all(open_store(str(tmp_path / "store")).get_blob(blob).startswith(PNG) for blob in pictures)
-    assert {event.header.origin for event in session.events if isinstance(event.body, ToolReturned)} == {"web", "tool"}
+    assert len(pictures) == 3 and all(
+        open_store(str(tmp_path / "store")).get_blob(blob).startswith(PNG) for blob in pictures
+    )
+    assert {
+        event.header.origin for event in session.events if isinstance(event.body, ToolReturned)
+    } == {"web", "tool"}
     for other in (session.fork("other"), session.rewind(len(begun.events))):
         with pytest.raises(ToolFailed, match="open the page again with browser_open") as raised:
             other.use(browser_click, target="Buy")
-        assert "1 for" in raised.value.session.use(browser_open, url="shop.html").use(browser_click, target="Buy").result[0]
+        assert (
+            "1 for"
+            in raised.value.session.use(browser_open, url="shop.html")
+            .use(browser_click, target="Buy")
+            .result[0]
+        )

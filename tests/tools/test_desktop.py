@@ -1,4 +1,6 @@
-"""The desktop tools, with a real editor on an X server inside a real sandbox: what is typed there ends up in a file of the workspace."""
+"""The desktop tools, with a real editor on an X server inside a real sandbox: what is typed there
+ends up in a file of the workspace.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from plait.event.kinds import Placement
 from plait.sandbox import Sandbox
 from plait.tool import Result
 from plait.tools import screen
-from plait.tools.desktop import desktop_click, desktop_key, desktop_screenshot, desktop_start, desktop_type
+from plait.tools.desktop import (
+    desktop_click,
+    desktop_key,
+    desktop_screenshot,
+    desktop_start,
+    desktop_type,
+)
 from tests.support import result_text
 from tests.tools.screens import PNG, gone, placed, require_desktop
 
@@ -35,16 +43,24 @@ def test_a_text_is_typed_and_saved_to_the_workspace(sandbox: Sandbox) -> None:
     started = desktop_start("mousepad notes.txt", sandbox)
     assert "notes.txt - Mousepad" in result_text(started)
     steps = [started, desktop_click(*IN_THE_TEXT, sandbox), desktop_key("ctrl+a", sandbox)]
-    steps += [desktop_type("Grüße żółw 你好,\n\tline {2} ~ 'end'", sandbox), desktop_key("ctrl+s", sandbox)]
+    steps += [
+        desktop_type("Grüße żółw 你好,\n\tline {2} ~ 'end'", sandbox),
+        desktop_key("ctrl+s", sandbox),
+    ]
     assert len({picture(step) for step in steps}) > 2  # what was done can be seen
-    assert steps[-1].delta == {"windows": ["/workspace/notes.txt - Mousepad"], "action": "press ctrl+s"}
+    assert steps[-1].delta == {
+        "windows": ["/workspace/notes.txt - Mousepad"],
+        "action": "press ctrl+s",
+    }
     assert sandbox.files.read("notes.txt").decode() == "Grüße żółw 你好,\n\tline {2} ~ 'end'"
     assert "windows: none" in result_text(desktop_key("ctrl+q", sandbox))
 
 
 def test_a_program_that_does_not_run_says_why(sandbox: Sandbox) -> None:
     failed = desktop_start("no-such-editor", sandbox)
-    assert "'no-such-editor' ended with 127" in result_text(failed) and "not found" in result_text(failed)
+    assert "'no-such-editor' ended with 127" in result_text(failed) and "not found" in result_text(
+        failed
+    )
     assert "no-such-editor" not in result_text(desktop_screenshot(sandbox))
 
 
@@ -74,5 +90,8 @@ def test_the_class_is_that_of_commands() -> None:
     off, on = Placement("local", network="off"), Placement("local", network="on")
     in_place = Placement("local", network="off", detail={"in_place": True})
     for tool in (desktop_start, desktop_click, desktop_type, desktop_key):
-        assert [tool.effect_in(each, {}) for each in (off, on, in_place, None)] == ["workspace", *["at_most_once"] * 3]
+        assert [tool.effect_in(each, {}) for each in (off, on, in_place, None)] == [
+            "workspace",
+            *["at_most_once"] * 3,
+        ]
     assert desktop_screenshot.effect == "pure"

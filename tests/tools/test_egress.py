@@ -24,7 +24,9 @@ def test_inner_addresses_are_not_public(text: str) -> None:
     assert address is not None and not is_public(address)
     with pytest.raises(EgressRefused, match="not a public address"):
         egress = Egress(["*"])
-        egress.addresses(egress.target("https://api.example.com/"), lambda host, port: [PUBLIC[0], text])
+        egress.addresses(
+            egress.target("https://api.example.com/"), lambda host, port: [PUBLIC[0], text]
+        )
 
 
 @pytest.mark.parametrize("text", PUBLIC)
@@ -37,7 +39,12 @@ def test_public_ones_are(text: str) -> None:
 def test_what_is_wrapped_is_judged_by_what_is_in_it(address: object) -> None:
     inner = address_of(str(address))
     wrapped = address_of(f"::ffff:{address}")
-    assert inner is not None and wrapped is not None and within(wrapped) == inner and is_public(wrapped) == is_public(inner)
+    assert (
+        inner is not None
+        and wrapped is not None
+        and within(wrapped) == inner
+        and is_public(wrapped) == is_public(inner)
+    )
 
 
 ALLOWED = [
@@ -89,7 +96,16 @@ def test_refused(rule: str, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://a b/", "http://a\nb/", "http://[::1/", "http://a:99999/", "http://a\\@b/", "http://é.com/", "x" * 9_000]
+    "url",
+    [
+        "http://a b/",
+        "http://a\nb/",
+        "http://[::1/",
+        "http://a:99999/",
+        "http://a\\@b/",
+        "http://é.com/",
+        "x" * 9_000,
+    ],
 )
 def test_urls_that_are_none(url: str) -> None:
     with pytest.raises((InvalidValue, EgressRefused)):
@@ -97,7 +113,19 @@ def test_urls_that_are_none(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", ["", "a b", "http://x.com", "*.*.com", "a*.com", "x.com:99999999", "x.com/path", "*.", "10.0.0.0/99", "-x"]
+    "rule",
+    [
+        "",
+        "a b",
+        "http://x.com",
+        "*.*.com",
+        "a*.com",
+        "x.com:99999999",
+        "x.com/path",
+        "*.",
+        "10.0.0.0/99",
+        "-x",
+    ],
 )
 def test_rules_that_are_none(rule: str) -> None:
     with pytest.raises(InvalidValue):
@@ -110,7 +138,13 @@ def test_an_inner_address_has_to_be_named_itself() -> None:
 
     named = Egress(["db.internal", "10.0.0.0/24"])
     assert named.addresses(named.target("http://db.internal/"), inner) == ["10.0.0.5"]
-    for rules in (["db.internal"], ["*"], ["db.internal", "10.0.1.0/24"], ["db.internal", "localhost"], ["db.internal", "10.0.0.0/24:81"]):
+    for rules in (
+        ["db.internal"],
+        ["*"],
+        ["db.internal", "10.0.1.0/24"],
+        ["db.internal", "localhost"],
+        ["db.internal", "10.0.0.0/24:81"],
+    ):
         egress = Egress(rules)
         with pytest.raises(EgressRefused, match="not a public address"):
             egress.addresses(egress.target("http://db.internal/"), inner)

@@ -1,4 +1,6 @@
-"""The tools for files: what they return is exact, what they leave out is said, and nothing leads out of the workspace."""
+"""The tools for files: what they return is exact, what they leave out is said, and nothing leads
+out of the workspace.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from plait.errors import EditRefused, InvalidValue, NoSuchFile, NotAFile, OutsideWorkspace, PlaitError
+from plait.errors import (
+    EditRefused,
+    InvalidValue,
+    NoSuchFile,
+    NotAFile,
+    OutsideWorkspace,
+    PlaitError,
+)
 from plait.session.content import Loose
 from plait.tool import Result
 from plait.tools import apply_patch, edit_file, list_files, read_file, search_files, write_file
@@ -32,13 +41,17 @@ def text(result: Result) -> str:
 # ── reading ──────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("content", ["a\n", "a\nb", "a\r\nb\r\n", "\ufeffé\n", "\n\n\n", "tab\t x \n", "日本\n"])
+@pytest.mark.parametrize(
+    "content", ["a\n", "a\nb", "a\r\nb\r\n", "\ufeffé\n", "\n\n\n", "tab\t x \n", "日本\n"]
+)
 def test_what_is_read_is_exact(box: FolderSandbox, root: Path, content: str) -> None:
     (root / "x").write_bytes(content.encode())
     assert read_file("x", box).parts == [content]
 
 
-def test_a_long_file_is_read_in_slices_that_make_up_the_whole(box: FolderSandbox, root: Path) -> None:
+def test_a_long_file_is_read_in_slices_that_make_up_the_whole(
+    box: FolderSandbox, root: Path
+) -> None:
     whole = "".join(f"line {n} {'é' * (n % 90)}\n" for n in range(1, 3000))
     (root / "x").write_text(whole)
     found, offset = "", 1
@@ -55,14 +68,19 @@ def test_a_long_file_is_read_in_slices_that_make_up_the_whole(box: FolderSandbox
 def test_a_slice_is_what_was_asked_for(box: FolderSandbox, root: Path) -> None:
     (root / "x").write_text("".join(f"{n}\n" for n in range(1, 21)))
     result = read_file("x", box, offset=5, limit=2)
-    assert result.parts == ["[x: lines 5 to 6 of 20; go on with offset=7]", "5\n6\n"] and result_delta(result)["lines"] == [5, 6]
+    assert result.parts == [
+        "[x: lines 5 to 6 of 20; go on with offset=7]",
+        "5\n6\n",
+    ] and result_delta(result)["lines"] == [5, 6]
     with pytest.raises(InvalidValue, match="has 20 lines"):
         read_file("x", box, offset=21)
     with pytest.raises(InvalidValue):
         read_file("x", box, offset=0)
 
 
-def test_a_huge_file_is_not_loaded(box: FolderSandbox, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_file_is_not_loaded(
+    box: FolderSandbox, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with (root / "huge").open("wb") as stream:
         stream.write(b"first\n" * 3)
         stream.seek(3 << 30)
@@ -76,7 +94,11 @@ def test_a_huge_file_is_not_loaded(box: FolderSandbox, root: Path, monkeypatch: 
 
     monkeypatch.setattr(box.files, "read", counted)
     result = read_file("huge", box, limit=2)
-    assert "no UTF-8 text" in text(result) and None not in sizes and sum(size or 0 for size in sizes) < 1 << 24
+    assert (
+        "no UTF-8 text" in text(result)
+        and None not in sizes
+        and sum(size or 0 for size in sizes) < 1 << 24
+    )
 
 
 def test_a_huge_text_is_read_by_range(box: FolderSandbox, root: Path) -> None:
@@ -103,14 +125,25 @@ def test_one_line_without_end_is_cut(box: FolderSandbox, root: Path) -> None:
 def test_images_come_back_as_images(box: FolderSandbox, root: Path) -> None:
     (root / "x.dat").write_bytes(PNG)
     words, picture = read_file("x.dat", box).parts
-    assert isinstance(picture, Loose) and picture.media_type == "image/png" and picture.content == PNG and "image/png" in words
+    assert (
+        isinstance(picture, Loose)
+        and picture.media_type == "image/png"
+        and picture.content == PNG
+        and "image/png" in words
+    )
 
 
-@pytest.mark.parametrize("content", [b"\0\1\2", b"\xff\xfea\0", b"caf\xe9\n" * 10, b"x" * 9_000 + b"\xe9\n"])
-def test_binary_is_named_by_type_size_and_digest(box: FolderSandbox, root: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"\0\1\2", b"\xff\xfea\0", b"caf\xe9\n" * 10, b"x" * 9_000 + b"\xe9\n"]
+)
+def test_binary_is_named_by_type_size_and_digest(
+    box: FolderSandbox, root: Path, content: bytes
+) -> None:
     (root / "x.bin").write_bytes(content)
     result = read_file("x.bin", box)
-    assert f"{len(content):,} bytes" in text(result) and result_delta(result)["digest"] in text(result)
+    assert f"{len(content):,} bytes" in text(result) and result_delta(result)["digest"] in text(
+        result
+    )
 
 
 def test_an_empty_file_says_so(box: FolderSandbox, root: Path) -> None:
@@ -149,7 +182,9 @@ PATHS = [
 
 @pytest.mark.parametrize("use", range(len(TOOLS)))
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: repr(path[:20]))
-def test_hostile_paths_are_refused_with_a_typed_error(box: FolderSandbox, root: Path, tmp_path: Path, path: str, use: int) -> None:
+def test_hostile_paths_are_refused_with_a_typed_error(
+    box: FolderSandbox, root: Path, tmp_path: Path, path: str, use: int
+) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").write_text("a canary\n")
     (root / "out").symlink_to(tmp_path / "outside")
@@ -163,7 +198,9 @@ def test_hostile_paths_are_refused_with_a_typed_error(box: FolderSandbox, root: 
         assert isinstance(error, PlaitError) or path == "loop", error
     else:
         assert "canary" not in str(result)
-    assert (tmp_path / "outside" / "secret").read_text() == "a canary\n" and os.listdir(tmp_path / "outside") == ["secret"]
+    assert (tmp_path / "outside" / "secret").read_text() == "a canary\n" and os.listdir(
+        tmp_path / "outside"
+    ) == ["secret"]
 
 
 def test_paths_as_the_sandbox_shows_them_are_understood(box: FolderSandbox, root: Path) -> None:
@@ -177,7 +214,11 @@ def test_paths_as_the_sandbox_shows_them_are_understood(box: FolderSandbox, root
 
 def test_folders_are_no_files(box: FolderSandbox, root: Path) -> None:
     (root / "a").mkdir()
-    for call in (lambda: read_file("a", box), lambda: write_file("a", "x", box), lambda: write_file("new/", "x", box)):
+    for call in (
+        lambda: read_file("a", box),
+        lambda: write_file("a", "x", box),
+        lambda: write_file("new/", "x", box),
+    ):
         with pytest.raises(NotAFile):
             call()
     with pytest.raises(PlaitError):
@@ -189,8 +230,14 @@ def test_folders_are_no_files(box: FolderSandbox, root: Path) -> None:
 
 def test_writing_leaves_the_difference(box: FolderSandbox, root: Path) -> None:
     made = write_file("a/b/x.txt", "one\ntwo\n", box)
-    assert result_delta(made)["created"] is True and result_delta(made)["bytes"] == {"before": None, "after": 8}
-    assert result_delta(made)["diff"] == "--- /dev/null\n+++ b/a/b/x.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n"
+    assert result_delta(made)["created"] is True and result_delta(made)["bytes"] == {
+        "before": None,
+        "after": 8,
+    }
+    assert (
+        result_delta(made)["diff"]
+        == "--- /dev/null\n+++ b/a/b/x.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n"
+    )
     (root / "a/b/x.txt").chmod(0o755)
     again = write_file("a/b/x.txt", "one\n2\n", box)
     assert result_delta(again)["created"] is False and "-two\n+2\n" in result_delta(again)["diff"]
@@ -203,7 +250,11 @@ def test_a_long_difference_is_bounded_and_kept_whole(box: FolderSandbox) -> None
     result = write_file("x", "".join(f"line {n}\n" for n in range(20_000)), box)
     assert len(result_delta(result)["diff"]) < 21_000
     whole = result.parts[1]
-    assert isinstance(whole, Loose) and whole.content.endswith(b"+line 19999\n") and whole.name == "x.diff"
+    assert (
+        isinstance(whole, Loose)
+        and whole.content.endswith(b"+line 19999\n")
+        and whole.name == "x.diff"
+    )
 
 
 def test_what_was_binary_is_named(box: FolderSandbox, root: Path) -> None:
@@ -268,7 +319,9 @@ def test_faulty_edits_are_refused(box: FolderSandbox, root: Path, name: str) -> 
     (root / "cart.py").write_text(CODE)
     with pytest.raises(EditRefused) as caught:
         edit_file("cart.py", *FAULTY[name], box)
-    assert (root / "cart.py").read_text() == CODE and str(caught.value).startswith("'cart.py' was not edited: ")
+    assert (root / "cart.py").read_text() == CODE and str(caught.value).startswith(
+        "'cart.py' was not edited: "
+    )
 
 
 def test_a_refusal_says_where_to_look(box: FolderSandbox, root: Path) -> None:
@@ -291,7 +344,9 @@ def test_an_edit_is_exact_and_leaves_its_difference(box: FolderSandbox, root: Pa
     result = edit_file("cart.py", "    total = 0\n", "    total = Money(0)\n", box)
     assert (root / "cart.py").read_text() == CODE.replace("total = 0", "total = Money(0)")
     assert (root / "cart.py").stat().st_mode & 0o777 == 0o750
-    assert result_delta(result)["diff"] == text(result) and "-    total = 0\n+    total = Money(0)\n" in text(result)
+    assert result_delta(result)["diff"] == text(
+        result
+    ) and "-    total = 0\n+    total = Money(0)\n" in text(result)
 
 
 def test_replace_all_replaces_all(box: FolderSandbox, root: Path) -> None:
@@ -342,8 +397,17 @@ def tree(root: Path) -> Path:
 def test_listing_names_what_is_there(box: FolderSandbox, tree: Path) -> None:
     lines = text(list_files(box)).splitlines()
     assert lines[:3] == [".git/", "a.py (20 bytes)", "binary (6 bytes)"]
-    assert {"link -> src", "out -> /etc", "node_modules/", "src/", "src/cart.py (30 bytes)", "src/deep/"} <= set(lines)
-    assert not any(line.startswith(("link/", "out/", "node_modules/m", "src/deep/er")) for line in lines)
+    assert {
+        "link -> src",
+        "out -> /etc",
+        "node_modules/",
+        "src/",
+        "src/cart.py (30 bytes)",
+        "src/deep/",
+    } <= set(lines)
+    assert not any(
+        line.startswith(("link/", "out/", "node_modules/m", "src/deep/er")) for line in lines
+    )
     assert "node_modules/m/" in text(list_files(box, "node_modules"))
     assert text(list_files(box, limit=2)).endswith("(up to 5,000)]")
     with pytest.raises(NoSuchFile):
@@ -352,10 +416,22 @@ def test_listing_names_what_is_there(box: FolderSandbox, tree: Path) -> None:
 
 def test_searching_finds_lines(box: FolderSandbox, tree: Path) -> None:
     found = text(search_files("total", box)).splitlines()
-    assert found == ["src/cart.py:1: def total(cart):", "src/deep/er/x.txt:1: total eclipse", "[2 matches in 4 files searched]"]
-    assert "a.py:2: TOTAL = 1" in text(search_files("total$|^total =", box, ignore_case=True)).splitlines()
-    assert text(search_files("eclipse$", box, glob="src/**/*.txt", context=1)).splitlines()[1] == "src/deep/er/x.txt:2- of the heart"
-    assert text(search_files("total", box, "node_modules")).startswith("node_modules/m/x.js:1: total")
+    assert found == [
+        "src/cart.py:1: def total(cart):",
+        "src/deep/er/x.txt:1: total eclipse",
+        "[2 matches in 4 files searched]",
+    ]
+    assert (
+        "a.py:2: TOTAL = 1"
+        in text(search_files("total$|^total =", box, ignore_case=True)).splitlines()
+    )
+    assert (
+        text(search_files("eclipse$", box, glob="src/**/*.txt", context=1)).splitlines()[1]
+        == "src/deep/er/x.txt:2- of the heart"
+    )
+    assert text(search_files("total", box, "node_modules")).startswith(
+        "node_modules/m/x.js:1: total"
+    )
     assert text(search_files("total", box, "src/cart.py")).startswith("src/cart.py:1:")
     assert text(search_files("nothing here", box)) == "[0 matches in 4 files searched]"
 
@@ -371,7 +447,9 @@ def test_searching_is_bounded(box: FolderSandbox, root: Path) -> None:
     assert "too long to search: huge" in text(search_files("nothing", box))
 
 
-def test_a_catastrophic_expression_is_ended(box: FolderSandbox, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catastrophic_expression_is_ended(
+    box: FolderSandbox, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("plait.tools.search._TIME_S", 1.0)
     (root / "x").write_text("a" * 5_000 + "!\n")
     with pytest.raises(InvalidValue, match="it took more than 1 s in x"):
@@ -385,7 +463,9 @@ def test_wrong_expressions_are_named(box: FolderSandbox, root: Path) -> None:
             search_files(pattern, box)
 
 
-def test_the_child_that_searches_is_ended_and_knows_nothing(box: FolderSandbox, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_child_that_searches_is_ended_and_knows_nothing(
+    box: FolderSandbox, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[Any] = []
     given: list[Any] = []
     popen = subprocess.Popen

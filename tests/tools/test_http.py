@@ -1,4 +1,6 @@
-"""`http` against real servers on loopback: good ones, slow ones, endless ones, and ones that send on to where nobody may go."""
+"""`http` against real servers on loopback: good ones, slow ones, endless ones, and ones that send
+on to where nobody may go.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,12 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self) -> None:
         server: Any = self.server
         length = int(self.headers.get("Content-Length") or 0)
-        server.seen.append((self.command, self.path, dict(self.headers.items()), self.rfile.read(length).decode()))
-        status, headers, body = server.pages.get(self.path.partition("?")[0], (404, {}, b"no such page"))
+        server.seen.append(
+            (self.command, self.path, dict(self.headers.items()), self.rfile.read(length).decode())
+        )
+        status, headers, body = server.pages.get(
+            self.path.partition("?")[0], (404, {}, b"no such page")
+        )
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -77,7 +83,9 @@ def site() -> Generator[Site]:
 
 
 @contextmanager
-def raw(*pieces: bytes, endless: bytes = b"", pause: float = 0.0, stay: bool = False) -> Generator[int]:
+def raw(
+    *pieces: bytes, endless: bytes = b"", pause: float = 0.0, stay: bool = False
+) -> Generator[int]:
     """A server that says these bytes, whatever it is asked."""
     over = threading.Event()
     listener = socket.create_server(("127.0.0.1", 0))
@@ -113,17 +121,38 @@ def raw(*pieces: bytes, endless: bytes = b"", pause: float = 0.0, stay: bool = F
 
 
 def test_a_request_and_its_evidence(site: Site) -> None:
-    site.pages["/x"] = 201, {"Content-Type": "application/json", "Set-Cookie": "session=abc", "X-Id": "7"}, b'{"a": 1}'
+    site.pages["/x"] = (
+        201,
+        {"Content-Type": "application/json", "Set-Cookie": "session=abc", "X-Id": "7"},
+        b'{"a": 1}',
+    )
     headers = {"Accept": "application/json", "Authorization": "Bearer abc", "X-Api-Key": "abc"}
     result = site.tool()("POST", site.url("/x?q=1"), headers, "sent é")
-    assert result.parts[0].startswith("HTTP 201 Created\n") and result.parts[0].endswith('\n\n{"a": 1}') and len(result.parts) == 1
+    assert (
+        result.parts[0].startswith("HTTP 201 Created\n")
+        and result.parts[0].endswith('\n\n{"a": 1}')
+        and len(result.parts) == 1
+    )
     assert "abc" not in result.parts[0] and "abc" not in str(result.delta)
     request, response = result_delta(result)["request"], result_delta(result)["response"]
-    assert request["method"] == "POST" and request["headers"]["Accept"] == "application/json" and request["bytes"] == 7
-    assert response["status"] == 201 and response["address"] == "127.0.0.1" and response["bytes"] == 8 and len(response["digest"]) == 64
+    assert (
+        request["method"] == "POST"
+        and request["headers"]["Accept"] == "application/json"
+        and request["bytes"] == 7
+    )
+    assert (
+        response["status"] == 201
+        and response["address"] == "127.0.0.1"
+        and response["bytes"] == 8
+        and len(response["digest"]) == 64
+    )
     method, path, sent, body = site.seen[0]
     assert (method, path, body) == ("POST", "/x?q=1", "sent é")
-    assert sent["Authorization"] == "Bearer abc" and sent["Host"] == f"127.0.0.1:{site.port}" and sent["Accept-Encoding"] == "identity"
+    assert (
+        sent["Authorization"] == "Bearer abc"
+        and sent["Host"] == f"127.0.0.1:{site.port}"
+        and sent["Accept-Encoding"] == "identity"
+    )
 
 
 def test_a_status_is_a_result(site: Site) -> None:
@@ -137,7 +166,12 @@ def test_a_long_body_is_shown_in_part_and_kept_whole(site: Site) -> None:
     body = "".join(f"{n} é\n" for n in range(50_000)).encode()
     site.pages["/x"] = 200, {"Content-Type": "text/plain; charset=utf-8"}, body
     shown, kept = site.tool()("GET", site.url("/x")).parts
-    assert isinstance(kept, Loose) and kept.content == body and len(shown) <= 16_000 and "49999 é" in shown
+    assert (
+        isinstance(kept, Loose)
+        and kept.content == body
+        and len(shown) <= 16_000
+        and "49999 é" in shown
+    )
 
 
 def test_what_is_packed_is_not_unpacked(site: Site) -> None:
@@ -166,7 +200,10 @@ def test_endless_bodies_end() -> None:
 def test_a_body_that_breaks_off_says_so() -> None:
     with raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf") as port:
         result = http_to(f"127.0.0.1:{port}")("GET", f"http://127.0.0.1:{port}/")
-    assert "only the first 4 bytes" in result.parts[0] and result_delta(result)["response"]["whole"] is False
+    assert (
+        "only the first 4 bytes" in result.parts[0]
+        and result_delta(result)["response"]["whole"] is False
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,7 +218,9 @@ def test_a_body_that_breaks_off_says_so() -> None:
 )
 def test_slow_servers_are_left(pieces: tuple[bytes, ...], endless: bytes) -> None:
     with raw(*pieces, endless=endless, pause=0.02, stay=True) as port:
-        with pytest.raises(RequestFailed, match="no whole answer within 0.5 s. It was sent") as caught:
+        with pytest.raises(
+            RequestFailed, match="no whole answer within 0.5 s. It was sent"
+        ) as caught:
             http_to(f"127.0.0.1:{port}")("GET", f"http://127.0.0.1:{port}/", timeout_s=0.5)
         assert caught.value.sent
 
@@ -213,7 +252,9 @@ def test_a_look_up_that_never_ends_is_left() -> None:
     over = threading.Event()
     try:
         with pytest.raises(RequestFailed, match="no whole answer within 0.2 s. Nothing was sent"):
-            http_to("slow.example.com", resolve=lambda host, port: [str(over.wait(20))])("GET", "http://slow.example.com/", timeout_s=0.2)
+            http_to("slow.example.com", resolve=lambda host, port: [str(over.wait(20))])(
+                "GET", "http://slow.example.com/", timeout_s=0.2
+            )
     finally:
         over.set()
 
@@ -247,7 +288,9 @@ def test_redirects_are_checked(site: Site, onward: str) -> None:
 
 def test_a_redirect_to_an_allowed_name_with_an_inner_address_is_refused(site: Site) -> None:
     site.pages["/go"] = 302, {"Location": "http://fine.example.com/"}, b""
-    tool = http_to(f"127.0.0.1:{site.port}", "fine.example.com", resolve=lambda host, port: ["169.254.169.254"])
+    tool = http_to(
+        f"127.0.0.1:{site.port}", "fine.example.com", resolve=lambda host, port: ["169.254.169.254"]
+    )
     with pytest.raises(EgressRefused, match="fine.example.com leads to 169.254.169.254"):
         tool("GET", site.url("/go"))
 
@@ -257,8 +300,13 @@ def test_redirects_are_followed_and_told(site: Site) -> None:
     site.pages["/b"] = 301, {"Location": site.url("/c")}, b""
     site.pages["/c"] = 200, {}, b"there"
     result = site.tool()("GET", site.url("/a"))
-    assert "(after redirects" in result.parts[0] and result_delta(result)["response"]["url"] == site.url("/c")
-    assert [via["url"] for via in result_delta(result)["via"]] == [site.url("/a"), site.url("/b?x=1")]
+    assert "(after redirects" in result.parts[0] and result_delta(result)["response"][
+        "url"
+    ] == site.url("/c")
+    assert [via["url"] for via in result_delta(result)["via"]] == [
+        site.url("/a"),
+        site.url("/b?x=1"),
+    ]
     assert site.tool()("POST", site.url("/a"), {}, "x").parts[0].startswith("HTTP 302")
 
 
@@ -278,19 +326,26 @@ def test_keys_stay_with_whom_they_were_given_to(site: Site) -> None:
         site.pages["/a"] = 302, {"Location": "/b"}, b""
         site.pages["/b"] = 302, {"Location": other.url()}, b""
         try:
-            tool = http_to("127.0.0.1:*", headers={"X-Key": Secret("HTTP_TEST_KEY", "canary-value-4711")})
+            tool = http_to(
+                "127.0.0.1:*", headers={"X-Key": Secret("HTTP_TEST_KEY", "canary-value-4711")}
+            )
             result = tool("GET", site.url("/a"), {"Authorization": "mine", "X-Plain": "1"})
         finally:
             server.shutdown()
             thread.join()
             forget("HTTP_TEST_KEY")
-    assert [sent.get("X-Key") for _, _, sent, _ in site.seen] == ["canary-value-4711"] * 2 and "canary" not in str(result)
+    assert [sent.get("X-Key") for _, _, sent, _ in site.seen] == [
+        "canary-value-4711"
+    ] * 2 and "canary" not in str(result)
     (_, _, sent, _), *_ = other.seen
     assert "X-Key" not in sent and "Authorization" not in sent and sent["X-Plain"] == "1"
 
 
 def test_a_name_that_resolves_differently_a_moment_later_gains_nothing(site: Site) -> None:
-    """The first answer is checked and connected to. A second look-up, which would lead elsewhere, never takes place."""
+    """The first answer is checked and connected to.
+
+    A second look-up, which would lead elsewhere, never takes place.
+    """
     answers = iter([["127.0.0.1"], ["169.254.169.254"]])
     asked: list[str] = []
 
@@ -301,7 +356,10 @@ def test_a_name_that_resolves_differently_a_moment_later_gains_nothing(site: Sit
     site.pages["/"] = 200, {}, b"checked"
     tool = http_to(f"rebind.example.com:{site.port}", f"127.0.0.1:{site.port}", resolve=resolve)
     result = tool("GET", f"http://rebind.example.com:{site.port}/")
-    assert asked == ["rebind.example.com"] and result_delta(result)["response"]["address"] == "127.0.0.1"
+    assert (
+        asked == ["rebind.example.com"]
+        and result_delta(result)["response"]["address"] == "127.0.0.1"
+    )
     assert site.seen[0][2]["Host"] == f"rebind.example.com:{site.port}"
     with pytest.raises(EgressRefused, match="169.254.169.254"):
         tool("GET", f"http://rebind.example.com:{site.port}/")
@@ -334,7 +392,11 @@ def test_headers_that_say_where_it_goes_are_refused(site: Site, headers: dict[st
 
 
 def test_other_requests_that_make_no_sense(site: Site) -> None:
-    for given in (Request("GET", site.url(), body="x"), Request("GET", site.url(), timeout_s=0), Request("GET", site.url("/\r\nX: y"))):
+    for given in (
+        Request("GET", site.url(), body="x"),
+        Request("GET", site.url(), timeout_s=0),
+        Request("GET", site.url("/\r\nX: y")),
+    ):
         with pytest.raises(InvalidValue):
             send(http_egress(site), given)
 

@@ -1,6 +1,8 @@
-"""MiniWoB++: pages made to measure agents, solved through the browser tools by a program that reads what a model would read.
+"""MiniWoB++: pages made to measure agents, solved through the browser tools by a program that reads
+what a model would read.
 
-The reward is the one that the page's own code gives out and writes to its console; every step has its picture.
+The reward is the one that the page's own code gives out and writes to its console; every step has
+its picture.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Player:
     @property
     def task(self) -> str:
         """What the page asks for: the first words on it."""
-        first = next(line for line in self.seen.splitlines() if re.search(r"- generic \[ref=\w+\]: ", line))
+        first = next(
+            line for line in self.seen.splitlines() if re.search(r"- generic \[ref=\w+\]: ", line)
+        )
         return first.partition("]: ")[2].strip("\"'").replace('\\"', '"')
 
     def click(self, target: str) -> None:
@@ -55,7 +59,9 @@ class Player:
 
     def ref(self, role: str, name: str | None = None) -> str:
         elements = [Element(*map(str, found.groups(""))) for found in _LINE.finditer(self.seen)]
-        return next(each.ref for each in elements if each.role == role and name in (None, each.name))
+        return next(
+            each.ref for each in elements if each.role == role and name in (None, each.name)
+        )
 
     def reward(self) -> tuple[float, float]:
         found = _REWARD.search("\n".join(map(result_text, self.steps)))
@@ -111,7 +117,16 @@ def login_user(player: Player) -> None:
 
 
 SOLVERS: list[Callable[[Player], None]] = [
-    *(click_test, click_button, enter_text, focus_text, click_checkboxes, choose_list, click_tab, login_user)
+    *(
+        click_test,
+        click_button,
+        enter_text,
+        focus_text,
+        click_checkboxes,
+        choose_list,
+        click_tab,
+        login_user,
+    )
 ]
 
 
@@ -119,10 +134,19 @@ SOLVERS: list[Callable[[Player], None]] = [
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     require_browser()
     spec = find_spec("miniwob")
-    html = Path(spec.submodule_search_locations[0], "html") if spec and spec.submodule_search_locations else None
+    html = (
+        Path(spec.submodule_search_locations[0], "html")
+        if spec and spec.submodule_search_locations
+        else None
+    )
     require(html is not None, "pip install miniwob")
     assert html is not None
-    used = [path for folder in ("core", "common", "miniwob") for path in (html / folder).rglob("*") if path.is_file()]
+    used = [
+        path
+        for folder in ("core", "common", "miniwob")
+        for path in (html / folder).rglob("*")
+        if path.is_file()
+    ]
     files = {str(path.relative_to(html)): path.read_bytes() for path in used}
     with placed(tmp_path_factory.mktemp("miniwob"), files) as made:
         yield made
@@ -130,11 +154,16 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("solve", SOLVERS, ids=lambda solve: solve.__name__)
-def test_a_page_is_solved_with_evidence_for_each_step(sandbox: Sandbox, solve: Callable[[Player], None]) -> None:
+def test_a_page_is_solved_with_evidence_for_each_step(
+    sandbox: Sandbox, solve: Callable[[Player], None]
+) -> None:
     player = Player(sandbox, solve.__name__.replace("_", "-"))
     solve(player)
     reward, raw = player.reward()
     assert raw == 1.0 and 0 < reward <= 1.0
     assert f"Last reward: {reward:.2f}" in player.seen.replace('"', "")
-    assert all(step.parts[1].content.startswith(PNG) and step.parts[2].name == "page.yaml" for step in player.steps)
+    assert all(
+        step.parts[1].content.startswith(PNG) and step.parts[2].name == "page.yaml"
+        for step in player.steps
+    )
     report(f"MiniWoB++ {solve.__name__}", f"reward {reward:.2f} after {len(player.steps)} steps")

@@ -25,7 +25,10 @@ def places_of(session: Session) -> list[int]:
 
 def test_notes_stand_in_the_session() -> None:
     session = Session("Go.", store="memory:tools").use(note, text="The test is flaky.")
-    assert list(session.findings.values()) == ["The test is flaky."] and session.result == f"noted as {next(iter(session.findings))}"
+    assert (
+        list(session.findings.values()) == ["The test is flaky."]
+        and session.result == f"noted as {next(iter(session.findings))}"
+    )
     session = session.use(decide, key="database", value={"name": "sqlite", "wal": True})
     assert session.decisions["database"] == {"name": "sqlite", "wal": True}
     session = session.use(todo, what="Write the docs", kind="question")
@@ -35,7 +38,13 @@ def test_notes_stand_in_the_session() -> None:
 
 
 def test_the_same_again_is_the_same() -> None:
-    session = Session("Go.", store="memory:tools").use(note, text="x").use(note, text="x").use(todo, what="y").use(todo, what="y")
+    session = (
+        Session("Go.", store="memory:tools")
+        .use(note, text="x")
+        .use(note, text="x")
+        .use(todo, what="y")
+        .use(todo, what="y")
+    )
     assert len(session.findings) == 1 and len(session.pending) == 1
 
 
@@ -55,13 +64,19 @@ def test_an_agent_notes_several_things_in_one_reply() -> None:
         ToolCall("settle", key="nothing"),
     ]
     session = agent(calls, "Done.")(Session("Go.", store="memory:tools"))
-    assert sorted(map(str, session.findings.values())) == ["one", "two"] and session.decisions["k"] == 3 and len(session.pending) == 1
+    assert (
+        sorted(map(str, session.findings.values())) == ["one", "two"]
+        and session.decisions["k"] == 3
+        and len(session.pending) == 1
+    )
     failure = next(effect.failure for effect in session.effects if effect.tool == "settle")
     assert failure is not None and failure.kind == UnknownKey.__name__
 
 
 def test_many_notes_at_once_are_all_there() -> None:
-    session = agent([ToolCall("note", text=f"finding {n}") for n in range(40)], "Done.")(Session("Go.", store="memory:tools"))
+    session = agent([ToolCall("note", text=f"finding {n}") for n in range(40)], "Done.")(
+        Session("Go.", store="memory:tools")
+    )
     assert len(session.findings) == 40 and all(effect.failure is None for effect in session.effects)
 
 
@@ -73,9 +88,18 @@ def test_history_tells_what_happened_and_records_what_was_read() -> None:
             raise ValueError("too light")
         return f"{thing} weighs {'much ' * 2_000}"
 
-    session = Session("Weigh the stone.", store="memory:tools").use(weigh, thing="stone").say("Now the feather.").use(history)
+    session = (
+        Session("Weigh the stone.", store="memory:tools")
+        .use(weigh, thing="stone")
+        .say("Now the feather.")
+        .use(history)
+    )
     told = session.result
-    assert "Weigh the stone." in told and 'called weigh({"thing":"stone"})' in told and "it returned: stone weighs much" in told
+    assert (
+        "Weigh the stone." in told
+        and 'called weigh({"thing":"stone"})' in told
+        and "it returned: stone weighs much" in told
+    )
     assert "characters left out" in told and told.splitlines()[-1].endswith("called history({})")
     places = places_of(session)
     assert [session.events[place - 1].seq for place in places] == places and len(places) >= 5
@@ -89,7 +113,11 @@ def test_history_is_searched_and_bounded() -> None:
     found = history(session, query="MESSAGE 7 ")
     assert "message 7 " in found.parts[0] and "message 8 " not in found.parts[0]
     bounded = history(session, last=200).parts[0]
-    assert len(bounded) < 16_000 and "earlier entries are not shown" in bounded and "message 59 " in bounded
+    assert (
+        len(bounded) < 16_000
+        and "earlier entries are not shown" in bounded
+        and "message 59 " in bounded
+    )
     assert history(session, query="nowhere").parts == ["[nothing with these words from place 0 on]"]
     assert "message 0 " not in history(session, since=50, last=5).parts[0]
 

@@ -1,4 +1,6 @@
-"""A process that stays in a sandbox: it hears and answers between calls, shares the files, and ends when it has to."""
+"""A process that stays in a sandbox: it hears and answers between calls, shares the files, and ends
+when it has to.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,15 @@ def test_it_remembers_between_calls_and_shares_the_files(sandbox: LocalSandbox) 
     resident = sandbox.start("echo", ECHO)
     ask(resident, b"count=1")
     assert sandbox.exec(["sh", "-c", "echo new > shell.txt"]).exit_code == 0
-    assert ask(resident, b"echo $count $(cat old.txt shell.txt) > told.txt") == b"echo $count $(cat old.txt shell.txt) > told.txt"
+    assert (
+        ask(resident, b"echo $count $(cat old.txt shell.txt) > told.txt")
+        == b"echo $count $(cat old.txt shell.txt) > told.txt"
+    )
     assert sandbox.exec(["cat", "told.txt"]).output.view() == "1 oldnew\n"
-    assert sandbox.resident("echo") is resident and sandbox.snapshot().changed == ("shell.txt", "told.txt")
+    assert sandbox.resident("echo") is resident and sandbox.snapshot().changed == (
+        "shell.txt",
+        "told.txt",
+    )
 
 
 def test_commands_and_residents_see_what_the_others_change(sandbox: LocalSandbox) -> None:
@@ -43,7 +51,10 @@ def test_commands_and_residents_see_what_the_others_change(sandbox: LocalSandbox
     ask(resident, b"echo more >> old.txt; cat old.txt > second.txt")
     sandbox.start("other", ECHO)
     resident.end()
-    assert sandbox.exec(["cat", "first.txt", "second.txt", "old.txt"]).output.view() == "old" + "changed\nmore\n" * 2
+    assert (
+        sandbox.exec(["cat", "first.txt", "second.txt", "old.txt"]).output.view()
+        == "old" + "changed\nmore\n" * 2
+    )
 
 
 def test_it_outlives_the_thread_that_started_it(sandbox: LocalSandbox) -> None:

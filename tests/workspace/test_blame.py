@@ -18,7 +18,12 @@ pytestmark = pytest.mark.long  # `make quick` leaves these out
 
 def blamed(*contents: str | None) -> list[tuple[int, bytes]]:
     """A file as it was changed step by step; a line's tag is the step."""
-    return attribute([Version(None if text is None else text.encode(), (at - 1,) if at else (), at) for at, text in enumerate(contents)])
+    return attribute(
+        [
+            Version(None if text is None else text.encode(), (at - 1,) if at else (), at)
+            for at, text in enumerate(contents)
+        ]
+    )
 
 
 def test_each_line_is_of_the_version_that_brought_it() -> None:
@@ -38,15 +43,29 @@ def test_a_merge_takes_lines_from_where_they_were_written() -> None:
         Version(b"never\n", (0,), "another branch"),
         Version(b"1\nours\n2\n3\ntheirs\nmerge\n", (1, 2), "merge"),
     ]
-    assert [tag for tag, _ in attribute(versions)] == ["base", "ours", "base", "base", "theirs", "merge"]
+    assert [tag for tag, _ in attribute(versions)] == [
+        "base",
+        "ours",
+        "base",
+        "base",
+        "theirs",
+        "merge",
+    ]
 
 
 def test_where_both_parents_have_a_line_it_is_the_firsts() -> None:
-    versions = [Version(b"", (), 0), Version(b"x\n", (0,), 1), Version(b"x\n", (0,), 2), Version(b"x\n", (2, 1), 3)]
+    versions = [
+        Version(b"", (), 0),
+        Version(b"x\n", (0,), 1),
+        Version(b"x\n", (0,), 2),
+        Version(b"x\n", (2, 1), 3),
+    ]
     assert attribute(versions) == [(2, b"x\n")]
 
 
-words = st.lists(st.sampled_from(["a", "b", "c", "d\n", "\n", "\r\n", "\u2028"]), max_size=12).map("".join)
+words = st.lists(st.sampled_from(["a", "b", "c", "d\n", "\n", "\r\n", "\u2028"]), max_size=12).map(
+    "".join
+)
 
 
 @given(st.lists(words, min_size=1, max_size=6))
@@ -58,7 +77,10 @@ def test_the_lines_are_the_content(contents: list[str]) -> None:
 def test_a_line_that_was_always_there_is_of_the_first_version(kept: list[list[bool]]) -> None:
     contents = [
         "".join(f"{i}\n" for i in range(30)),
-        *("".join(f"{i}\n" if keep else f"{at} {i}\n" for i, keep in enumerate(row)) for at, row in enumerate(kept, 1)),
+        *(
+            "".join(f"{i}\n" if keep else f"{at} {i}\n" for i, keep in enumerate(row))
+            for at, row in enumerate(kept, 1)
+        ),
     ]
     found = dict((line, tag) for tag, line in blamed(*contents))
     assert all(found[f"{i}\n".encode()] == 0 for i in range(30) if all(row[i] for row in kept))
@@ -97,7 +119,10 @@ def test_texts_that_differ_much_are_held_together_by_unique_lines() -> None:
 def test_texts_without_unique_lines_take_no_forever() -> None:
     chance = random.Random(7)
     left, right = ([chance.choice([b"a", b"b", b"c"]) for _ in range(20_000)] for _ in range(2))
-    assert growth(lambda size: list(Lines(None, left[:size], right[:size]).get_opcodes()), 5_000, 4) < 1.5
+    assert (
+        growth(lambda size: list(Lines(None, left[:size], right[:size]).get_opcodes()), 5_000, 4)
+        < 1.5
+    )
 
 
 def _edited(lines: list[str], chance: random.Random, mark: str) -> list[str]:
@@ -121,7 +146,10 @@ def test_it_says_what_git_says(tmp_path: Path) -> None:
         lines = _edited(lines, chance, f"new {step}")
     for at in range(len(commits)):
         told = git(tmp_path, "blame", "--porcelain", commits[at], "--", "f").stdout.decode()
-        theirs = [commits.index(found) for found in re.findall(r"^([0-9a-f]{40}) \d+ \d+", told, re.MULTILINE)]
+        theirs = [
+            commits.index(found)
+            for found in re.findall(r"^([0-9a-f]{40}) \d+ \d+", told, re.MULTILINE)
+        ]
         assert [tag for tag, _ in blamed(*contents[: at + 1])] == theirs
 
 
@@ -139,5 +167,9 @@ def test_two_hundred_versions_of_a_long_file() -> None:
 
 
 def test_lines_end_with_a_line_feed_only() -> None:
-    assert split("a\rb\r\nc\u2028d\x0ce\n\n".encode()) == [b"a\rb\r\n", "c\u2028d\x0ce\n".encode(), b"\n"]
+    assert split("a\rb\r\nc\u2028d\x0ce\n\n".encode()) == [
+        b"a\rb\r\n",
+        "c\u2028d\x0ce\n".encode(),
+        b"\n",
+    ]
     assert split(b"") == []

@@ -1,4 +1,6 @@
-"""Files by path: whatever the path and the links say, nothing outside is reached, and nothing is waited for."""
+"""Files by path: whatever the path and the links say, nothing outside is reached, and nothing is
+waited for.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,19 @@ def files(root: Path) -> LocalFiles:
 
 
 @pytest.mark.parametrize(
-    "path", ["../secret", "d/../../secret", "/etc/passwd", "..", "d/../..", "a\0b", "out", "out/secret", "far", "up/secret"]
+    "path",
+    [
+        "../secret",
+        "d/../../secret",
+        "/etc/passwd",
+        "..",
+        "d/../..",
+        "a\0b",
+        "out",
+        "out/secret",
+        "far",
+        "up/secret",
+    ],
 )
 def test_no_way_leads_out(root: Path, files: LocalFiles, path: str) -> None:
     (root / "out").symlink_to("..")
@@ -77,7 +91,12 @@ def test_what_is_no_file_is_never_opened(root: Path, files: LocalFiles) -> None:
     os.mkfifo(root / "pipe")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(root / "socket"))
-        for path, what in (("pipe", "a pipe"), ("socket", "a socket"), ("d", "a folder"), ("", "a folder")):
+        for path, what in (
+            ("pipe", "a pipe"),
+            ("socket", "a socket"),
+            ("d", "a folder"),
+            ("", "a folder"),
+        ):
             with pytest.raises(NotAFile, match=what):
                 files.read(path)
         for path in ("pipe", "socket"):
@@ -185,7 +204,17 @@ def test_links_swapped_under_us_lead_nowhere(root: Path, files: LocalFiles) -> N
 # ── closed places ────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("path", [".plait", ".plait/store.db", "d/.plait/store.db", "to/store.db", "over/.plait/new/x", "kept/x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".plait",
+        ".plait/store.db",
+        "d/.plait/store.db",
+        "to/store.db",
+        "over/.plait/new/x",
+        "kept/x",
+    ],
+)
 def test_what_is_of_plait_is_not_there(root: Path, path: str) -> None:
     for store in (".plait", "d/.plait", "kept"):
         (root / store).mkdir()
@@ -198,15 +227,25 @@ def test_what_is_of_plait_is_not_there(root: Path, path: str) -> None:
     for look in (files.read, files.list):
         with pytest.raises(NoSuchFile):
             look(path)
-    for change in (lambda: files.write(path, b"x"), lambda: files.make_folder(path), lambda: files.link(f"{path}/x", "f")):
+    for change in (
+        lambda: files.write(path, b"x"),
+        lambda: files.make_folder(path),
+        lambda: files.link(f"{path}/x", "f"),
+    ):
         with pytest.raises(OutsideWorkspace, match="Plait's own"):
             change()
     with pytest.raises(OutsideWorkspace, match="Plait's own"):
         files.remove("d")
-    assert (root / "d" / ".plait" / "store.db").read_text() == (root / ".plait" / "store.db").read_text() == "store"
+    assert (
+        (root / "d" / ".plait" / "store.db").read_text()
+        == (root / ".plait" / "store.db").read_text()
+        == "store"
+    )
 
 
-def test_heavy_folders_are_read_where_they_lie_and_never_written(root: Path, tmp_path: Path) -> None:
+def test_heavy_folders_are_read_where_they_lie_and_never_written(
+    root: Path, tmp_path: Path
+) -> None:
     origin = tmp_path / "origin"
     (origin / "d" / ".git" / "hooks").mkdir(parents=True)
     (origin / "d" / ".git" / "config").write_text("settings")

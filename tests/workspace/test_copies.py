@@ -23,7 +23,16 @@ from plait.store import SqliteStore, Store
 from plait.testing import Seeded
 from plait.workspace import EMPTY, Rules, Snapshot, Workspace
 from plait.workspace.base import PIECE, Node
-from plait.workspace.copies import Copy, Layered, Plain, cache_folder, list_copies, open_copy, open_in_place, snapshot_folder
+from plait.workspace.copies import (
+    Copy,
+    Layered,
+    Plain,
+    cache_folder,
+    list_copies,
+    open_copy,
+    open_in_place,
+    snapshot_folder,
+)
 from plait.workspace.edited import edited
 from plait.workspace.rules import heavy_in, rules_for
 from tests.support import filled_folder, python
@@ -96,7 +105,9 @@ def test_a_clean_copy_is_used_again(store: Store, cache: Path, tree: Digest, lay
 
 
 @BOTH
-def test_a_copy_in_doubt_is_built_again(store: Store, cache: Path, tree: Digest, layered: bool) -> None:
+def test_a_copy_in_doubt_is_built_again(
+    store: Store, cache: Path, tree: Digest, layered: bool
+) -> None:
     copy = open_copy(store, cache, "s", tree, layered=layered)
     copy.begin()
     copy.files.write("half", b"done")
@@ -110,7 +121,9 @@ def test_a_copy_in_doubt_is_built_again(store: Store, cache: Path, tree: Digest,
 
 @BOTH
 @pytest.mark.parametrize("part", ["state", "index", "files", "upper", "scratch"])
-def test_a_damaged_copy_is_built_again(store: Store, cache: Path, tree: Digest, layered: bool, part: str) -> None:
+def test_a_damaged_copy_is_built_again(
+    store: Store, cache: Path, tree: Digest, layered: bool, part: str
+) -> None:
     open_copy(store, cache, "s", tree, layered=layered).close()
     path = cache / "copies" / "s" / part
     if not path.exists():
@@ -122,7 +135,9 @@ def test_a_damaged_copy_is_built_again(store: Store, cache: Path, tree: Digest, 
 
 
 @BOTH
-def test_a_copy_from_before_the_machine_was_started_is_built_again(store: Store, cache: Path, tree: Digest, layered: bool) -> None:
+def test_a_copy_from_before_the_machine_was_started_is_built_again(
+    store: Store, cache: Path, tree: Digest, layered: bool
+) -> None:
     open_copy(store, cache, "s", tree, layered=layered).close()
     for file in [cache / "copies" / "s" / "state", *cache.glob("bases/*/made")]:
         file.write_bytes(file.read_bytes().replace(b'"boot":"', b'"boot":"other'))
@@ -135,7 +150,9 @@ def test_a_copy_from_before_the_machine_was_started_is_built_again(store: Store,
 
 
 @BOTH
-def test_a_snapshot_that_nobody_recorded_is_not_built_upon(store: Store, cache: Path, tree: Digest, layered: bool) -> None:
+def test_a_snapshot_that_nobody_recorded_is_not_built_upon(
+    store: Store, cache: Path, tree: Digest, layered: bool
+) -> None:
     copy = open_copy(store, cache, "s", tree, layered=layered)
     copy.files.write("new/file", b"lost")
     lost = copy.snapshot()
@@ -161,7 +178,9 @@ def test_one_process_at_a_time(store: Store, cache: Path, tree: Digest, layered:
 
 
 @BOTH
-def test_switching_empties_the_scratch_folder(store: Store, cache: Path, tree: Digest, layered: bool) -> None:
+def test_switching_empties_the_scratch_folder(
+    store: Store, cache: Path, tree: Digest, layered: bool
+) -> None:
     copy = open_copy(store, cache, "s", tree, layered=layered)
     (copy.scratch / "deep").mkdir()
     (copy.scratch / "deep" / "left").write_text("over")
@@ -172,7 +191,9 @@ def test_switching_empties_the_scratch_folder(store: Store, cache: Path, tree: D
     copy.discard()
 
 
-def test_an_unknown_tree_leaves_no_copy_that_is_trusted(store: Store, cache: Path, tree: Digest) -> None:
+def test_an_unknown_tree_leaves_no_copy_that_is_trusted(
+    store: Store, cache: Path, tree: Digest
+) -> None:
     with pytest.raises(UnknownBlob):
         open_copy(store, cache, "s", Digest("0" * 64), layered=False)
     copy = open_copy(store, cache, "s", tree, layered=False)  # and the lock is free
@@ -202,7 +223,9 @@ def test_a_layered_copy_holds_only_what_differs(store: Store, cache: Path, tree:
     copy.close()
 
 
-def test_the_folder_itself_has_no_way_back(store: Store, cache: Path, folder: Path, tree: Digest) -> None:
+def test_the_folder_itself_has_no_way_back(
+    store: Store, cache: Path, folder: Path, tree: Digest
+) -> None:
     copy = open_in_place(store, cache, folder)
     assert copy.tree == tree
     copy.begin()
@@ -217,7 +240,10 @@ def test_the_folder_itself_has_no_way_back(store: Store, cache: Path, folder: Pa
 
 
 def test_the_cache_of_a_store_in_memory_goes_with_the_process() -> None:
-    code = "from plait.workspace.copies import cache_folder as f; p = f('memory:x'); (p / 'd').mkdir(); (p / 'd').chmod(0); print(p)"
+    code = (
+        "from plait.workspace.copies import cache_folder as f; p = f('memory:x'); (p /"
+        " 'd').mkdir(); (p / 'd').chmod(0); print(p)"
+    )
     ran = python(code)
     assert not Path(ran.stdout.strip()).exists()
 
@@ -257,7 +283,9 @@ def test_pipes_are_told_and_never_opened(store: Store, folder: Path, tree: Diges
     assert snapshot.tree == tree
 
 
-def test_a_file_with_a_secret_is_named_and_its_content_is_nowhere(store: Store, cache: Path, folder: Path, tmp_path: Path) -> None:
+def test_a_file_with_a_secret_is_named_and_its_content_is_nowhere(
+    store: Store, cache: Path, folder: Path, tmp_path: Path
+) -> None:
     value = "canary-8e1f-secret-value"
     Secret("CANARY", value)
     try:
@@ -268,7 +296,8 @@ def test_a_file_with_a_secret_is_named_and_its_content_is_nowhere(store: Store, 
         for layered in (False, True):
             copy = open_copy(store, cache, f"s{layered}", snapshot.tree, layered=layered)
             assert [entry.name for entry in copy.files.list()] == ["README", "src"]
-            assert copy.snapshot().tree == snapshot.tree  # that it is not here does not mean that it was removed
+            # that it is not here does not mean that it was removed
+            assert copy.snapshot().tree == snapshot.tree
             copy.files.write("src/a.py", b"changed")
             changed = copy.snapshot()
             assert changed.changed == ("src/a.py",)
@@ -283,7 +312,8 @@ def test_a_file_with_a_secret_is_named_and_its_content_is_nowhere(store: Store, 
             assert copy.snapshot().tree == snapshot.tree
             without = edited(store, snapshot.tree, {".env": None, "long": None})
             store.put_blobs(without.blobs)
-            for goal in (without.tree, snapshot.tree, without.tree):  # nothing changes on disk, but the tree does
+            # nothing changes on disk, but the tree does
+            for goal in (without.tree, snapshot.tree, without.tree):
                 copy.switch(goal)
                 assert copy.snapshot().tree == goal
             copy.switch(written.tree)
@@ -301,24 +331,60 @@ def test_a_file_with_a_secret_is_named_and_its_content_is_nowhere(store: Store, 
         secrets.forget("CANARY")
 
 
-def test_rules_are_the_same_for_every_kind_of_reading(store: Store, cache: Path, folder: Path) -> None:
+def test_rules_are_the_same_for_every_kind_of_reading(
+    store: Store, cache: Path, folder: Path
+) -> None:
     (folder / ".plaitignore").write_text("# big things\n*.bin\n/data/out\nbuild/\n\n")
     (folder / "venv").write_text("a file of that name is a file")
     (folder / "src" / ".venv").mkdir()
     rules = rules_for(folder, ignore=("own.txt",), store=folder / "state" / "store")
-    names = ["a.bin", "own.txt", "build/x", "src/build", "data/out/x", "src/data/out", ".plait/x", "src/.plait/x", ".git/x"]
-    names += ["state/store/db", "state/other", "src/__pycache__/a.pyc", "x.pyc", "src/.venv/lib", ".plait-1-2.tmp"]
+    names = [
+        "a.bin",
+        "own.txt",
+        "build/x",
+        "src/build",
+        "data/out/x",
+        "src/data/out",
+        ".plait/x",
+        "src/.plait/x",
+        ".git/x",
+    ]
+    names += [
+        "state/store/db",
+        "state/other",
+        "src/__pycache__/a.pyc",
+        "x.pyc",
+        "src/.venv/lib",
+        ".plait-1-2.tmp",
+    ]
     filled_folder(folder, {name: name for name in names})
     tree = snapshot_folder(store, folder, rules).tree
-    kept = {".plaitignore", "README", "src/a.py", "src/b.py", "src/build", "src/data/out", "state/other", "venv"}
+    kept = {
+        ".plaitignore",
+        "README",
+        "src/a.py",
+        "src/b.py",
+        "src/build",
+        "src/data/out",
+        "state/other",
+        "venv",
+    }
     assert set(Workspace(store, tree).files()) == kept
     assert heavy_in(folder, rules) == [".git", "src/.venv"]
     for layered in (False, True):
         copy = open_copy(store, cache, f"s{layered}", EMPTY, layered=layered, rules=rules)
         for path in sorted(folder.rglob("*")):
             if path.is_file() and ".plait" not in path.parts:
-                copy.files.write(str(path.relative_to(folder)), path.read_bytes(), mode=path.stat().st_mode & 0o777)
-        shutil.copytree(folder / ".plait", (copy.layers.folder if isinstance(copy.layers, Plain) else copy.layers.upper) / ".plait")
+                copy.files.write(
+                    str(path.relative_to(folder)),
+                    path.read_bytes(),
+                    mode=path.stat().st_mode & 0o777,
+                )
+        shutil.copytree(
+            folder / ".plait",
+            (copy.layers.folder if isinstance(copy.layers, Plain) else copy.layers.upper)
+            / ".plait",
+        )
         for name in ("build", "data"):
             copy.files.make_folder(name)
         record(store, copy)
@@ -328,7 +394,9 @@ def test_rules_are_the_same_for_every_kind_of_reading(store: Store, cache: Path,
 
 def test_other_rules_do_not_use_what_was_remembered(store: Store, folder: Path) -> None:
     assert "README" in Workspace(store, snapshot_folder(store, folder).tree)
-    assert "README" not in Workspace(store, snapshot_folder(store, folder, Rules(ignore=("README",))).tree)
+    assert "README" not in Workspace(
+        store, snapshot_folder(store, folder, Rules(ignore=("README",))).tree
+    )
 
 
 def test_what_a_sweep_took_is_read_again(store: Store, folder: Path, tree: Digest) -> None:
@@ -380,7 +448,7 @@ for layered in (False, True):
     assert copy.snapshot().changed == ("ro/deep/new",)
     copy.discard()
 print(os.getuid())
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("uid", [None, 65534], ids=["whoever runs this", "nobody"])
@@ -390,14 +458,21 @@ def test_closed_folders_and_files_survive(tmp_path: Path, uid: int | None) -> No
         if os.getuid() != 0 or shutil.which("setpriv") is None:
             pytest.skip("only root can become somebody else")
         prefix = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
-    place = Path(mkdtemp(prefix="plait-closed-"))  # not below tmp_path, which is open to its owner only
+    # not below tmp_path, which is open to its owner only
+    place = Path(mkdtemp(prefix="plait-closed-"))
     place.chmod(0o777)
     try:
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         ran = subprocess.run(
-            [*prefix, sys.executable, "-c", _CLOSED, str(place)], capture_output=True, text=True, env=environment, timeout=60
+            [*prefix, sys.executable, "-c", _CLOSED, str(place)],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=60,
         )
-        if uid is not None and ("Permission denied" in ran.stderr or "No module named 'plait'" in ran.stderr):
+        if uid is not None and (
+            "Permission denied" in ran.stderr or "No module named 'plait'" in ran.stderr
+        ):
             pytest.skip("nobody may not read this Python")
         assert ran.returncode == 0, ran.stderr
     finally:
@@ -431,7 +506,9 @@ while True:
 
 @BOTH
 @pytest.mark.parametrize("rounds", [4, pytest.param(200, marks=pytest.mark.slow)])
-def test_killed_anywhere_the_next_one_finds_the_right_files(store: Store, cache: Path, folder: Path, layered: bool, rounds: int) -> None:
+def test_killed_anywhere_the_next_one_finds_the_right_files(
+    store: Store, cache: Path, folder: Path, layered: bool, rounds: int
+) -> None:
     (folder / "many").mkdir()
     for number in range(60):
         (folder / "many" / str(number)).write_text(str(number))
@@ -459,7 +536,9 @@ def test_killed_anywhere_the_next_one_finds_the_right_files(store: Store, cache:
 
 
 @BOTH
-def test_a_root_that_was_closed_is_opened_again(store: Store, cache: Path, tree: Digest, layered: bool) -> None:
+def test_a_root_that_was_closed_is_opened_again(
+    store: Store, cache: Path, tree: Digest, layered: bool
+) -> None:
     copy = open_copy(store, cache, "s", tree, layered=layered)
     root = copy.layers.folder if isinstance(copy.layers, Plain) else copy.layers.upper
     root.chmod(0)
@@ -479,7 +558,9 @@ def test_a_folder_in_place_keeps_its_mode(store: Store, cache: Path, folder: Pat
 
 
 @BOTH
-def test_pipes_do_not_outlast_a_switch(store: Store, cache: Path, tree: Digest, layered: bool) -> None:
+def test_pipes_do_not_outlast_a_switch(
+    store: Store, cache: Path, tree: Digest, layered: bool
+) -> None:
     copy = open_copy(store, cache, "s", tree, layered=layered)
     root = copy.layers.folder if isinstance(copy.layers, Plain) else copy.layers.upper
     copy.files.write("new", b"x")
@@ -497,7 +578,9 @@ def test_pipes_do_not_outlast_a_switch(store: Store, cache: Path, tree: Digest, 
 
 
 @BOTH
-def test_names_and_targets_that_hold_a_secret_are_in_no_tree(store: Store, cache: Path, tree: Digest, layered: bool) -> None:
+def test_names_and_targets_that_hold_a_secret_are_in_no_tree(
+    store: Store, cache: Path, tree: Digest, layered: bool
+) -> None:
     value = "hush-9f27c1d4"
     copy = open_copy(store, cache, "s", tree, layered=layered)
     copy.files.write(f"src/{value}.txt", b"x")
@@ -523,8 +606,12 @@ def test_rules_are_not_read_through_a_link(folder: Path) -> None:
 
 
 @BOTH
-def test_what_nobody_recorded_comes_again_in_another_process(store: Store, cache: Path, folder: Path, layered: bool) -> None:
-    """A snapshot that was never written, the files put back, and the same change made once more after the copy was opened anew."""
+def test_what_nobody_recorded_comes_again_in_another_process(
+    store: Store, cache: Path, folder: Path, layered: bool
+) -> None:
+    """A snapshot that was never written, the files put back, and the same change made once more
+    after the copy was opened anew.
+    """
     tree = snapshot_folder(store, folder).tree
     found: list[Snapshot] = []
     for _ in range(2):
@@ -536,4 +623,7 @@ def test_what_nobody_recorded_comes_again_in_another_process(store: Store, cache
         copy.close()
     first, second = found
     store.put_blobs(second.blobs)
-    assert first.tree == second.tree and Workspace(store, second.tree).read("src/deep/new.py") == b"new"
+    assert (
+        first.tree == second.tree
+        and Workspace(store, second.tree).read("src/deep/new.py") == b"new"
+    )

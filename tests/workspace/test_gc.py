@@ -34,7 +34,11 @@ Files = dict[str, Content]
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    made = MemoryStore(source=Seeded()) if request.param == "memory" else SqliteStore(tmp_path / "s.db", source=Seeded())
+    made = (
+        MemoryStore(source=Seeded())
+        if request.param == "memory"
+        else SqliteStore(tmp_path / "s.db", source=Seeded())
+    )
     yield made
     made.close()
 
@@ -52,12 +56,18 @@ def record(store: Store, log: LogId, files: Files) -> Digest:
     """As a session does it: the blobs come with the event."""
     tree, blobs = planted(files)
     now = store.log(log)
-    store.append(log, sealed([placed(tree)], log, now.tip + 1, (now.head,)), after=now.head, blobs=blobs)
+    store.append(
+        log, sealed([placed(tree)], log, now.tip + 1, (now.head,)), after=now.head, blobs=blobs
+    )
     return tree
 
 
 def read_whole(store: Store, tree: Digest) -> dict[str, bytes]:
-    return {path: b"".join(map(store.get_blob, entry.blobs)) for path, entry in walk(store, tree) if entry.kind == "file"}
+    return {
+        path: b"".join(map(store.get_blob, entry.blobs))
+        for path, entry in walk(store, tree)
+        if entry.kind == "file"
+    }
 
 
 def test_what_no_event_leads_to_goes(store: Store) -> None:
@@ -100,7 +110,9 @@ class At(Seeded):
 
 def said_at(store: Store, log: LogId, minute: int) -> None:
     now = store.log(log)
-    store.append(log, sealed([said("x")], log, now.tip + 1, (now.head,), source=At(minute)), after=now.head)
+    store.append(
+        log, sealed([said("x")], log, now.tip + 1, (now.head,), source=At(minute)), after=now.head
+    )
 
 
 def test_what_is_young_may_be_waiting_for_its_event(store: Store) -> None:
@@ -144,7 +156,9 @@ def test_trees_of_all_kinds_of_events_are_followed(store: Store) -> None:
 
 def test_trees_that_are_not_there_are_told(store: Store) -> None:
     made_up = Digest("ab" * 32)
-    log = begin(store, placed(store.put_blob(encode([Entry("gone", "folder", 0o755, 0, (made_up,))]))))
+    log = begin(
+        store, placed(store.put_blob(encode([Entry("gone", "folder", 0o755, 0, (made_up,))])))
+    )
     tree = record(store, log, {"a": "1"})
     record(store, log, {})
     found = collect(store, before=store.number)
@@ -189,7 +203,9 @@ def test_sessions_go_on_meanwhile(store: Store) -> None:
                 files = dict(list(files.items())[1:])
             files[f"d{step % 4}/{name}"] = f"{name if step % 2 else 'both'} {step % 8}"
             tree = record(store, log, files)
-            recorded.append((tree, {path: str(content).encode() for path, content in files.items()}))
+            recorded.append(
+                (tree, {path: str(content).encode() for path, content in files.items()})
+            )
 
     def sweep() -> None:
         while not stop.is_set():
@@ -209,7 +225,9 @@ def test_sessions_go_on_meanwhile(store: Store) -> None:
 
 
 class Interrupted:
-    """A store to which others append while it is being followed: each time a tree is read, something is recorded."""
+    """A store to which others append while it is being followed: each time a tree is read,
+    something is recorded.
+    """
 
     def __init__(self, store: Store, between: list[Files]) -> None:
         self._store, self._between = store, between

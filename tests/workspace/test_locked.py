@@ -1,4 +1,6 @@
-"""A folder of the user: no mode in it is changed, and what its owner locked is neither copied nor opened."""
+"""A folder of the user: no mode in it is changed, and what its owner locked is neither copied nor
+opened.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from plait.sandbox import Sandbox
 from plait.tool import tool
 from tests.support import child_environment
 
-# As any user, root or not: place a folder with locked parts, work there, publish, and tell what was seen and what the modes are.
+# As any user, root or not: place a folder with locked parts, work there, publish, and tell what was
+# seen and what the modes are.
 PROGRAM = """
 import json, os, stat, sys, tempfile
 from pathlib import Path
@@ -79,7 +82,7 @@ print(json.dumps({
     "files": placed.workspace.files(), "withheld": placed.placement.detail.get("withheld"), "read": json.loads(used.result),
     "same": now == modes, "changed": seen, "new": (repo / "new").exists(),
 }))
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -92,12 +95,20 @@ def test_placing_changes_no_mode_and_copies_nothing_that_is_locked(uid: int, how
     try:
         os.chown(top, uid, uid)
         command = [sys.executable, "-c", PROGRAM, str(top), str(uid), "host", how]
-        done = subprocess.run(command, capture_output=True, text=True, env=child_environment(HOME=str(top)), timeout=60)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            env=child_environment(HOME=str(top)),
+            timeout=60,
+        )
         assert done.returncode == 0, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
     finally:
         shutil.rmtree(top, ignore_errors=True)
-    assert found["files"] == ["README"] and found["same"] and found["changed"] == [] and found["new"]
+    assert (
+        found["files"] == ["README"] and found["same"] and found["changed"] == [] and found["new"]
+    )
     assert found["withheld"] == ["blind", "closed", "key", "open/key", "stuck", "write-only"]
     assert not any("SECRET" in each for each in found["read"])
 
@@ -120,7 +131,11 @@ def test_a_locked_file_is_not_overwritten(tmp_path: Path) -> None:
         sandbox.files.write("key", b"mine")
         return "done"
 
-    used = Session("x", store=tmp_path / "store").to("local", tmp_path / "repo", isolation="host").use(write)
+    used = (
+        Session("x", store=tmp_path / "store")
+        .to("local", tmp_path / "repo", isolation="host")
+        .use(write)
+    )
     with pytest.raises(Exception, match="changed while it was being published"):
         used.apply()
     assert (tmp_path / "repo" / "key").read_text() == "locked"

@@ -20,7 +20,9 @@ class Scene:
 
     def __init__(self, bases: Files | list[Files], ours: Files, theirs: Files) -> None:
         self.blobs = Blobs()
-        self.bases = [self.blobs.plant(base) for base in (bases if isinstance(bases, list) else [bases])]
+        self.bases = [
+            self.blobs.plant(base) for base in (bases if isinstance(bases, list) else [bases])
+        ]
         self.ours, self.theirs = self.blobs.plant(ours), self.blobs.plant(theirs)
 
     def merge(self) -> Merging:
@@ -55,38 +57,81 @@ def conflicts(bases: Files | list[Files], ours: Files, theirs: Files) -> list[st
 
 
 def plain(files: Files) -> Files:
-    return {path: content.encode() if isinstance(content, str) else content for path, content in files.items()}
+    return {
+        path: content.encode() if isinstance(content, str) else content
+        for path, content in files.items()
+    }
 
 
 # ── what comes together by itself ────────────────────────────────────────────────────────────
 
 
 def test_what_only_one_side_changed_is_taken() -> None:
-    base: Files = {"ours": "0", "theirs": "0", "gone/x": "0", "same": "0", "deep/er/x": "0", "deep/er/y": "0"}
-    ours: Files = {"ours": "1", "theirs": "0", "gone/x": "0", "same": "0", "deep/er/x": "1", "deep/er/y": "0", "new": "a"}
-    theirs: Files = {"ours": "0", "theirs": "2", "same": "0", "deep/er/x": "0", "deep/er/y": "2", "other/new": "b"}
+    base: Files = {
+        "ours": "0",
+        "theirs": "0",
+        "gone/x": "0",
+        "same": "0",
+        "deep/er/x": "0",
+        "deep/er/y": "0",
+    }
+    ours: Files = {
+        "ours": "1",
+        "theirs": "0",
+        "gone/x": "0",
+        "same": "0",
+        "deep/er/x": "1",
+        "deep/er/y": "0",
+        "new": "a",
+    }
+    theirs: Files = {
+        "ours": "0",
+        "theirs": "2",
+        "same": "0",
+        "deep/er/x": "0",
+        "deep/er/y": "2",
+        "other/new": "b",
+    }
     assert merged(base, ours, theirs) == plain(
-        {"ours": "1", "theirs": "2", "same": "0", "deep/er/x": "1", "deep/er/y": "2", "new": "a", "other/new": "b"}
+        {
+            "ours": "1",
+            "theirs": "2",
+            "same": "0",
+            "deep/er/x": "1",
+            "deep/er/y": "2",
+            "new": "a",
+            "other/new": "b",
+        }
     )
 
 
 def test_what_both_did_alike_is_done_once() -> None:
-    assert merged({"a": "0", "b": "0"}, {"a": "1", "c": "2"}, {"a": "1", "c": "2"}) == plain({"a": "1", "c": "2"})
+    assert merged({"a": "0", "b": "0"}, {"a": "1", "c": "2"}, {"a": "1", "c": "2"}) == plain(
+        {"a": "1", "c": "2"}
+    )
 
 
 def test_lines_of_both_are_taken() -> None:
     ours, theirs = TEXT.replace("line 3\n", "ours\n"), TEXT.replace("line 15\n", "theirs\nmore\n")
-    assert merged({"a": TEXT}, {"a": ours}, {"a": theirs}) == plain({"a": ours.replace("line 15\n", "theirs\nmore\n")})
+    assert merged({"a": TEXT}, {"a": ours}, {"a": theirs}) == plain(
+        {"a": ours.replace("line 15\n", "theirs\nmore\n")}
+    )
 
 
 def test_a_mode_and_a_text_come_together() -> None:
     run = Node("file", 0o755, TEXT.encode())
-    assert merged({"a": TEXT}, {"a": run}, {"a": TEXT + "end\n"}) == {"a": Node("file", 0o755, (TEXT + "end\n").encode())}
+    assert merged({"a": TEXT}, {"a": run}, {"a": TEXT + "end\n"}) == {
+        "a": Node("file", 0o755, (TEXT + "end\n").encode())
+    }
 
 
 def test_both_modes_of_a_folder_and_what_is_in_it() -> None:
     private = Node("folder", 0o700)
-    assert merged({"d/x": "0"}, {"d": private, "d/x": "0"}, {"d/x": "0", "d/y": "1"}) == {"d": private, "d/x": b"0", "d/y": b"1"}
+    assert merged({"d/x": "0"}, {"d": private, "d/x": "0"}, {"d/x": "0", "d/y": "1"}) == {
+        "d": private,
+        "d/x": b"0",
+        "d/y": b"1",
+    }
 
 
 @pytest.mark.parametrize(
@@ -94,8 +139,18 @@ def test_both_modes_of_a_folder_and_what_is_in_it() -> None:
     [
         (b"1\r\n2\r\n3\r\n", b"eins\r\n2\r\n3\r\n", b"1\r\n2\r\n3", b"eins\r\n2\r\n3"),
         (b"1\n2\n3", b"0\n1\n2\n3", b"1\n2\n3\n", b"0\n1\n2\n3\n"),
-        ("1\u2028x\n2\n3\n".encode(), "1\u2028y\n2\n3\n".encode(), "1\u2028x\n2\n3\n4\n".encode(), "1\u2028y\n2\n3\n4\n".encode()),
-        (b"a\rb\n\x0c\n\x85\n", b"a\rc\n\x0c\n\x85\n", b"a\rb\n\x0c\n\x85\n\xff", b"a\rc\n\x0c\n\x85\n\xff"),
+        (
+            "1\u2028x\n2\n3\n".encode(),
+            "1\u2028y\n2\n3\n".encode(),
+            "1\u2028x\n2\n3\n4\n".encode(),
+            "1\u2028y\n2\n3\n4\n".encode(),
+        ),
+        (
+            b"a\rb\n\x0c\n\x85\n",
+            b"a\rc\n\x0c\n\x85\n",
+            b"a\rb\n\x0c\n\x85\n\xff",
+            b"a\rc\n\x0c\n\x85\n\xff",
+        ),
         (b"", b"", b"1\n", b"1\n"),
         (b"1\n2\n3\n", b"1\n2\n3\n", b"", b""),
         (b"\n\n\n1\n", b"\n\n\n\n1\n", b"\n\n\n1\n2\n", b"\n\n\n\n1\n2\n"),
@@ -109,7 +164,9 @@ def test_lines_survive_byte_for_byte(base: bytes, ours: bytes, theirs: bytes, wh
 def test_a_long_file_is_merged_in_pieces() -> None:
     lines = [f"{i:063}\n" for i in range(2 * PIECE // 64)]
     base, ours, theirs = "".join(lines), "".join(["first\n", *lines]), "".join([*lines, "last\n"])
-    assert merged({"a": base}, {"a": ours}, {"a": theirs}) == {"a": ("first\n" + base + "last\n").encode()}
+    assert merged({"a": base}, {"a": ours}, {"a": theirs}) == {
+        "a": ("first\n" + base + "last\n").encode()
+    }
 
 
 def test_empty_folders() -> None:
@@ -136,7 +193,11 @@ def test_a_file_that_became_a_folder() -> None:
 
 
 def test_blobs_are_those_that_are_new() -> None:
-    scene = Scene({"a/x": TEXT, "b/y": "1"}, {"a/x": "new\n" + TEXT, "b/y": "1"}, {"a/x": TEXT + "end\n", "b/y": "1"})
+    scene = Scene(
+        {"a/x": TEXT, "b/y": "1"},
+        {"a/x": "new\n" + TEXT, "b/y": "1"},
+        {"a/x": TEXT + "end\n", "b/y": "1"},
+    )
     merging = scene.merge()
     assert merging.tree in merging.blobs
     assert len(merging.blobs) == 3  # the file, its folder, the root
@@ -154,9 +215,19 @@ CONFLICTS: dict[str, tuple[Files, Files, Files, list[str]]] = {
     "renamed and edited": ({"a": TEXT}, {"b": TEXT}, {"a": TEXT + "end"}, ["a"]),
     "removed and made executable": ({"a": "1"}, {}, {"a": Node("file", 0o755, b"1")}, ["a"]),
     "binary": ({"a": b"1\n2\n3\n\0"}, {"a": b"0\n2\n3\n\0"}, {"a": b"1\n2\n3\n\0\1"}, ["a"]),
-    "modes": ({"a": "1"}, {"a": Node("file", 0o755, b"1")}, {"a": Node("file", 0o600, b"1")}, ["a"]),
+    "modes": (
+        {"a": "1"},
+        {"a": Node("file", 0o755, b"1")},
+        {"a": Node("file", 0o600, b"1")},
+        ["a"],
+    ),
     "modes of what both added": ({}, {"a": Node("file", 0o755, b"1")}, {"a": "1"}, ["a"]),
-    "links": ({"a": LINK}, {"a": Node("link", 0o777, target="2")}, {"a": Node("link", 0o777, target="3")}, ["a"]),
+    "links": (
+        {"a": LINK},
+        {"a": Node("link", 0o777, target="2")},
+        {"a": Node("link", 0o777, target="3")},
+        ["a"],
+    ),
     "link and file": ({"a": "1"}, {"a": LINK}, {"a": "2"}, ["a"]),
     "file and folder": ({}, {"d": "1"}, {"d/x": "2"}, ["d"]),
     "file and empty folder": ({}, {"d": "1"}, {"d": FOLDER}, ["d"]),
@@ -191,13 +262,25 @@ def test_a_side_settles_its_conflicts(case: str) -> None:
 
 
 def test_a_conflict_shows_what_each_side_has() -> None:
-    both: tuple[Files, Files] = ({"a": "eins\n", "gone": "x", "d": "file"}, {"a": Node("file", 0o755, b"\0"), "d/x": "2"})
+    both: tuple[Files, Files] = (
+        {"a": "eins\n", "gone": "x", "d": "file"},
+        {"a": Node("file", 0o755, b"\0"), "d/x": "2"},
+    )
     scene = Scene({"a": "1\n", "gone": "1"}, *both)
     found = scene.merge().conflicts
     assert list(found) == ["a", "d", "gone"]
-    assert (found["a"]["a"].text, found["a"]["a"].mode, found["a"]["b"].text, found["a"]["b"].mode) == ("eins\n", 0o644, None, 0o755)
+    assert (
+        found["a"]["a"].text,
+        found["a"]["a"].mode,
+        found["a"]["b"].text,
+        found["a"]["b"].mode,
+    ) == ("eins\n", 0o644, None, 0o755)
     assert found["a"]["a"].digests == (scene.blobs.put(b"eins\n"),)
-    assert found["gone"]["b"].absent and found["gone"]["b"].kind is None and str(found["gone"]["b"]) == "nothing"
+    assert (
+        found["gone"]["b"].absent
+        and found["gone"]["b"].kind is None
+        and str(found["gone"]["b"]) == "nothing"
+    )
     assert found["d"]["b"].kind == "folder"
     assert str(found["gone"]["a"]) == "a file, mode 644: x"
 
@@ -235,7 +318,11 @@ def test_a_choice_for_no_conflict_is_refused() -> None:
 
 
 def test_the_mode_of_a_folder_is_settled_and_what_is_in_it_is_merged() -> None:
-    scene = Scene({"d/x": "1"}, {"d": Node("folder", 0o700), "d/x": "2"}, {"d": Node("folder", 0o750), "d/x": "1", "d/y": "3"})
+    scene = Scene(
+        {"d/x": "1"},
+        {"d": Node("folder", 0o700), "d/x": "2"},
+        {"d": Node("folder", 0o750), "d/x": "1", "d/y": "3"},
+    )
     theirs = scene.merge().conflicts["d"]["b"].entry
     assert scene.resolve({"d": theirs}) == {"d": Node("folder", 0o750), "d/x": b"2", "d/y": b"3"}
     assert scene.resolve({"d": None}) == {}
@@ -243,7 +330,10 @@ def test_the_mode_of_a_folder_is_settled_and_what_is_in_it_is_merged() -> None:
 
 def test_withheld_files_are_never_merged_by_content() -> None:
     blobs = Blobs()
-    trees = [blobs.put(encode([Entry(".env", "withheld", 0o600, 3, (Digest(letter * 64),))])) for letter in "123"]
+    trees = [
+        blobs.put(encode([Entry(".env", "withheld", 0o600, 3, (Digest(letter * 64),))]))
+        for letter in "123"
+    ]
     assert list(merge_trees(blobs, trees[:1], trees[1], trees[2], NAMES).conflicts) == [".env"]
     assert merge_trees(blobs, trees[:1], trees[0], trees[2], NAMES).tree == trees[2]
 
@@ -252,22 +342,33 @@ def test_withheld_files_are_never_merged_by_content() -> None:
 
 
 def test_several_bases_have_to_agree() -> None:
-    """Seen from one of them a side did not change it, seen from another it took a change back: that is for somebody to say."""
+    """Seen from one of them a side did not change it, seen from another it took a change back: that
+    is for somebody to say.
+    """
     assert conflicts([{"a": "1"}, {"a": "2"}], {"a": "2"}, {"a": "3"}) == ["a"]
     assert conflicts([{"d/a": "1"}, {}], {}, {"d/a": "3"}) == ["d/a"]
-    assert merged([{"a": "1", "b": "1"}, {"a": "1", "b": "2"}], {"a": "1", "b": "2"}, {"a": "3", "b": "2"}) == {"a": b"3", "b": b"2"}
+    assert merged(
+        [{"a": "1", "b": "1"}, {"a": "1", "b": "2"}], {"a": "1", "b": "2"}, {"a": "3", "b": "2"}
+    ) == {"a": b"3", "b": b"2"}
 
 
 def test_sides_that_chose_differently_between_bases_are_in_conflict() -> None:
     assert conflicts([{"a": "1"}, {"a": "2"}], {"a": "1"}, {"a": "2"}) == ["a"]
     assert conflicts([{"a": "1"}, {}], {"a": "1"}, {}) == ["a"]
-    assert conflicts([{"d/a": "1", "d/b": "0"}, {"d/a": "2"}], {"d/a": "1", "d/b": "0"}, {"d/a": "2", "d/c": "3"}) == ["d/a", "d/b"]
+    assert conflicts(
+        [{"d/a": "1", "d/b": "0"}, {"d/a": "2"}], {"d/a": "1", "d/b": "0"}, {"d/a": "2", "d/c": "3"}
+    ) == ["d/a", "d/b"]
 
 
 def test_lines_are_merged_by_the_base_that_allows_it() -> None:
     one, other = TEXT.replace("line 3\n", "x\n"), TEXT.replace("line 9\n", "y\n")
-    ours, theirs = "top\n" + one.replace("line 9\n", "y\n"), one.replace("line 9\n", "y\n") + "end\n"
-    assert merged([{"a": one}, {"a": other}], {"a": ours}, {"a": theirs}) == {"a": (ours + "end\n").encode()}
+    ours, theirs = (
+        "top\n" + one.replace("line 9\n", "y\n"),
+        one.replace("line 9\n", "y\n") + "end\n",
+    )
+    assert merged([{"a": one}, {"a": other}], {"a": ours}, {"a": theirs}) == {
+        "a": (ours + "end\n").encode()
+    }
 
 
 def test_without_a_base_all_is_new() -> None:
@@ -276,7 +377,11 @@ def test_without_a_base_all_is_new() -> None:
     for bases in ([], [None]):
         merging = merge_trees(blobs, bases, ours, theirs, NAMES)
         blobs.update(merging.blobs)
-        assert merging.tree is not None and blobs.told(merging.tree) == {"a": b"1", "b": b"2", "c": b"3"}
+        assert merging.tree is not None and blobs.told(merging.tree) == {
+            "a": b"1",
+            "b": b"2",
+            "c": b"3",
+        }
 
 
 def test_a_very_deep_tree() -> None:
@@ -289,7 +394,9 @@ def test_a_very_deep_tree() -> None:
             tree = blobs.put(encode([Entry("d", "folder", 0o755, 0, (tree,))]))
         return tree
 
-    merging = merge_trees(blobs, [deep(b"1\n2\n3\n")], deep(b"0\n2\n3\n"), deep(b"1\n2\n4\n"), NAMES)
+    merging = merge_trees(
+        blobs, [deep(b"1\n2\n3\n")], deep(b"0\n2\n3\n"), deep(b"1\n2\n4\n"), NAMES
+    )
     blobs.update(merging.blobs)
     assert merging.tree is not None
     entry = find(blobs, merging.tree, f"{path}/x")

@@ -85,8 +85,12 @@ class _Blobs(dict[Digest, bytes]):
 
 def test_reading_finds_and_walks() -> None:
     blobs = _Blobs()
-    inner = blobs.add(encode([Entry("f", "file", size=2, blobs=(blobs.add(b"x"), blobs.add(b"y")))]))
-    root = blobs.add(encode([Entry("d", "folder", 0o755, 0, (inner,)), Entry("l", "link", 0o777, target="d")]))
+    inner = blobs.add(
+        encode([Entry("f", "file", size=2, blobs=(blobs.add(b"x"), blobs.add(b"y")))])
+    )
+    root = blobs.add(
+        encode([Entry("d", "folder", 0o755, 0, (inner,)), Entry("l", "link", 0o777, target="d")])
+    )
     reader = TreeReader(blobs)
     assert [path for path, _ in reader.walk(root)] == ["d", "d/f", "l"]
     found = reader.find(root, "./d//f")

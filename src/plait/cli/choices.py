@@ -1,7 +1,9 @@
-"""Who is right where files disagree: what somebody chose on the command line, and what is told until they do.
+"""Who is right where files disagree: what somebody chose on the command line, and what is told
+until they do.
 
-A file is chosen whole: by the name of a side, as the conflict tells it, or as the content of a file on this machine. A bare text is never
-taken for content, for it would be a slip of the hand more often than a wish.
+A file is chosen whole: by the name of a side, as the conflict tells it, or as the content of a file
+on this machine. A bare text is never taken for content, for it would be a slip of the hand more
+often than a wish.
 """
 
 from __future__ import annotations
@@ -26,23 +28,43 @@ LEAD = 20  # of what long lines have in common, so much is shown
 
 
 class Choices(NamedTuple):
-    """What was chosen, by path: contents that are known, and sides whose content a conflict will tell."""
+    """What was chosen, by path: contents that are known, and sides whose content a conflict will
+    tell.
+    """
 
     contents: Mapping[str, Any] = {}
     sides: Mapping[str, str] = {}
 
     @classmethod
-    def of(cls, chosen: Mapping[str, str], drop: Sequence[str] = (), names: Mapping[str, str] | None = None) -> Choices:
-        """`names`: what may be said for a side, and what the conflict calls it; None: just what it calls it."""
-        contents: dict[str, Any] = {path: _content(path, choice) for path, choice in chosen.items() if choice.startswith("@")}
+    def of(
+        cls,
+        chosen: Mapping[str, str],
+        drop: Sequence[str] = (),
+        names: Mapping[str, str] | None = None,
+    ) -> Choices:
+        """`names`: what may be said for a side, and what the conflict calls it; None: just what it
+        calls it.
+        """
+        contents: dict[str, Any] = {
+            path: _content(path, choice)
+            for path, choice in chosen.items()
+            if choice.startswith("@")
+        }
         sides = {path: choice for path, choice in chosen.items() if path not in contents}
-        known = sides if names is None else {path: _side(path, side, names) for path, side in sides.items()}
+        known = (
+            sides
+            if names is None
+            else {path: _side(path, side, names) for path, side in sides.items()}
+        )
         return cls({**contents, **dict.fromkeys(drop, ABSENT)}, known)
 
 
 def _side(path: str, side: str, names: Mapping[str, str]) -> str:
     if side not in names:
-        raise click.BadParameter(f"{path}: {side!r} is no side; use {', '.join(names)} or @FILE.", param_hint="'--resolve'")
+        raise click.BadParameter(
+            f"{path}: {side!r} is no side; use {', '.join(names)} or @FILE.",
+            param_hint="'--resolve'",
+        )
     return names[side]
 
 
@@ -55,7 +77,10 @@ def _content(path: str, choice: str) -> bytes:
 
 
 def settled(act: Callable[[Mapping[str, Any]], Done], choices: Choices) -> Done:
-    """Do it with what was chosen. A side's content is learnt from the conflict; what is still in dispute raises MergeConflict."""
+    """Do it with what was chosen.
+
+    A side's content is learnt from the conflict; what is still in dispute raises MergeConflict.
+    """
     chosen = dict(choices.contents)
     while True:
         try:
@@ -73,7 +98,10 @@ def _told_by(error: MergeConflict, choices: Choices) -> dict[str, Any]:
         side = choices.sides.get(path_in(key))
         if side is not None and side not in sides:
             names = ", ".join(map(repr, sides))
-            raise click.BadParameter(f"{path_in(key)}: {side!r} is no side of it; there are {names}, or @FILE.", param_hint="'--resolve'")
+            raise click.BadParameter(
+                f"{path_in(key)}: {side!r} is no side of it; there are {names}, or @FILE.",
+                param_hint="'--resolve'",
+            )
         if side is not None:
             found[key] = sides[side]
     return found
@@ -85,7 +113,10 @@ def path_in(key: str) -> str:
 
 
 def sides_told(sides: Mapping[str, Any]) -> list[str]:
-    """What each side has of a file: the first lines that differ. The whole would bury what is to be decided, and files begin alike."""
+    """What each side has of a file: the first lines that differ.
+
+    The whole would bury what is to be decided, and files begin alike.
+    """
     texts = {side: _lines(value) for side, value in sides.items() if value is not ABSENT}
     before, after = _alike(list(texts.values()))
     differing = {side: lines[before : len(lines) - after] for side, lines in texts.items()}
@@ -94,8 +125,15 @@ def sides_told(sides: Mapping[str, Any]) -> list[str]:
     wide = max(len(clean(side)) for side in sides)
     told = list[str]()
     for side in sides:
-        shown = _excerpt(differing[side], before + 1 if numbered else None, skipped) if side in texts else ["(gone)"]
-        told += [f"    {name:{wide}}  {line}" for name, line in zip([clean(side), *[""] * len(shown)], shown, strict=False)]
+        shown = (
+            _excerpt(differing[side], before + 1 if numbered else None, skipped)
+            if side in texts
+            else ["(gone)"]
+        )
+        told += [
+            f"    {name:{wide}}  {line}"
+            for name, line in zip([clean(side), *[""] * len(shown)], shown, strict=False)
+        ]
     return told
 
 
@@ -112,12 +150,17 @@ def _alike(texts: Sequence[Sequence[str]]) -> tuple[int, int]:
 
 
 def _leading(texts: Sequence[Sequence[str]]) -> int:
-    return next((at for at, each in enumerate(zip(*texts, strict=False)) if len(set(each)) > 1), min(map(len, texts)))
+    return next(
+        (at for at, each in enumerate(zip(*texts, strict=False)) if len(set(each)) > 1),
+        min(map(len, texts)),
+    )
 
 
 def _shared(lines: Sequence[str]) -> int:
     """How much of a long line is left out because all begin with it."""
-    return max(0, _leading(lines) - LEAD) if len(lines) > 1 and max(map(len, lines)) > LINE_MAX else 0
+    return (
+        max(0, _leading(lines) - LEAD) if len(lines) > 1 and max(map(len, lines)) > LINE_MAX else 0
+    )
 
 
 def _excerpt(lines: Sequence[str], first: int | None, skipped: int) -> list[str]:
@@ -126,7 +169,13 @@ def _excerpt(lines: Sequence[str], first: int | None, skipped: int) -> list[str]
     shown = [f"…{lines[0][skipped:]}" if skipped else lines[0], *lines[1:LINES_SHOWN]]
     numbers = ["" if first is None else f"{first + at}: " for at in range(len(shown))]
     left = [f"… {counted(len(lines) - len(shown), 'more line')}"] if len(lines) > len(shown) else []
-    return [*(f"{number}{cut(visible(line.expandtabs(4)), LINE_MAX)}" for number, line in zip(numbers, shown, strict=True)), *left]
+    return [
+        *(
+            f"{number}{cut(visible(line.expandtabs(4)), LINE_MAX)}"
+            for number, line in zip(numbers, shown, strict=True)
+        ),
+        *left,
+    ]
 
 
 def name_of(key: str) -> str:

@@ -1,6 +1,7 @@
 """What every command is given: where the store is, how to answer, and who acts.
 
-Looking never makes a store: only `init` and `new` do. Who writes is named with --as, else by PLAIT_ACTOR, else by the login.
+Looking never makes a store: only `init` and `new` do. Who writes is named with --as, else by
+PLAIT_ACTOR, else by the login.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Given(NamedTuple):
     def store(self) -> str:
         """The address of a store that exists."""
         address = address_of(self.address)
-        if opened(address) is None and (address.startswith("memory:") or not exists(address)):  # memory ends with its process
+        # memory ends with its process
+        if opened(address) is None and (address.startswith("memory:") or not exists(address)):
             raise NoStore(address)
         return address
 
@@ -54,8 +56,8 @@ class Given(NamedTuple):
         value = self.open(name)
         if value.reload() != value:
             raise click.UsageError(
-                f"{name} is in the past: nothing can be appended there. Branch off with `plait fork {name} LABEL`, "
-                f"or go back with `plait rewind {value.short} {value.place}`."
+                f"{name} is in the past: nothing can be appended there. Branch off with `plait fork"
+                f" {name} LABEL`, or go back with `plait rewind {value.short} {value.place}`."
             )
         return value
 
@@ -66,12 +68,20 @@ class Given(NamedTuple):
 def address_of(given: str | None) -> str:
     """The one spelling of an address; without one, where `open_store()` would look."""
     if given is not None:
-        address, inside = canonical(given), canonical(os.path.join(given, FOLDER)) if ":" not in given else None
-        return inside if inside is not None and not exists(address) and exists(inside) else address  # as git: the folder is enough
+        address, inside = (
+            canonical(given),
+            canonical(os.path.join(given, FOLDER)) if ":" not in given else None,
+        )
+        # as git: the folder is enough
+        return inside if inside is not None and not exists(address) and exists(inside) else address
     try:
         return locate(Path.cwd(), os.environ)
-    except OSError as error:  # the current folder was removed, or lies below one that may not be entered
-        raise click.UsageError(f"the current folder cannot be used: {error.strerror}. Go elsewhere, or pass --store /FOLDER.") from error
+    # the current folder was removed, or lies below one that may not be entered
+    except OSError as error:
+        raise click.UsageError(
+            f"the current folder cannot be used: {error.strerror}. Go elsewhere, or pass --store"
+            " /FOLDER."
+        ) from error
 
 
 def store_of(session: Session) -> Store:
@@ -79,13 +89,17 @@ def store_of(session: Session) -> Store:
 
 
 def names_of(store: Store, logs: Iterable[LogId]) -> dict[LogId, str]:
-    """What to call each session, so that it can be typed: its label, if no other one has that too, else the short id."""
+    """What to call each session, so that it can be typed: its label, if no other one has that too,
+    else the short id.
+    """
     return {log: _label(store, log) or short(log) for log in dict.fromkeys(logs)}
 
 
 def _label(store: Store, log: LogId) -> str | None:
     label = session_row(store, log).get("label")
-    alone = label is not None and len(store.rows("session", "session", {"label": label}, limit=2)) == 1
+    alone = (
+        label is not None and len(store.rows("session", "session", {"label": label}, limit=2)) == 1
+    )
     return str(label) if alone else None
 
 
@@ -108,19 +122,37 @@ def acting(command: Command) -> Command:
 
 
 _store = click.option(
-    "--store", "address", metavar="ADDRESS", help="A folder, or 'sqlite:FOLDER'. Else PLAIT_STORE, else the nearest .plait."
+    "--store",
+    "address",
+    metavar="ADDRESS",
+    help="A folder, or 'sqlite:FOLDER'. Else PLAIT_STORE, else the nearest .plait.",
 )
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for programs.")
+_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document, for programs."
+)
 _jsonl = click.option("--jsonl", "as_jsonl", is_flag=True, help="Print one JSON document per line.")
-_as = click.option("--as", "actor", metavar="PRINCIPAL", help="Who does it, as in human:ana or service:ci. Else PLAIT_ACTOR, else you.")
+_as = click.option(
+    "--as",
+    "actor",
+    metavar="PRINCIPAL",
+    help="Who does it, as in human:ana or service:ci. Else PLAIT_ACTOR, else you.",
+)
 
 
 def _given(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Any:
     @functools.wraps(command)
-    def call(address: str | None, as_json: bool, as_jsonl: bool = False, actor: str | None = None, **rest: Any) -> Any:
+    def call(
+        address: str | None,
+        as_json: bool,
+        as_jsonl: bool = False,
+        actor: str | None = None,
+        **rest: Any,
+    ) -> Any:
         if as_json and as_jsonl:
             raise click.UsageError("--json and --jsonl exclude each other.")
-        return command(Given(address, "jsonl" if as_jsonl else "json" if as_json else "text", actor), **rest)
+        return command(
+            Given(address, "jsonl" if as_jsonl else "json" if as_json else "text", actor), **rest
+        )
 
     for option in reversed(options):
         call = option(call)
@@ -131,9 +163,21 @@ def filters(command: Any) -> Any:
     """Which events are meant."""
     for option in (
         click.option("--until", metavar="WHEN", help="Up to then."),
-        click.option("--since", metavar="WHEN", help="From then on: 10m, 2h, 3d back from the last event, or 2026-11-15T20:30 (UTC)."),
-        click.option("--actor", "by", metavar="WHO", help="By this principal; the name alone is enough."),
-        click.option("--kind", "kinds", metavar="KIND", multiple=True, help="Of this kind, as in MessageSaid; may be repeated."),
+        click.option(
+            "--since",
+            metavar="WHEN",
+            help="From then on: 10m, 2h, 3d back from the last event, or 2026-11-15T20:30 (UTC).",
+        ),
+        click.option(
+            "--actor", "by", metavar="WHO", help="By this principal; the name alone is enough."
+        ),
+        click.option(
+            "--kind",
+            "kinds",
+            metavar="KIND",
+            multiple=True,
+            help="Of this kind, as in MessageSaid; may be repeated.",
+        ),
     ):
         command = option(command)
     return command
@@ -145,7 +189,12 @@ def limits(*others: str) -> Callable[[Any], Any]:
     def decorate(command: Any) -> Any:
         for name, type, what in reversed(_LIMITS):
             names = [f"--{name}-max", *(f"--{other}-{name}" for other in others)]
-            command = click.option(*names, f"{name.replace('-', '_')}_max", type=type, help=f"{what}; unlimited if left out.")(command)
+            command = click.option(
+                *names,
+                f"{name.replace('-', '_')}_max",
+                type=type,
+                help=f"{what}; unlimited if left out.",
+            )(command)
         return command
 
     return decorate
@@ -203,4 +252,8 @@ def text_of(text: str) -> str:
     try:
         return sys.stdin.buffer.read().decode().removesuffix("\n")
     except UnicodeDecodeError as error:
-        raise InvalidValue("standard input", f"byte {error.start} is not UTF-8", "send text, or attach a file with --file") from error
+        raise InvalidValue(
+            "standard input",
+            f"byte {error.start} is not UTF-8",
+            "send text, or attach a file with --file",
+        ) from error

@@ -1,7 +1,8 @@
 """Asking whoever sits at the terminal: for consent to what an agent wants to do, and for answers.
 
-Shown is exactly what is bound, nothing folded and nothing hidden. Consent is typed, after it was shown: what was typed before is
-thrown away. Whatever is not a clear yes is none, and who does not want to decide now leaves it in the inbox.
+Shown is exactly what is bound, nothing folded and nothing hidden. Consent is typed, after it was
+shown: what was typed before is thrown away. Whatever is not a clear yes is none, and who does not
+want to decide now leaves it in the inbox.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def mode_of(given: Mode | None) -> Mode:
     """How consent is got: as was typed; else by asking, if there is a terminal to ask at."""
     there = sys.stdin.isatty() and sys.stderr.isatty()
     if given == "ask" and not there:
-        raise click.UsageError("--approve ask needs a terminal. Use --approve park, and answer with `plait approve`.")
+        raise click.UsageError(
+            "--approve ask needs a terminal. Use --approve park, and answer with `plait approve`."
+        )
     return given or ("ask" if there else "park")
 
 
@@ -62,7 +65,9 @@ def consent_to_all(who: str) -> Callable[[Approval], Granted]:
 class Terminal:
     """Who sits there is asked one thing at a time, whichever branch it comes from."""
 
-    def __init__(self, progress: Progress, session: Session, read: Callable[[str], str | None] | None = None) -> None:
+    def __init__(
+        self, progress: Progress, session: Session, read: Callable[[str], str | None] | None = None
+    ) -> None:
         self._progress, self._session, self._read = progress, session, read or typed
         self._lock = Lock()
 
@@ -81,7 +86,10 @@ class Terminal:
         print_ask(out, store_at(session.store), asked, full=True, hints=False)
         edited: Json = None
         while True:
-            said = self._read(f"Allow it{' as edited' if edited is not None else ''}? [y]es [n]o [e]dit [l]ater, or why not: ")
+            said = self._read(
+                f"Allow it{' as edited' if edited is not None else ''}? [y]es [n]o [e]dit [l]ater,"
+                " or why not: "
+            )
             word = said.strip().lower() if said is not None else LATER[0]
             if word in LATER:
                 raise self._later(session, f"consent was put off: plait approve {asked.event[:12]}")
@@ -94,7 +102,10 @@ class Terminal:
             elif len(word) > 2:
                 return Denied((said or "").strip())
             else:
-                out.line("y allows it, n does not, e edits the arguments, l leaves it for later; a sentence is why not")
+                out.line(
+                    "y allows it, n does not, e edits the arguments, l leaves it for later; a"
+                    " sentence is why not"
+                )
 
     @staticmethod
     def _later(session: Session, why: str) -> BaseException:
@@ -111,9 +122,15 @@ class Terminal:
             for number, choice in enumerate(choices, 1):
                 out.line(Cell(f"  {number}  ", DIM), visible(choice))
             while True:
-                said = self._read("Number or answer (end of input: later): " if choices else "Answer (end of input: later): ")
+                said = self._read(
+                    "Number or answer (end of input: later): "
+                    if choices
+                    else "Answer (end of input: later): "
+                )
                 if said is None:
-                    raise self._later(self._session, "the question was put off: plait inbox shows it")
+                    raise self._later(
+                        self._session, "the question was put off: plait inbox shows it"
+                    )
                 if (found := _chosen(said.strip(), choices)) is not None:
                     return found
 
@@ -124,7 +141,11 @@ def _chosen(said: str, choices: tuple[str, ...]) -> Json:
         return value_of(said) if said else None
     if said in choices:
         return said
-    return choices[int(said) - 1] if said.isascii() and said.isdecimal() and 0 < int(said[:9]) <= len(choices) else None
+    return (
+        choices[int(said) - 1]
+        if said.isascii() and said.isdecimal() and 0 < int(said[:9]) <= len(choices)
+        else None
+    )
 
 
 def _arguments(approval: Approval) -> Json:
@@ -132,7 +153,9 @@ def _arguments(approval: Approval) -> Json:
 
 
 def _edited(out: Out, arguments: Json, before: Json) -> Json:
-    """The arguments as somebody wrote them in an editor, shown again; `before`, if they are no arguments."""
+    """The arguments as somebody wrote them in an editor, shown again; `before`, if they are no
+    arguments.
+    """
     # One escape for whatever an editor would hide or obey: JSON reads it back as it was.
     text = "\n".join(map(visible, json.dumps(arguments, indent=2, ensure_ascii=False).split("\n")))
     try:
@@ -142,7 +165,12 @@ def _edited(out: Out, arguments: Json, before: Json) -> Json:
             return before
         value = parse(written.encode("utf-8", "surrogatepass"))
     except (click.ClickException, InvalidInput, UnicodeError, OSError) as error:
-        out.line(Cell(error.format_message() if isinstance(error, click.ClickException) else str(error), BAD))
+        out.line(
+            Cell(
+                error.format_message() if isinstance(error, click.ClickException) else str(error),
+                BAD,
+            )
+        )
         return before
     if not isinstance(value, dict):
         out.line(Cell("that is not a JSON object with all arguments by name", BAD))
@@ -158,7 +186,8 @@ def typed(prompt: str) -> str | None:
     termios.tcflush(sys.stdin, termios.TCIFLUSH)  # a key that was pressed before is no answer
     click.echo(prompt, nl=False, err=True)
     line = b""
-    # Not by way of Python's buffer: a branch that is still asked when the process ends would have it locked.
+    # Not by way of Python's buffer: a branch that is still asked when the process ends would have
+    # it locked.
     while not line.endswith(b"\n") and (more := os.read(sys.stdin.fileno(), 4096)):
         line += more
     if not line:

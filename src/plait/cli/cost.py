@@ -35,17 +35,35 @@ FIGURES = (
 @click.command("cost")
 @click.argument("session", metavar="[S]", required=False)
 @click.option(
-    "--by", "names", metavar="WHAT", multiple=True, help="user, project, tag:NAME, agent, model, session, run or day; several with commas."
+    "--by",
+    "names",
+    metavar="WHAT",
+    multiple=True,
+    help="user, project, tag:NAME, agent, model, session, run or day; several with commas.",
 )
-@click.option("--since", metavar="WHEN", help="From then on: 2h, 7d back from the last event, or 2026-11-15 (UTC).")
+@click.option(
+    "--since",
+    metavar="WHEN",
+    help="From then on: 2h, 7d back from the last event, or 2026-11-15 (UTC).",
+)
 @click.option("--until", metavar="WHEN", help="Up to then.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, for a spreadsheet.")
+@click.option(
+    "--csv", "as_csv", is_flag=True, help="Print comma-separated values, for a spreadsheet."
+)
 @listing
-def cost(given: Given, session: str | None, names: Sequence[str], since: str | None, until: str | None, as_csv: bool) -> None:
+def cost(
+    given: Given,
+    session: str | None,
+    names: Sequence[str],
+    since: str | None,
+    until: str | None,
+    as_csv: bool,
+) -> None:
     """Sum up what models and tools were used, and what that cost.
 
-    Of all sessions, or of S and everything it covers: what it was forked from and what was merged into it. Each call counts once.
-    By run, branches of S that were never merged count too, in rows of their own.
+    Of all sessions, or of S and everything it covers: what it was forked from and what was merged
+    into it. Each call counts once. By run, branches of S that were never merged count too, in rows
+    of their own.
     """
     if as_csv and given.form != "text":
         raise click.UsageError("--csv excludes --json and --jsonl.")
@@ -72,11 +90,17 @@ def cost(given: Given, session: str | None, names: Sequence[str], since: str | N
 
 
 def _row_document(by: Sequence[str], key: Sequence[str], spent: Spent) -> dict[str, object]:
-    return {**{name: value or None for name, value in zip(by, key, strict=True)}, **spent_document(spent)}
+    return {
+        **{name: value or None for name, value in zip(by, key, strict=True)},
+        **spent_document(spent),
+    }
 
 
 def _print_csv(found: Costs) -> None:
-    """One line per row. A cell that a spreadsheet would take for a formula is quoted with an apostrophe, as they do."""
+    """One line per row.
+
+    A cell that a spreadsheet would take for a formula is quoted with an apostrophe, as they do.
+    """
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow([*found.by, *FIGURES])
     for key, spent in found.rows:
@@ -92,10 +116,16 @@ def _plain(text: str) -> str:
 def _print_table(store: Store, found: Costs) -> None:
     out = Out()
     if not found.rows:
-        out.hint("Nothing was spent" + (" in that time." if found.since is not None or found.until is not None else "."))
+        out.hint(
+            "Nothing was spent"
+            + (" in that time." if found.since is not None or found.until is not None else ".")
+        )
         return
     columns = [
-        *(Column(name.removeprefix("tag:"), flex=at == 0, least=NAME_MIN) for at, name in enumerate(found.by)),
+        *(
+            Column(name.removeprefix("tag:"), flex=at == 0, least=NAME_MIN)
+            for at, name in enumerate(found.by)
+        ),
         *([] if found.by else [Column(flex=True)]),
         Column("tokens", right=True),
         Column("in + out", right=True, aside=True),
@@ -104,9 +134,20 @@ def _print_table(store: Store, found: Costs) -> None:
         Column("US dollars", right=True),
         Column(""),
     ]
-    sessions = names_of(store, [LogId(key[at]) for at, name in enumerate(found.by) if name == "session" for key, _ in found.rows])
+    sessions = names_of(
+        store,
+        [
+            LogId(key[at])
+            for at, name in enumerate(found.by)
+            if name == "session"
+            for key, _ in found.rows
+        ],
+    )
     rows = [
-        [*(_name(name, value, sessions) for name, value in zip(found.by, key, strict=True)), *_figures(spent, out.tty)]
+        [
+            *(_name(name, value, sessions) for name, value in zip(found.by, key, strict=True)),
+            *_figures(spent, out.tty),
+        ]
         for key, spent in (found.rows if found.by else ())
     ]
     total = [
@@ -122,7 +163,11 @@ def _name(what: str, value: str, sessions: dict[LogId, str]) -> Cell:
         return Cell("" if what == BRANCH else "(none)", DIM)
     if what == "run":
         return Cell(short(LogId(value)), ACCENT)
-    return Cell(sessions.get(LogId(value), short(LogId(value))), ACCENT) if what == "session" else Cell(value)
+    return (
+        Cell(sessions.get(LogId(value), short(LogId(value))), ACCENT)
+        if what == "session"
+        else Cell(value)
+    )
 
 
 def _figures(spent: Spent, narrow: bool) -> list[Cell]:
@@ -135,7 +180,9 @@ def _figures(spent: Spent, narrow: bool) -> list[Cell]:
         Cell(f"{spent.model_calls:,}"),
         Cell(f"{spent.tool_calls:,}"),
         Cell(_dollars(spent)),
-        Cell(f"{unpriced} unpriced" if spent.unpriced and spent.cost.dollars is not None else "", DIM),
+        Cell(
+            f"{unpriced} unpriced" if spent.unpriced and spent.cost.dollars is not None else "", DIM
+        ),
     ]
 
 
@@ -146,4 +193,4 @@ def _dollars(spent: Spent) -> str:
     cost = spent.cost
     if cost.dollars is None:
         return "unknown"
-    return f"{'≥ ' if cost.unpriced else ''}{'~' if cost.estimated else ''}{dollars_text(cost.dollars).removeprefix('$')}"
+    return f"{'≥ ' if cost.unpriced else ''}{'~' if cost.estimated else ''}{dollars_text(cost.dollars).removeprefix('$')}"  # noqa: E501

@@ -1,7 +1,8 @@
 """What programs get: the JSON documents, one function per shape.
 
-The shapes are a promise, kept by tests: snake_case keys, whole ids, times in microseconds since 1970 (UTC), nothing cleaned
-and nothing cut. Everything beyond ASCII is escaped, so that no byte of it means anything to a terminal.
+The shapes are a promise, kept by tests: snake_case keys, whole ids, times in microseconds since
+1970 (UTC), nothing cleaned and nothing cut. Everything beyond ASCII is escaped, so that no byte of
+it means anything to a terminal.
 """
 
 from __future__ import annotations
@@ -131,22 +132,40 @@ def show_document(session: Session, messages: int | None) -> Document:
         "durability": session.durability,
         "runs": [msgspec.structs.asdict(run) for run in session.runs],
         "facts": {
-            key: {"kind": each.kind, "value": each.value, **_at(each.at), "review_by": each.review_by} for key, each in known.items()
+            key: {
+                "kind": each.kind,
+                "value": each.value,
+                **_at(each.at),
+                "review_by": each.review_by,
+            }
+            for key, each in known.items()
         },
-        "pending": {key: {"kind": each.kind, "what": each.what, **_at(each.at)} for key, each in session.pending.items()},
+        "pending": {
+            key: {"kind": each.kind, "what": each.what, **_at(each.at)}
+            for key, each in session.pending.items()
+        },
         "budget": _full(session.budget),
         "left": _full(session.left_now),
         "usage": spent_document(session.spent),
         "gates": {name: {"by": gate.by, **_at(gate.at)} for name, gate in session.gates.items()},
         "validation": [
-            {"name": each.name, "passed": each.passed, "detail": each.detail, "session": each.log, "seq": each.seq}
+            {
+                "name": each.name,
+                "passed": each.passed,
+                "detail": each.detail,
+                "session": each.log,
+                "seq": each.seq,
+            }
             for each in session.validation
         ],
         "placement": _full(session.placement),
         "tree": session.tree,
         "changed": changed_document(changed_by(session.events[-1])),
         "message_count": len(said),
-        "messages": [message_document(message) for message in (said if messages is None else said[len(said) - messages :])],
+        "messages": [
+            message_document(message)
+            for message in (said if messages is None else said[len(said) - messages :])
+        ],
     }
 
 
@@ -156,7 +175,11 @@ def _at(ref: Any) -> Document:
 
 def _full(value: msgspec.Struct | None) -> Document | None:
     """A struct with all its fields, those left at their default too."""
-    return None if value is None else {name: msgspec.to_builtins(getattr(value, name)) for name in value.__struct_fields__}
+    return (
+        None
+        if value is None
+        else {name: msgspec.to_builtins(getattr(value, name)) for name in value.__struct_fields__}
+    )
 
 
 def spent_document(spent: Spent) -> Document:
@@ -195,11 +218,22 @@ def step_document(step: Step) -> Document:
 
 
 def trace_document(trace: Trace) -> Document:
-    return {"about": trace.about, "complete": trace.complete, "steps": [step_document(step) for step in trace]}
+    return {
+        "about": trace.about,
+        "complete": trace.complete,
+        "steps": [step_document(step) for step in trace],
+    }
 
 
 def node_document(node: Node) -> Document:
-    return {"id": node.id, "type": node.type, "name": node.name, "session": node.session, "place": node.place, "detail": node.detail}
+    return {
+        "id": node.id,
+        "type": node.type,
+        "name": node.name,
+        "session": node.session,
+        "place": node.place,
+        "detail": node.detail,
+    }
 
 
 def edge_document(edge: Edge) -> Document:
@@ -233,17 +267,39 @@ def entry_document(path: str, entry: Entry) -> Document:
 
 def _entry(entry: Entry) -> Document:
     target = shown(entry.target) if entry.kind == "link" else None
-    return {"kind": entry.kind, "mode": f"{entry.mode:o}", "size": entry.size, "target": target, "blobs": list(entry.blobs)}
+    return {
+        "kind": entry.kind,
+        "mode": f"{entry.mode:o}",
+        "size": entry.size,
+        "target": target,
+        "blobs": list(entry.blobs),
+    }
 
 
 def files_document(changes: Changes) -> Document:
     come = {new: old for old, new in changes.renamed.items()}
-    told = [(each, stat) for each, stat in zip(changes, changes.stat(), strict=True) if each.path not in changes.renamed]
-    return {"left": changes.left, "right": changes.right, "changes": [_change(each, stat, come.get(each.path)) for each, stat in told]}
+    told = [
+        (each, stat)
+        for each, stat in zip(changes, changes.stat(), strict=True)
+        if each.path not in changes.renamed
+    ]
+    return {
+        "left": changes.left,
+        "right": changes.right,
+        "changes": [_change(each, stat, come.get(each.path)) for each, stat in told],
+    }
 
 
 def _change(change: Change, stat: Stat, old: str | None) -> Document:
-    status = "renamed" if old is not None else "added" if change.before is None else "removed" if change.after is None else "changed"
+    status = (
+        "renamed"
+        if old is not None
+        else "added"
+        if change.before is None
+        else "removed"
+        if change.after is None
+        else "changed"
+    )
     return {
         "status": status,
         "path": shown(change.path),
@@ -284,7 +340,11 @@ def changed_by(event: Event) -> Trees | None:
 
 
 def changed_document(trees: Trees | None) -> Document | None:
-    return None if trees is None else {"before": trees.before, "after": trees.after, "paths": list(trees.changed)}
+    return (
+        None
+        if trees is None
+        else {"before": trees.before, "after": trees.after, "paths": list(trees.changed)}
+    )
 
 
 def unchecked_document(unchecked: Unchecked) -> Document:

@@ -14,7 +14,7 @@
     141  the reader of the output has gone, as by SIGPIPE: `plait log | head`
 
 Whatever reaches a person is cleaned first: an error quotes names, and names come from anywhere.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -33,7 +33,16 @@ from plait.cli.terminal import clean
 from plait.errors import PlaitError
 from plait.session import ABSENT
 
-FAILED, USAGE, NOT_FOUND, WAITING, NO_BUDGET, UNVERIFIED, DIVERGED, CONFLICT = 1, 2, 3, 4, 5, 6, 7, 8
+FAILED, USAGE, NOT_FOUND, WAITING, NO_BUDGET, UNVERIFIED, DIVERGED, CONFLICT = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+)
 RETRY, INTERRUPTED, NO_READER = 75, 130, 141
 
 CODES: dict[type[PlaitError], int] = {
@@ -73,10 +82,16 @@ CODES: dict[type[PlaitError], int] = {
 
 
 class Told(Exception):
-    """An error in lines made for the shell: with a code of its own, perhaps, and what a program needs to go on."""
+    """An error in lines made for the shell: with a code of its own, perhaps, and what a program
+    needs to go on.
+    """
 
     def __init__(
-        self, error: Exception, lines: Sequence[str], code: int | None = None, details: Mapping[str, object] | None = None
+        self,
+        error: Exception,
+        lines: Sequence[str],
+        code: int | None = None,
+        details: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(error, lines)
         self.error, self.lines, self.details = error, lines, details or {}
@@ -92,7 +107,9 @@ def code_of(error: BaseException) -> int:
 
 
 class Entry(click.Group):
-    """The group of all commands: lists them in sections, and turns whatever is raised into a message and an exit code."""
+    """The group of all commands: lists them in sections, and turns whatever is raised into a
+    message and an exit code.
+    """
 
     sections: Mapping[str, Sequence[str]] = {}
 
@@ -103,7 +120,10 @@ class Entry(click.Group):
         width = max(len(name) for name in self.list_commands(ctx))
         for title, names in self.sections.items():
             with formatter.section(title):
-                rows = [(name.ljust(width), self.commands[name].get_short_help_str(80)) for name in names]
+                rows = [
+                    (name.ljust(width), self.commands[name].get_short_help_str(80))
+                    for name in names
+                ]
                 formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -135,7 +155,10 @@ class Entry(click.Group):
 
         if not standalone_mode:
             return run()
-        as_json = any(flag in given[: given.index("--") if "--" in given else None] for flag in ("--json", "--jsonl"))
+        as_json = any(
+            flag in given[: given.index("--") if "--" in given else None]
+            for flag in ("--json", "--jsonl")
+        )
         sys.exit(_end(run, as_json))
 
 
@@ -152,7 +175,9 @@ def _end(run: Callable[[], Any], as_json: bool) -> int:
 
 
 class HidingStream:
-    """A stream on which no secret is written that the process knows, by whichever code: a traceback, a warning, a print."""
+    """A stream on which no secret is written that the process knows, by whichever code: a
+    traceback, a warning, a print.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -179,17 +204,26 @@ def _ended(run: Callable[[], Any], as_json: bool) -> int:
         _drop_output()
         return NO_READER
     except click.ClickException as error:
-        return _tell(error, [error.format_message()], error.exit_code, as_json, before=_usage(error))
+        return _tell(
+            error, [error.format_message()], error.exit_code, as_json, before=_usage(error)
+        )
     except Told as told:
         return _tell(told.error, told.lines, told.code, as_json, details=told.details)
     except PlaitError as error:
         return _tell(error, _lines(error), code_of(error), as_json)
     except OSError as error:
         _drop_output()
-        where = f"{os.fsdecode(error.filename)}:" if error.filename else "the output could not be written:"
+        where = (
+            f"{os.fsdecode(error.filename)}:"
+            if error.filename
+            else "the output could not be written:"
+        )
         return _tell(
             error,
-            [f"{where} {error.strerror or error}. If the command writes, look whether it did before you repeat it: plait log."],
+            [
+                f"{where} {error.strerror or error}. If the command writes, look whether it did"
+                " before you repeat it: plait log."
+            ],
             FAILED,
             as_json,
         )
@@ -198,18 +232,35 @@ def _ended(run: Callable[[], Any], as_json: bool) -> int:
         raise
 
 
-def _print_hidden(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _print_hidden(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     sys.stderr.write(secrets.hide_told("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _tell(
-    error: Exception, lines: Sequence[str], code: int, as_json: bool, before: str = "", details: Mapping[str, object] | None = None
+    error: Exception,
+    lines: Sequence[str],
+    code: int,
+    as_json: bool,
+    before: str = "",
+    details: Mapping[str, object] | None = None,
 ) -> int:
-    """Say it on stderr: to a program all at once, to a person line by line, each of them cleaned."""
+    """Say it on stderr: to a program all at once, to a person line by line, each of
+    them cleaned.
+    """
     if as_json:
         text = str(error) if isinstance(error, PlaitError) else "\n".join(lines)
         said = json.dumps(
-            {"error": {"type": type(error).__name__, "message": text, "exit_code": code, **_details(error), **(details or {})}}
+            {
+                "error": {
+                    "type": type(error).__name__,
+                    "message": text,
+                    "exit_code": code,
+                    **_details(error),
+                    **(details or {}),
+                }
+            }
         )
     else:
         said = before + "plait: " + "\n".join(map(clean, lines))
@@ -227,23 +278,37 @@ def _usage(error: click.ClickException) -> str:
 
 def _lines(error: PlaitError) -> list[str]:
     if isinstance(error, errors.AmbiguousRevision):
-        return [f"{error.text!r} could be any of these. Write more of the id.", *(f"  {clean(each)}" for each in error.candidates)]
+        return [
+            f"{error.text!r} could be any of these. Write more of the id.",
+            *(f"  {clean(each)}" for each in error.candidates),
+        ]
     return [str(error)]
 
 
 def _details(error: Exception) -> dict[str, object]:
     """What a program needs to go on."""
     if isinstance(error, errors.MergeConflict):
-        said = {key: {side: value for side, value in sides.items() if value is not ABSENT} for key, sides in error.conflicts.items()}
-        gone = {key: [side for side, value in sides.items() if value is ABSENT] for key, sides in error.conflicts.items()}
-        return {"conflicts": said, "retracted": {key: sides for key, sides in gone.items() if sides}}
+        said = {
+            key: {side: value for side, value in sides.items() if value is not ABSENT}
+            for key, sides in error.conflicts.items()
+        }
+        gone = {
+            key: [side for side, value in sides.items() if value is ABSENT]
+            for key, sides in error.conflicts.items()
+        }
+        return {
+            "conflicts": said,
+            "retracted": {key: sides for key, sides in gone.items() if sides},
+        }
     if isinstance(error, errors.AmbiguousRevision):
         return {"candidates": list(error.candidates)}
     return {}
 
 
 def _drop_output() -> None:
-    """What is still in the buffer cannot be written; Python would try again at exit, and complain."""
+    """What is still in the buffer cannot be written; Python would try again at
+    exit, and complain.
+    """
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -1,7 +1,8 @@
 """The files of a session: `cat`, `files`, `checkout`, `blame`, `apply`.
 
-What is in them was written by agents, and so were their names. On a terminal both are shown cleaned; a name that could be misread stands in
-quotes, as git writes it. Only `cat` into a pipe gives the bytes as they are: whoever asks for a file wants that file.
+What is in them was written by agents, and so were their names. On a terminal both are shown
+cleaned; a name that could be misread stands in quotes, as git writes it. Only `cat` into a pipe
+gives the bytes as they are: whoever asks for a file wants that file.
 """
 
 from __future__ import annotations
@@ -47,7 +48,12 @@ from plait.workspace.lines import as_text
 from plait.workspace.tree import EMPTY, TreeReader, parts_of, shown
 
 SHOWN = 200  # files on a terminal
-_BITS = {"file": stat.S_IFREG, "withheld": stat.S_IFREG, "link": stat.S_IFLNK, "folder": stat.S_IFDIR}
+_BITS = {
+    "file": stat.S_IFREG,
+    "withheld": stat.S_IFREG,
+    "link": stat.S_IFLNK,
+    "folder": stat.S_IFDIR,
+}
 
 
 class Named(NamedTuple):
@@ -79,14 +85,28 @@ class Named(NamedTuple):
             yield
         except NotPlaced as error:
             raise Told(
-                error, [f"{self.name} has no files: it was not placed there. Place it with: plait to {error.session} local FOLDER"]
+                error,
+                [
+                    f"{self.name} has no files: it was not placed there. Place it with: plait to"
+                    f" {error.session} local FOLDER"
+                ],
             ) from error
         except NoSuchFile as error:
             raise Told(
-                error, [f"there is no {quoted(error.path)!r} in {self.name}. See what there is with: plait files {self.name}"]
+                error,
+                [
+                    f"there is no {quoted(error.path)!r} in {self.name}. See what there is with:"
+                    f" plait files {self.name}"
+                ],
             ) from error
         except NotAFile as error:
-            raise Told(error, [f"{quoted(error.path)!r} in {self.name} is {error.what}, not a file. Name a file."]) from error
+            raise Told(
+                error,
+                [
+                    f"{quoted(error.path)!r} in {self.name} is {error.what}, not a file. Name a"
+                    " file."
+                ],
+            ) from error
 
 
 # ── cat and files ────────────────────────────────────────────────────────────────────────────
@@ -99,13 +119,21 @@ class Named(NamedTuple):
 def cat(given: Given, file: str, path: str | None) -> None:
     """Print a file as it was: S@7:src/cart.py. A folder is listed.
 
-    Into a pipe goes every byte as it is; on a terminal control characters are left out. With --json a file that is no text comes in base64.
+    Into a pipe goes every byte as it is; on a terminal control characters are left out. With --json
+    a file that is no text comes in base64.
     """
     named = Named.of(given, file, path)
     with named.telling():
         found = _read(named)
     if given.form != "text":
-        _print_document(given, {"session": place_document(named.session), "path": shown(named.path), **_found_document(found)})
+        _print_document(
+            given,
+            {
+                "session": place_document(named.session),
+                "path": shown(named.path),
+                **_found_document(found),
+            },
+        )
     elif isinstance(found, bytes):
         _print_content(found)
     else:
@@ -127,7 +155,11 @@ def _found_document(found: bytes | Sequence[Entry]) -> Document:
     if not isinstance(found, bytes):
         return {"entries": [entry_document(entry.name, entry) for entry in found]}
     text = as_text(found)
-    return {"size": len(found), "text": text, "base64": None if text is not None else b64encode(found).decode()}
+    return {
+        "size": len(found),
+        "text": text,
+        "base64": None if text is not None else b64encode(found).decode(),
+    }
 
 
 def _print_names(entries: Iterable[Entry]) -> None:
@@ -143,7 +175,11 @@ def _print_content(content: bytes) -> None:
         return
     out = Out()
     if b"\0" in content:
-        out.line(Cell(f"(no text: {counted(len(content), 'byte')}; send it into a file, with > FILE)", DIM))
+        out.line(
+            Cell(
+                f"(no text: {counted(len(content), 'byte')}; send it into a file, with > FILE)", DIM
+            )
+        )
         return
     print_text(out, content.decode("utf-8", "replace"))
 
@@ -172,7 +208,9 @@ def files_command(given: Given, session: str, path: str | None) -> None:
             print_jsonl(entry_document(path, entry) for path, entry in found)
         elif given.form == "json":
             document = {"session": place_document(named.session), "tree": named.tree}
-            print_json({**document, "files": [entry_document(path, entry) for path, entry in found]})
+            print_json(
+                {**document, "files": [entry_document(path, entry) for path, entry in found]}
+            )
         else:
             _print_files(named, found)
 
@@ -186,7 +224,9 @@ def _below(reader: TreeReader, tree: Digest, path: str) -> Iterator[tuple[str, E
     if entry.kind != "folder":
         return iter([(start, entry)])
     walked = reader.walk(entry.blobs[0], start)
-    return ((path, entry) for path, entry in walked if entry.kind != "folder" or entry.blobs[0] == EMPTY)
+    return (
+        (path, entry) for path, entry in walked if entry.kind != "folder" or entry.blobs[0] == EMPTY
+    )
 
 
 def _print_files(named: Named, found: Iterator[tuple[str, Entry]]) -> None:
@@ -194,7 +234,11 @@ def _print_files(named: Named, found: Iterator[tuple[str, Entry]]) -> None:
     limit = SHOWN if out.tty else None
     columns = [Column(whole=True), Column(right=True), Column(flex=True)]
     rows = (
-        [Cell(_mode(entry), DIM), Cell(f"{entry.size:,}" if out.tty else str(entry.size)), Cell(_path_told(path, entry))]
+        [
+            Cell(_mode(entry), DIM),
+            Cell(f"{entry.size:,}" if out.tty else str(entry.size)),
+            Cell(_path_told(path, entry)),
+        ]
         for path, entry in islice(found, limit)
     )
     if not out.table(columns, rows):
@@ -213,7 +257,11 @@ def _path_told(path: str, entry: Entry) -> str:
         return quoted(f"{path}/")
     if entry.kind == "link":
         return f"{quoted(path)} → {quoted(entry.target)}"
-    return f"{quoted(path)}  (withheld: it holds a secret)" if entry.kind == "withheld" else quoted(path)
+    return (
+        f"{quoted(path)}  (withheld: it holds a secret)"
+        if entry.kind == "withheld"
+        else quoted(path)
+    )
 
 
 # ── what changed ─────────────────────────────────────────────────────────────────────────────
@@ -227,7 +275,8 @@ def print_patch(patch: str) -> None:
         sys.stdout.buffer.write(patch.encode())
         return
     for line in patch.removesuffix("\n").split("\n") if patch else ():
-        out.line(Cell(f"{line[:1]}{untabbed(line[1:])}", patch_style(line)))  # the first character is the sign
+        # the first character is the sign
+        out.line(Cell(f"{line[:1]}{untabbed(line[1:])}", patch_style(line)))
 
 
 def patch_style(line: str) -> str:
@@ -235,7 +284,15 @@ def patch_style(line: str) -> str:
 
 
 # The first that fits: the heads of a file before its lines.
-_PATCH = {"diff ": STRONG, "--- ": STRONG, "+++ ": STRONG, "@@ ": ACCENT, "+": "green", "-": "red", "#": DIM}
+_PATCH = {
+    "diff ": STRONG,
+    "--- ": STRONG,
+    "+++ ": STRONG,
+    "@@ ": ACCENT,
+    "+": "green",
+    "-": "red",
+    "#": DIM,
+}
 
 
 def print_changes(out: Out, changes: Changes, indent: str = "") -> None:
@@ -254,15 +311,24 @@ def checkout(given: Given, session: str, folder: Path) -> None:
     """Write the files of a session, or of S@k, into a folder that is empty or not there yet."""
     named = Named.of(given, session)
     if named.path:
-        raise click.UsageError(f"A session is checked out whole. For one file: plait cat {shlex.quote(session)} > FILE")
+        raise click.UsageError(
+            f"A session is checked out whole. For one file: plait cat {shlex.quote(session)} > FILE"
+        )
     with named.telling():
         named.session.workspace.checkout(folder)
         entries = dict(TreeReader(store_of(named.session)).walk(named.tree))
     written = [path for path, entry in entries.items() if entry.kind in ("file", "link")]
     withheld = [path for path, entry in entries.items() if entry.kind == "withheld"]
     if given.form != "text":
-        document = {"session": place_document(named.session), "tree": named.tree, "folder": os.path.abspath(folder)}
-        _print_document(given, {**document, "files": len(written), "withheld": [shown(path) for path in withheld]})
+        document = {
+            "session": place_document(named.session),
+            "tree": named.tree,
+            "folder": os.path.abspath(folder),
+        }
+        _print_document(
+            given,
+            {**document, "files": len(written), "withheld": [shown(path) for path in withheld]},
+        )
         return
     out = Out()
     out.line(
@@ -303,7 +369,8 @@ def blame_command(given: Given, file: str, path: str | None) -> None:
 
 def _print_blame(session: Session, blame: Blame) -> None:
     out, names = Out(), names_of(store_of(session), [line.log for line in blame])
-    asides = [Column(aside=True)] * 3  # the time goes first, then the actor, then the tool: what is asked about is the text
+    # the time goes first, then the actor, then the tool: what is asked about is the text
+    asides = [Column(aside=True)] * 3
     columns = [Column(), *asides, Column(right=True), Column(flex=True, least=out.width // 2)]
     out.table(columns, (_blame_row(out, names[line.log], line) for line in blame))
 
@@ -331,21 +398,41 @@ _KINDS = {"PlacementChanged": "(placed)", "Merged": "(merged)"}
     "--resolve",
     metavar="PATH=CHOICE",
     multiple=True,
-    help="What is right where both changed a file: session, folder, or @FILE for the content of a file; may be repeated.",
+    help=(
+        "What is right where both changed a file: session, folder, or @FILE for the content of a"
+        " file; may be repeated."
+    ),
 )
-@click.option("--drop", metavar="PATH", multiple=True, help="Where both changed a file, it goes; may be repeated.")
+@click.option(
+    "--drop",
+    metavar="PATH",
+    multiple=True,
+    help="Where both changed a file, it goes; may be repeated.",
+)
 @click.option("--dry-run", is_flag=True, help="Only print the patch that would be written.")
-@click.option("--yes", is_flag=True, help="Do not ask at the terminal about files that your own tools run.")
+@click.option(
+    "--yes", is_flag=True, help="Do not ask at the terminal about files that your own tools run."
+)
 @acting
-def apply(given: Given, session: str, resolve: Sequence[str], drop: Sequence[str], dry_run: bool, yes: bool) -> None:
+def apply(
+    given: Given,
+    session: str,
+    resolve: Sequence[str],
+    drop: Sequence[str],
+    dry_run: bool,
+    yes: bool,
+) -> None:
     """Publish the files of a session to the folder they came from.
 
-    They are merged with what that folder is now. Where both changed the same lines, nothing is written until you choose; the exit code is
-    8 then. Nothing of version control is published. Files that your own tools run by themselves are named, and at a terminal you are
-    asked about them.
+    They are merged with what that folder is now. Where both changed the same lines, nothing is
+    written until you choose; the exit code is 8 then. Nothing of version control is published.
+    Files that your own tools run by themselves are named, and at a terminal you are asked about
+    them.
     """
     named = Named(given.open_last(session), "", session)
-    choices = Choices.of(pairs("--resolve", resolve), drop, {"session": named.session.short, "folder": "the folder"})
+    choices = Choices.of(
+        pairs("--resolve", resolve), drop, {"session": named.session.short, "folder": "the folder"}
+    )
     with named.telling():
         try:
             if dry_run:
@@ -367,12 +454,19 @@ class Planned(NamedTuple):
 
 
 def _planned(named: Named, chosen: Mapping[str, Any]) -> Planned:
-    """What would be written. Contents that only a merge has made go into the store, to be compared; no event leads to them."""
+    """What would be written.
+
+    Contents that only a merge has made go into the store, to be compared; no event leads to them.
+    """
     detail, store, tree = detail_in(named.session.placement), store_of(named.session), named.tree
     if detail.get("in_place"):
         return Planned(Changes(store, tree, tree))
     if not detail.get("folder"):
-        raise NotApplied("(nowhere)", "the files did not come from a folder", f"Write them to one with: plait checkout {named.name} DIR")
+        raise NotApplied(
+            "(nowhere)",
+            "the files did not come from a folder",
+            f"Write them to one with: plait checkout {named.name} DIR",
+        )
     from plait.runtime.placing import plan_of  # what acts is loaded by commands that act
 
     plan = plan_of(named.session, Path(detail["folder"]), chosen or None)
@@ -382,9 +476,20 @@ def _planned(named: Named, chosen: Mapping[str, Any]) -> Planned:
 def _print_plan(given: Given, planned: Planned) -> None:
     changes = planned.changes
     if given.form == "json":
-        print_json({"files": files_document(changes), "patch": changes.patch(), **_named_document(planned.executable, planned.unpublished)})
+        print_json(
+            {
+                "files": files_document(changes),
+                "patch": changes.patch(),
+                **_named_document(planned.executable, planned.unpublished),
+            }
+        )
     else:  # what begins with # is passed over by whatever applies a patch
-        print_patch(changes.patch() + "".join(f"# {line}\n" for line in _named_lines(planned.executable, planned.unpublished)))
+        print_patch(
+            changes.patch()
+            + "".join(
+                f"# {line}\n" for line in _named_lines(planned.executable, planned.unpublished)
+            )
+        )
 
 
 def _named_document(executable: Mapping[str, str], unpublished: Mapping[str, str]) -> Document:
@@ -410,25 +515,44 @@ def _ask(named: Named, planned: Planned) -> None:
     for line in lines[:most]:
         out.line(Cell(visible(f"{line[:1]}{line[1:].expandtabs(8)}"), patch_style(line)))
     if len(lines) > most:
-        out.line(Cell(f"… {counted(len(lines) - most, 'line')} more: plait apply {named.name} --dry-run", DIM))
+        out.line(
+            Cell(
+                f"… {counted(len(lines) - most, 'line')} more: plait apply {named.name} --dry-run",
+                DIM,
+            )
+        )
     out.line()
     for line in _named_lines(planned.executable, planned.unpublished):
         out.line(Cell(line, BAD if line.startswith("run") else DIM))
     said = typed("Publish it? [y]es, anything else is no: ")
     if said is None or said.strip().lower() not in YES:
-        raise Told(NotApplied(named.name, "it was not allowed", "Apply again"), ["nothing was published: you did not say yes."])
+        raise Told(
+            NotApplied(named.name, "it was not allowed", "Apply again"),
+            ["nothing was published: you did not say yes."],
+        )
 
 
 PATCH_LINES = 200  # of a patch that are shown before one is asked
 
 
-def _in_dispute(named: Named, error: MergeConflict, resolve: Sequence[str], drop: Sequence[str]) -> list[str]:
+def _in_dispute(
+    named: Named, error: MergeConflict, resolve: Sequence[str], drop: Sequence[str]
+) -> list[str]:
     """What each side has, and the command that chooses."""
-    said = [f"cannot publish to {clean(error.session)}: it changed there, too. Nothing was written.", ""]
+    said = [
+        f"cannot publish to {clean(error.session)}: it changed there, too. Nothing was written.",
+        "",
+    ]
     for key, sides in error.conflicts.items():
-        said += [f"  {name_of(key)}", *sides_told({_WORDS.get(side, "session"): value for side, value in sides.items()})]
+        said += [
+            f"  {name_of(key)}",
+            *sides_told({_WORDS.get(side, "session"): value for side, value in sides.items()}),
+        ]
     words = ["plait", "apply", named.name]
-    for option, values in (("--resolve", [*resolve, *(f"{key}=session" for key in error.conflicts)]), ("--drop", drop)):
+    for option, values in (
+        ("--resolve", [*resolve, *(f"{key}=session" for key in error.conflicts)]),
+        ("--drop", drop),
+    ):
         words += [word for value in values for word in (option, value)]
     path = path_in(next(iter(error.conflicts)))
     return [
@@ -436,8 +560,14 @@ def _in_dispute(named: Named, error: MergeConflict, resolve: Sequence[str], drop
         "",
         "See what the session changed, and how a file differs from the folder's:",
         f"  {shlex.join(['plait', 'diff', named.name, '--files'])}",
-        f"  {shlex.join(['plait', 'cat', f'{named.name}:{path}'])} | {shlex.join(['diff', os.path.join(error.session, path), '-'])}",
-        "Choose for each, as here: session, folder, or @FILE for another content. --drop PATH leaves it out.",
+        (
+            f"  {shlex.join(['plait', 'cat', f'{named.name}:{path}'])} |"
+            f" {shlex.join(['diff', os.path.join(error.session, path), '-'])}"
+        ),
+        (
+            "Choose for each, as here: session, folder, or @FILE for another content. --drop PATH"
+            " leaves it out."
+        ),
         f"  {shlex.join(words)}",
     ]
 
@@ -478,13 +608,27 @@ def _print_applied(given: Given, before: Session, after: Session) -> None:
     if given.form == "json":
         written = [shown(path) for path in changes.paths] if changes else []
         named = _named_document(done.executable, done.unpublished) if done else {}
-        print_json({**session_document(after), "folder": done.folder if done else None, "written": written, **named})
+        print_json(
+            {
+                **session_document(after),
+                "folder": done.folder if done else None,
+                "written": written,
+                **named,
+            }
+        )
         return
     out = Out()
     if done is None or changes is None:
-        out.line(Cell(f"{after.short}@{after.place}", ACCENT), "  works in place: its files are there already")
+        out.line(
+            Cell(f"{after.short}@{after.place}", ACCENT),
+            "  works in place: its files are there already",
+        )
         return
-    said = f"wrote {counted(len(changes), 'path')} to {quoted(done.folder)}" if changes else f"{quoted(done.folder)} has all of it already"
+    said = (
+        f"wrote {counted(len(changes), 'path')} to {quoted(done.folder)}"
+        if changes
+        else f"{quoted(done.folder)} has all of it already"
+    )
     out.line(Cell(f"{after.short}@{after.place}", ACCENT), "  ", said)
     for line in changes.lines():
         out.line("  ", line)

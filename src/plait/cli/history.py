@@ -28,7 +28,8 @@ from plait.session.saying import saying
 from plait.session.times import parse_when
 from plait.store import Store
 
-SHOWN = 50  # on a terminal, unless a number is given: the newest come first, and must not scroll away
+# on a terminal, unless a number is given: the newest come first, and must not scroll away
+SHOWN = 50
 FOUND = 50
 MARKS = {Merged.__name__: "◆", ForkedFrom.__name__: "○", Rewound.__name__: "↺"}
 
@@ -42,7 +43,14 @@ class Filter(NamedTuple):
     last: int
 
     @classmethod
-    def of(cls, kinds: Sequence[str], actor: str | None, since: str | None, until: str | None, last: int) -> Filter:
+    def of(
+        cls,
+        kinds: Sequence[str],
+        actor: str | None,
+        since: str | None,
+        until: str | None,
+        last: int,
+    ) -> Filter:
         """`last` is the time from which a span such as 10m counts back."""
         return cls(
             kind_names(kinds) if kinds else None,
@@ -66,15 +74,37 @@ class Filter(NamedTuple):
 @click.command()
 @click.argument("session", metavar="[S | A..B]", default="@")
 @click.option(
-    "-n", "--limit", "number", type=click.IntRange(min=1), help=f"The newest so many; else {SHOWN} on a terminal, and all elsewhere."
+    "-n",
+    "--limit",
+    "number",
+    type=click.IntRange(min=1),
+    help=f"The newest so many; else {SHOWN} on a terminal, and all elsewhere.",
 )
-@click.option("--graph", "as_graph", is_flag=True, help="Draw the whole family: all forks and merges.")
+@click.option(
+    "--graph", "as_graph", is_flag=True, help="Draw the whole family: all forks and merges."
+)
 @click.option("--oneline", is_flag=True, help="Only the place and what it says.")
-@click.option("--path", "on_path", is_flag=True, help="Follow rewinds: leave out what they went back behind.")
-@click.option("--react", "as_steps", is_flag=True, help="What agents thought, did and saw, step by step, the oldest first.")
+@click.option(
+    "--path", "on_path", is_flag=True, help="Follow rewinds: leave out what they went back behind."
+)
+@click.option(
+    "--react",
+    "as_steps",
+    is_flag=True,
+    help="What agents thought, did and saw, step by step, the oldest first.",
+)
 @filters
 @listing
-def log(given: Given, session: str, number: int | None, as_graph: bool, oneline: bool, on_path: bool, as_steps: bool, **which: Any) -> None:
+def log(
+    given: Given,
+    session: str,
+    number: int | None,
+    as_graph: bool,
+    oneline: bool,
+    on_path: bool,
+    as_steps: bool,
+    **which: Any,
+) -> None:
     """Show events, the newest first. A..B are those of B that A does not have.
 
     In the picture ● is an event, ○ the first of a fork, ◆ a merge and ↺ a rewind.
@@ -82,9 +112,13 @@ def log(given: Given, session: str, number: int | None, as_graph: bool, oneline:
     if as_graph and on_path:
         raise click.UsageError("--graph draws everything, also what was rewound: leave out --path.")
     if as_steps and (as_graph or which["kinds"] or ".." in session):
-        raise click.UsageError("--react tells the steps of one session, S or S@k: leave out --graph, --kind and A..B.")
+        raise click.UsageError(
+            "--react tells the steps of one session, S or S@k: leave out --graph, --kind and A..B."
+        )
     before, value = given.open_range(session) if ".." in session else (None, given.open(session))
-    wanted = Filter.of(which["kinds"], which["by"], which["since"], which["until"], value.events[-1].header.time)
+    wanted = Filter.of(
+        which["kinds"], which["by"], which["since"], which["until"], value.events[-1].header.time
+    )
     if as_steps:
         return show(given, value, wanted, number, oneline)
     if as_graph:
@@ -96,7 +130,10 @@ def log(given: Given, session: str, number: int | None, as_graph: bool, oneline:
     if given.form == "jsonl":
         print_jsonl(map(event_document, events))
     elif given.form == "json":
-        document = {"from": session_document(before) if before else None, "session": session_document(value)}
+        document = {
+            "from": session_document(before) if before else None,
+            "session": session_document(value),
+        }
         print_json({**document, "events": [event_document(event) for event in events]})
     elif graphed is not None:
         _print_graph(graphed, number, oneline)
@@ -104,20 +141,38 @@ def log(given: Given, session: str, number: int | None, as_graph: bool, oneline:
         _print_log(value, events, number, oneline)
 
 
-def _newest(session: Session, before: Session | None, wanted: Filter, on_path: bool) -> Iterator[Event]:
+def _newest(
+    session: Session, before: Session | None, wanted: Filter, on_path: bool
+) -> Iterator[Event]:
     known = before.covers if before else {}  # what it counts, merged branches among it
-    events = reversed(session.path) if on_path else store_of(session).read(session.id, 1, session.place, kinds=wanted.kinds, reverse=True)
+    events = (
+        reversed(session.path)
+        if on_path
+        else store_of(session).read(session.id, 1, session.place, kinds=wanted.kinds, reverse=True)
+    )
     for event in events:
         if event.seq > known.get(event.log, 0) and wanted(event):
             yield event
 
 
-def _print_log(session: Session, events: Iterable[Event], number: int | None, oneline: bool) -> None:
+def _print_log(
+    session: Session, events: Iterable[Event], number: int | None, oneline: bool
+) -> None:
     out = Out()
     limit = SHOWN if number is None and out.tty else None
     left = iter(events)
-    columns = [Column(right=True), *([] if oneline else [Column(aside=True)] * 2), Column(flex=True)]
-    out.table(columns, (_log_row(out, session, event, gone, oneline) for event, gone in _rewound(islice(left, limit))))
+    columns = [
+        Column(right=True),
+        *([] if oneline else [Column(aside=True)] * 2),
+        Column(flex=True),
+    ]
+    out.table(
+        columns,
+        (
+            _log_row(out, session, event, gone, oneline)
+            for event, gone in _rewound(islice(left, limit))
+        ),
+    )
     if next(left, None) is not None:
         out.hint(f"… and older ones: plait log {session.short} -n 1000")
 
@@ -127,7 +182,9 @@ def _rewound(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
     upto = sys.maxsize
     for event in events:
         gone = event.seq > upto
-        if not gone and isinstance(body := event.body if event.kind == Rewound.__name__ else None, Rewound):
+        if not gone and isinstance(
+            body := event.body if event.kind == Rewound.__name__ else None, Rewound
+        ):
             upto = body.to
         yield event, gone
 
@@ -136,7 +193,12 @@ def _log_row(out: Out, session: Session, event: Event, gone: bool, oneline: bool
     says = Cell(saying(event), DIM if gone else "")
     if oneline:
         return [Cell(f"{session.short}@{event.seq}", ACCENT), says]
-    return [Cell(str(event.seq), ACCENT), Cell(out.time(event.header.time), DIM), Cell(event.header.actor, DIM), says]
+    return [
+        Cell(str(event.seq), ACCENT),
+        Cell(out.time(event.header.time), DIM),
+        Cell(event.header.actor, DIM),
+        says,
+    ]
 
 
 # ── the picture ──────────────────────────────────────────────────────────────────────────────
@@ -157,13 +219,35 @@ class _Family(NamedTuple):
         numbered = [
             (record.number, event)
             for log in logs
-            for record, event in zip(store.records(log.id), store.read(log.id, log.place + 1, log.tip), strict=False)
+            for record, event in zip(
+                store.records(log.id), store.read(log.id, log.place + 1, log.tip), strict=False
+            )
         ]
-        events = [event for _, event in sorted(numbered, key=itemgetter(0), reverse=True)]  # as committed: clocks may be wrong
-        events.sort(key=lambda event: event.log != session.id)  # the session that was asked for is drawn first
-        shown = {event.id for event in (_newest(session, before, wanted, False) if before else filter(wanted, events))}
-        dots = _contract(order([Dot(event.id, event.header.parents, MARKS.get(event.kind, "●")) for event in events]), shown)
-        return cls(dots, {event.id: event for event in events}, names_of(store, [log.id for log in logs]), {log.head for log in logs})
+        # as committed: clocks may be wrong
+        events = [event for _, event in sorted(numbered, key=itemgetter(0), reverse=True)]
+        # the session that was asked for is drawn first
+        events.sort(key=lambda event: event.log != session.id)
+        shown = {
+            event.id
+            for event in (
+                _newest(session, before, wanted, False) if before else filter(wanted, events)
+            )
+        }
+        dots = _contract(
+            order(
+                [
+                    Dot(event.id, event.header.parents, MARKS.get(event.kind, "●"))
+                    for event in events
+                ]
+            ),
+            shown,
+        )
+        return cls(
+            dots,
+            {event.id: event for event in events},
+            names_of(store, [log.id for log in logs]),
+            {log.head for log in logs},
+        )
 
     @property
     def events(self) -> Iterator[Event]:
@@ -171,13 +255,17 @@ class _Family(NamedTuple):
 
 
 def _contract(dots: Sequence[Dot], shown: set[Digest]) -> list[Dot]:
-    """The dots that are shown; one that is not is replaced by its parents, so that the lines stay true."""
+    """The dots that are shown; one that is not is replaced by its parents, so that the lines stay
+    true.
+    """
     if len(shown) == len(dots):
         return list(dots)
     stand_in: dict[str, tuple[str, ...]] = {}
     kept = list[Dot]()
     for dot in reversed(dots):  # parents first
-        parents = tuple(dict.fromkeys(id for parent in dot.parents for id in stand_in.get(parent, ())))
+        parents = tuple(
+            dict.fromkeys(id for parent in dot.parents for id in stand_in.get(parent, ()))
+        )
         stand_in[dot.id] = (dot.id,) if dot.id in shown else parents
         if dot.id in shown:
             kept.append(dot._replace(parents=parents))
@@ -189,10 +277,17 @@ def _print_graph(found: _Family, number: int | None, oneline: bool) -> None:
     limit = number or (SHOWN if out.tty else None)
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     drawn = list(draw(found.dots[:limit], plain=plain))
-    columns = [Column(whole=True), Column(), Column(flex=True), *([] if oneline else [Column(aside=True)] * 2)]
+    columns = [
+        Column(whole=True),
+        Column(),
+        Column(flex=True),
+        *([] if oneline else [Column(aside=True)] * 2),
+    ]
     out.table(columns, (_graph_row(out, found, margin, id, oneline) for margin, id in drawn))
     if limit is not None and len(found.dots) > limit:
-        out.hint(f"… and {len(found.dots) - limit:,} older ones: -n {len(found.dots)} draws them all")
+        out.hint(
+            f"… and {len(found.dots) - limit:,} older ones: -n {len(found.dots)} draws them all"
+        )
 
 
 def _graph_row(out: Out, found: _Family, margin: str, id: str | None, oneline: bool) -> list[Cell]:
@@ -200,7 +295,9 @@ def _graph_row(out: Out, found: _Family, margin: str, id: str | None, oneline: b
         return [Cell(margin, DIM), *[Cell("")] * (2 if oneline else 4)]
     event = found.known[id]
     name = Cell(f"{found.names[event.log]}@{event.seq}", ACCENT if id in found.tips else DIM)
-    more = [] if oneline else [Cell(event.header.actor, DIM), Cell(out.time(event.header.time), DIM)]
+    more = (
+        [] if oneline else [Cell(event.header.actor, DIM), Cell(out.time(event.header.time), DIM)]
+    )
     return [Cell(margin), name, Cell(saying(event)), *more]
 
 
@@ -210,7 +307,11 @@ def _graph_row(out: Out, found: _Family, margin: str, id: str | None, oneline: b
 @click.command()
 @click.argument("text", default="")
 @click.option("--session", metavar="S", help="Only in this session, as seen from there.")
-@click.option("--limit", type=click.IntRange(min=1), help=f"At most so many; else {FOUND} on a terminal, and all elsewhere.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help=f"At most so many; else {FOUND} on a terminal, and all elsewhere.",
+)
 @filters
 @listing
 def find(given: Given, text: str, session: str | None, limit: int | None, **which: Any) -> None:
@@ -221,8 +322,14 @@ def find(given: Given, text: str, session: str | None, limit: int | None, **whic
     store = store_at(given.store)
     value = given.open(session) if session is not None else None
     last = next(_backwards(store, value, None), None)
-    wanted = Filter.of(which["kinds"], which["by"], which["since"], which["until"], last.header.time if last else 0)
-    hits = (event for event in _backwards(store, value, wanted.kinds) if wanted(event) and _says(store, event, text.casefold()))
+    wanted = Filter.of(
+        which["kinds"], which["by"], which["since"], which["until"], last.header.time if last else 0
+    )
+    hits = (
+        event
+        for event in _backwards(store, value, wanted.kinds)
+        if wanted(event) and _says(store, event, text.casefold())
+    )
     found = islice(hits, FOUND if limit is None and given.form == "text" and Out().tty else limit)
     if given.form == "jsonl":
         print_jsonl(map(event_document, found))
@@ -262,13 +369,21 @@ def _print_found(store: Store, events: Iterable[Event], text: str) -> None:
         name = names.setdefault(event.log, str(session_row(store, event.log).get("label") or ""))
         where = Cell(f"{short(event.log)}@{event.seq}", ACCENT)
         header = event.header
-        return [where, Cell(name), Cell(out.time(header.time), DIM), Cell(header.actor, DIM), Cell(_around(out, saying(event), text))]
+        return [
+            where,
+            Cell(name),
+            Cell(out.time(header.time), DIM),
+            Cell(header.actor, DIM),
+            Cell(_around(out, saying(event), text)),
+        ]
 
     if not out.table([Column(), *[Column(aside=True)] * 3, Column(flex=True)], map(row, events)):
         out.hint("Nothing was found.")
 
 
 def _around(out: Out, says: str, text: str) -> str:
-    """On a terminal, where a line is cut, the part that was looked for must not be what is missing."""
+    """On a terminal, where a line is cut, the part that was looked for must not be
+    what is missing.
+    """
     at = says.casefold().find(text.casefold()) if text else 0
     return f"…{says[at - 20 :]}" if out.tty and at + len(text) > max(out.width - 50, 30) else says

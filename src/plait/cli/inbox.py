@@ -1,8 +1,9 @@
 """What waits for people, and what they answer.
 
-What is shown is what is bound: tool, version and arguments come from the events themselves, in full, as JSON in which
-everything that a terminal would obey or hide stands as an escape. A long value is folded only with its size and digest
-said. Whatever is answered goes to the session's inbox, so that a run that holds it is not disturbed.
+What is shown is what is bound: tool, version and arguments come from the events themselves, in
+full, as JSON in which everything that a terminal would obey or hide stands as an escape. A long
+value is folded only with its size and digest said. Whatever is answered goes to the session's
+inbox, so that a run that holds it is not disturbed.
 """
 
 from __future__ import annotations
@@ -45,13 +46,19 @@ _BOUND = ("tool", "version", "arguments")
 
 @click.command()
 @click.argument("session", metavar="[S]", required=False)
-@click.option("--all", "everything", is_flag=True, help="With S: all that others wrote to it. Else timers and what is answered, too.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="With S: all that others wrote to it. Else timers and what is answered, too.",
+)
 @click.option("--full", is_flag=True, help="Fold nothing, however long it is.")
 @listing
 def inbox(given: Given, session: str | None, everything: bool, full: bool) -> None:
     """Show what waits for people: approvals, questions, verdicts, effects of unknown outcome.
 
-    Without S, in all sessions; with S, in that one and the branches of its run. With S and --all, its inbox as it stands.
+    Without S, in all sessions; with S, in that one and the branches of its run. With S and --all,
+    its inbox as it stands.
     """
     if session is not None and everything:
         _print_log(given, given.open(session))
@@ -86,7 +93,11 @@ def _print_log(given: Given, session: Session) -> None:
     else:
         out = Out()
         for event in events:
-            out.brief(Cell(f"{event.seq:>4}", ACCENT), f"  {out.time(event.time)}  {event.actor}  ", saying(event))
+            out.brief(
+                Cell(f"{event.seq:>4}", ACCENT),
+                f"  {out.time(event.time)}  {event.actor}  ",
+                saying(event),
+            )
 
 
 def _print_asks(store: Store, asks: list[Waiting], full: bool) -> None:
@@ -103,7 +114,10 @@ def print_ask(out: Out, store: Store, ask: Waiting, full: bool, hints: bool = Tr
     """One ask for people: everything that is bound, and what to type."""
     behalf = f" on behalf of {visible(ask.behalf)}" if ask.behalf else ""
     who = f"{visible(ask.actor)}{behalf}, {out.time(ask.since)}"
-    out.line(Cell(f"{ask.kind} {ask.event[:12]}", STRONG), Cell(f"  in {ask.session}@{ask.seq}  asked by {who}", DIM))
+    out.line(
+        Cell(f"{ask.kind} {ask.event[:12]}", STRONG),
+        Cell(f"  in {ask.session}@{ask.seq}  asked by {who}", DIM),
+    )
     _print_about(out, store, ask, full)
     for hint in hints_of(ask) if hints else ():
         out.hint(f"  {hint}")
@@ -114,14 +128,18 @@ def _print_about(out: Out, store: Store, ask: Waiting, full: bool) -> None:
         if value in ("", "[]", "null", '""') and name not in ("arguments",):
             continue
         if name == PATCH:
-            _print_patch(out, value, len(value) if full else max(_run_lines(ask.shown), PATCH_LINES))
+            _print_patch(
+                out, value, len(value) if full else max(_run_lines(ask.shown), PATCH_LINES)
+            )
             continue
         text = value if full or len(value) <= FOLD_AT else _folded(value)
         out.line(Cell(f"  {name:<10}  ", DIM), Cell(text, style))
 
 
 def _run_lines(shown: Json) -> int:
-    """How many lines of the patch, from its beginning, are of files that the user's own tools run: none of them is left out."""
+    """How many lines of the patch, from its beginning, are of files that the user's own tools run:
+    none of them is left out.
+    """
     trees = shown.get("publishes") if isinstance(shown, dict) else None
     count = trees.get("run lines") if isinstance(trees, dict) else None
     return count if isinstance(count, int) else 0
@@ -133,9 +151,17 @@ def _print_patch(out: Out, patch: str, most: int) -> None:
     shown = lines[:most]
     for at, line in enumerate(shown):
         style = "green" if line.startswith("+") else "red" if line.startswith("-") else DIM
-        out.line(Cell(f"  {PATCH if not at else '':<10}  ", DIM), Cell(visible(line.expandtabs(8)), style))
+        out.line(
+            Cell(f"  {PATCH if not at else '':<10}  ", DIM),
+            Cell(visible(line.expandtabs(8)), style),
+        )
     if len(lines) > len(shown):
-        out.line(Cell(f"  {'':<10}  … {counted(len(lines) - len(shown), 'line')} more; --full shows them", DIM))
+        out.line(
+            Cell(
+                f"  {'':<10}  … {counted(len(lines) - len(shown), 'line')} more; --full shows them",
+                DIM,
+            )
+        )
 
 
 def _folded(text: str) -> str:
@@ -150,7 +176,11 @@ def _about(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str, str
         yield "binding", ask.binding or "", DIM
         if ask.expires is not None:
             late = is_late(ask, now)
-            yield "expires", f"{when(ask.expires)} UTC{' (it has)' if late else ''}", BAD if late else ""
+            yield (
+                "expires",
+                f"{when(ask.expires)} UTC{' (it has)' if late else ''}",
+                BAD if late else "",
+            )
     elif ask.kind == "question":
         yield "question", visible(ask.question), ""
         if ask.choices:
@@ -170,21 +200,39 @@ def _about(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str, str
             yield "failed", visible(f"by {verdict.actor}: {saying(verdict)}"), BAD
         yield "why", visible(ask.why), ""
     else:
-        yield "until", f"{when(ask.until)} UTC" if ask.until is not None else "as long as it takes", ""
+        yield (
+            "until",
+            f"{when(ask.until)} UTC" if ask.until is not None else "as long as it takes",
+            "",
+        )
         if ask.name:
             yield "signal", visible(ask.name), ""
 
 
 def _approval(request: Event | None, shown: Json) -> Iterator[tuple[str, str, str]]:
-    """The request first, then whatever else was to be shown; where the two disagree, that is said."""
+    """The request first, then whatever else was to be shown; where the two
+    disagree, that is said.
+    """
     body = request.body if request is not None else None
-    told: dict[str, Json] = dict(shown) if isinstance(shown, dict) else {} if shown is None else {"shown": shown}
+    told: dict[str, Json] = (
+        dict(shown) if isinstance(shown, dict) else {} if shown is None else {"shown": shown}
+    )
     known: dict[str, Json] = {}
     if isinstance(body, ToolRequested):
-        known = {"tool": body.tool, "version": body.version, "arguments": body.arguments, "effect": body.effect, "reason": body.reason}
+        known = {
+            "tool": body.tool,
+            "version": body.version,
+            "arguments": body.arguments,
+            "effect": body.effect,
+            "reason": body.reason,
+        }
         known = {name: value for name, value in known.items() if value != ""}
     for name, value in known.items():
-        yield name, visible(value) if isinstance(value, str) else _json(value), STRONG if name == "tool" else ""
+        yield (
+            name,
+            visible(value) if isinstance(value, str) else _json(value),
+            STRONG if name == "tool" else "",
+        )
     for name in sorted(told, key=lambda name: _LAST.index(name) if name in _LAST else -1):
         value = told[name]
         if name in known and value == known[name]:
@@ -194,19 +242,36 @@ def _approval(request: Event | None, shown: Json) -> Iterator[tuple[str, str, st
         elif name in _PUBLISHING and isinstance(value, (dict, list)):
             yield from _publishing(name, value)
         else:
-            text = value if name == PATCH and isinstance(value, str) else visible(value) if isinstance(value, str) else _json(value)
+            text = (
+                value
+                if name == PATCH and isinstance(value, str)
+                else visible(value)
+                if isinstance(value, str)
+                else _json(value)
+            )
             yield visible(name), text, ""
 
 
-_PUBLISHING = {"publishes": "", "changes": "", "executable": BAD, "unpublished": DIM}  # what an ask to publish shows besides
+# what an ask to publish shows besides
+_PUBLISHING = {"publishes": "", "changes": "", "executable": BAD, "unpublished": DIM}
 
 
 def _publishing(name: str, value: dict[str, Json] | list[Json]) -> Iterator[tuple[str, str, str]]:
-    """What would be written where, what of it the user's own tools run, and what stays away: a line each."""
+    """What would be written where, what of it the user's own tools run, and what stays away: a line
+    each.
+    """
     if name == "publishes" and isinstance(value, dict):
-        yield name, visible(f"{counted(int(str(value.get('paths', 0))), 'path')} to {value.get('folder')}"), ""
+        yield (
+            name,
+            visible(f"{counted(int(str(value.get('paths', 0))), 'path')} to {value.get('folder')}"),
+            "",
+        )
         return
-    texts = [f"{path}: {why}" for path, why in value.items()] if isinstance(value, dict) else [str(each) for each in value]
+    texts = (
+        [f"{path}: {why}" for path, why in value.items()]
+        if isinstance(value, dict)
+        else [str(each) for each in value]
+    )
     for text in texts:
         yield _CALLED.get(name, name), visible(text), _PUBLISHING[name]
 
@@ -220,12 +285,16 @@ def request_of(store: Store, ask: Waiting) -> Event | None:
     """The tool call that an approval is about; None: it is about something else."""
     if not ask.call:
         return None
-    before = store.read(ask.log, store.log(ask.log).place + 1, ask.seq, kinds={ToolRequested.__name__}, reverse=True)
+    before = store.read(
+        ask.log, store.log(ask.log).place + 1, ask.seq, kinds={ToolRequested.__name__}, reverse=True
+    )
     return next((event for event in before if event.header.call == ask.call), None)
 
 
 def _json(value: Json) -> str:
-    """As JSON that says exactly this, with an escape for whatever a terminal would obey or not show."""
+    """As JSON that says exactly this, with an escape for whatever a terminal would obey or not
+    show.
+    """
     return visible(json.dumps(value, ensure_ascii=False))
 
 
@@ -238,19 +307,39 @@ def hints_of(ask: Waiting) -> list[str]:
         return [f"plait answer {id} …"]
     if ask.kind == "verdict":
         who = ["--as", ask.by] if ":" in ask.by else []
-        return [shlex.join(["plait", "validate", short(ask.of or ask.log), ask.name, "passed", *who])]
+        return [
+            shlex.join(["plait", "validate", short(ask.of or ask.log), ask.name, "passed", *who])
+        ]
     value = "" if ask.returns is None else " [--value JSON]"
-    return [f"plait resolve {id} happened|did-not-happen|compensated{value}"] if ask.kind == "unknown" else []
+    return (
+        [f"plait resolve {id} happened|did-not-happen|compensated{value}"]
+        if ask.kind == "unknown"
+        else []
+    )
 
 
 def waiting_document(store: Store, ask: Waiting) -> Document:
     request = request_of(store, ask) if ask.kind == "approval" else None
     body = request.body if request is not None else None
-    asked: Document = {"tool": ask.tool or None, "version": None, "arguments": ask.arguments, "request": ask.request}
+    asked: Document = {
+        "tool": ask.tool or None,
+        "version": None,
+        "arguments": ask.arguments,
+        "request": ask.request,
+    }
     if request is not None and isinstance(body, ToolRequested):
-        asked = {"tool": body.tool, "version": body.version, "arguments": body.arguments, "request": request.id}
+        asked = {
+            "tool": body.tool,
+            "version": body.version,
+            "arguments": body.arguments,
+            "request": request.id,
+        }
     return {
-        **{name: value for name, value in msgspec.to_builtins(ask).items() if name not in ("log", "event")},
+        **{
+            name: value
+            for name, value in msgspec.to_builtins(ask).items()
+            if name not in ("log", "event")
+        },
         "id": ask.event,
         "session": ask.log,
         "short": ask.session,
@@ -282,34 +371,63 @@ def _answered(given: Given, session: Session, ask: Waiting, done: str) -> None:
     posted = next(event for event in reversed(session.inbox) if ask.event in event.header.causes)
     root = short(root_of(store, ask.run, ask.log))
     if given.form == "json":
-        print_json({"session": session.id, "ask": ask.event, "event": event_document(posted), "resume": root})
+        print_json(
+            {
+                "session": session.id,
+                "ask": ask.event,
+                "event": event_document(posted),
+                "resume": root,
+            }
+        )
         return
     out = Out()
-    out.line(Cell(f"{done} {ask.event[:12]}", ACCENT), f"  in {session.short}@{ask.seq}, by {visible(posted.actor)}")
+    out.line(
+        Cell(f"{done} {ask.event[:12]}", ACCENT),
+        f"  in {session.short}@{ask.seq}, by {visible(posted.actor)}",
+    )
     _print_about(out, store, ask, full=False)
     out.hint(f"  plait resume {root}")
 
 
 @click.command()
 @click.argument("id", metavar="ID")
-@click.option("--edit", metavar="JSON|@FILE", help="Allow it with these arguments instead, all of them.")
+@click.option(
+    "--edit", metavar="JSON|@FILE", help="Allow it with these arguments instead, all of them."
+)
 @click.option("--note", default="", help="Why, for the record.")
 @writing
 def approve(given: Given, id: str, edit: str | None, note: str) -> None:
-    """Allow what an agent asks for, exactly as `plait inbox` shows it. ID is the start of the ask's id."""
+    """Allow what an agent asks for, exactly as `plait inbox` shows it.
+
+    ID is the start of the ask's id.
+    """
     session, ask = _find(given, id, "approval")
-    session.approve(ask, edited=_edited(edit) if edit is not None else None, note=note, actor=given.who)
+    session.approve(
+        ask, edited=_edited(edit) if edit is not None else None, note=note, actor=given.who
+    )
     _answered(given, session, ask, "approved" if edit is None else "approved with other arguments")
 
 
 def _edited(text: str) -> Json:
     try:
-        data = Path(text[1:]).read_bytes() if text.startswith("@") else text.encode("utf-8", "surrogatepass")
+        data = (
+            Path(text[1:]).read_bytes()
+            if text.startswith("@")
+            else text.encode("utf-8", "surrogatepass")
+        )
     except OSError as error:
-        raise InvalidValue("--edit", f"{text[1:]} cannot be read: {error.strerror}", "name a file of JSON after the @") from error
+        raise InvalidValue(
+            "--edit",
+            f"{text[1:]} cannot be read: {error.strerror}",
+            "name a file of JSON after the @",
+        ) from error
     value = parse(data)
     if not isinstance(value, dict):
-        raise InvalidValue("--edit", "it is not a JSON object", 'pass all arguments by name, as in \'{"path": "a.txt"}\'')
+        raise InvalidValue(
+            "--edit",
+            "it is not a JSON object",
+            'pass all arguments by name, as in \'{"path": "a.txt"}\'',
+        )
     return value
 
 
@@ -339,11 +457,18 @@ def answer(given: Given, id: str, value: str) -> None:
 @click.command()
 @click.argument("id", metavar="ID")
 @click.argument("verdict", type=click.Choice(["happened", "did-not-happen", "compensated"]))
-@click.option("--value", metavar="JSON|TEXT", help="What it returned, of the type that its tool returns; bytes as base64.")
+@click.option(
+    "--value",
+    metavar="JSON|TEXT",
+    help="What it returned, of the type that its tool returns; bytes as base64.",
+)
 @click.option("--note", default="", help="How you know.")
 @writing
 def resolve(given: Given, id: str, verdict: Any, value: str | None, note: str) -> None:
-    """Say what became of an effect whose outcome is not known. ID is the start of the ask's id, or of its request's."""
+    """Say what became of an effect whose outcome is not known.
+
+    ID is the start of the ask's id, or of its request's.
+    """
     session, ask = _find(given, id, "unknown")
     result: Any = _result_of(value, ask) if value is not None else None
     session.resolve(ask, verdict.replace("-", "_"), result, note, actor=given.who)
@@ -351,11 +476,17 @@ def resolve(given: Given, id: str, verdict: Any, value: str | None, note: str) -
 
 
 def _result_of(text: str, ask: Waiting) -> Json:
-    """The value that was typed: JSON if it is that; a text, if the tool returns texts and it is no JSON text."""
+    """The value that was typed: JSON if it is that; a text, if the tool returns texts and it is no
+    JSON text.
+    """
     value = value_of(text)
     if takes_bytes(ask.returns) and (value is None or isinstance(value, bool)):
         return value  # null, true and false are base64, too, and not meant as such
-    return text if misfit(value, ask.returns) is not None and misfit(text, ask.returns) is None else value
+    return (
+        text
+        if misfit(value, ask.returns) is not None and misfit(text, ask.returns) is None
+        else value
+    )
 
 
 # ── saying ───────────────────────────────────────────────────────────────────────────────────
@@ -403,6 +534,11 @@ def send(given: Given, session: str, text: str) -> None:
 @click.argument("value", metavar="[JSON]", required=False)
 @writing
 def signal(given: Given, session: str, name: str, value: str | None) -> None:
-    """Say that something has happened which a session may wait for. The value is JSON, or a text."""
-    done = given.open(session).signal(name, value_of(value) if value is not None else None, actor=given.who)
+    """Say that something has happened which a session may wait for.
+
+    The value is JSON, or a text.
+    """
+    done = given.open(session).signal(
+        name, value_of(value) if value is not None else None, actor=given.who
+    )
     print_posted(given, done)

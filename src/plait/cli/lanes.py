@@ -10,15 +10,17 @@
     ●      4
     ●      3
 
-A lane is a column that runs down to the dot it waits for. Between two dots no lane is empty and no two wait for the same
-dot, so the picture is as narrow as it can be. What a dot changes is put right at once, in lines of three kinds of bends:
+A lane is a column that runs down to the dot it waits for. Between two dots no lane is empty and no
+two wait for the same dot, so the picture is as narrow as it can be. What a dot changes is put right
+at once, in lines of three kinds of bends:
 
     ├─┬─╮   a fork: one lane becomes several, one for each parent
     ├───╯   a join: two lanes that wait for the same dot become one
     ╭───╯   a move: the last lane takes a column that fell free
 
-A bend begins at its left end and has a stretch of the line for itself; `┼` is a lane that passes straight through it. So
-whoever follows the lines downward from a dot comes to its parents, to all of them and to no other.
+A bend begins at its left end and has a stretch of the line for itself; `┼` is a lane that passes
+straight through it. So whoever follows the lines downward from a dot comes to its parents, to all
+of them and to no other.
 """
 
 from __future__ import annotations
@@ -40,13 +42,19 @@ _LINES: _Glyphs = {
     _UP | _LEFT: "╯",
     _DOWN | _RIGHT: "╭",
 }
-_PLAIN: _Glyphs = {strokes: line.translate(str.maketrans("│─┼├╮┬╯╭", r"|-+|\\//")) for strokes, line in _LINES.items()}
+_PLAIN: _Glyphs = {
+    strokes: line.translate(str.maketrans("│─┼├╮┬╯╭", r"|-+|\\//"))
+    for strokes, line in _LINES.items()
+}
 
 _Lanes = list[str | None]  # the id that each waits for; None: free
 
 
 class Dot(NamedTuple):
-    """One event of the history. Ids are unique; parents that are not among the dots are not drawn."""
+    """One event of the history.
+
+    Ids are unique; parents that are not among the dots are not drawn.
+    """
 
     id: str
     parents: tuple[str, ...]
@@ -54,7 +62,9 @@ class Dot(NamedTuple):
 
 
 class _Bend(NamedTuple):
-    """A part of a line in which lanes change columns: those that come in from above, and those that go on below."""
+    """A part of a line in which lanes change columns: those that come in from above, and those that
+    go on below.
+    """
 
     above: tuple[int, ...]
     below: tuple[int, ...]
@@ -72,9 +82,13 @@ class _Bend(NamedTuple):
 
 
 def order(dots: Sequence[Dot]) -> list[Dot]:
-    """Children before parents, the dots of a branch together, and the last parent's branch first, as git's --topo-order."""
+    """Children before parents, the dots of a branch together, and the last parent's branch first,
+    as git's --topo-order.
+    """
     known = {dot.id: dot for dot in dots}
-    parents = {dot.id: [known[id] for id in dict.fromkeys(dot.parents) if id in known] for dot in dots}
+    parents = {
+        dot.id: [known[id] for id in dict.fromkeys(dot.parents) if id in known] for dot in dots
+    }
     waiting = dict.fromkeys(known, 0)  # the children that are still to come
     for of_one in parents.values():
         for parent in of_one:
@@ -88,12 +102,14 @@ def order(dots: Sequence[Dot]) -> list[Dot]:
             waiting[parent.id] -= 1
             if not waiting[parent.id]:
                 ready.append(parent)
-    # Those of a loop are left. Hashes do not allow one; a history that has it nevertheless is shown, not shortened.
+    # Those of a loop are left. Hashes do not allow one; a history that has it nevertheless is
+    # shown, not shortened.
     return ordered + [dot for dot in dots if waiting[dot.id] > 0]
 
 
 def draw(dots: Sequence[Dot], *, plain: bool = False) -> Iterator[tuple[str, str | None]]:
-    """Each line's margin, without spaces at its end, and the dot's id; None in the lines between. Children come before parents.
+    """Each line's margin, without spaces at its end, and the dot's id; None in the lines between.
+    Children come before parents.
 
     `plain` draws in ASCII.
     """
@@ -119,7 +135,8 @@ def draw(dots: Sequence[Dot], *, plain: bool = False) -> Iterator[tuple[str, str
 
 def _go_on(lanes: _Lanes, column: int, parents: list[str], glyphs: _Glyphs) -> Iterator[str]:
     """The lines below a dot, while its lane becomes those of its parents."""
-    # A parent that has a lane already will leave its new one soon; the dot's own is for one that stays.
+    # A parent that has a lane already will leave its new one soon; the dot's own is for one that
+    # stays.
     parents = sorted(parents, key=lambda id: id in lanes)
     lanes[column] = parents[0] if parents else None
     if len(parents) > 1:
@@ -133,7 +150,10 @@ def _go_on(lanes: _Lanes, column: int, parents: list[str], glyphs: _Glyphs) -> I
 
 
 def _settle(lanes: _Lanes) -> list[_Bend]:
-    """The next line's bends: as many joins as find room in it, then moves. None are left when the lanes are dense and distinct."""
+    """The next line's bends: as many joins as find room in it, then moves.
+
+    None are left when the lanes are dense and distinct.
+    """
     while lanes and lanes[-1] is None:
         lanes.pop()
     columns: dict[str, list[int]] = {}

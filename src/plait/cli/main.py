@@ -1,4 +1,7 @@
-"""`plait`: the command line. A command imports what is heavy where it renders, so that `--help` is quick."""
+"""`plait`: the command line.
+
+A command imports what is heavy where it renders, so that `--help` is quick.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +41,17 @@ from plait.cli.writing import (
 )
 
 
-@click.group("plait", cls=Entry, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    "plait",
+    cls=Entry,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
 @click.version_option(package_name="plait", prog_name="plait", message="%(prog)s %(version)s")
 def main() -> None:
     """Sessions that are durable, branchable and provable.
 
-    S is a session: its id, the start of it, or its label; @ is the one written to last. S@7 is its value at event 7, and S@-1
-    one event before the last. S@7:src/cart.py is a file as it was then.
+    S is a session: its id, the start of it, or its label; @ is the one written to last. S@7 is its
+    value at event 7, and S@-1 one event before the last. S@7:src/cart.py is a file as it was then.
     """
 
 
@@ -63,4 +70,6 @@ SECTIONS: dict[str, list[click.Command]] = {
 for commands in SECTIONS.values():
     for command in commands:
         main.add_command(command)
-Entry.sections = {title: [str(command.name) for command in commands] for title, commands in SECTIONS.items()}
+Entry.sections = {
+    title: [str(command.name) for command in commands] for title, commands in SECTIONS.items()
+}

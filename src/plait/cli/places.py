@@ -1,7 +1,8 @@
-"""Where tools run: `to`, and the sandboxes that exist: `sandbox ls`, `sandbox rm`, `sandbox prune`; and `gc`, for what nothing leads to.
+"""Where tools run: `to`, and the sandboxes that exist: `sandbox ls`, `sandbox rm`, `sandbox prune`;
+and `gc`, for what nothing leads to.
 
-A sandbox on this machine is a cache: the record has the files, and the next tool call makes another. So it can be thrown away at any time
-that nobody works in it.
+A sandbox on this machine is a cache: the record has the files, and the next tool call makes
+another. So it can be thrown away at any time that nobody works in it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from plait.cli.exits import NOT_FOUND, Told
 from plait.cli.files import detail_in
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, counted
 from plait.cli.writing import done
-from plait.errors import AmbiguousRevision, PlaitError, SandboxBusy, SandboxFailed, SandboxGone, UnknownPlace, UnknownRevision
+from plait.errors import (
+    AmbiguousRevision,
+    PlaitError,
+    SandboxBusy,
+    SandboxFailed,
+    SandboxGone,
+    UnknownPlace,
+    UnknownRevision,
+)
 from plait.event.kinds import Placement
 from plait.ids import LogId
 from plait.sandbox import Held, Wanted, backend, backends
@@ -38,24 +47,54 @@ LOCAL = "local"
 @click.argument("session", metavar="S")
 @click.argument("name", metavar="BACKEND")
 @click.argument("folder", metavar="[DIR]", required=False)
-@click.option("--network", type=click.Choice(["off", "on"]), help="Whether commands reach the network; off if left out.")
-@click.option("--isolation", metavar="RUNG", help="How commands are kept apart from this machine; the best there is if left out.")
+@click.option(
+    "--network",
+    type=click.Choice(["off", "on"]),
+    help="Whether commands reach the network; off if left out.",
+)
+@click.option(
+    "--isolation",
+    metavar="RUNG",
+    help="How commands are kept apart from this machine; the best there is if left out.",
+)
 @click.option("--in-place", is_flag=True, help="Work on DIR itself. There is no way back.")
-@click.option("--clean", is_flag=True, help="In a fresh sandbox with the same files and nothing else.")
+@click.option(
+    "--clean", is_flag=True, help="In a fresh sandbox with the same files and nothing else."
+)
 @click.option("--image", help="Which image or template, for backends that have any.")
-@click.option("--ignore", metavar="NAME", multiple=True, help="What is left out of the record; may be repeated.")
-@click.option("--option", "options", metavar="K=V", multiple=True, help="Whatever else the backend understands; may be repeated.")
+@click.option(
+    "--ignore",
+    metavar="NAME",
+    multiple=True,
+    help="What is left out of the record; may be repeated.",
+)
+@click.option(
+    "--option",
+    "options",
+    metavar="K=V",
+    multiple=True,
+    help="Whatever else the backend understands; may be repeated.",
+)
 @acting
 def to_command(
-    given: Given, session: str, name: str, folder: str | None, ignore: Sequence[str], options: Sequence[str], **asked: Any
+    given: Given,
+    session: str,
+    name: str,
+    folder: str | None,
+    ignore: Sequence[str],
+    options: Sequence[str],
+    **asked: Any,
 ) -> None:
     """Place a session: where its tools run, and on which files.
 
-    The files of DIR are recorded, and DIR itself is only read; `plait apply` publishes what becomes of them. Without DIR it keeps the files
-    it has. `plait doctor` shows what BACKEND can be: local, for one.
+    The files of DIR are recorded, and DIR itself is only read; `plait apply` publishes what becomes
+    of them. Without DIR it keeps the files it has. `plait doctor` shows what BACKEND can be: local,
+    for one.
     """
     further = {key: value_of(value) for key, value in pairs("--option", options).items()}
-    wanted = {word: value for word, value in asked.items() if value} | ({"ignore": list(ignore)} if ignore else {})
+    wanted = {word: value for word, value in asked.items() if value} | (
+        {"ignore": list(ignore)} if ignore else {}
+    )
     placed = given.open_last(session).to(name, folder, **further, **wanted)
     done(given, placed, f"plait files {placed.short}", "plait sandbox ls")
     if given.form == "text":
@@ -104,7 +143,8 @@ def find_all(store: Store) -> Found:
                 held += found.held(store)
         except PlaitError as error:
             silent[name] = str(error)
-        except Exception as error:  # a backend that anybody may bring must not hide those of the others
+        # a backend that anybody may bring must not hide those of the others
+        except Exception as error:
             silent[name] = f"{type(error).__name__}: {error}"
     return Found(held, silent)
 
@@ -118,14 +158,25 @@ def sandbox_ls(given: Given) -> None:
     if given.form == "jsonl":
         print_jsonl(held_document(store, each) for each in found.held)
     elif given.form == "json":
-        print_json({"sandboxes": [held_document(store, each) for each in found.held], "silent": found.silent})
+        print_json(
+            {
+                "sandboxes": [held_document(store, each) for each in found.held],
+                "silent": found.silent,
+            }
+        )
     else:
         _print_held(store, found)
 
 
 def held_document(store: Store, held: Held) -> Document:
     session = session_of(store, held)
-    return {"backend": held.backend, "id": held.sandbox, "session": session, "state": held.state, "detail": held.detail}
+    return {
+        "backend": held.backend,
+        "id": held.sandbox,
+        "session": session,
+        "state": held.state,
+        "detail": held.detail,
+    }
 
 
 def session_of(store: Store, held: Held) -> LogId | None:
@@ -136,9 +187,17 @@ def session_of(store: Store, held: Held) -> LogId | None:
 
 def _print_held(store: Store, found: Found) -> None:
     out = Out()
-    sessions = {each.sandbox: log for each in found.held if (log := session_of(store, each)) is not None}
+    sessions = {
+        each.sandbox: log for each in found.held if (log := session_of(store, each)) is not None
+    }
     names = names_of(store, sessions.values())
-    columns = [Column("backend"), Column("sandbox", flex=True), Column("session"), Column("state"), Column("detail", aside=True)]
+    columns = [
+        Column("backend"),
+        Column("sandbox", flex=True),
+        Column("session"),
+        Column("state"),
+        Column("detail", aside=True),
+    ]
     rows = (
         [
             Cell(each.backend),
@@ -182,7 +241,10 @@ def _called(given: Given, found: Found, id: str) -> list[Held]:
         return same
     same = [each for each in found.held if id and each.sandbox.startswith(id)]
     if len(same) > 1:
-        raise click.BadParameter(f"{id!r} could be any of {', '.join(each.sandbox for each in same)}. Write more of it.", param_hint="'ID'")
+        raise click.BadParameter(
+            f"{id!r} could be any of {', '.join(each.sandbox for each in same)}. Write more of it.",
+            param_hint="'ID'",
+        )
     if not same:
         silent = f" {', '.join(found.silent)} did not answer." if found.silent else ""
         said = f"there is no sandbox {id!r}.{silent} See what there is with: plait sandbox ls"
@@ -200,16 +262,22 @@ def _made_for(given: Given, found: Found, name: str) -> list[Held]:
 
 def _end(store: Store, held: Held) -> None:
     if held.backend != LOCAL:
-        backend(held.backend).attach(Placement(held.backend, held.sandbox), Wanted(store, held.key, EMPTY)).destroy()
+        backend(held.backend).attach(
+            Placement(held.backend, held.sandbox), Wanted(store, held.key, EMPTY)
+        ).destroy()
         return
-    # A local one may be in doubt, and is not attached to then. Made again with nothing in it, it is ours to throw away, on any machine.
+    # A local one may be in doubt, and is not attached to then. Made again with nothing in it, it is
+    # ours to throw away, on any machine.
     backend(LOCAL).create(Wanted(store, held.sandbox, EMPTY, isolation="host")).destroy()
 
 
 @sandbox.command("prune")
 @acting
 def sandbox_prune(given: Given) -> None:
-    """Throw away the local copies of files that no process has open. They are caches: the record has it all."""
+    """Throw away the local copies of files that no process has open.
+
+    They are caches: the record has it all.
+    """
     store = store_at(given.store)
     removed, kept = list[Held](), dict[str, str]()
     for each in backend(LOCAL).held(store):
@@ -233,7 +301,11 @@ def sandbox_prune(given: Given) -> None:
 
 
 @click.command()
-@click.option("--now", is_flag=True, help="Also what is less than an hour old. Only if no program is working with the store.")
+@click.option(
+    "--now",
+    is_flag=True,
+    help="Also what is less than an hour old. Only if no program is working with the store.",
+)
 @acting
 def gc(given: Given, now: bool) -> None:
     """Remove blobs that no event leads to: files of snapshots that were never recorded."""
@@ -243,6 +315,8 @@ def gc(given: Given, now: bool) -> None:
         print_json(msgspec.structs.asdict(found))
         return
     out = Out()
-    out.line(f"removed {counted(found.removed, 'blob')}; files lead to {counted(found.kept, 'blob')}")
+    out.line(
+        f"removed {counted(found.removed, 'blob')}; files lead to {counted(found.kept, 'blob')}"
+    )
     for tree in found.missing:
         out.line(Cell(f"tree {tree} is named and not there: plait verify tells more", BAD))

@@ -1,7 +1,9 @@
-"""How a run goes, told while it goes on: on stderr, so that what it says in the end can be piped on.
+"""How a run goes, told while it goes on: on stderr, so that what it says in the end can be piped
+on.
 
-On a terminal one line that is drawn anew, gone when the run is over; elsewhere a line for every reply of a model and every outcome
-of a tool. All of it is heard from the run's own events and deltas.
+On a terminal one line that is drawn anew, gone when the run is over; elsewhere a line for every
+reply of a model and every outcome of a tool. All of it is heard from the run's own events and
+deltas.
 """
 
 from __future__ import annotations
@@ -66,7 +68,10 @@ class Progress:
             self.steps += 1
             self._doing = ""
             self._spend(body.usage, body.price)
-            counts = f"  ({_about(body.usage)}{body.usage.input_tokens:,} in, {body.usage.output_tokens:,} out)"
+            counts = (
+                f"  ({_about(body.usage)}{body.usage.input_tokens:,} in,"
+                f" {body.usage.output_tokens:,} out)"
+            )
             self._step(event, f"step {self.steps}", counts)
         elif isinstance(body, k.ModelFailed):
             self._doing = ""
@@ -80,7 +85,9 @@ class Progress:
             self._step(event, "", before=f"{self._running.pop(call, None) or _tool_of(event)} ")
 
     def _spend(self, usage: k.Usage, price: k.Price | None) -> None:
-        self.spent += Spent(usage, price.cost_usd_nano if price is not None else 0, unpriced=price is None)
+        self.spent += Spent(
+            usage, price.cost_usd_nano if price is not None else 0, unpriced=price is None
+        )
 
     # ── telling ──────────────────────────────────────────────────────────────────────────────
 
@@ -88,7 +95,9 @@ class Progress:
         if self._quiet or self._drawn:
             return
         said = cut(clean(f"{before}{saying(event)}"), SAID)
-        self.out.line(Cell(f"{self.elapsed:>7}  {name:<8}  {self._path}  ", DIM), said, Cell(more, DIM))
+        self.out.line(
+            Cell(f"{self.elapsed:>7}  {name:<8}  {self._path}  ", DIM), said, Cell(more, DIM)
+        )
 
     @property
     def seconds(self) -> float:
@@ -97,7 +106,11 @@ class Progress:
     @property
     def elapsed(self) -> str:
         seconds = self.seconds
-        return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds) // 60} min {int(seconds) % 60:02} s"
+        return (
+            f"{seconds:.1f} s"
+            if seconds < 60
+            else f"{int(seconds) // 60} min {int(seconds) % 60:02} s"
+        )
 
     @property
     def cost(self) -> str:
@@ -107,7 +120,15 @@ class Progress:
     def summary(self) -> str:
         usage = self.spent.usage
         tokens = f"{_about(usage)}{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
-        return ", ".join([counted(self.steps, "step"), counted(self.tool_calls, "tool call"), tokens, self.cost, self.elapsed])
+        return ", ".join(
+            [
+                counted(self.steps, "step"),
+                counted(self.tool_calls, "tool call"),
+                tokens,
+                self.cost,
+                self.elapsed,
+            ]
+        )
 
     def document(self) -> Document:
         return {
@@ -127,7 +148,9 @@ class Progress:
             doing = ", ".join(dict.fromkeys(self._running.values())) or self._doing
             where = clean(DOT.join(filter(None, (self._path, doing))))
             usage, cost = self.spent.usage, self.spent.cost
-            known = f"{_about(usage)}{dollars_text(cost.dollars or 0)}{'+?' if cost.unpriced else ''}"
+            known = (
+                f"{_about(usage)}{dollars_text(cost.dollars or 0)}{'+?' if cost.unpriced else ''}"
+            )
             money = known if cost.dollars is not None else "unknown"
             tokens = f"{_about(usage)}{usage.input_tokens:,} in {usage.output_tokens:,} out"
             told = DOT.join([counted(self.steps, "step"), tokens, money, self.elapsed])
@@ -141,7 +164,12 @@ class Progress:
         self._start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stop()
 
     def _start(self) -> None:
@@ -158,7 +186,11 @@ class Progress:
 
             # What the program prints goes above the line; into a pipe it goes as it is.
             self._live = Drawn(
-                get_renderable=drawn, console=screen, transient=True, refresh_per_second=8, redirect_stdout=sys.stdout.isatty()
+                get_renderable=drawn,
+                console=screen,
+                transient=True,
+                refresh_per_second=8,
+                redirect_stdout=sys.stdout.isatty(),
             )
             self._live.start()
 

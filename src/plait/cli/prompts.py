@@ -1,4 +1,6 @@
-"""`plait show S@k --prompt`: what a model was sent, exactly, rebuilt from the log and checked against it."""
+"""`plait show S@k --prompt`: what a model was sent, exactly, rebuilt from the log and checked
+against it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
     from plait.runtime.prompt import LeftOut
     from plait.runtime.sent import Sent
 
-DIFFERS = "What is rebuilt is not what was sent: something that was shown then is gone or changed. Look with: plait verify"
+DIFFERS = (
+    "What is rebuilt is not what was sent: something that was shown then is gone or changed. Look"
+    " with: plait verify"
+)
 
 
 def show_prompt(given: Given, session: Session, *, why: bool) -> int:
@@ -58,7 +63,10 @@ def prompt_document(found: Sent, *, why: bool) -> dict[str, Any]:
         "turns": [msgspec.to_builtins(turn) for turn in found.turns],
     }
     if why:
-        document["left_out"] = [{"session": each.log, "place": each.seq, "kind": each.kind, "why": each.why} for each in found.left_out]
+        document["left_out"] = [
+            {"session": each.log, "place": each.seq, "kind": each.kind, "why": each.why}
+            for each in found.left_out
+        ]
     return document
 
 
@@ -70,7 +78,9 @@ class _Prompted:
 
     def print(self, *, why: bool) -> None:
         found, out, event = self.found, self.out, self.found.event
-        out.line(Cell(f"{short(event.log)}@{event.seq}", ACCENT), f"  {event.actor} asks {found.model}")
+        out.line(
+            Cell(f"{short(event.log)}@{event.seq}", ACCENT), f"  {event.actor} asks {found.model}"
+        )
         if found.matches:
             out.line(Cell(f"as sent: digest matches  {found.digest}", DIM))
         else:
@@ -104,7 +114,9 @@ class _Prompted:
         self.out.line("  ", Cell(f"{number}", ACCENT), "  ", Cell(_SPEAKS[type(turn)], STRONG))
         if isinstance(turn, Returned):
             for result in turn.results:
-                self.out.line("    ", Cell(f"{result.tool} {'failed' if result.failed else 'returned'}", DIM))
+                self.out.line(
+                    "    ", Cell(f"{result.tool} {'failed' if result.failed else 'returned'}", DIM)
+                )
                 self._text(text_of(result.parts), "      ")
             return
         for part in turn.parts:
@@ -119,7 +131,12 @@ class _Prompted:
         self.out.heading("Left out", counted(len(left), "event") if left else "nothing")
         log = self.found.event.log
         rows = (
-            [Cell(f"@{each.seq}" if each.log == log else f"{short(each.log)}@{each.seq}"), Cell(each.kind), Cell(each.why)] for each in left
+            [
+                Cell(f"@{each.seq}" if each.log == log else f"{short(each.log)}@{each.seq}"),
+                Cell(each.kind),
+                Cell(each.why),
+            ]
+            for each in left
         )
         self.out.table([Column(), Column(), Column(flex=True)], rows, indent="  ")
 

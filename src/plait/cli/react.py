@@ -1,8 +1,9 @@
 """`plait log --react`: what agents thought, did and saw, in strict turns.
 
-A step is a thought, the action it led to, and what was observed; a reply that asks for nothing is an answer. Which thought an action
-belongs to is read from the causes its request declares, not from what stands next to it. A reply that asks for several things at
-once is one thought with several steps: told whole to programs, and only once to people.
+A step is a thought, the action it led to, and what was observed; a reply that asks for nothing is
+an answer. Which thought an action belongs to is read from the causes its request declares, not from
+what stands next to it. A reply that asks for several things at once is one thought with several
+steps: told whole to programs, and only once to people.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from plait.store import Store
 
 STEPS_SHOWN = 50  # on a terminal, unless a number is given
 
-_OUTCOMES = frozenset(kind.__name__ for kind in (k.ToolReturned, k.ToolFailed, k.ToolUnknown, k.ToolResolved))
+_OUTCOMES = frozenset(
+    kind.__name__ for kind in (k.ToolReturned, k.ToolFailed, k.ToolUnknown, k.ToolResolved)
+)
 _KINDS = frozenset({k.ModelReplied.__name__, k.ToolRequested.__name__, *_OUTCOMES})
 
 WORDLESS = "(no words)"
@@ -63,7 +66,9 @@ class Step(NamedTuple):
     tool: str
     arguments: Json
     call: str
-    request: Event | None  # it names the thought among its causes; None: it was asked for, and never requested on this path
+    # it names the thought among its causes; None: it was asked for, and never requested on this
+    # path
+    request: Event | None
     observed: Observation
 
 
@@ -76,7 +81,12 @@ Told = Step | Thought  # a thought without a step is an answer
 def told(session: Session, wanted: Callable[[Event], bool]) -> list[Told]:
     """The steps and answers on a path, oldest first, of those replies that are wanted."""
     trail = _Trail(session)
-    return [each for thought in trail.thoughts.values() if wanted(thought.event) for each in trail.told(thought)]
+    return [
+        each
+        for thought in trail.thoughts.values()
+        if wanted(thought.event)
+        for each in trail.told(thought)
+    ]
 
 
 class _Trail:
@@ -84,12 +94,14 @@ class _Trail:
 
     def __init__(self, session: Session) -> None:
         self._session, self._store = session, store_of(session)
-        self._above = {each.id: each.place for each in session.lineage[:-1]}  # what was there before this branch began
+        # what was there before this branch began
+        self._above = {each.id: each.place for each in session.lineage[:-1]}
         self.thoughts: dict[Digest, Thought] = {}
         self._requests: dict[str, Event] = {}
         self._outcomes: dict[str, Event] = {}
         self._seen: set[Digest] = set()  # outcomes on the path
-        self._asked: dict[Digest, list[str]] = {}  # the calls that a reply caused, as their requests declare
+        # the calls that a reply caused, as their requests declare
+        self._asked: dict[Digest, list[str]] = {}
         for _, event in session.walk(_KINDS):
             self._take(event)
 
@@ -101,10 +113,12 @@ class _Trail:
             self._outcomes[call] = event
             self._seen.add(event.id)
         elif call in self._requests:
-            self._outcomes.pop(call, None)  # it is tried again: what came before is not what came of it
+            # it is tried again: what came before is not what came of it
+            self._outcomes.pop(call, None)
         else:
             cause = next((cause for cause in event.header.causes if cause in self.thoughts), None)
-            if cause is not None:  # otherwise the program itself asked for it, and no agent thought anything
+            # otherwise the program itself asked for it, and no agent thought anything
+            if cause is not None:
                 self._requests[call] = event
                 self._asked[cause].append(call)
 
@@ -114,19 +128,33 @@ class _Trail:
         if body.aside:  # a selector's
             return
         parts = unpack(body.parts, self._store.get_blob)
-        reasoning = "\n".join(part.text for part in parts if isinstance(part, k.Reasoning) and part.text)
+        reasoning = "\n".join(
+            part.text for part in parts if isinstance(part, k.Reasoning) and part.text
+        )
         said = text_of(tuple([part for part in parts if not isinstance(part, k.Reasoning)]))
         self.thoughts[event.id] = Thought(event, reasoning, said, body.calls)
         self._asked[event.id] = []
 
     def told(self, thought: Thought) -> Iterator[Told]:
         declared = self._asked[thought.event.id]
-        asked = {action.call: action for action in thought.calls if action.call in declared or action.call not in self._requests}
+        asked = {
+            action.call: action
+            for action in thought.calls
+            if action.call in declared or action.call not in self._requests
+        }
         calls = list(dict.fromkeys([*asked, *declared]))
         for at, call in enumerate(calls):
             request = self._requests.get(call)
             about: Any = request.body if request is not None else asked[call]
-            yield Step(thought, at > 0, about.tool, about.arguments, call, request, self._observed(call, request))
+            yield Step(
+                thought,
+                at > 0,
+                about.tool,
+                about.arguments,
+                call,
+                request,
+                self._observed(call, request),
+            )
         if not calls:
             yield thought
 
@@ -154,14 +182,25 @@ def _observation(event: Event, store: Store) -> Observation:
         return Observation("unknown", f"{UNKNOWN} {body.why}".rstrip(), event=event)
     parts = unpack(body.parts, store.get_blob)
     how = body.verdict if isinstance(body, k.ToolResolved) else "returned"
-    said = text_of(parts) if parts else getattr(body, "note", "") or ("(nothing)" if how == "returned" else f"({how.replace('_', ' ')})")
+    said = (
+        text_of(parts)
+        if parts
+        else getattr(body, "note", "")
+        or ("(nothing)" if how == "returned" else f"({how.replace('_', ' ')})")
+    )
     return Observation(how, said, parts, event)
 
 
 # ── telling ──────────────────────────────────────────────────────────────────────────────────
 
 
-def show(given: Given, session: Session, wanted: Callable[[Event], bool], number: int | None, oneline: bool) -> None:
+def show(
+    given: Given,
+    session: Session,
+    wanted: Callable[[Event], bool],
+    number: int | None,
+    oneline: bool,
+) -> None:
     """Print it, oldest first; `number` counts steps and answers from the end."""
     found = told(session, wanted)
     if given.form == "text":
@@ -180,14 +219,24 @@ def react_document(each: Told) -> Document:
     shared = {"agent": thought.event.actor, "reply": _place(thought.event)}
     if isinstance(each, Thought):
         nothing = dict.fromkeys(("action", "observation", "caused_by", "requested", "observed"))
-        return {**shared, "thought": thought.reasoning or None, "same_thought": False, **nothing, "answer": each.text}
+        return {
+            **shared,
+            "thought": thought.reasoning or None,
+            "same_thought": False,
+            **nothing,
+            "answer": each.text,
+        }
     observed = each.observed
     return {
         **shared,
         "thought": thought.words,
         "same_thought": each.same,
         "action": {"tool": each.tool, "arguments": each.arguments, "call": each.call},
-        "observation": {"how": observed.how, "text": observed.text, "parts": msgspec.to_builtins(observed.parts)},
+        "observation": {
+            "how": observed.how,
+            "text": observed.text,
+            "parts": msgspec.to_builtins(observed.parts),
+        },
         "caused_by": _place(thought.event) if each.request else None,
         "requested": _place(each.request),
         "observed": _place(observed.event),
@@ -206,11 +255,24 @@ def _print(session: Session, found: list[Told], number: int | None, oneline: boo
     if shown and isinstance(first := shown[0], Step):
         shown = [first._replace(same=False), *shown[1:]]  # the step that told it may be left out
     if len(shown) < len(found) and number is None:
-        out.hint(f"… {len(found) - len(shown):,} earlier ones: plait log {session.short} --react -n {len(found)}")
-    columns = [Column(right=True), *([] if oneline else [Column(aside=True)]), Column(), Column(flex=True)]
+        out.hint(
+            f"… {len(found) - len(shown):,} earlier ones: plait log {session.short} --react -n"
+            f" {len(found)}"
+        )
+    columns = [
+        Column(right=True),
+        *([] if oneline else [Column(aside=True)]),
+        Column(),
+        Column(flex=True),
+    ]
     places = _Places(session, oneline)
     rows = (
-        [Cell(places.of(event), ACCENT), *([] if oneline else [Cell(_thought(each).event.actor, DIM)]), Cell(what, DIM), says]
+        [
+            Cell(places.of(event), ACCENT),
+            *([] if oneline else [Cell(_thought(each).event.actor, DIM)]),
+            Cell(what, DIM),
+            says,
+        ]
         for each in shown
         for event, what, says in _lines(each)
     )
@@ -229,7 +291,11 @@ def _lines(each: Told) -> Iterator[tuple[Event | None, str, Cell]]:
     yield thought.event, "thought", Cell(SAME, DIM) if each.same else Cell(thought.words)
     yield each.request, "action", Cell(f"{each.tool} {as_json(each.arguments)}")
     observed = each.observed
-    yield observed.event, "observation", Cell(observed.text, BAD if observed.how == "failed" else "")
+    yield (
+        observed.event,
+        "observation",
+        Cell(observed.text, BAD if observed.how == "failed" else ""),
+    )
 
 
 def _thought(each: Told) -> Thought:
@@ -237,7 +303,9 @@ def _thought(each: Told) -> Thought:
 
 
 class _Places:
-    """Where an event stands, so that it can be typed: what came with a merge has a name of its own."""
+    """Where an event stands, so that it can be typed: what came with a merge has a
+    name of its own.
+    """
 
     def __init__(self, session: Session, named: bool) -> None:
         self._store, self._short, self._named = store_of(session), session.short, named

@@ -1,8 +1,8 @@
 """How answers look: lines of styled cells, the same on a terminal and in a pipe.
 
-On a terminal a line is cut to its width and secondary things are dim; in a pipe nothing is cut or coloured, times are told
-in full, and the heads of columns and hints are left out, so that a line is an item. Every cell is cleaned on its way out,
-so that no command can forget it.
+On a terminal a line is cut to its width and secondary things are dim; in a pipe nothing is cut or
+coloured, times are told in full, and the heads of columns and hints are left out, so that a line is
+an item. Every cell is cleaned on its way out, so that no command can forget it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ ACCENT, DIM, STRONG, BAD = "cyan", "dim", "bold", "red"
 GAP = "  "
 COLUMN_MAX = 28  # cells on a terminal, apart from the column that takes what is left
 FLEX_MIN = 24  # cells for that one, unless it says otherwise
-PAD_MAX = 60  # blanks and text of that one in a pipe: one long text must not push what follows it far to the right in every line
+# blanks and text of that one in a pipe: one long text must not push what follows it far to the
+# right in every line
+PAD_MAX = 60
 BATCH = 500  # rows that are measured together: a long list begins to show at once
 
 
@@ -68,7 +70,10 @@ class Out:
         """One line that fits: the last cell is cut if need be."""
         *first, last = [Cell(clean(cell.text), cell.style) for cell in map(_cell, cells)]
         if self.tty:
-            last = Cell(cut(last.text, self.width - sum(cell_width(cell.text) for cell in first)), last.style)
+            last = Cell(
+                cut(last.text, self.width - sum(cell_width(cell.text) for cell in first)),
+                last.style,
+            )
         self.line(*first, last)
 
     def hint(self, *texts: str) -> None:
@@ -81,15 +86,30 @@ class Out:
         self.line()
         self.line(Cell(text, STRONG), Cell(f"{GAP}{aside}" if aside else "", DIM))
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, indent: str = "", heads: bool = False) -> int:
+    def table(
+        self,
+        columns: Sequence[Column],
+        rows: Iterable[Sequence[Cell]],
+        *,
+        indent: str = "",
+        heads: bool = False,
+    ) -> int:
         """Rows in aligned columns; returns how many there were."""
         source, widths, count = iter(rows), [0] * len(columns), 0
-        while batch := [[Cell(clean(cell.text), cell.style) for cell in row] for row in islice(source, BATCH)]:
-            widths = [max(width, *(cell_width(row[at].text) for row in batch)) for at, width in enumerate(widths)]
+        while batch := [
+            [Cell(clean(cell.text), cell.style) for cell in row] for row in islice(source, BATCH)
+        ]:
+            widths = [
+                max(width, *(cell_width(row[at].text) for row in batch))
+                for at, width in enumerate(widths)
+            ]
             shown = batch
             if heads and self.tty and not count:
                 shown = [[Cell(column.head, DIM) for column in columns], *batch]
-                widths = [width and max(width, len(column.head)) for column, width in zip(columns, widths, strict=True)]
+                widths = [
+                    width and max(width, len(column.head))
+                    for column, width in zip(columns, widths, strict=True)
+                ]
             fitted = self._fit(columns, widths, cell_width(indent))
             for row in shown:
                 self.line(indent, *_laid_out(columns, row, fitted, self.tty))
@@ -99,16 +119,27 @@ class Out:
     def _fit(self, columns: Sequence[Column], widths: Sequence[int], indent: int) -> list[int]:
         """The widths there is room for. An empty column takes none."""
         if not self.tty:
-            return [min(width, PAD_MAX) if column.flex else width for column, width in zip(columns, widths, strict=True)]
-        rooms = [width if column.whole else min(width, COLUMN_MAX) for column, width in zip(columns, widths, strict=True)]
+            return [
+                min(width, PAD_MAX) if column.flex else width
+                for column, width in zip(columns, widths, strict=True)
+            ]
+        rooms = [
+            width if column.whole else min(width, COLUMN_MAX)
+            for column, width in zip(columns, widths, strict=True)
+        ]
         least = max((column.least for column in columns if column.flex), default=FLEX_MIN)
         asides = [at for at, column in enumerate(columns) if column.aside]
         while True:
-            taken = [room for column, room in zip(columns, rooms, strict=True) if room and not column.flex]
+            taken = [
+                room
+                for column, room in zip(columns, rooms, strict=True)
+                if room and not column.flex
+            ]
             left = self.width - indent - sum(taken) - len(GAP) * len(taken)
             if left >= least or not asides:
                 return [
-                    min(width, max(left, 8)) if column.flex else room for column, width, room in zip(columns, widths, rooms, strict=True)
+                    min(width, max(left, 8)) if column.flex else room
+                    for column, width, room in zip(columns, widths, rooms, strict=True)
                 ]
             rooms[asides.pop()] = 0
 
@@ -116,12 +147,19 @@ class Out:
         return age(time, self.now) if self.tty else when(time)
 
     def wrapped(self, text: str, width: int, lines_max: int) -> list[str]:
-        """A text from outside in lines of this width, not too many of them; in a pipe one line, whole."""
+        """A text from outside in lines of this width, not too many of them; in a pipe one line,
+        whole.
+        """
         if not self.tty:
             return [clean(text)]
         from rich.text import Text
 
-        lines = [line.plain for line in Text(clean(text, lines=True)).wrap(self._console, max(width, 20), no_wrap=False, overflow="fold")]
+        lines = [
+            line.plain
+            for line in Text(clean(text, lines=True)).wrap(
+                self._console, max(width, 20), no_wrap=False, overflow="fold"
+            )
+        ]
         if len(lines) <= lines_max:
             return lines
         return [*lines[: lines_max - 1], f"… {len(lines) - lines_max + 1:,} more lines"]
@@ -131,7 +169,9 @@ def _cell(cell: Cell | str) -> Cell:
     return cell if isinstance(cell, Cell) else Cell(cell)
 
 
-def _laid_out(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], cutting: bool) -> list[Cell]:
+def _laid_out(
+    columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], cutting: bool
+) -> list[Cell]:
     found = list[Cell]()
     for column, cell, width in zip(columns, row, widths, strict=True):
         if width:

@@ -49,25 +49,47 @@ MESSAGE_LINES = 12  # of one message, on a terminal
 @click.option("--tag", "tags", metavar="K=V", multiple=True, help="With this tag; may be repeated.")
 @click.option("--label", help="Forked under this label.")
 @click.option("--parent", metavar="S", help="Forked from this session.")
-@click.option("--limit", type=click.IntRange(min=1), help=f"At most so many; else {LISTED} on a terminal, and all elsewhere.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help=f"At most so many; else {LISTED} on a terminal, and all elsewhere.",
+)
 @click.option("--all", "everything", is_flag=True, help="All of them, however many.")
 @listing
-def ls(given: Given, parent: str | None, tags: Sequence[str], limit: int | None, everything: bool, **where: Any) -> None:
+def ls(
+    given: Given,
+    parent: str | None,
+    tags: Sequence[str],
+    limit: int | None,
+    everything: bool,
+    **where: Any,
+) -> None:
     """List sessions, the latest opened first."""
     if limit is None and given.form == "text" and Out().tty:
         limit = LISTED
-    where |= {"tag": pairs("--tag", tags), "parent": given.open(parent) if parent is not None else None, "store": given.store}
+    where |= {
+        "tag": pairs("--tag", tags),
+        "parent": given.open(parent) if parent is not None else None,
+        "store": given.store,
+    }
     store = store_at(given.store)
     found = _listed(store, where, None if everything else limit)
     if given.form == "jsonl":
         print_jsonl(listed_document(session, row) for session, row in found)
     elif given.form == "json":
-        print_json({"store": given.store, "sessions": [listed_document(session, row) for session, row in found]})
+        print_json(
+            {
+                "store": given.store,
+                "sessions": [listed_document(session, row) for session, row in found],
+            }
+        )
     else:
         _print_list(store, found, None if everything else limit)
 
 
-def _listed(store: Store, where: dict[str, Any], limit: int | None) -> Iterator[tuple[Session, Row]]:
+def _listed(
+    store: Store, where: dict[str, Any], limit: int | None
+) -> Iterator[tuple[Session, Row]]:
     left, before = limit, None
     while left is None or left > 0:
         page = Session.list(**where, before=before, limit=PAGE if left is None else min(PAGE, left))
@@ -88,7 +110,9 @@ def _print_list(store: Store, found: Iterator[tuple[Session, Row]], limit: int |
         Column("events", right=True, aside=True),
         Column("opened", aside=True),
     ]
-    count = out.table(columns, (_list_row(out, store, session, row) for session, row in found), heads=True)
+    count = out.table(
+        columns, (_list_row(out, store, session, row) for session, row in found), heads=True
+    )
     if not count:
         out.hint('No such sessions. Open one with: plait new "what it is about"')
     elif count == limit:
@@ -119,16 +143,33 @@ def first_words(store: Store, session: Session) -> str:
 
 @click.command()
 @click.argument("session", metavar="[S]", default="@")
-@click.option("--messages", "-n", type=click.IntRange(min=0), help=f"So many of the last messages; else {MESSAGES}, or all with --json.")
-@click.option("--prompt", is_flag=True, help="What the model was sent at this place, or the nearest before it, exactly.")
+@click.option(
+    "--messages",
+    "-n",
+    type=click.IntRange(min=0),
+    help=f"So many of the last messages; else {MESSAGES}, or all with --json.",
+)
+@click.option(
+    "--prompt",
+    is_flag=True,
+    help="What the model was sent at this place, or the nearest before it, exactly.",
+)
 @click.option("--why", is_flag=True, help="With --prompt: also what was left out of it, and why.")
 @listing
 @click.pass_context
-def show(context: click.Context, given: Given, session: str, messages: int | None, prompt: bool, why: bool) -> None:
+def show(
+    context: click.Context,
+    given: Given,
+    session: str,
+    messages: int | None,
+    prompt: bool,
+    why: bool,
+) -> None:
     """Show a session at a place.
 
-    What it knows, what is open, what it cost, how it was judged and what was said. With --prompt: what the model was sent there,
-    rebuilt from the log; the exit code is 6 if that is not what the log says was sent.
+    What it knows, what is open, what it cost, how it was judged and what was said. With --prompt:
+    what the model was sent there, rebuilt from the log; the exit code is 6 if that is not what the
+    log says was sent.
     """
     if (why and not prompt) or (prompt and messages is not None):
         raise click.UsageError("--why goes with --prompt, and --messages without it.")
@@ -152,7 +193,12 @@ class _Shown:
     def print(self, messages: int) -> None:
         session, out = self.session, self.out
         title = session.title
-        out.brief(Cell(title or first_words(store_of(session), session) or "(untitled)", STRONG if title else DIM))
+        out.brief(
+            Cell(
+                title or first_words(store_of(session), session) or "(untitled)",
+                STRONG if title else DIM,
+            )
+        )
         self._about()
         self._facts("Facts", session.facts.only("fact"))
         self._facts("Decisions", session.decisions)
@@ -184,18 +230,32 @@ class _Shown:
             ("used", _spent(session.spent), ""),
         ]
         columns = [Column(), Column(flex=True)]
-        self.out.table(columns, ([Cell(name, DIM), Cell(value, style)] for name, value, style in rows if value is not None), indent="  ")
+        self.out.table(
+            columns,
+            (
+                [Cell(name, DIM), Cell(value, style)]
+                for name, value, style in rows
+                if value is not None
+            ),
+            indent="  ",
+        )
 
     def _facts(self, title: str, facts: Facts) -> None:
         if facts:
             self.out.heading(title)
-            rows = ([Cell(key), Cell(as_json(facts[key])), self._where(facts.of(key).at)] for key in facts)
+            rows = (
+                [Cell(key), Cell(as_json(facts[key])), self._where(facts.of(key).at)]
+                for key in facts
+            )
             self.out.table([Column(), Column(flex=True), Column()], rows, indent="  ")
 
     def _pending(self) -> None:
         if pending := self.session.pending:
             self.out.heading("Pending")
-            rows = ([Cell(each.kind), Cell(each.what), Cell(each.key, DIM), self._where(each.at)] for each in pending.values())
+            rows = (
+                [Cell(each.kind), Cell(each.what), Cell(each.key, DIM), self._where(each.at)]
+                for each in pending.values()
+            )
             self.out.table([Column(), Column(flex=True), Column(), Column()], rows, indent="  ")
 
     def _verdicts(self) -> None:
@@ -223,16 +283,27 @@ class _Shown:
         trees = changed_by(self.session.events[-1])
         if trees is None:
             return
-        self.out.heading("Changed here", f"tree {trees.before[:12]} to {trees.after[:12]}" if trees.before != trees.after else "no file")
+        self.out.heading(
+            "Changed here",
+            (
+                f"tree {trees.before[:12]} to {trees.after[:12]}"
+                if trees.before != trees.after
+                else "no file"
+            ),
+        )
         if trees.before != trees.after:
-            print_changes(self.out, Changes(store_of(self.session), trees.before, trees.after), "  ")
+            print_changes(
+                self.out, Changes(store_of(self.session), trees.before, trees.after), "  "
+            )
 
     def _messages(self, count: int) -> None:
         said = self.session.messages
         last = said[len(said) - count :] if count < len(said) else said
         if not last:
             return
-        self.out.heading("Messages", f"the last {len(last):,} of {len(said):,}" if len(last) < len(said) else "")
+        self.out.heading(
+            "Messages", f"the last {len(last):,} of {len(said):,}" if len(last) < len(said) else ""
+        )
         branch = None
         for message in last:
             if message.branch != branch:
@@ -244,7 +315,11 @@ class _Shown:
 
     def _message(self, message: Message, margin: str) -> None:
         name = f"{message.name} " if message.name and message.name != message.role else ""
-        said = self.out.wrapped(message.text or saying(message.event).removeprefix("reply: "), self.out.width - 6, MESSAGE_LINES)
+        said = self.out.wrapped(
+            message.text or saying(message.event).removeprefix("reply: "),
+            self.out.width - 6,
+            MESSAGE_LINES,
+        )
         place = Cell(f"{message.seq}  {self.out.time(message.time)}  {message.actor}", DIM)
         if self.out.tty:
             self.out.line(Cell(margin, ACCENT), Cell(f"{name}{message.role}", STRONG), "  ", place)
@@ -267,7 +342,11 @@ def placement_told(placement: Placement | None) -> str | None:
         placement.backend,
         placement.rung,
         f"network {placement.network}" if placement.network else "",
-        f"{'in place in' if detail_in(placement).get('in_place') else 'from'} {folder}" if folder else "",
+        (
+            f"{'in place in' if detail_in(placement).get('in_place') else 'from'} {folder}"
+            if folder
+            else ""
+        ),
         placement.image,
         f"sandbox {short_sandbox(placement.sandbox)}" if placement.sandbox else "",
     ]
@@ -287,13 +366,20 @@ def _last_run(session: Session) -> tuple[str | None, str]:
         return None, ""
     last = runs[-1]
     times = f" (of {len(runs)})" if len(runs) > 1 else ""
-    told = f"{last.workflow.rpartition(':')[2]} {last.status}{': ' + last.why if last.why else ''}{times}"
+    told = (
+        f"{last.workflow.rpartition(':')[2]}"
+        f" {last.status}{': ' + last.why if last.why else ''}{times}"
+    )
     return told, BAD if last.status in ("failed", "open") else ""
 
 
 def _lineage(session: Session) -> str | None:
     line = session.lineage
-    return " › ".join(f"{each.label or each.short}@{each.place}" for each in line) if len(line) > 1 else None
+    return (
+        " › ".join(f"{each.label or each.short}@{each.place}" for each in line)
+        if len(line) > 1
+        else None
+    )
 
 
 def _budget(budget: Budget | None, left: Budget | None) -> str | None:
@@ -307,7 +393,14 @@ def _budget(budget: Budget | None, left: Budget | None) -> str | None:
         "tool_calls_max": "tool calls",
     }
     granted = [(getattr(budget, name), getattr(left, name), what) for name, what in names.items()]
-    return ", ".join(f"{rest:,} of {limit:,} {what} left" for limit, rest, what in granted if limit is not None) or None
+    return (
+        ", ".join(
+            f"{rest:,} of {limit:,} {what} left"
+            for limit, rest, what in granted
+            if limit is not None
+        )
+        or None
+    )
 
 
 def _spent(spent: Spent) -> str | None:
@@ -315,7 +408,14 @@ def _spent(spent: Spent) -> str | None:
         return None
     tokens = f"{'~' if spent.usage.estimated_tokens else ''}{counted(spent.tokens, 'token')}"
     cost = "cost unknown" if spent.cost.dollars is None else str(spent.cost)
-    return ", ".join([tokens, cost, counted(spent.model_calls, "model call"), counted(spent.tool_calls, "tool call")])
+    return ", ".join(
+        [
+            tokens,
+            cost,
+            counted(spent.model_calls, "model call"),
+            counted(spent.tool_calls, "tool call"),
+        ]
+    )
 
 
 # ── verify ───────────────────────────────────────────────────────────────────────────────────
@@ -323,14 +423,16 @@ def _spent(spent: Spent) -> str | None:
 
 @click.command("verify")
 @click.argument("session", metavar="[S]", required=False)
-@click.option("--state", is_flag=True, help="Also fold everything again, and compare with what is kept.")
+@click.option(
+    "--state", is_flag=True, help="Also fold everything again, and compare with what is kept."
+)
 @listing
 @click.pass_context
 def verify_command(context: click.Context, given: Given, session: str | None, state: bool) -> None:
     """Check every event against its hash and its neighbours.
 
-    Without S the whole store is checked; with S, all that it is made of, merged branches too. The last line names what was not
-    checked, and why. The exit code is 6 if something is wrong.
+    Without S the whole store is checked; with S, all that it is made of, merged branches too. The
+    last line names what was not checked, and why. The exit code is 6 if something is wrong.
     """
     sessions = events = 0
     try:
@@ -341,13 +443,23 @@ def verify_command(context: click.Context, given: Given, session: str | None, st
         faults = list(audit.faults())
         unchecked = audit.unchecked()
     except (StoreCorrupt, SchemaAltered) as error:  # so badly that it cannot even be looked through
-        faults, unchecked = [Fault(None, 0, str(error))], [Unchecked("everything else", "the store cannot be opened")]
+        faults, unchecked = (
+            [Fault(None, 0, str(error))],
+            [Unchecked("everything else", "the store cannot be opened")],
+        )
     skipped = {"not_checked": [unchecked_document(each) for each in unchecked]}
     if given.form == "jsonl":
         print_jsonl([*map(fault_document, faults), skipped])
     elif given.form == "json":
         checked = {"sessions": sessions, "events": events, "state": state}
-        print_json({"ok": not faults, **checked, "faults": [fault_document(fault) for fault in faults], **skipped})
+        print_json(
+            {
+                "ok": not faults,
+                **checked,
+                "faults": [fault_document(fault) for fault in faults],
+                **skipped,
+            }
+        )
     else:
         _print_faults(f"{counted(sessions, 'session')}, {counted(events, 'event')}", faults)
         Out().line(f"not checked: {'; '.join(map(str, unchecked))}")
@@ -374,4 +486,7 @@ def _print_faults(extent: str, faults: Sequence[Fault]) -> None:
         for line in more:
             out.line(" " * (len(where) + 2), line)
     out.line(f"{extent}: {counted(len(faults), 'fault')}")
-    out.hint("Keep a copy of the store, and restore it from a backup. Each session is named at its first broken event.")
+    out.hint(
+        "Keep a copy of the store, and restore it from a backup. Each session is named at its first"
+        " broken event."
+    )

@@ -26,8 +26,20 @@ _ACTOR = 16  # cells: lines come one by one, so nobody knows how wide the next o
 
 @click.command()
 @click.argument("session", metavar="[S]", default="@")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, by whichever process; Ctrl-C ends it.")
-@click.option("-n", "--limit", "number", type=click.IntRange(min=0), default=SHOWN, help=f"So many of the last events; else {SHOWN}.")
+@click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Go on with what is written from now on, by whichever process; Ctrl-C ends it.",
+)
+@click.option(
+    "-n",
+    "--limit",
+    "number",
+    type=click.IntRange(min=0),
+    default=SHOWN,
+    help=f"So many of the last events; else {SHOWN}.",
+)
 @click.option("--until-end", is_flag=True, help="Follow until the run that is open has ended.")
 @listing
 def tail(given: Given, session: str, follow: bool, number: int, until_end: bool) -> None:
@@ -38,10 +50,19 @@ def tail(given: Given, session: str, follow: bool, number: int, until_end: bool)
     if given.form == "json" and (follow or until_end):
         raise click.UsageError("--json is one document, and this has no end: use --jsonl.")
     value = given.open(session)
-    last = list(store_of(value).read(value.id, max(1, value.place - number + 1), value.place)) if number else []
+    last = (
+        list(store_of(value).read(value.id, max(1, value.place - number + 1), value.place))
+        if number
+        else []
+    )
     coming = _coming(value, until_end=until_end) if follow or until_end else iter(())
     if given.form == "json":
-        print_json({"session": session_document(value), "events": [event_document(event) for event in last]})
+        print_json(
+            {
+                "session": session_document(value),
+                "events": [event_document(event) for event in last],
+            }
+        )
     elif given.form == "jsonl":
         print_jsonl(map(event_document, last))
         for event in coming:
@@ -83,7 +104,9 @@ def _print(last: list[Event], coming: Iterator[Event]) -> None:
 
 
 def _print_line(out: Out, event: Event, width: int) -> None:
-    """As `log` shows it, but with the time instead of an age, which would be wrong a minute later."""
+    """As `log` shows it, but with the time instead of an age, which would be wrong
+    a minute later.
+    """
     actor = cut(event.actor, width) if out.tty else event.actor
     head = [
         Cell(f"{event.seq:>5}", ACCENT),

@@ -1,9 +1,10 @@
 """What reaches a terminal.
 
-A terminal obeys what is written to it, and most of what Plait shows was written by an agent, or by a page that an agent
-read. So all such text is cleaned before it is shown: no escape sequence, no control and no invisible or reordering
-character is left, and what a person can see stays as it was, in every script. A sequence goes whole, for its visible
-tail would be noise; where it is not ended, it goes up to the end of its line, so that it cannot hide what follows.
+A terminal obeys what is written to it, and most of what Plait shows was written by an agent, or by
+a page that an agent read. So all such text is cleaned before it is shown: no escape sequence, no
+control and no invisible or reordering character is left, and what a person can see stays as it was,
+in every script. A sequence goes whole, for its visible tail would be noise; where it is not ended,
+it goes up to the end of its line, so that it cannot hide what follows.
 
 Only what is shown is cleaned: the record keeps the text as it came.
 """
@@ -23,25 +24,31 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 BREAK = " ⏎ "  # a line break within one line
-MARKS_MAX = 8  # per base character: as many as Tibetan stacks; more would run over the lines above and below
+# per base character: as many as Tibetan stacks; more would run over the lines above and below
+MARKS_MAX = 8
 WIDE = 10_000  # cells; nobody cuts a pipe
 
 # ── the text ─────────────────────────────────────────────────────────────────────────────────
 
-# The grammar is that of ECMA-48 as terminals read it: controls within a sequence do not end it, apart from CAN, SUB and ESC,
-# and a C1 control is the same as ESC and a letter. A line break ends every sequence here, which a terminal would not do.
+# The grammar is that of ECMA-48 as terminals read it: controls within a sequence do not end it,
+# apart from CAN, SUB and ESC, and a C1 control is the same as ESC and a letter. A line break ends
+# every sequence here, which a terminal would not do.
 _IDLE = r"\x00-\x09\x0b\x0c\x0e-\x17\x19\x1c-\x1f\x7f"  # controls that leave a sequence going
-_BODY = r"\x00-\x06\x08\x09\x0b\x0c\x0e-\x17\x19\x1c-\x7f\xa0-\U0010ffff"  # within a string; a bell as well, except in an OSC
+# within a string; a bell as well, except in an OSC
+_BODY = r"\x00-\x06\x08\x09\x0b\x0c\x0e-\x17\x19\x1c-\x7f\xa0-\U0010ffff"
 _END = r"(?:\x1b\\|\x9c)"
 _ESCAPE = re.compile(
-    rf"(?:\x1b[{_IDLE}]*+\[|\x9b)[{_IDLE}\x20-\x3f]*+[\x40-\x7e]?"  # CSI: colours, the cursor, modes
+    # CSI: colours, the cursor, modes
+    rf"(?:\x1b[{_IDLE}]*+\[|\x9b)[{_IDLE}\x20-\x3f]*+[\x40-\x7e]?"
     rf"|(?:\x1b[{_IDLE}]*+\]|\x9d)[{_BODY}]*+(?:\x07|{_END})?"  # OSC: titles, links, the clipboard
     rf"|(?:\x1b[{_IDLE}]*+[PX^_]|[\x90\x98\x9e\x9f])[{_BODY}\x07]*+{_END}?"  # DCS, SOS, PM, APC
-    rf"|\x1b[{_IDLE}]*+k[{_BODY}\x07]*+{_END}"  # a title, to screen and tmux; to others an escape of two characters
+    # a title, to screen and tmux; to others an escape of two characters
+    rf"|\x1b[{_IDLE}]*+k[{_BODY}\x07]*+{_END}"
     rf"|\x1b[{_IDLE}\x20-\x2f]*+[\x30-\x7e]?"  # the others: reset, character sets
 )
 
-# Controls, the format characters (Cf) but for the joiners, line separators, and letters and marks that show nothing.
+# Controls, the format characters (Cf) but for the joiners, line separators, and letters and marks
+# that show nothing.
 _HIDDEN = re.compile(
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180e"
     r"\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
@@ -50,13 +57,15 @@ _HIDDEN = re.compile(
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _JOINERS = "\u200c\u200d"
 _SELECTORS = r"\u180b-\u180d\u180f\ufe00-\ufe0f"
-# A selector chooses the look of the character before it. Elsewhere, and after another one, it says nothing to the eye.
+# A selector chooses the look of the character before it. Elsewhere, and after another one, it says
+# nothing to the eye.
 _STRAY_SELECTOR = re.compile(rf"(?<![^\s{_SELECTORS}{_JOINERS}])[{_SELECTORS}]+")
 _JOINED = rf"[^\x00-\x7f\s{_JOINERS}]"
 _JOINER = re.compile(rf"(?<={_JOINED})([{_JOINERS}])[{_JOINERS}]*+(?={_JOINED})|[{_JOINERS}]")
 _MARKS_SEEN = 4  # on one character, where a person decides
 _BLANKS = "\u2800"  # looks like a space, and is a symbol
-_PERHAPS_MARKS = re.compile(rf"[^\w\x00-\x7f]{{{MARKS_MAX + 1},}}")  # no mark is a \w, and few other runs are as long
+# no mark is a \w, and few other runs are as long
+_PERHAPS_MARKS = re.compile(rf"[^\w\x00-\x7f]{{{MARKS_MAX + 1},}}")
 
 
 def clean(text: str, *, lines: bool = False) -> str:
@@ -67,15 +76,21 @@ def clean(text: str, *, lines: bool = False) -> str:
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", " ")
     text = _SURROGATE.sub("\ufffd", text)
     text = _HIDDEN.sub("", text)
-    # In this order, so that none of the three makes work for another: cleaning twice is cleaning once.
+    # In this order, so that none of the three makes work for another: cleaning twice is cleaning
+    # once.
     text = _STRAY_SELECTOR.sub("", text)
     text = _PERHAPS_MARKS.sub(_cap_marks, text)
     text = _JOINER.sub(r"\1", text)
-    return text if lines or "\n" not in text else BREAK.join(filter(None, (line.strip(" ") for line in text.split("\n"))))
+    return (
+        text
+        if lines or "\n" not in text
+        else BREAK.join(filter(None, (line.strip(" ") for line in text.split("\n"))))
+    )
 
 
 def visible(text: str) -> str:
-    """Text from outside, on one line, with nothing left out: what would be obeyed, not seen or reordered stands as an escape.
+    """Text from outside, on one line, with nothing left out: what would be obeyed, not seen or
+    reordered stands as an escape.
 
     For what somebody has to decide on. `clean` changes nothing of it any more.
     """
@@ -92,7 +107,12 @@ def _is_unseen(char: str) -> bool:
     if char == " ":
         return False
     category = unicodedata.category(char)
-    return category[0] in "CZ" or bool(_HIDDEN.match(char)) or char in _BLANKS or _STRAY_SELECTOR.match(char) is not None
+    return (
+        category[0] in "CZ"
+        or bool(_HIDDEN.match(char))
+        or char in _BLANKS
+        or _STRAY_SELECTOR.match(char) is not None
+    )
 
 
 def _escape(char: str) -> str:
@@ -117,7 +137,9 @@ def _is_mark(char: str) -> bool:
 
 
 def cut(text: str, width: int) -> str:
-    """Clean text within so many cells of a terminal, with an ellipsis where something is missing."""
+    """Clean text within so many cells of a terminal, with an ellipsis where
+    something is missing.
+    """
     if width <= 0:
         return ""
     if text.isascii():
@@ -136,7 +158,9 @@ def cut(text: str, width: int) -> str:
 
 
 def _characters(text: str) -> Iterator[str]:
-    """The text in pieces that a reader takes for one character, for half of one may look like another."""
+    """The text in pieces that a reader takes for one character, for half of one may look like
+    another.
+    """
     start = 0
     for at in range(1, len(text)):
         if not _goes_on(text, start, at):
@@ -147,11 +171,13 @@ def _characters(text: str) -> Iterator[str]:
 
 def _goes_on(text: str, start: int, at: int) -> bool:
     char = text[at]
-    if text[at - 1] == "\u200d" and _is_symbol(text[start]) and _is_symbol(char):  # letters are joined too, but stay letters
+    # letters are joined too, but stay letters
+    if text[at - 1] == "\u200d" and _is_symbol(text[start]) and _is_symbol(char):
         return True
     if "\U0001f1e6" <= char <= "\U0001f1ff":  # two such letters make a flag
         return at - start == 1 and "\U0001f1e6" <= text[start] <= "\U0001f1ff"
-    return char in _JOINERS or "\U0001f3fb" <= char <= "\U0001f3ff" or _is_mark(char)  # in the middle: tones of skin
+    # in the middle: tones of skin
+    return char in _JOINERS or "\U0001f3fb" <= char <= "\U0001f3ff" or _is_mark(char)
 
 
 def _is_symbol(char: str) -> bool:
@@ -162,18 +188,23 @@ def _is_symbol(char: str) -> bool:
 
 
 def console(stderr: bool = False) -> Console:
-    """Where to print. It takes text as it is: no markup, no emoji names, no highlighting, and no line broken by us."""
+    """Where to print.
+
+    It takes text as it is: no markup, no emoji names, no highlighting, and no line broken by us.
+    """
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
     if reconfigure := getattr(stream, "reconfigure", None):
-        reconfigure(errors="backslashreplace")  # a text may hold what the terminal's encoding does not
+        # a text may hold what the terminal's encoding does not
+        reconfigure(errors="backslashreplace")
     tty = stream.isatty()
     return Console(
         stderr=stderr,
         # rich keeps bold and dim under NO_COLOR; who sets it wants plain text.
         color_system=None if os.environ.get("NO_COLOR") else "auto",
-        # With FORCE_COLOR rich takes a pipe for a terminal; it is none that has a width. rich ignores a width without a height.
+        # With FORCE_COLOR rich takes a pipe for a terminal; it is none that has a width. rich
+        # ignores a width without a height.
         width=None if tty else WIDE,
         height=None if tty else 25,
         soft_wrap=True,

@@ -43,8 +43,9 @@ from plait.session.state import tokens_text
 def why(given: Given, session: str, what: str | None, prompt: bool) -> None:
     """Tell where something comes from.
 
-    WHAT is a line of a file (cart.py:6), the name of a fact, a verdict or evidence, a place, a text that was said, or the id of an
-    event. S@7 alone is that event. "having seen" is context: it stood in the prompt of what decided.
+    WHAT is a line of a file (cart.py:6), the name of a fact, a verdict or evidence, a place, a text
+    that was said, or the id of an event. S@7 alone is that event. "having seen" is context: it
+    stood in the prompt of what decided.
     """
     value = given.open(session)
     _tell(given, value, value.why(_about(value, what), prompt=prompt))
@@ -57,8 +58,8 @@ def why(given: Given, session: str, what: str | None, prompt: bool) -> None:
 def influence(given: Given, session: str, what: str | None) -> None:
     """Tell what became of something.
 
-    WHAT is a line of a file (cart.py:6), the name of a fact, a verdict or evidence, a place, a text that was said, or the id of an
-    event. S@7 alone is that event.
+    WHAT is a line of a file (cart.py:6), the name of a fact, a verdict or evidence, a place, a text
+    that was said, or the id of an event. S@7 alone is that event.
     """
     value = given.open(session)
     _tell(given, value, value.influence(_about(value, what)))
@@ -119,7 +120,12 @@ def graph(given: Given, session: str) -> None:
         print_jsonl({"node": node_document(node)} for node in found.nodes)
         print_jsonl({"edge": edge_document(edge)} for edge in found.edges)
     elif given.form == "json":
-        print_json({"nodes": [*map(node_document, found.nodes)], "edges": [*map(edge_document, found.edges)]})
+        print_json(
+            {
+                "nodes": [*map(node_document, found.nodes)],
+                "edges": [*map(edge_document, found.edges)],
+            }
+        )
     else:
         _Tree(found, value).print()
 
@@ -151,7 +157,16 @@ class _Tree:
         out = Out()
         roots = [id for id in self._sessions if id not in self._places]
         rows = (row for root in roots for row in self._rows(root, "", ""))
-        out.table([Column(), Column(), Column(aside=True), Column(right=True, aside=True), Column(flex=True)], rows)
+        out.table(
+            [
+                Column(),
+                Column(),
+                Column(aside=True),
+                Column(right=True, aside=True),
+                Column(flex=True),
+            ],
+            rows,
+        )
 
     def _rows(self, root: str, margin: str, below: str) -> Iterator[list[Cell]]:
         stack = [(root, margin, below)]  # a chain of forks may be deeper than Python's own stack
@@ -161,7 +176,13 @@ class _Tree:
             children = self._children.get(id, [])
             for child in reversed(children):
                 last = child == children[-1]
-                stack.append((child, f"{below}{'└─' if last else '├─'} ", f"{below}{'   ' if last else '│  '}"))
+                stack.append(
+                    (
+                        child,
+                        f"{below}{'└─' if last else '├─'} ",
+                        f"{below}{'   ' if last else '│  '}",
+                    )
+                )
 
     def _row(self, node: Node, margin: str) -> list[Cell]:
         own = node.place - self._places.get(node.id, 0)
@@ -178,7 +199,10 @@ class _Tree:
     def _did(self, node: Node) -> str:
         parts = [f"from {self._places[node.id]}"] if node.id in self._places else []
         parts += [counted(count, type) for type, count in sorted(self._counts[node.id].items())]
-        parts += [f"merged into {short(merge.session)}@{merge.place}" for merge in self._merges.get(node.id, [])]
+        parts += [
+            f"merged into {short(merge.session)}@{merge.place}"
+            for merge in self._merges.get(node.id, [])
+        ]
         return ", ".join(parts)
 
 
@@ -192,7 +216,10 @@ class _Tree:
     "--files",
     "as_patch",
     is_flag=True,
-    help="Only the files, as a patch that `git apply` and `patch -p1` take: text files; others are named in comments.",
+    help=(
+        "Only the files, as a patch that `git apply` and `patch -p1` take: text files; others are"
+        " named in comments."
+    ),
 )
 @click.option("--stat", "as_list", is_flag=True, help="Only the files, as a list of what changed.")
 @listing
@@ -207,7 +234,11 @@ def diff_command(given: Given, left: str, right: str | None, as_patch: bool, as_
     if (as_patch or as_list) and found.files.left is None and found.files.right is None:
         raise NotPlaced(two.short)
     if given.form != "text":
-        document = _files_alone(found, one, two, as_patch) if as_patch or as_list else diff_document(found, one, two)
+        document = (
+            _files_alone(found, one, two, as_patch)
+            if as_patch or as_list
+            else diff_document(found, one, two)
+        )
         return print_json(document) if given.form == "json" else print_jsonl([document])
     if as_patch:
         print_patch(found.files.patch())
@@ -230,7 +261,12 @@ def _compared(given: Given, left: str, right: str | None) -> tuple[Session, Sess
 
 def _files_alone(found: Diff, one: Session, two: Session, as_patch: bool) -> dict[str, Any]:
     patch = {"patch": found.files.patch()} if as_patch else {}
-    return {"left": place_document(one), "right": place_document(two), "files": files_document(found.files), **patch}
+    return {
+        "left": place_document(one),
+        "right": place_document(two),
+        "files": files_document(found.files),
+        **patch,
+    }
 
 
 def print_diff(diff: Diff) -> None:
@@ -255,7 +291,10 @@ class _Beside:
     def print(self, diff: Diff) -> None:
         said = diff.messages
         self._pair([diff.left], [diff.right], STRONG)
-        self._title("Messages", f"{said.common:,} in common" + ("" if said.left or said.right else ", and no others"))
+        self._title(
+            "Messages",
+            f"{said.common:,} in common" + ("" if said.left or said.right else ", and no others"),
+        )
         for left, right in zip_longest(said.left, said.right):
             self._pair(self._message(left), self._message(right))
         self._sides("Facts", diff.facts)
@@ -283,7 +322,9 @@ class _Beside:
         if message is None:
             return []
         branch = f" (from {message.branch})" if message.branch else ""
-        return self._wrapped(f"{message.seq} {message.name or message.role}{branch}: {message.text}")
+        return self._wrapped(
+            f"{message.seq} {message.name or message.role}{branch}: {message.text}"
+        )
 
     def _wrapped(self, text: str) -> list[str]:
         return self._out.wrapped(text, self._half, self.LINES)
@@ -292,7 +333,9 @@ class _Beside:
         for one, two in zip_longest(left, right, fillvalue=""):
             text = cut(clean(one), self._half)
             space = " " * (self._half - cell_width(text))
-            self._out.line(Cell(text, style), space, Cell(" │ ", DIM), Cell(cut(clean(two), self._half), style))
+            self._out.line(
+                Cell(text, style), space, Cell(" │ ", DIM), Cell(cut(clean(two), self._half), style)
+            )
 
 
 def _judged(sides: Sides) -> Any:

@@ -1,7 +1,7 @@
 """Everything that appends: opening, branching, saying, knowing, living.
 
-Each command opens the session as it is now, does one thing, and prints where it then stands. If somebody else was first,
-nothing is written and the exit code says to try again.
+Each command opens the session as it is now, does one thing, and prints where it then stands. If
+somebody else was first, nothing is written and the exit code says to try again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,19 @@ import click
 
 from plait import open_store
 from plait.cli.choices import Choices, name_of, path_in, settled, sides_told
-from plait.cli.common import Given, Negative, address_of, budget_of, is_number, limits, pairs, store_of, text_of, value_of, writing
+from plait.cli.common import (
+    Given,
+    Negative,
+    address_of,
+    budget_of,
+    is_number,
+    limits,
+    pairs,
+    store_of,
+    text_of,
+    value_of,
+    writing,
+)
 from plait.cli.documents import print_json, session_document
 from plait.cli.exits import Told
 from plait.cli.inbox import print_posted
@@ -58,7 +70,12 @@ def wrote(given: Given, before: Session, after: Session, *hints: str) -> None:
 
 @click.command()
 @click.argument("folder", metavar="[DIR]", required=False)
-@click.option("--store", "address", metavar="ADDRESS", help="Make it at this address instead. Else in DIR, PLAIT_STORE, or here.")
+@click.option(
+    "--store",
+    "address",
+    metavar="ADDRESS",
+    help="Make it at this address instead. Else in DIR, PLAIT_STORE, or here.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for programs.")
 def init(folder: str | None, address: str | None, as_json: bool) -> None:
     """Make a store: the folder .plait in DIR, or here. Doing it again changes nothing."""
@@ -94,7 +111,9 @@ def _new_address(folder: str | None, address: str | None) -> str:
 @click.option("--project", help="For what.")
 @click.option("--tag", "tags", metavar="K=V", multiple=True, help="A tag; may be repeated.")
 @click.option(
-    "--durability", type=click.Choice(["full", "async"]), help="How it is written: on disk at once (full), or at the next boundary (async)."
+    "--durability",
+    type=click.Choice(["full", "async"]),
+    help="How it is written: on disk at once (full), or at the next boundary (async).",
 )
 @limits()
 @writing
@@ -145,7 +164,13 @@ def fork(given: Given, session: str, label: str | None, **limits: Any) -> None:
     """Branch off from a session, at its last place or at S@k."""
     source = given.open(session)
     made = source.fork(label, budget=budget_of(limits), actor=given.who)
-    done(given, made, f'plait say {made.short} "…"', f"plait diff {source.short} {made.short}", f"plait merge {source.short} {made.short}")
+    done(
+        given,
+        made,
+        f'plait say {made.short} "…"',
+        f"plait diff {source.short} {made.short}",
+        f"plait merge {source.short} {made.short}",
+    )
 
 
 @click.command(cls=Negative)
@@ -154,23 +179,38 @@ def fork(given: Given, session: str, label: str | None, **limits: Any) -> None:
 @click.option("--reason", default="", help="Why.")
 @writing
 def rewind(given: Given, session: str, place: str | None, reason: str) -> None:
-    """Go on from the story at an earlier place: PLACE, or S@k. The past stays on record, and what was spent stays spent."""
+    """Go on from the story at an earlier place: PLACE, or S@k.
+
+    The past stays on record, and what was spent stays spent.
+    """
     value = given.open(session)
     if place is None:
         now, to = value.reload(), value.place
     elif is_number(place):
         now, to = value, int(place)
     else:
-        raise click.BadParameter(f"{place!r} is not a number: places count from 1, or from -1 back.", param_hint="'PLACE'")
+        raise click.BadParameter(
+            f"{place!r} is not a number: places count from 1, or from -1 back.",
+            param_hint="'PLACE'",
+        )
     after = now.rewind(to, reason=reason, actor=given.who)
     left = _not_undone(after)
     if given.form == "json":
-        print_json({**session_document(after), "not_undone": [_effect_document(*effect) for effect in left]})
+        print_json(
+            {
+                **session_document(after),
+                "not_undone": [_effect_document(*effect) for effect in left],
+            }
+        )
         return
     done(given, after, f"plait log {now.short} --path")
     out = Out()
     for event, request in left:
-        said = f"{request.tool} {as_json(request.arguments)}: {saying(event)}" if request else saying(event)
+        said = (
+            f"{request.tool} {as_json(request.arguments)}: {saying(event)}"
+            if request
+            else saying(event)
+        )
         out.brief("  not undone  ", Cell(f"{short(event.log)}@{event.seq}", ACCENT), "  ", said)
 
 
@@ -188,8 +228,18 @@ def _not_undone(session: Session) -> list[tuple[Event, ToolRequested | None]]:
 
 
 def _effect_document(event: Event, request: ToolRequested | None) -> dict[str, Any]:
-    asked = {"tool": request.tool, "arguments": request.arguments} if request else {"tool": None, "arguments": None}
-    return {"event": event.id, "session": event.log, "seq": event.seq, **asked, "says": saying(event)}
+    asked = (
+        {"tool": request.tool, "arguments": request.arguments}
+        if request
+        else {"tool": None, "arguments": None}
+    )
+    return {
+        "event": event.id,
+        "session": event.log,
+        "seq": event.seq,
+        **asked,
+        "says": saying(event),
+    }
 
 
 @click.command()
@@ -199,20 +249,40 @@ def _effect_document(event: Event, request: ToolRequested | None) -> dict[str, A
     "--resolve",
     metavar="KEY=VALUE",
     multiple=True,
-    help="What holds where branches disagree: of a fact JSON or a text, of a file a branch, or @FILE for its content; may be repeated.",
+    help=(
+        "What holds where branches disagree: of a fact JSON or a text, of a file a branch, or @FILE"
+        " for its content; may be repeated."
+    ),
 )
-@click.option("--drop", metavar="KEY", multiple=True, help="Where branches disagree, the fact or the file is gone; may be repeated.")
+@click.option(
+    "--drop",
+    metavar="KEY",
+    multiple=True,
+    help="Where branches disagree, the fact or the file is gone; may be repeated.",
+)
 @click.option("--base", metavar="B", help="The place both come from, if they share none.")
 @writing
-def merge(given: Given, session: str, others: Sequence[str], resolve: Sequence[str], drop: Sequence[str], base: str | None) -> None:
-    """Take the results of other branches in: facts and files. Where they disagree, nothing is written until you choose."""
+def merge(
+    given: Given,
+    session: str,
+    others: Sequence[str],
+    resolve: Sequence[str],
+    drop: Sequence[str],
+    base: str | None,
+) -> None:
+    """Take the results of other branches in: facts and files.
+
+    Where they disagree, nothing is written until you choose.
+    """
     into, branches = given.open_last(session), [given.open(other) for other in others]
     known = _Known.of((into, *branches))
     facts, files = known.choices(resolve, drop)
     root = given.open(base) if base is not None else None
 
     def act(chosen: Mapping[str, Any]) -> Session:
-        return into.merge(*branches, resolve={**facts, **chosen} or None, base=root, actor=given.who)
+        return into.merge(
+            *branches, resolve={**facts, **chosen} or None, base=root, actor=given.who
+        )
 
     try:
         merged = settled(act, files)
@@ -221,7 +291,10 @@ def merge(given: Given, session: str, others: Sequence[str], resolve: Sequence[s
     if merged != into or given.form == "json":
         done(given, merged, f"plait log {merged.short} --graph")
     else:
-        Out().line(Cell(f"{into.short}@{into.place}", ACCENT), "  has all of it already: nothing was written")
+        Out().line(
+            Cell(f"{into.short}@{into.place}", ACCENT),
+            "  has all of it already: nothing was written",
+        )
 
 
 class _Known(NamedTuple):
@@ -234,21 +307,33 @@ class _Known(NamedTuple):
     def of(cls, sessions: Sequence[Session]) -> _Known:
         reader = TreeReader(store_of(sessions[0]))
         facts = {key for session in sessions for key in session.facts}
-        return cls(facts, [(reader, session.tree) for session in sessions if session.tree is not None])
+        return cls(
+            facts, [(reader, session.tree) for session in sessions if session.tree is not None]
+        )
 
     def is_file(self, key: str) -> bool:
-        """A path that some branch has, and no fact; with the word before it, whatever else is called that."""
+        """A path that some branch has, and no fact; with the word before it, whatever else is
+        called that.
+        """
         path = path_in(key)
-        return (path != key or key not in self.facts) and any(reader.find(tree, path) is not None for reader, tree in self.trees)
+        return (path != key or key not in self.facts) and any(
+            reader.find(tree, path) is not None for reader, tree in self.trees
+        )
 
-    def choices(self, resolve: Sequence[str], drop: Sequence[str]) -> tuple[dict[str, Json], Choices]:
+    def choices(
+        self, resolve: Sequence[str], drop: Sequence[str]
+    ) -> tuple[dict[str, Json], Choices]:
         pairs("--resolve", resolve)
         facts: dict[str, Json] = {}
         files: dict[str, str] = {}
         for text in resolve:
             # A key may have a = in it: the longest one that somebody knows is meant.
             keys = [text[:at] for at, char in enumerate(text) if char == "="]
-            key = max((key for key in keys if key in self.facts or self.is_file(key)), key=len, default=keys[0])
+            key = max(
+                (key for key in keys if key in self.facts or self.is_file(key)),
+                key=len,
+                default=keys[0],
+            )
             if self.is_file(key):
                 files[key] = text[len(key) + 1 :]
             else:
@@ -258,33 +343,52 @@ class _Known(NamedTuple):
 
 def _conflict(error: MergeConflict, known: _Known) -> list[str]:
     """What each side says, and the command that chooses."""
-    said, choices = [f"cannot merge into {error.session}: the branches disagree. Nothing was written.", ""], list[str]()
+    said, choices = (
+        [f"cannot merge into {error.session}: the branches disagree. Nothing was written.", ""],
+        list[str](),
+    )
     for key, sides in error.conflicts.items():
         if known.is_file(key):
             said += [f"  {name_of(key)}", *sides_told(sides)]
             choices.append(f"{key}={next(iter(sides))}")
         else:
             said += [f"  {clean(key)}", *_facts_told(sides)]
-            choices.append(f"{key}={json.dumps(next(value for value in sides.values() if value is not ABSENT))}")
+            choices.append(
+                f"{key}={json.dumps(next(value for value in sides.values() if value is not ABSENT))}"  # noqa: E501
+            )
     if not any(map(known.is_file, error.conflicts)):
-        return [*said, "", "Choose a value for each, as here, or leave it out with --drop KEY:", f"  {_again(choices)}"]
+        return [
+            *said,
+            "",
+            "Choose a value for each, as here, or leave it out with --drop KEY:",
+            f"  {_again(choices)}",
+        ]
     return [
         *said,
         "",
         "See how the files differ:",
         *_compared(),
-        "Choose for each, as here, or leave it out with --drop KEY. A file is chosen by the name of a side, or with @FILE:",
+        (
+            "Choose for each, as here, or leave it out with --drop KEY. A file is chosen by the"
+            " name of a side, or with @FILE:"
+        ),
         f"  {_again(choices)}",
     ]
 
 
 def _compared() -> list[str]:
     given = click.get_current_context().params
-    return [f"  {shlex.join(['plait', 'diff', given['session'], other, '--files'])}" for other in given["others"]]
+    return [
+        f"  {shlex.join(['plait', 'diff', given['session'], other, '--files'])}"
+        for other in given["others"]
+    ]
 
 
 def _facts_told(sides: Mapping[str, Any]) -> list[str]:
-    named = {clean(side): "(retracted)" if value is ABSENT else json.dumps(value, ensure_ascii=False) for side, value in sides.items()}
+    named = {
+        clean(side): "(retracted)" if value is ABSENT else json.dumps(value, ensure_ascii=False)
+        for side, value in sides.items()
+    }
     wide = max(map(len, named))
     return [f"    {side:{wide}}  {value}" for side, value in named.items()]
 
@@ -296,7 +400,11 @@ def _again(choices: Sequence[str]) -> str:
     words = ["plait", "merge", given["session"], *given["others"]]
     for option, values in (("--resolve", [*given["resolve"], *choices]), ("--drop", given["drop"])):
         words += [word for value in values for word in (option, value)]
-    for option, value in (("--base", given["base"]), ("--as", given["actor"]), ("--store", given["address"])):
+    for option, value in (
+        ("--base", given["base"]),
+        ("--as", given["actor"]),
+        ("--store", given["address"]),
+    ):
         words += [option, value] if value is not None else []
     return shlex.join(words)
 
@@ -307,13 +415,26 @@ def _again(choices: Sequence[str]) -> str:
 @click.command()
 @click.argument("session", metavar="S")
 @click.argument("text", required=False)
-@click.option("--role", type=click.Choice(["user", "assistant", "system"]), default="user", show_default=True, help="In which role.")
+@click.option(
+    "--role",
+    type=click.Choice(["user", "assistant", "system"]),
+    default="user",
+    show_default=True,
+    help="In which role.",
+)
 @click.option("--name", default="", help="Under which name.")
 @click.option(
-    "--file", "files", metavar="PATH", multiple=True, type=click.Path(path_type=Path), help="An image or a file; may be repeated."
+    "--file",
+    "files",
+    metavar="PATH",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="An image or a file; may be repeated.",
 )
 @writing
-def say(given: Given, session: str, text: str | None, role: Any, name: str, files: Sequence[Path]) -> None:
+def say(
+    given: Given, session: str, text: str | None, role: Any, name: str, files: Sequence[Path]
+) -> None:
     """Add a message. As TEXT, - reads standard input.
 
     While a run is open it goes to the session's inbox, and is heard at the next safe point.
@@ -323,7 +444,10 @@ def say(given: Given, session: str, text: str | None, role: Any, name: str, file
         raise click.UsageError("Nothing to say: give TEXT, - or --file.")
     before = given.open_last(session)
     if before.open_run is not None and (role != "user" or name):
-        raise click.UsageError(f"{before.short} has an open run: only a user's message can be sent to it, without --role and --name.")
+        raise click.UsageError(
+            f"{before.short} has an open run: only a user's message can be sent to it, without"
+            " --role and --name."
+        )
     wrote(given, before, before.say(*said, *files, role=role, name=name, actor=given.who))
 
 
@@ -374,7 +498,11 @@ def retract(given: Given, session: str, key: str, reason: str) -> None:
 @click.command()
 @click.argument("session", metavar="S")
 @click.argument("name")
-@click.option("--by", default="", help="Who is to judge: human:ana, service:ci, or a workflow. Nobody else's verdict counts.")
+@click.option(
+    "--by",
+    default="",
+    help="Who is to judge: human:ana, service:ci, or a workflow. Nobody else's verdict counts.",
+)
 @writing
 def require(given: Given, session: str, name: str, by: str) -> None:
     """Require a verdict of this name before the session is merged or closed."""
@@ -400,13 +528,24 @@ def validate(given: Given, session: str, name: str, verdict: str, detail: str | 
     wrote(given, before, after)
     gate, event = before.gates.get(name), after.inbox[-1] if after == before else after.events[-1]
     if gate is not None and not is_counted(gate.by, event) and given.form == "text":
-        Out().line(Cell(f"  it does not count: gate {clean(name)} asks for the verdict of {clean(gate.by)}", BAD))
+        Out().line(
+            Cell(
+                f"  it does not count: gate {clean(name)} asks for the verdict of {clean(gate.by)}",
+                BAD,
+            )
+        )
 
 
 @click.command()
 @click.argument("session", metavar="S")
 @click.argument("text")
-@click.option("--kind", type=click.Choice(["step", "question", "hypothesis"]), default="step", show_default=True, help="What it is.")
+@click.option(
+    "--kind",
+    type=click.Choice(["step", "question", "hypothesis"]),
+    default="step",
+    show_default=True,
+    help="What it is.",
+)
 @writing
 def todo(given: Given, session: str, text: str, kind: Any) -> None:
     """Add pending work: a next step, an open question, a hypothesis."""
@@ -452,7 +591,8 @@ def _life(name: str, help: str) -> click.Command:
 def grant(given: Given, session: str, limits: str) -> None:
     """Grant a session a budget from here on.
 
-    LIMITS as in tokens=200000,cost_usd=1.5,wall_s=600,steps=40,tool_calls=100: instead of what was left of the one before.
+    LIMITS as in tokens=200000,cost_usd=1.5,wall_s=600,steps=40,tool_calls=100: instead of what was
+    left of the one before.
     """
     budget = parse_budget(limits)
     assert budget is not None
@@ -462,5 +602,7 @@ def grant(given: Given, session: str, limits: str) -> None:
 
 pause = _life("pause", "Let a session rest.")
 unpause = _life("unpause", "Take a paused session up again.")
-close = _life("close", "End a session: nothing is appended any more. Required verdicts must be there.")
+close = _life(
+    "close", "End a session: nothing is appended any more. Required verdicts must be there."
+)
 archive = _life("archive", "Put a closed session away.")

@@ -1,14 +1,14 @@
 """Facts and their bytes.
 
-An event is a header, a salt and a body. The header is canonical JSON and its hash is the event's id; the body is
-committed to inside the header by a salted hash:
+An event is a header, a salt and a body. The header is canonical JSON and its hash is the event's
+id; the body is committed to inside the header by a salted hash:
 
     body id  = SHA-256("plait/body/1"  ‖ salt ‖ body bytes)
     event id = SHA-256("plait/event/1" ‖ header bytes)
 
-So the chain of headers can be checked without the bodies, and a body can be erased while the chain still holds; the
-salt keeps a short body from being guessed from its hash. What is hashed is what is stored: nobody has to
-re-serialise anything to check it.
+So the chain of headers can be checked without the bodies, and a body can be erased while the chain
+still holds; the salt keeps a short body from being guessed from its hash. What is hashed is what is
+stored: nobody has to re-serialise anything to check it.
 """
 
 from __future__ import annotations
@@ -34,26 +34,41 @@ from plait.errors import (
 )
 from plait.event.kinds import KINDS, Body, Measured
 from plait.event.strict import DEPTH_MAX, SIZE_MAX, check_depth, difference, explain, parse
-from plait.ids import SALT_SIZE, Digest, LogId, Micros, Source, digest, parse_digest, parse_log_id, short
+from plait.ids import (
+    SALT_SIZE,
+    Digest,
+    LogId,
+    Micros,
+    Source,
+    digest,
+    parse_digest,
+    parse_log_id,
+    short,
+)
 
 HEADER_VERSION = 1
 EVENT_TAG = b"plait/event/1"
 BODY_TAG = b"plait/body/1"
 HEADER_SIZE_MAX = 1024 * 1024
 
-_ENCODE = msgspec.json.Encoder(order="deterministic").encode  # sorted keys inside maps, struct fields as declared
+# sorted keys inside maps, struct fields as declared
+_ENCODE = msgspec.json.Encoder(order="deterministic").encode
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 _WORD = re.compile(r"[a-z][a-z0-9_.:/-]{0,99}\Z")
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every event says of itself. The order of the fields is the order of the bytes: it never changes."""
+    """What every event says of itself.
+
+    The order of the fields is the order of the bytes: it never changes.
+    """
 
     version: int
     kind: str
     log: LogId
     seq: int
-    parents: tuple[Digest, ...]  # the previous event; more than one for a merge; the fork point for a child's first
+    # the previous event; more than one for a merge; the fork point for a child's first
+    parents: tuple[Digest, ...]
     time: Micros
     actor: str  # a principal: human:u-17, agent:review/judge, service:ci
     behalf: str | None  # the principal on whose behalf the actor acted; None: its own
@@ -70,9 +85,9 @@ _decode_header = msgspec.json.Decoder(Header).decode
 class Event:
     """One immutable fact.
 
-    Header and id are worked out when first asked for, so that reading a long log costs little: what is said can be read
-    without who said it. The body is decoded anew at each access: whoever edits what they were handed edits their own copy,
-    never the past.
+    Header and id are worked out when first asked for, so that reading a long log costs little: what
+    is said can be read without who said it. The body is decoded anew at each access: whoever edits
+    what they were handed edits their own copy, never the past.
     """
 
     __slots__ = ("_content", "_header", "_id", "_kind", "_raw", "_refs", "checked", "salt")
@@ -96,7 +111,8 @@ class Event:
         self._header = header
         self._id = id
         self._refs = refs
-        self.checked = checked  # whether it was sealed here or parsed strictly; a store checks the others before it writes
+        # whether it was sealed here or parsed strictly; a store checks the others before it writes
+        self.checked = checked
 
     @property
     def raw(self) -> bytes:
@@ -147,7 +163,9 @@ class Event:
     @property
     def body(self) -> Body:
         content = self._content
-        return VOCABULARY.decode(self._kind or self.kind, content if isinstance(content, bytes) else self.content)
+        return VOCABULARY.decode(
+            self._kind or self.kind, content if isinstance(content, bytes) else self.content
+        )
 
     @property
     def refs(self) -> tuple[Digest, ...]:
@@ -178,10 +196,13 @@ class _Kind:
     def __init__(self, type: type[Body]) -> None:
         self.type = type
         self.version = cast("int", type.__struct_config__.tag)
-        # Made at import, not when first needed, though it is a tenth of the import: msgspec crashes the process if a
-        # second thread, or a signal handler, decodes while the first is still working out the type.
+        # Made at import, not when first needed, though it is a tenth of the import: msgspec crashes
+        # the process if a second thread, or a signal handler, decodes while the first is still
+        # working out the type.
         self.decode = msgspec.json.Decoder(type).decode
-        self.has_floats = any(name in hint for hint in type.__annotations__.values() for name in _WITH_FLOATS)
+        self.has_floats = any(
+            name in hint for hint in type.__annotations__.values() for name in _WITH_FLOATS
+        )
 
 
 class _Version(msgspec.Struct):
@@ -194,18 +215,25 @@ _decode_version = msgspec.json.Decoder(_Version).decode
 class Vocabulary:
     """The kinds that can be read and written, and how bodies of older versions become current ones.
 
-    An upcaster for (kind, n) takes the fields of a body of version n and returns those of version n + 1. Old bytes
-    are never rewritten: they are hashed, so they stay as they are and are brought up to date each time they are read.
+    An upcaster for (kind, n) takes the fields of a body of version n and returns those of version n
+    + 1. Old bytes are never rewritten: they are hashed, so they stay as they are and are brought up
+    to date each time they are read.
     """
 
-    def __init__(self, kinds: Iterable[type[Body]], upcasters: Mapping[tuple[str, int], Upcaster] | None = None) -> None:
+    def __init__(
+        self,
+        kinds: Iterable[type[Body]],
+        upcasters: Mapping[tuple[str, int], Upcaster] | None = None,
+    ) -> None:
         self._kinds = {kind.__name__: _Kind(kind) for kind in kinds}
         self._types = {kind.type: kind for kind in self._kinds.values()}
         self._upcasters = dict(upcasters or {})
         for name, kind in self._kinds.items():
             missing = [n for n in range(1, kind.version) if (name, n) not in self._upcasters]
             if missing:
-                raise ValueError(f"{name} is at version {kind.version} but has no upcaster from {missing}")
+                raise ValueError(
+                    f"{name} is at version {kind.version} but has no upcaster from {missing}"
+                )
 
     def __contains__(self, kind: object) -> bool:
         return kind in self._kinds
@@ -224,7 +252,11 @@ class Vocabulary:
         known = self._types.get(type(body))
         if known is None:
             if not isinstance(body, Body):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-                raise InvalidValue("body", f"a {type(body).__name__} is not an event's body", "pass one of plait.event.kinds")
+                raise InvalidValue(
+                    "body",
+                    f"a {type(body).__name__} is not an event's body",
+                    "pass one of plait.event.kinds",
+                )
             raise UnknownKind(type(body).__name__)
         try:
             data = _ENCODE(body)
@@ -254,8 +286,11 @@ class Vocabulary:
         try:
             for n in range(version, known.version):
                 fields = self._upcasters[kind, n](fields)
-        except Exception as broken:  # an upcaster may count on its old fields; bytes from outside may lack them
-            raise InvalidValue(kind, f"its body of version {version} cannot be brought up to date: {broken!r}") from broken
+        # an upcaster may count on its old fields; bytes from outside may lack them
+        except Exception as broken:
+            raise InvalidValue(
+                kind, f"its body of version {version} cannot be brought up to date: {broken!r}"
+            ) from broken
         try:
             return msgspec.convert({**fields, "v": known.version}, type=known.type)
         except msgspec.ValidationError as invalid:
@@ -266,7 +301,9 @@ VOCABULARY = Vocabulary(KINDS)
 
 
 def encoded(body: Body) -> bytes | None:
-    """The bytes of a body without asking whether they read back as the same: to compare with what is known to. None: it has none."""
+    """The bytes of a body without asking whether they read back as the same: to compare with what
+    is known to. None: it has none.
+    """
     try:
         return _ENCODE(body)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
@@ -286,7 +323,9 @@ def _measured(kind: type[Body]) -> dict[str, object]:
     def is_measured(node: object) -> bool:
         if isinstance(node, msgspec.inspect.Metadata):
             return cast("Any", node).extra == Measured.extra or is_measured(node.type)
-        return isinstance(node, msgspec.inspect.UnionType) and any(is_measured(member) for member in node.types)
+        return isinstance(node, msgspec.inspect.UnionType) and any(
+            is_measured(member) for member in node.types
+        )
 
     info = cast("msgspec.inspect.StructType", msgspec.inspect.type_info(kind))
     return {field.name: field.default for field in info.fields if is_measured(field.type)}
@@ -355,7 +394,10 @@ def _check_names(log: str, actor: str, behalf: str | None, origin: str, run: str
 def check_origin(origin: str) -> str:
     """Where content comes from, as a header can say it."""
     if not isinstance(origin, str) or not _WORD.match(origin):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-        raise InvalidValue("origin", f"{str(origin)[:200]!r} is not a lowercase word such as human, model or tool:http")
+        raise InvalidValue(
+            "origin",
+            f"{str(origin)[:200]!r} is not a lowercase word such as human, model or tool:http",
+        )
     return origin
 
 
@@ -366,7 +408,9 @@ def _check_word(name: str, text: str | None) -> None:
 
 def _check_principal(text: str, where: str) -> None:
     if not (_PRINCIPAL.match(text) and text.isprintable()):
-        raise InvalidValue(where, f"{text!r} is not a principal such as human:u-17, agent:planner or service:ci")
+        raise InvalidValue(
+            where, f"{text!r} is not a principal such as human:u-17, agent:planner or service:ci"
+        )
 
 
 # ── making and reading events ────────────────────────────────────────────────────────────────
@@ -387,7 +431,9 @@ def seal(
     call: str | None = None,
     causes: tuple[Digest, ...] = (),
 ) -> Event:
-    """Make an event, or raise a typed error: what comes out can be written, read back and verified."""
+    """Make an event, or raise a typed error: what comes out can be written, read
+    back and verified.
+    """
     _check_salt(salt)
     content = VOCABULARY.encode(body)
     commitment = Digest(sha256(BODY_TAG + salt + content).hexdigest())
@@ -398,14 +444,30 @@ def seal(
         _check_names(log, actor, behalf, origin, run)
         _check_word("call", call)  # not among those names: every call has one of its own
         kind = type(body).__name__
-        header = Header(HEADER_VERSION, kind, log, seq, parents, time, actor, behalf, origin, run, call, causes, commitment)
+        header = Header(
+            HEADER_VERSION,
+            kind,
+            log,
+            seq,
+            parents,
+            time,
+            actor,
+            behalf,
+            origin,
+            run,
+            call,
+            causes,
+            commitment,
+        )
         raw = _ENCODE(header)
     except (TypeError, AttributeError, UnicodeError, OverflowError) as error:
         raise InvalidValue("header", str(error)) from error
     if len(raw) > HEADER_SIZE_MAX:
         raise TooLarge("the header", len(raw), HEADER_SIZE_MAX)
     id = Digest(sha256(EVENT_TAG + raw).hexdigest())
-    return Event(raw, salt, content, kind=kind, header=header, id=id, refs=body.refs(), checked=True)
+    return Event(
+        raw, salt, content, kind=kind, header=header, id=id, refs=body.refs(), checked=True
+    )
 
 
 def seal_all(
@@ -446,7 +508,9 @@ def seal_all(
 
 
 def parse_event(raw: bytes, salt: bytes, content: bytes) -> Event:
-    """Read an event that came from outside, trusting nothing: every byte must be the one we would have written."""
+    """Read an event that came from outside, trusting nothing: every byte must be the one we would
+    have written.
+    """
     for name, data in (("header", raw), ("body", content)):
         if type(data) is not bytes:
             raise InvalidValue(name, f"a {type(data).__name__} is not bytes")
@@ -469,7 +533,10 @@ def parse_header(raw: bytes) -> Header:
 
 
 def check_content(header: Header, salt: bytes, content: bytes) -> Body:
-    """Body bytes from outside: the ones committed to, and in canonical form. Returns what they say."""
+    """Body bytes from outside: the ones committed to, and in canonical form.
+
+    Returns what they say.
+    """
     found = digest(BODY_TAG, salt, content)
     if found != header.body:
         raise CommitmentBroken(f"body of event {header.seq}", header.body, found)
@@ -483,7 +550,9 @@ def check_content(header: Header, salt: bytes, content: bytes) -> Body:
 
 
 def _is_current(body: Body, content: bytes) -> bool:
-    """Whether these bytes claim the current version; older ones were brought up to date and cannot be compared."""
+    """Whether these bytes claim the current version; older ones were brought up to date and cannot
+    be compared.
+    """
     try:
         return _decode_version(content).v == body.__struct_config__.tag
     except msgspec.ValidationError:

@@ -1,13 +1,14 @@
 """The vocabulary: one frozen struct per kind of fact.
 
-A body is plain data in the past tense. What every fact shares (who, when, after what, because of what) stands in the
-header and is not repeated here. Bytes are decided by value alone, so that the same fact has the same bytes in every
-process: fields are encoded in the order below, map keys sorted, and a field that has its default is left out. msgspec
-compares a default by identity, hence the rule, kept by a test, that defaults are None, a boolean, a small integer,
-"" or an empty container: values that exist once.
+A body is plain data in the past tense. What every fact shares (who, when, after what, because of
+what) stands in the header and is not repeated here. Bytes are decided by value alone, so that the
+same fact has the same bytes in every process: fields are encoded in the order below, map keys
+sorted, and a field that has its default is left out. msgspec compares a default by identity, hence
+the rule, kept by a test, that defaults are None, a boolean, a small integer, "" or an empty
+container: values that exist once.
 
-To change a kind: give it `tag=2` and register an upcaster from version 1 in `codec.VOCABULARY`. A default never
-changes within a version, because old bytes rely on it.
+To change a kind: give it `tag=2` and register an upcaster from version 1 in `codec.VOCABULARY`. A
+default never changes within a version, because old bytes rely on it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ DurationMicros = Annotated[int, Measured]
 MeasuredTime = Annotated[Micros, Measured]
 
 Purpose = Literal["plan", "act", "validate", "reflect", "route"]
-EffectClass = Literal["pure", "workspace", "idempotent", "probeable", "compensatable", "at_most_once"]
+EffectClass = Literal[
+    "pure", "workspace", "idempotent", "probeable", "compensatable", "at_most_once"
+]
 Scope = Literal["session", "agent", "workflow", "project", "user"]
 
 
@@ -33,7 +36,14 @@ def _first_version(_: str) -> int:
     return 1
 
 
-class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="v", tag=_first_version):
+class Body(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    tag_field="v",
+    tag=_first_version,
+):
     """What one kind of event says. The tag `v` is the body version of its kind."""
 
     def refs(self) -> tuple[Digest, ...]:
@@ -95,7 +105,14 @@ Parts = tuple[Text | Reasoning | Image | File | Data, ...]
 
 
 def _refs(parts: Parts) -> tuple[Digest, ...]:
-    return tuple([blob for part in parts if part.blob for blob in (part.blob, *(part.rest if isinstance(part, File) else ()))])
+    return tuple(
+        [
+            blob
+            for part in parts
+            if part.blob
+            for blob in (part.blob, *(part.rest if isinstance(part, File) else ()))
+        ]
+    )
 
 
 def _roots(trees: Trees | None) -> tuple[Digest, ...]:
@@ -103,7 +120,10 @@ def _roots(trees: Trees | None) -> tuple[Digest, ...]:
 
 
 class Action(Value, frozen=True):
-    """One tool call that a reply asks for. `call` names its bracket: every event of the effect carries it in the header."""
+    """One tool call that a reply asks for.
+
+    `call` names its bracket: every event of the effect carries it in the header.
+    """
 
     call: str
     tool: str
@@ -130,8 +150,9 @@ class Price(Value, frozen=True):
 class Budget(Value, frozen=True):
     """Limits on spending. None: unlimited.
 
-    Tokens, dollars, steps (asks of a model) and tool calls are limits over all runs and branches of a session, merged or not, from the
-    grant on. `wall_s_max` is a limit on one run: seconds while a process holds it, its resumes added up, waits for people left out.
+    Tokens, dollars, steps (asks of a model) and tool calls are limits over all runs and branches of
+    a session, merged or not, from the grant on. `wall_s_max` is a limit on one run: seconds while a
+    process holds it, its resumes added up, waits for people left out.
     """
 
     tokens_max: int | None = None
@@ -195,9 +216,13 @@ class SessionOpened(Body, frozen=True):
     tags: dict[str, str] = {}
     budget: Budget | None = None
     continues: Place | None = None  # the session this one succeeds or was detached from
-    detached: bool = False  # whether the story up to there is its own too; if not, only what the events below say
-    durability: Literal["full", "async"] | None = None  # how its log and all forks of it are written; None: full
-    draws: bool = False  # whether its budget is what was left of that of the session it continues, and draws on that as well
+    # whether the story up to there is its own too; if not, only what the events below say
+    detached: bool = False
+    # how its log and all forks of it are written; None: full
+    durability: Literal["full", "async"] | None = None
+    # whether its budget is what was left of that of the session it continues, and draws on that as
+    # well
+    draws: bool = False
 
 
 class ForkedFrom(Body, frozen=True):
@@ -210,7 +235,8 @@ class ForkedFrom(Body, frozen=True):
 class Rewound(Body, frozen=True):
     to: int
     reason: str = ""
-    not_undone: tuple[Digest, ...] = ()  # outcomes of external effects that the rewind leaves in the world
+    # outcomes of external effects that the rewind leaves in the world
+    not_undone: tuple[Digest, ...] = ()
 
 
 class Resolution(Value, frozen=True):
@@ -222,7 +248,8 @@ class Resolution(Value, frozen=True):
 
 class Merged(Body, frozen=True):
     branches: tuple[Place, ...]
-    covers: dict[str, int] = {}  # log: its last place that is now counted here, for those that went forward
+    # log: its last place that is now counted here, for those that went forward
+    covers: dict[str, int] = {}
     resolved: dict[str, Resolution] = {}
     base: Place | None = None  # given by the caller, for sessions that share no place
     tree: Digest | None = None
@@ -303,7 +330,8 @@ class CallStarted(Body, frozen=True):
     path: str
     purpose: Purpose | None = None
     agent: str | None = None
-    setup: Digest | None = None  # what an agent asks its model with, besides the story: instruction, tools, view, parameters
+    # what an agent asks its model with, besides the story: instruction, tools, view, parameters
+    setup: Digest | None = None
 
     def refs(self) -> tuple[Digest, ...]:
         return (self.setup,) if self.setup else ()
@@ -365,7 +393,8 @@ class ToolReturned(Body, frozen=True):
     delta: Json = None
     attempt: int = 1
     duration_us: DurationMicros = 0
-    kept: tuple[File, ...] = ()  # evidence that no model is shown: a whole output, a page as it came
+    # evidence that no model is shown: a whole output, a page as it came
+    kept: tuple[File, ...] = ()
 
     def refs(self) -> tuple[Digest, ...]:
         return (*_refs(self.parts), *_roots(self.trees), *_refs(self.kept))
@@ -414,7 +443,8 @@ class ApprovalRequested(Body, frozen=True):
 
 class ApprovalGranted(Body, frozen=True):
     binding: Digest
-    edited: Json = None  # None: as asked; otherwise the corrected arguments, under a binding of their own
+    # None: as asked; otherwise the corrected arguments, under a binding of their own
+    edited: Json = None
     note: str = ""
 
 
@@ -438,7 +468,10 @@ class QuestionAnswered(Body, frozen=True):
 
 
 class CancelRequested(Body, frozen=True):
-    """Somebody wants the run to end. It stands in the inbox; the run hears it before its next effect."""
+    """Somebody wants the run to end.
+
+    It stands in the inbox; the run hears it before its next effect.
+    """
 
     reason: str = ""
 
@@ -478,13 +511,17 @@ class ValidationRecorded(Body, frozen=True):
     evidence: tuple[Digest, ...] = ()
     detail: Json = None
     tree: Digest | None = None
-    by: tuple[str, ...] = ()  # in a run: the names of the workflows whose verdict it is, as a gate may name them; (): its actor alone
-    at: int | None = None  # the place it is about, if that is not the one it stands at: it came through the inbox
+    # in a run: the names of the workflows whose verdict it is, as a gate may name them; (): its
+    # actor alone
+    by: tuple[str, ...] = ()
+    # the place it is about, if that is not the one it stands at: it came through the inbox
+    at: int | None = None
 
 
 class GateRequired(Body, frozen=True):
     name: str
-    by: str = ""  # only this one's verdict counts: a principal, or a workflow by its path or class. "": anybody's
+    # only this one's verdict counts: a principal, or a workflow by its path or class. "": anybody's
+    by: str = ""
 
 
 class VerdictAwaited(Body, frozen=True):
@@ -655,7 +692,10 @@ class MemoryUsed(Body, frozen=True):
 
 
 class HouseOpened(Body, frozen=True):
-    """The first event of the house log. It names the store, so that the id in the store's own row can be checked."""
+    """The first event of the house log.
+
+    It names the store, so that the id in the store's own row can be checked.
+    """
 
     store: LogId
 
@@ -697,7 +737,8 @@ class CheckpointSigned(Body, frozen=True):
 
 KINDS: tuple[type[Body], ...] = tuple(Body.__subclasses__())
 
-# In a log that is written `async`, these reach the disk at once, and all before them: what follows is out of our hands.
+# In a log that is written `async`, these reach the disk at once, and all before them: what follows
+# is out of our hands.
 BOUNDARIES = frozenset[type[Body]](
     {
         ModelAsked,

@@ -1,8 +1,9 @@
 """What may enter: JSON from outside is parsed here, and nowhere more loosely.
 
-The usual parsers are generous in ways that let one text mean two things: they keep the last of two equal keys, read
-NaN, turn a broken surrogate into half a character and fail only on the call stack when nesting is absurd. Whoever
-checks and whoever acts may then see different data. `parse` refuses all of that with a typed error.
+The usual parsers are generous in ways that let one text mean two things: they keep the last of two
+equal keys, read NaN, turn a broken surrogate into half a character and fail only on the call stack
+when nesting is absurd. Whoever checks and whoever acts may then see different data. `parse` refuses
+all of that with a typed error.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import msgspec
 
 from plait.errors import DuplicateKey, InvalidInput, InvalidValue, MalformedJson, TooDeep, TooLarge
 
-# msgspec reads annotations at run time and knows no recursive types, so there a Json field is simply open.
+# msgspec reads annotations at run time and knows no recursive types, so there a Json field is
+# simply open.
 if TYPE_CHECKING:
     Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
 else:
@@ -35,12 +37,19 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 def parse(data: bytes, *, size_max: int = SIZE_MAX, depth_max: int = DEPTH_MAX) -> Json:
     """Read foreign JSON bytes, or say exactly why not."""
     if type(data) is not bytes:
-        raise InvalidValue("JSON", f"a {type(data).__name__} is not bytes", "encode it as UTF-8 first")
+        raise InvalidValue(
+            "JSON", f"a {type(data).__name__} is not bytes", "encode it as UTF-8 first"
+        )
     if len(data) > size_max:
         raise TooLarge("the JSON text", len(data), size_max)
     check_depth(data, depth_max)
     try:
-        value: Json = json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant, parse_float=_float)
+        value: Json = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_constant,
+            parse_float=_float,
+        )
     except InvalidInput:
         raise
     except UnicodeDecodeError as error:
@@ -66,13 +75,19 @@ def check_depth(data: bytes, depth_max: int = DEPTH_MAX) -> None:
             raise TooDeep(depth_max)
 
 
-def explain(value: object, where: str = "$", why: str = "does not come back from JSON as it went in") -> InvalidInput:
-    """The error for a value that does not survive the trip to JSON and back: finds the first culprit inside it."""
+def explain(
+    value: object, where: str = "$", why: str = "does not come back from JSON as it went in"
+) -> InvalidInput:
+    """The error for a value that does not survive the trip to JSON and back: finds the first
+    culprit inside it.
+    """
     return _culprit(value, where, 0) or InvalidValue(where, why, _STEP)
 
 
 def difference(value: object, back: object, where: str) -> InvalidInput:
-    """The error for a value that came back from JSON as another: finds the first place where they differ."""
+    """The error for a value that came back from JSON as another: finds the first place where they
+    differ.
+    """
     for mine, theirs, place in _pairs(value, back, where) if type(value) is type(back) else ():
         if mine != theirs or type(mine) is not type(theirs):
             return difference(mine, theirs, place)
@@ -82,11 +97,17 @@ def difference(value: object, back: object, where: str) -> InvalidInput:
 def _pairs(value: Any, back: Any, where: str) -> list[tuple[Any, Any, str]]:
     """The parts of two values of one type, side by side."""
     if isinstance(back, msgspec.Struct):
-        return [(getattr(value, name), getattr(back, name), f"{where}.{name}") for name in back.__struct_fields__]
+        return [
+            (getattr(value, name), getattr(back, name), f"{where}.{name}")
+            for name in back.__struct_fields__
+        ]
     if isinstance(back, dict):
         return [(item, back[key], f"{where}.{key}") for key, item in value.items() if key in back]
     if isinstance(back, (list, tuple)):
-        return [(value[i], other, f"{where}[{i}]") for i, other in enumerate(cast("Sequence[Any]", back))]
+        return [
+            (value[i], other, f"{where}[{i}]")
+            for i, other in enumerate(cast("Sequence[Any]", back))
+        ]
     return []
 
 
@@ -101,7 +122,11 @@ def _culprit(value: object, where: str, depth: int) -> InvalidInput | None:
     if isinstance(value, str):
         return _surrogate(value, where)
     if isinstance(value, float):
-        return None if math.isfinite(value) else InvalidValue(where, f"{value} is not a JSON number", _STEP)
+        return (
+            None
+            if math.isfinite(value)
+            else InvalidValue(where, f"{value} is not a JSON number", _STEP)
+        )
     if value is None or isinstance(value, (bool, int)):
         return None
     if isinstance(value, dict):
@@ -111,15 +136,21 @@ def _culprit(value: object, where: str, depth: int) -> InvalidInput | None:
         return _culprit_in_object(cast("dict[object, object]", fields), where, depth)
     if isinstance(value, (list, tuple)):
         items = enumerate(cast("Sequence[object]", value))
-        return next((found for i, item in items if (found := _culprit(item, f"{where}[{i}]", depth + 1))), None)
+        return next(
+            (found for i, item in items if (found := _culprit(item, f"{where}[{i}]", depth + 1))),
+            None,
+        )
     return InvalidValue(where, f"a {type(value).__name__} is not JSON", _STEP)
 
 
 def _culprit_in_object(value: dict[object, object], where: str, depth: int) -> InvalidInput | None:
     for key, item in value.items():
         if not isinstance(key, str):
-            told = f" {key!r}" if type(key) in (int, float, bool, type(None)) else ""  # others may refuse to tell
-            return InvalidValue(where, f"the key{told} is a {type(key).__name__}, not a string", _STEP)
+            # others may refuse to tell
+            told = f" {key!r}" if type(key) in (int, float, bool, type(None)) else ""
+            return InvalidValue(
+                where, f"the key{told} is a {type(key).__name__}, not a string", _STEP
+            )
         if found := _surrogate(key, where) or _culprit(item, f"{where}.{key}", depth + 1):
             return found
     return None

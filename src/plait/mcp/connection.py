@@ -1,6 +1,7 @@
 """One connection to a server, from its start to its end.
 
-It lives in one task: what anyio opens in a task must be closed by the same one. Calls are tasks of their own beside it.
+It lives in one task: what anyio opens in a task must be closed by the same one. Calls are tasks of
+their own beside it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,20 @@ if TYPE_CHECKING:
 
 STDERR_MAX = 2000  # characters kept of what a server wrote last
 _PAGES_MAX = 100
-_INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TMPDIR", "TMP", "TEMP", "TZ")
+_INHERITED = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "LANG",
+    "LANGUAGE",
+    "TMPDIR",
+    "TMP",
+    "TEMP",
+    "TZ",
+)
 _GONE = ("Connection closed", "SSE stream")  # how the SDK words that nobody is there any more
 
 
@@ -42,7 +56,9 @@ class Target(Protocol):
 class Stdio:
     """A child process, spoken to through its pipes."""
 
-    def __init__(self, command: str, args: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> None:
+    def __init__(
+        self, command: str, args: tuple[str, ...], env: Mapping[str, str], cwd: str | None
+    ) -> None:
         secrets.learn_all(env)
         self.command, self.args, self.env, self.cwd = command, args, env, cwd
 
@@ -123,7 +139,8 @@ class Connection:
     def stop(self) -> None:
         """Begin to close."""
         self.hung_up()
-        if self._scope and not self._ready.done():  # still on the way: nobody is there to take leave of
+        # still on the way: nobody is there to take leave of
+        if self._scope and not self._ready.done():
             self._scope.cancel()
 
     def hung_up(self) -> None:
@@ -166,12 +183,14 @@ class Connection:
         import anyio
 
         assert self._client is not None
-        session = self._client.session  # not the client itself: that one may list anew and send again, past the pins
+        # not the client itself: that one may list anew and send again, past the pins
+        session = self._client.session
         try:
             with anyio.move_on_after(self._timeout_s):
                 return await session.call_tool(tool, dict(arguments))
         except Exception as error:
-            # Also when the answer breaks the tool's own output schema, or asks for what we do not give (a sample, a form).
+            # Also when the answer breaks the tool's own output schema, or asks for what we do not
+            # give (a sample, a form).
             self.stale = True  # it may be another tool than we think
             if self.lost or str(error).startswith(_GONE):
                 raise await self._post_mortem(tool) from error
@@ -198,13 +217,20 @@ class Connection:
             except Exception as error:
                 self._fail(_reason(error), error)
         if not self._ready.done():
-            self._fail("it was closed" if self._stopped.is_set() else f"it did not greet within {self._timeout_s:g} s")
+            self._fail(
+                "it was closed"
+                if self._stopped.is_set()
+                else f"it did not greet within {self._timeout_s:g} s"
+            )
         self.hung_up()
         loop.not_at_end(self.close)
 
     async def _greet_and_stay(self, scope: CancelScope) -> None:
-        # The time limit is on the scope around all: one around the greeting would be left before those opened within it.
-        async with _sdk()(self._target.transport(self), message_handler=self._notified, cache=None) as client:
+        # The time limit is on the scope around all: one around the greeting would be left before
+        # those opened within it.
+        async with _sdk()(
+            self._target.transport(self), message_handler=self._notified, cache=None
+        ) as client:
             scope.deadline = math.inf
             self._client = client
             self._ready.set_result(None)
@@ -217,7 +243,11 @@ class Connection:
     def _fail(self, why: str, error: Exception | None = None) -> None:
         self._why = why
         if not self._ready.done():
-            failure = error if isinstance(error, MissingExtra) else ServerUnreachable(self._server, why, self.stderr)
+            failure = (
+                error
+                if isinstance(error, MissingExtra)
+                else ServerUnreachable(self._server, why, self.stderr)
+            )
             failure.__cause__ = None if error is failure else error
             self._ready.set_exception(failure)
 
@@ -229,23 +259,30 @@ class Connection:
 
     async def _listen(self, client: Client) -> None:
         """Servers of 2026 tell of changes only those who ask."""
-        with suppress(Exception):  # those before, and those who do not tell; changes are seen after a reconnect then
+        # those before, and those who do not tell; changes are seen after a reconnect then
+        with suppress(Exception):
             async with client.listen(tools_list_changed=True) as changes:
                 async for _ in changes:
                     self.stale = True
 
     def overhear(self, reader: int) -> None:
-        """Keep the end of what the server writes on stderr. A bit at a time: it may write without end."""
+        """Keep the end of what the server writes on stderr.
+
+        A bit at a time: it may write without end.
+        """
         with suppress(BlockingIOError):
             for _ in range(4):
                 if not (data := os.read(reader, 65536)):
-                    asyncio.get_running_loop().remove_reader(reader)  # at its end a pipe is always readable
+                    # at its end a pipe is always readable
+                    asyncio.get_running_loop().remove_reader(reader)
                     return
                 self._stderr = (self._stderr + data)[-4 * STDERR_MAX :]
 
 
 class _Watched:
-    """A stream of messages that tells when it has ended: a server that dies while nobody calls is not noticed otherwise."""
+    """A stream of messages that tells when it has ended: a server that dies while nobody calls is
+    not noticed otherwise.
+    """
 
     def __init__(self, stream: Any, connection: Connection) -> None:
         self._stream, self._connection = stream, connection
@@ -268,7 +305,10 @@ class _Watched:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> bool | None:
         return await self._stream.__aexit__(kind, error, traceback)
 
@@ -278,18 +318,26 @@ def _sdk() -> type[Client]:
         from mcp import Client
     except ImportError as error:  # an older SDK
         raise MissingExtra("MCPServer", "mcp", str(error)) from error
-    # A server that prints where it should not is logged, with a traceback per line, for those who set up logging.
+    # A server that prints where it should not is logged, with a traceback per line, for those who
+    # set up logging.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     return Client
 
 
 def _environment() -> dict[str, str]:
     """What a child needs to run at all; keys and tokens in our environment are not its business."""
-    return {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _INHERITED or name.startswith("LC_")
+    }
 
 
 def _tied() -> list[str]:
-    """A prefix that ends the child with us, however we end. Most servers end when their stdin does; this is for the others."""
+    """A prefix that ends the child with us, however we end.
+
+    Most servers end when their stdin does; this is for the others.
+    """
     setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
     return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
 

@@ -56,7 +56,12 @@ class Definition(msgspec.Struct, frozen=True):
         if not isinstance(self.schema, dict):
             return f"schema of {self.name}: it is not a JSON object"
         # A key cannot be cleaned: the server would not know the argument by its other name.
-        hidden = [line for path, text, is_key in texts(self.schema) if is_key for line in findings(text, f"{path} of {self.name}, a key")]
+        hidden = [
+            line
+            for path, text, is_key in texts(self.schema)
+            if is_key
+            for line in findings(text, f"{path} of {self.name}, a key")
+        ]
         return "; ".join(hidden)
 
 
@@ -64,7 +69,11 @@ def read(tool: Any) -> Definition:
     """One tool of a listing, or InvalidInput if it is not JSON that comes back as it went in."""
     dumped: dict[str, Any] = tool.model_dump(by_alias=True, mode="json", exclude_none=True)
     wanted = {"name": tool.name, "description": tool.description or ""}
-    for ours, theirs in (("schema", "inputSchema"), ("output", "outputSchema"), ("annotations", "annotations")):
+    for ours, theirs in (
+        ("schema", "inputSchema"),
+        ("output", "outputSchema"),
+        ("annotations", "annotations"),
+    ):
         wanted[ours] = dumped.get(theirs)
     try:
         data = msgspec.json.encode(wanted)

@@ -1,6 +1,7 @@
 """One event loop on a thread of its own, for the connections to servers.
 
-It is made when first wanted, ended at exit, and left behind in a child made by `os.fork`, which makes its own when it wants one.
+It is made when first wanted, ended at exit, and left behind in a child made by `os.fork`, which
+makes its own when it wants one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _STOP_S = 15.0  # the slowest server is killed well before
 
 class _Thread:
     def __init__(self) -> None:
-        self.selector = selectors.DefaultSelector()  # ours, so that a forked child can let go of what is in it
+        # ours, so that a forked child can let go of what is in it
+        self.selector = selectors.DefaultSelector()
         self.loop = asyncio.SelectorEventLoop(self.selector)
         self.thread = threading.Thread(target=self._run, name="plait-mcp", daemon=True)
         self.thread.start()
@@ -39,7 +41,8 @@ class _Thread:
 
 _lock = threading.Lock()
 _thread: _Thread | None = None
-_left_behind: list[object] = []  # by forks: never collected, since collecting would act on what the parent still uses
+# by forks: never collected, since collecting would act on what the parent still uses
+_left_behind: list[object] = []
 _at_end: set[Callable[[], Coroutine[Any, Any, None]]] = set()
 
 
@@ -95,9 +98,11 @@ async def _end_all() -> None:
 
 
 def _after_fork() -> None:
-    """The parent's pipes and sockets are let go, so that a server sees the parent hang up; nothing of the parent is disturbed.
+    """The parent's pipes and sockets are let go, so that a server sees the parent hang up; nothing
+    of the parent is disturbed.
 
-    The descriptors are covered instead of closed: their objects may close them once more, when the number is somebody else's.
+    The descriptors are covered instead of closed: their objects may close them once more, when the
+    number is somebody else's.
     """
     global _thread, _lock
     _lock = threading.Lock()
@@ -109,7 +114,8 @@ def _after_fork() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for key in list(thread.selector.get_map().values()):
         os.dup2(null, key.fd, inheritable=False)
-    fileno = getattr(thread.selector, "fileno", None)  # epoll is shared with the parent: what is removed here is removed there
+    # epoll is shared with the parent: what is removed here is removed there
+    fileno = getattr(thread.selector, "fileno", None)
     if fileno is not None:
         os.dup2(null, fileno(), inheritable=False)
     os.close(null)

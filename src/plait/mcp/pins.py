@@ -1,7 +1,7 @@
 """Which definitions were accepted: kept by the server object, and in a file if one is named.
 
-The file may serve several servers and processes: it is read and replaced under a lock, whole. It is JSON in ASCII, so that what is
-hidden in a description can be seen there.
+The file may serve several servers and processes: it is read and replaced under a lock, whole. It is
+JSON in ASCII, so that what is hidden in a description can be seen there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ class Pins:
     def load(self) -> None:
         """Take over what the file says; another process may have accepted something."""
         if self._path and self._path.exists():
-            self._accepted = {name: pin.definition for name, pin in _read(self._path).servers.get(self._server, {}).items()}
+            self._accepted = {
+                name: pin.definition
+                for name, pin in _read(self._path).servers.get(self._server, {}).items()
+            }
 
     def accept(self, found: Mapping[str, Definition | None]) -> None:
         """Pin these; None: forget it."""
@@ -63,16 +66,23 @@ class Pins:
             self.load()
             self._merge(found)
             servers = dict(_read(self._path).servers) if self._path.exists() else {}
-            servers[self._server] = {name: _Pin(definition.digest, definition) for name, definition in sorted(self._accepted.items())}
+            servers[self._server] = {
+                name: _Pin(definition.digest, definition)
+                for name, definition in sorted(self._accepted.items())
+            }
             _write(self._path, _File(_FORMAT, servers))
 
     def _merge(self, found: Mapping[str, Definition | None]) -> None:
         merged = {**self._accepted, **found}
-        self._accepted = {name: definition for name, definition in merged.items() if definition is not None}
+        self._accepted = {
+            name: definition for name, definition in merged.items() if definition is not None
+        }
 
 
 def _read(path: Path) -> _File:
-    """A file that cannot be trusted is refused: to pin anew in silence is what it guards against."""
+    """A file that cannot be trusted is refused: to pin anew in silence is what it
+    guards against.
+    """
     try:
         found = msgspec.convert(parse(path.read_bytes()), _File)
     except (OSError, InvalidInput, msgspec.ValidationError) as error:

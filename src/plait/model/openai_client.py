@@ -1,7 +1,9 @@
-"""The client of OpenAI's SDK as the adapters use it: one per event loop, no retries, plain dicts, and every error a `Fault`.
+"""The client of OpenAI's SDK as the adapters use it: one per event loop, no retries, plain dicts,
+and every error a `Fault`.
 
-Bodies are ours and answers are read as they are: what is kept verbatim must not pass through models of the SDK, which fill in and
-leave out. The client does the rest: sockets, headers, server-sent events.
+Bodies are ours and answers are read as they are: what is kept verbatim must not pass through models
+of the SDK, which fill in and leave out. The client does the rest: sockets, headers, server-sent
+events.
 """
 
 from __future__ import annotations
@@ -39,16 +41,33 @@ Item = dict[str, Any]  # JSON as the provider has it
 
 
 class Endpoint:
-    """One address, one key, and a client per event loop: its sockets belong to the loop they were opened on."""
+    """One address, one key, and a client per event loop: its sockets belong to the loop they were
+    opened on.
+    """
 
-    def __init__(self, what: str, base_url: str, api_key: str | None, timeout_s: float, *, foreign: bool = False) -> None:
+    def __init__(
+        self,
+        what: str,
+        base_url: str,
+        api_key: str | None,
+        timeout_s: float,
+        *,
+        foreign: bool = False,
+    ) -> None:
         try:
             import openai  # noqa: F401  # pyright: ignore[reportUnusedImport]
         except ImportError as error:
             raise MissingExtra(what, "openai", str(error)) from error
         secrets.learn(api_key, "API_KEY" if foreign else "OPENAI_API_KEY")
-        self._base_url, self._key, self._timeout_s, self._foreign = base_url, api_key, timeout_s, foreign
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = WeakKeyDictionary()
+        self._base_url, self._key, self._timeout_s, self._foreign = (
+            base_url,
+            api_key,
+            timeout_s,
+            foreign,
+        )
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = (
+            WeakKeyDictionary()
+        )
         self._lock = Lock()
 
     @property
@@ -69,14 +88,16 @@ class Endpoint:
 
         timeout = openai.Timeout(self._timeout_s, connect=min(CONNECT_S, self._timeout_s))
         client = openai.AsyncOpenAI(
-            api_key=self._key or "not-needed",  # without one the SDK would take OPENAI_API_KEY, and hand it to a stranger
+            # without one the SDK would take OPENAI_API_KEY, and hand it to a stranger
+            api_key=self._key or "not-needed",
             admin_api_key="",
             base_url=self._base_url,
             timeout=timeout,
             max_retries=0,
         )
         if self._foreign and not self.official:
-            client.organization = client.project = None  # taken from the environment, and nobody else's business
+            # taken from the environment, and nobody else's business
+            client.organization = client.project = None
         return client
 
     async def aclose(self) -> None:
@@ -88,20 +109,28 @@ class Endpoint:
 
     async def get(self, path: str) -> Item:
         try:
-            found = await self._client().get(path, cast_to=object, options={"security": {"bearer_auth": True}})
+            found = await self._client().get(
+                path, cast_to=object, options={"security": {"bearer_auth": True}}
+            )
         except Exception as error:
             self._raise(error)
         return an_object(found)
 
     async def post(self, path: str, body: Item) -> Item:
         try:
-            found = await self._client().post(path, cast_to=object, body=body, options={"security": {"bearer_auth": True}})
+            found = await self._client().post(
+                path, cast_to=object, body=body, options={"security": {"bearer_auth": True}}
+            )
         except Exception as error:
             self._raise(error)
         return an_object(found)
 
-    async def events(self, path: str, body: Item, heard: Callable[[], str], last: frozenset[str] = frozenset()) -> AsyncGenerator[Item]:
-        """The events of a stream, each a dict, to one whose type is among the `last`; `heard` is asked for the text so far if it breaks."""
+    async def events(
+        self, path: str, body: Item, heard: Callable[[], str], last: frozenset[str] = frozenset()
+    ) -> AsyncGenerator[Item]:
+        """The events of a stream, each a dict, to one whose type is among the `last`; `heard` is
+        asked for the text so far if it breaks.
+        """
         import openai
 
         began = False
@@ -114,7 +143,8 @@ class Endpoint:
                 stream=True,
                 stream_cls=openai.AsyncStream[object],
             )
-            # The SDK's own iterator leaves its inner ones to the garbage collector when a stream breaks; these are closed right here.
+            # The SDK's own iterator leaves its inner ones to the garbage collector when a stream
+            # breaks; these are closed right here.
             async with stream, aclosing(stream.response.aiter_bytes()) as chunks:
                 began = True
                 async with aclosing(_read_events(chunks, last)) as events:
@@ -127,10 +157,13 @@ class Endpoint:
 
     def _check(self, event: Item, heard: Callable[[], str]) -> None:
         if event.get("error") or event.get("type") == "error":
-            raise fault_told(sub(event, "error") or {"message": event.get("error"), **event}, heard(), self.scrub)
+            raise fault_told(
+                sub(event, "error") or {"message": event.get("error"), **event}, heard(), self.scrub
+            )
 
     def _raise(self, error: Exception, heard: str | None = None) -> NoReturn:
-        # Without its cause: a traceback prints what the cause says, and a server may have said our key.
+        # Without its cause: a traceback prints what the cause says, and a server may have said our
+        # key.
         raise _fault(error, heard, self.scrub) from None
 
     def scrub(self, text: str) -> str:
@@ -180,7 +213,11 @@ def is_object(value: object) -> TypeGuard[Item]:
 
 def an_object(value: object) -> Item:
     if not is_object(value):
-        raise Fault("MalformedReply", f"a {type(value).__name__} came where a JSON object was due", retryable=True)
+        raise Fault(
+            "MalformedReply",
+            f"a {type(value).__name__} came where a JSON object was due",
+            retryable=True,
+        )
     return value
 
 
@@ -196,13 +233,19 @@ def sub(item: Item, field: str) -> Item:
 
 def objects(item: Item, field: str) -> list[Item]:
     found: Any = item.get(field)
-    return [each for each in cast("list[object]", found) if is_object(each)] if isinstance(found, list) else []
+    return (
+        [each for each in cast("list[object]", found) if is_object(each)]
+        if isinstance(found, list)
+        else []
+    )
 
 
 def text_in(value: object, *, whole: bool = False) -> str:
     """A text; some servers give it in pieces, and arguments as an object."""
     if isinstance(value, list):
-        return "".join(text_in(an_object(piece).get("text")) for piece in cast("list[object]", value))
+        return "".join(
+            text_in(an_object(piece).get("text")) for piece in cast("list[object]", value)
+        )
     if whole and is_object(value):
         return to_json(safe(value))
     return mended(value) if isinstance(value, str) else ""
@@ -210,13 +253,27 @@ def text_in(value: object, *, whole: bool = False) -> str:
 
 def mended(text: str) -> str:
     """Without half characters: no log could keep them."""
-    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return (
+        text
+        if text.isascii()
+        else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    )
 
 
 def safe(value: Any, depth: int = 0) -> Any:
-    """JSON that a log can keep as it is; half characters aside, what it could not keep is refused."""
-    if depth > _DEPTH_MAX or (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, int) and abs(value) > _INT_MAX):
-        raise Fault("MalformedReply", "something came that is no JSON: a number out of bounds, or nesting without end", retryable=True)
+    """JSON that a log can keep as it is; half characters aside, what it could not
+    keep is refused.
+    """
+    if (
+        depth > _DEPTH_MAX
+        or (isinstance(value, float) and not math.isfinite(value))
+        or (isinstance(value, int) and abs(value) > _INT_MAX)
+    ):
+        raise Fault(
+            "MalformedReply",
+            "something came that is no JSON: a number out of bounds, or nesting without end",
+            retryable=True,
+        )
     if isinstance(value, str):
         return mended(value)
     if is_object(value):
@@ -231,7 +288,11 @@ _INT_MAX = 2**63 - 1
 
 
 def count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _INT_MAX else 0
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _INT_MAX
+        else 0
+    )
 
 
 def named(found: Item) -> str:
@@ -244,7 +305,17 @@ def to_json(value: Json) -> str:
 
 # ── what goes wrong ──────────────────────────────────────────────────────────────────────────
 
-_RETRYABLE = frozenset({"RateLimited", "Overloaded", "ServerError", "Timeout", "ConnectionLost", "StreamCut", "MalformedReply"})
+_RETRYABLE = frozenset(
+    {
+        "RateLimited",
+        "Overloaded",
+        "ServerError",
+        "Timeout",
+        "ConnectionLost",
+        "StreamCut",
+        "MalformedReply",
+    }
+)
 _BY_STATUS = {
     401: "AuthFailed",
     403: "AuthFailed",
@@ -267,7 +338,10 @@ _BY_CODE = {
     "invalid_request_error": "BadRequest",
     "invalid_api_key": "AuthFailed",
 }
-_TOO_LONG = re.compile(r"(?i)(maximum|exceeds?) .{0,40}context|context (length|window|size)|prompt is too long|too many tokens")
+_TOO_LONG = re.compile(
+    r"(?i)(maximum|exceeds?) .{0,40}context|context (length|window|size)|prompt is too long|too"
+    r" many tokens"
+)
 
 
 def _fault(error: Exception, heard: str | None, scrub: Callable[[str], str]) -> Fault:
@@ -281,12 +355,22 @@ def _fault(error: Exception, heard: str | None, scrub: Callable[[str], str]) -> 
     if isinstance(error, openai.APIStatusError):
         return _by_status(error, scrub)
     if isinstance(error, (openai.APITimeoutError, httpx2.TimeoutException)):
-        why = "no connection, or no word for too long" if heard is None else "the stream fell silent for too long"
+        why = (
+            "no connection, or no word for too long"
+            if heard is None
+            else "the stream fell silent for too long"
+        )
         return _made("Timeout", why, heard)
     if isinstance(error, (openai.APIConnectionError, httpx2.TransportError)):
-        return _made("ConnectionLost" if heard is None else "StreamCut", scrub(str(error.__cause__ or error)) or "it hung up", heard)
+        return _made(
+            "ConnectionLost" if heard is None else "StreamCut",
+            scrub(str(error.__cause__ or error)) or "it hung up",
+            heard,
+        )
     if isinstance(error, openai.APIError):
-        return fault_told(error.body if is_object(error.body) else {"message": error.message}, heard, scrub)
+        return fault_told(
+            error.body if is_object(error.body) else {"message": error.message}, heard, scrub
+        )
     if isinstance(error, (ValueError, RecursionError)):
         return _made("MalformedReply", scrub(f"not JSON: {error}"), heard)
     return _made("ClientFailed", scrub(f"{type(error).__name__}: {error}"), heard)
@@ -308,7 +392,10 @@ def _by_status(error: openai.APIStatusError, scrub: Callable[[str], str]) -> Fau
 
 def fault_told(error: Item, heard: str | None, scrub: Callable[[str], str]) -> Fault:
     """An error that came as data, in a stream or in an answer that is otherwise fine."""
-    code, said = error.get("code"), text_in(error.get("message")) or "the provider gave up, and did not say why"
+    code, said = (
+        error.get("code"),
+        text_in(error.get("message")) or "the provider gave up, and did not say why",
+    )
     coded = _coded(code, error.get("type"))
     if coded in (None, "BadRequest") and _TOO_LONG.search(said):
         coded = "ContextOverflow"
@@ -336,7 +423,10 @@ def _made(kind: str, message: str, heard: str | None) -> Fault:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds. A date is taken against the server's own clock, which stands beside it; ours may go wrong."""
+    """Seconds.
+
+    A date is taken against the server's own clock, which stands beside it; ours may go wrong.
+    """
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:
             seconds = float(headers.get(name, "")) / unit
@@ -344,7 +434,9 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
             continue
         return max(0.0, seconds) if math.isfinite(seconds) else None
     try:
-        until, now = (parsedate_to_datetime(headers.get(name, "")) for name in ("retry-after", "date"))
+        until, now = (
+            parsedate_to_datetime(headers.get(name, "")) for name in ("retry-after", "date")
+        )
         return max(0.0, (until - now).total_seconds())
     except (ValueError, TypeError):  # no date, or one without a zone
         return None

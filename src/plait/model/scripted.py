@@ -1,7 +1,8 @@
 """A model that reads from a script: for tests and demos, with no key, no network and no chance.
 
-It keeps no counter. Which item is served follows from what is recorded: the answers this agent has had of its model in this run, on
-the path. So a fork, a rewind or another process goes on where the story is, not where an object was.
+It keeps no counter. Which item is served follows from what is recorded: the answers this agent has
+had of its model in this run, on the path. So a fork, a rewind or another process goes on where the
+story is, not where an object was.
 """
 
 from __future__ import annotations
@@ -14,7 +15,18 @@ import msgspec
 
 from plait.errors import InvalidValue
 from plait.event.kinds import Text, Usage
-from plait.model.base import Answered, Fault, OnDelta, Reply, Request, Returned, Said, TextDelta, ToolCall, ToolDelta
+from plait.model.base import (
+    Answered,
+    Fault,
+    OnDelta,
+    Reply,
+    Request,
+    Returned,
+    Said,
+    TextDelta,
+    ToolCall,
+    ToolDelta,
+)
 from plait.model.prices import FREE
 from plait.session import Session
 from plait.session.content import text_of
@@ -26,14 +38,17 @@ Script = Sequence[Item] | Callable[[Session], Item]
 class ScriptedModel:
     """Serves a list, item by item, or what a function of the session returns.
 
-    An item is a text (a final answer), a `ToolCall`, a list of those (parallel calls of one reply), a whole `Reply`, or an exception to
-    raise (`Fault("RateLimited", "slow down", retryable=True)` is retried as a real one would be). The list begins anew with each run.
+    An item is a text (a final answer), a `ToolCall`, a list of those (parallel calls of one reply),
+    a whole `Reply`, or an exception to raise (`Fault("RateLimited", "slow down", retryable=True)`
+    is retried as a real one would be). The list begins anew with each run.
     """
 
     def __init__(self, script: Script, *, name: str = "scripted") -> None:
         if isinstance(script, str) or not (callable(script) or isinstance(script, Sequence)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(
-                "script", f"a {type(script).__name__} is not a script", "pass a list of answers, or a function of the session"
+                "script",
+                f"a {type(script).__name__} is not a script",
+                "pass a list of answers, or a function of the session",
             )
         self._script: Script = script if callable(script) else tuple(map(_checked, script))
         self.name = name
@@ -54,7 +69,10 @@ class ScriptedModel:
         return self._script[at]
 
     def _at(self, outcomes: Sequence[str]) -> int:
-        """Which item is next. A failure that the script itself did not raise (a simulated one, say) has used none up."""
+        """Which item is next.
+
+        A failure that the script itself did not raise (a simulated one, say) has used none up.
+        """
         assert not callable(self._script)
         if not any(outcomes):
             return len(outcomes)
@@ -69,27 +87,41 @@ class ScriptedModel:
             raise item
         if isinstance(item, Reply):
             return item
-        calls = (item,) if isinstance(item, ToolCall) else () if isinstance(item, str) else tuple(item)
+        calls = (
+            (item,) if isinstance(item, ToolCall) else () if isinstance(item, str) else tuple(item)
+        )
         parts = (Text(item),) if isinstance(item, str) else ()
-        said = len(item) if isinstance(item, str) else sum(len(str(call.arguments)) for call in calls)
+        said = (
+            len(item) if isinstance(item, str) else sum(len(str(call.arguments)) for call in calls)
+        )
         usage = Usage(_size(request), max(1, said // 4))
         return Reply(parts, calls, "calls" if calls else "end", usage, self.name, FREE)
 
     def __repr__(self) -> str:
-        return f"ScriptedModel({'a function' if callable(self._script) else f'{len(self._script)} items'})"
+        return f"ScriptedModel({'a function' if callable(self._script) else f'{len(self._script)} items'})"  # noqa: E501
 
 
 def _checked(item: Any) -> Item:
     """Scripts are written by hand: what is no answer is said where it stands."""
     if isinstance(item, (str, ToolCall, Reply, BaseException)):
         return item
-    if isinstance(item, (list, tuple)) and item and all(isinstance(call, ToolCall) for call in cast("Sequence[Any]", item)):
+    if (
+        isinstance(item, (list, tuple))
+        and item
+        and all(isinstance(call, ToolCall) for call in cast("Sequence[Any]", item))
+    ):
         return cast("Sequence[ToolCall]", item)
-    raise InvalidValue("script", f"{item!r} is not an answer", "write a text, a ToolCall, a list of those, or an exception")
+    raise InvalidValue(
+        "script",
+        f"{item!r} is not an answer",
+        "write a text, a ToolCall, a list of those, or an exception",
+    )
 
 
 def _is(item: Item | None, outcome: str) -> bool:
-    """Whether an item came to this: an exception as it was raised, or an answer that could not be used."""
+    """Whether an item came to this: an exception as it was raised, or an answer that could not be
+    used.
+    """
     if isinstance(item, Fault):
         return outcome == _clean(f"{item.kind}: {item.message}")
     if isinstance(item, BaseException):
@@ -103,7 +135,10 @@ def _clean(text: str) -> str:
 
 
 def _size(request: Request) -> int:
-    """Tokens as a rule of thumb has them: four characters each. Of the last turns only: a script reads no more."""
+    """Tokens as a rule of thumb has them: four characters each.
+
+    Of the last turns only: a script reads no more.
+    """
     turn = request.turns[-1] if request.turns else None
     if isinstance(turn, Said):
         size = len(text_of(turn.parts))
@@ -121,4 +156,14 @@ def _stream(reply: Reply, on_delta: OnDelta) -> None:
     for index, call in enumerate(reply.calls):
         on_delta(ToolDelta(index, call.tool))
         arguments = call.arguments
-        on_delta(ToolDelta(index, call.tool, arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()))
+        on_delta(
+            ToolDelta(
+                index,
+                call.tool,
+                (
+                    arguments
+                    if isinstance(arguments, str)
+                    else msgspec.json.encode(arguments).decode()
+                ),
+            )
+        )

@@ -1,8 +1,9 @@
-"""Answering effects live: what is asked is on record before anything happens, and what came of it before anything follows.
+"""Answering effects live: what is asked is on record before anything happens, and what came of it
+before anything follows.
 
-These are generators, too: they append, and yield what has to be waited for (a model's answer, a tool, a pause), so that blocking,
-async and simulated drivers share every line. The program only ever sees what was recorded: an answer is decoded from the bytes just
-written.
+These are generators, too: they append, and yield what has to be waited for (a model's answer, a
+tool, a pause), so that blocking, async and simulated drivers share every line. The program only
+ever sees what was recorded: an answer is decoded from the bytes just written.
 """
 
 from __future__ import annotations
@@ -13,14 +14,33 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 
 from plait import secrets
-from plait.errors import BudgetExceeded, InvalidInput, ModelFailed, PlaitError, StaleHead, UnknownEvent
+from plait.errors import (
+    BudgetExceeded,
+    InvalidInput,
+    ModelFailed,
+    PlaitError,
+    StaleHead,
+    UnknownEvent,
+)
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.kinds import Action, Failure, Price, Usage
 from plait.event.strict import parse
 from plait.ids import Digest, digest
-from plait.model.base import Delta, Fault, Model, ReasoningDelta, Reply, Request, Restarted, TextDelta, ToolCall, ToolDelta, Turn
+from plait.model.base import (
+    Delta,
+    Fault,
+    Model,
+    ReasoningDelta,
+    Reply,
+    Request,
+    Restarted,
+    TextDelta,
+    ToolCall,
+    ToolDelta,
+    Turn,
+)
 from plait.runtime.effects import Answer, AskModel, Effect, Record, Retry, Turning, UseTools
 from plait.runtime.failures import line, traceback_of
 from plait.runtime.mail import has_mail, safe_point
@@ -41,10 +61,14 @@ from plait.tool import Tool, WrongArguments, reason_of
 T = TypeVar("T")
 
 PARTIAL_MAX = 100_000  # characters of an answer that broke off
-WRAPPED, WRAPPER = "answer", "an answer in an object"  # the one property, and the title, of a schema that is an object for providers' sake
+# the one property, and the title, of a schema that is an object for providers' sake
+WRAPPED, WRAPPER = "answer", "an answer in an object"
 SERVICE = "service:plait"  # who speaks when the runtime itself has something to say
 _SILENT = {
-    "length": "the reply came to its length limit before it said anything; raise tokens_max, or let it think less",
+    "length": (
+        "the reply came to its length limit before it said anything; raise tokens_max, or let it"
+        " think less"
+    ),
     "refusal": "the model declined, without a word",
 }
 
@@ -89,7 +113,12 @@ def answering(effect: Effect) -> Answering:
     if isinstance(effect, Record):
         return record(effect.session, effect.drafts, effect.blobs)
     body = k.MessageSaid(effect.role, (k.Text(effect.text),), "plait", bool(effect.aside))
-    return record(safe_point(effect.session), [Draft(body, Act(effect.aside or SERVICE, "program"))])[0], None
+    return (
+        record(safe_point(effect.session), [Draft(body, Act(effect.aside or SERVICE, "program"))])[
+            0
+        ],
+        None,
+    )
 
 
 def _used(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
@@ -101,16 +130,25 @@ def _written(unwritten: Unwritten) -> Session:
 
 
 def _asked_with(effect: AskModel, unwritten: Unwritten) -> Answering:
-    """Ask, and write the last outcome in the same transaction; if that cannot be, one after the other. Either way it is written."""
+    """Ask, and write the last outcome in the same transaction; if that cannot be, one after the
+    other. Either way it is written.
+    """
     run = run_of(effect.session)
     sealed = run.seal(effect.session.spot, unwritten.drafts) if run is not None else None
-    if sealed is None or run is None or run.is_stopped(effect.session.id) or run.pool(effect.session.id) or has_mail(effect.session):
+    if (
+        sealed is None
+        or run is None
+        or run.is_stopped(effect.session.id)
+        or run.pool(effect.session.id)
+        or has_mail(effect.session)
+    ):
         return (yield from answering(effect._replace(session=_written(unwritten))))
     try:
         return (yield from _ask(effect, Sealed(*sealed)))
     except NotWritten as error:
         effect.prompt.forget()
-        if _stands(effect.session, sealed[1]):  # interrupted right after the commit: it must not be written twice
+        # interrupted right after the commit: it must not be written twice
+        if _stands(effect.session, sealed[1]):
             raise (error.__cause__ or error) from None
         session = _written(unwritten)
         if not isinstance(error.__cause__, StaleHead):
@@ -151,7 +189,8 @@ class _Asking:
         self.reserved: Usage | None = None
         self.refusal: k.BudgetRefused | None = None
         self.chain, self.turns = Digest(""), cast("Sequence[Turn]", ())
-        self.call, self.attempt, self.lost = "", 1, 0  # lost: attempts that ended with the process, and do not count
+        # lost: attempts that ended with the process, and do not count
+        self.call, self.attempt, self.lost = "", 1, 0
         self.outcomes: Sequence[str] = ()
         self.telling: _Telling | None = None  # None: nobody listens
 
@@ -161,22 +200,32 @@ class _Asking:
         prompt.catch_up(self.session, known)
         if sealed is not None:
             prompt.take(sealed.events, blobs_of(self.session))
-            self.session = self.session.later(sealed.after, *[event.kind for event in sealed.events])
+            self.session = self.session.later(
+                sealed.after, *[event.kind for event in sealed.events]
+            )
         else:
             before = self.session
-            self.session, self.effect, self.reservation, self.reserved, self.refusal = afford(before, self.effect)
+            self.session, self.effect, self.reservation, self.reserved, self.refusal = afford(
+                before, self.effect
+            )
             if self.session is not before:
                 prompt.catch_up(self.session, known)
         self.chain, self.turns = prompt.ask()
-        name, log = self.run.names(self.session) if self.run is not None else (None, self.session.id)
+        name, log = (
+            self.run.names(self.session) if self.run is not None else (None, self.session.id)
+        )
         self.call = call_id(name, log, self.session.place + 1, "ask")
         self.outcomes = prompt.outcomes_here if self.effect.fresh else prompt.outcomes
 
     def ask(self, held: Sequence[Event]) -> Event:
         """Put it on record, with what was sealed before it."""
         effect, setup = self.effect, self.effect.prompt.setup
-        asked = k.ModelAsked(effect.model.name, self.chain, {**setup.parameters} or None, self.attempt, self.reserved)
-        draft = Draft(asked, Act(effect.actor, "program", call=self.call, causes=effect.prompt.causes[-8:]))
+        asked = k.ModelAsked(
+            effect.model.name, self.chain, {**setup.parameters} or None, self.attempt, self.reserved
+        )
+        draft = Draft(
+            asked, Act(effect.actor, "program", call=self.call, causes=effect.prompt.causes[-8:])
+        )
         blobs = setup_blob(self.changed, setup)
         self.session, events = record(self.session, [*self.changed, draft], blobs, held=held)
         self.changed = []
@@ -207,17 +256,23 @@ class _Asking:
             effect.choice,
             self.outcomes,
         )
-        self.telling = _Telling(self.run, effect.path) if self.run is not None and self.run.heard else None
+        self.telling = (
+            _Telling(self.run, effect.path) if self.run is not None and self.run.heard else None
+        )
         return CallModel(effect.model, request, self.telling, self.call, self.attempt)
 
-    def replied(self, reply: Reply, latency_us: int, event: Event) -> tuple[Session, Answer] | Fault:
+    def replied(
+        self, reply: Reply, latency_us: int, event: Event
+    ) -> tuple[Session, Answer] | Fault:
         """Record a reply; a fault, if it cannot be taken."""
         reply = counted_reply(self.effect, reply)
         self._settle(reply.usage, reply.price)
         try:
             return _replied(self.effect, self.session, reply, latency_us, self.call, event.id)
         except InvalidInput as error:  # a text that no log can hold: nothing of it was written
-            return Fault("MalformedReply", str(error), retryable=True, usage=reply.usage, price=reply.price)
+            return Fault(
+                "MalformedReply", str(error), retryable=True, usage=reply.usage, price=reply.price
+            )
         except Fault as error:
             return error
 
@@ -232,19 +287,34 @@ class _Asking:
         """How long until the next attempt; None: there is none."""
         self.lost += fault.kind == PROCESS_ENDED
         wait_s = _wait_s(self.effect.retry, fault, self.attempt - self.lost, self.call)
-        return _recorded_wait(self.run, self.session, self.call, wait_s) if recorded and self.run is not None else wait_s
+        return (
+            _recorded_wait(self.run, self.session, self.call, wait_s)
+            if recorded and self.run is not None
+            else wait_s
+        )
 
     def said(self, given: tuple[Session, Answer]) -> tuple[Session, Answer]:
-        """The answer; if it was to be the last word, within what the budget keeps back, and says nothing, the budget has ended it."""
+        """The answer; if it was to be the last word, within what the budget keeps back, and says
+        nothing, the budget has ended it.
+        """
         session, answer = given
         if self.refusal is not None and _says_nothing(answer):
-            raise BudgetExceeded(self.refusal.limit, self.refusal.asked, self.refusal.left, session, self.refusal.why)
+            raise BudgetExceeded(
+                self.refusal.limit, self.refusal.asked, self.refusal.left, session, self.refusal.why
+            )
         return given
 
     def was_given_more(self, given: tuple[Session, Answer]) -> bool:
-        """Whether a last word that said nothing ended the run, which then went on: with another budget, it is asked once more."""
+        """Whether a last word that said nothing ended the run, which then went on: with another
+        budget, it is asked once more.
+        """
         session, answer = given
-        if self.refusal is None or self.run is None or self.run.record is None or not _says_nothing(answer):
+        if (
+            self.refusal is None
+            or self.run is None
+            or self.run.record is None
+            or not _says_nothing(answer)
+        ):
             return False
         return not self.run.ends_here(session)
 
@@ -275,7 +345,12 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
             raise NotWritten from error
         held = []
         settled = asking.on_record()
-        if settled is None and asking.is_lost(event) and run is not None and run.is_inherited(event):
+        if (
+            settled is None
+            and asking.is_lost(event)
+            and run is not None
+            and run.is_inherited(event)
+        ):
             # Branched off here: what was open there is left behind.
             return (yield from _ask(effect._replace(session=asking.session), None))
         latency_us = 0
@@ -296,7 +371,11 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
                 asking.telling.end()
             if isinstance(outcome, Fault):
                 outcome = _hidden_fault(outcome)
-            answer = asking.replied(outcome, latency_us, event) if isinstance(outcome, Reply) else outcome
+            answer = (
+                asking.replied(outcome, latency_us, event)
+                if isinstance(outcome, Reply)
+                else outcome
+            )
             if not isinstance(answer, Fault):
                 return asking.said(answer)
             fault = answer
@@ -304,7 +383,13 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
             asking.failed(fault, latency_us, event)
         wait_s = asking.wait_s(fault, recorded=settled is not None)
         if wait_s is None:
-            raise ModelFailed(effect.model.name, line(fault.kind), line(fault.message), asking.attempt, asking.session)
+            raise ModelFailed(
+                effect.model.name,
+                line(fault.kind),
+                line(fault.message),
+                asking.attempt,
+                asking.session,
+            )
         if run is not None and run.heard and settled is None:
             run.tell(Restarted(told_failure(line(fault.kind), line(fault.message)), effect.path))
         if wait_s:
@@ -332,7 +417,9 @@ PROCESS_ENDED = "ProcessEnded"
 
 
 def _lost(session: Session, model: Model, asked: Event) -> Fault:
-    """A call that was lost with the process that made it: asked again, and what was set aside for it counts as spent."""
+    """A call that was lost with the process that made it: asked again, and what was set aside for
+    it counts as spent.
+    """
     body = asked.body
     usage = body.reserved if isinstance(body, k.ModelAsked) else None
     price = lose(session, model, usage)
@@ -344,14 +431,24 @@ def _hidden_fault(fault: Fault) -> Fault:
     """Return a fault as it is recorded: the program sees the same, live and replayed."""
     if not secrets.armed():
         return fault
-    kind, message, partial = [secrets.hide_told(line(text, PARTIAL_MAX)) for text in (fault.kind, fault.message, fault.partial)]
+    kind, message, partial = [
+        secrets.hide_told(line(text, PARTIAL_MAX))
+        for text in (fault.kind, fault.message, fault.partial)
+    ]
     hidden = Fault(kind, message, partial=partial, usage=fault.usage, price=fault.price)
-    hidden.retryable, hidden.retry_after_s, hidden.__cause__ = fault.retryable, fault.retry_after_s, fault.__cause__
+    hidden.retryable, hidden.retry_after_s, hidden.__cause__ = (
+        fault.retryable,
+        fault.retry_after_s,
+        fault.__cause__,
+    )
     return hidden
 
 
 def _recorded_wait(run: Run, session: Session, call: str, wait_s: float | None) -> float | None:
-    """What followed a failure on record: another attempt, or none. Beyond the record it is decided now."""
+    """What followed a failure on record: another attempt, or none.
+
+    Beyond the record it is decided now.
+    """
     if run.next_of(session, (call,)) is not None:
         return 0.0
     if run.record is not None and session.head in run.record.reopened:
@@ -359,14 +456,18 @@ def _recorded_wait(run: Run, session: Session, call: str, wait_s: float | None) 
     return None if run.on_record(session) else wait_s
 
 
-def _recalled(effect: AskModel, session: Session, reply: Event, body: k.ModelReplied) -> tuple[Session, Answer]:
+def _recalled(
+    effect: AskModel, session: Session, reply: Event, body: k.ModelReplied
+) -> tuple[Session, Answer]:
     """A reply that is on record, with what was recorded of its calls at the same time."""
     run = run_of(session)
     assert run is not None
     requests: dict[str, Event] = {}
     unrunnable: set[str] = set()
     for action in body.calls:
-        session, requests[action.call], is_refused = _recalled_request(run, effect, session, action, reply, truncated=body.stop == "length")
+        session, requests[action.call], is_refused = _recalled_request(
+            run, effect, session, action, reply, truncated=body.stop == "length"
+        )
         unrunnable |= {action.call} if is_refused else set()
     said = unpack(body.parts, blobs_of(session))
     data = next((part for part in said if isinstance(part, k.Data)), None)
@@ -377,15 +478,22 @@ def _recalled(effect: AskModel, session: Session, reply: Event, body: k.ModelRep
 def _recalled_request(
     run: Run, effect: AskModel, session: Session, action: Action, reply: Event, *, truncated: bool
 ) -> tuple[Session, Event, bool]:
-    """The request of a call and whether it was refused. What a rewind or a what-if cut off after the reply is written again."""
+    """The request of a call and whether it was refused.
+
+    What a rewind or a what-if cut off after the reply is written again.
+    """
     step = run.take(session, (action.call,))
     if step is None:
         first, *rest = _request(effect, session, action, 0, truncated=truncated)
-        session, events = record_at_tip(session, [first._replace(act=first.act._replace(causes=(reply.id,))), *rest])
+        session, events = record_at_tip(
+            session, [first._replace(act=first.act._replace(causes=(reply.id,))), *rest]
+        )
         return session, events[0], len(events) > 1
     session, request = step
     is_refused = False
-    while (ahead := run.next_of(session, (action.call,))) is not None and _is_refusal(ahead, request):
+    while (ahead := run.next_of(session, (action.call,))) is not None and _is_refusal(
+        ahead, request
+    ):
         is_refused = True
         session, _ = run.take(session, (action.call,)) or (session, ahead)
     why = _refusal(effect.tools, effect.tools.get(action.tool), action, truncated)
@@ -398,8 +506,8 @@ def _recalled_request(
 class _Telling:
     """Tells the listeners of a run what a model says, as it says it, and without secrets.
 
-    A secret can lie across deltas, so of each text that grows (the answer, its reasoning, the arguments of each call) the end is held
-    back while it could be the beginning of one.
+    A secret can lie across deltas, so of each text that grows (the answer, its reasoning, the
+    arguments of each call) the end is held back while it could be the beginning of one.
     """
 
     def __init__(self, run: Run, path: str) -> None:
@@ -429,14 +537,21 @@ class _Telling:
             self._run.tell(msgspec.structs.replace(delta, **{field: text}))
 
 
-_GROWING: Mapping[type[Delta], str] = {TextDelta: "text", ReasoningDelta: "thought", ToolDelta: "arguments"}
+_GROWING: Mapping[type[Delta], str] = {
+    TextDelta: "text",
+    ReasoningDelta: "thought",
+    ToolDelta: "arguments",
+}
 
 
-def _replied(effect: AskModel, session: Session, reply: Reply, latency_us: int, call: str, asked: Digest) -> tuple[Session, Answer]:
+def _replied(
+    effect: AskModel, session: Session, reply: Reply, latency_us: int, call: str, asked: Digest
+) -> tuple[Session, Answer]:
     """Record a reply, and with it what it asks for: nobody ever finds one without the other."""
     said = _joined(reply.parts)
     if not reply.calls and not any(not isinstance(part, k.Reasoning) for part in said):
-        # Asked again, a model that thought up to its limit, or declined, would do the same at the same price.
+        # Asked again, a model that thought up to its limit, or declined, would do the same at the
+        # same price.
         why = _SILENT.get(reply.stop)
         told = why or "the reply says nothing and asks for nothing"
         raise Fault("EmptyReply", told, retryable=why is None, usage=reply.usage, price=reply.price)
@@ -445,12 +560,28 @@ def _replied(effect: AskModel, session: Session, reply: Reply, latency_us: int, 
     parts, blobs = pack(said, "reply")
     seq, run = session.place + 1, session.run if run_of(session) is not None else None
     asks = reply.calls if effect.choice != "none" else ()
-    calls = tuple([_action(each, call_id(run, session.id, seq, index), effect.tools) for index, each in enumerate(asks)])
+    calls = tuple(
+        [
+            _action(each, call_id(run, session.id, seq, index), effect.tools)
+            for index, each in enumerate(asks)
+        ]
+    )
     stop = reply.stop if calls or reply.stop != "calls" else "end"
-    body = k.ModelReplied(parts, reply.usage, stop, calls, reply.model or effect.model.name, reply.price, latency_us, effect.aside)
+    body = k.ModelReplied(
+        parts,
+        reply.usage,
+        stop,
+        calls,
+        reply.model or effect.model.name,
+        reply.price,
+        latency_us,
+        effect.aside,
+    )
     drafts = [Draft(body, Act(effect.actor, "model", call=call, causes=(asked,)))]
     for action in calls:
-        drafts.extend(_request(effect, session, action, len(drafts), truncated=reply.stop == "length"))
+        drafts.extend(
+            _request(effect, session, action, len(drafts), truncated=reply.stop == "length")
+        )
     # It was answered, and paid for, so it is recorded, also when somebody wrote meanwhile.
     session, events = record_at_tip(session, drafts, blobs)
     written = events[0].body
@@ -461,12 +592,20 @@ def _replied(effect: AskModel, session: Session, reply: Reply, latency_us: int, 
     failed = {event.header.call for event in events if event.kind == "ToolFailed"}
     runnable = tuple([each for each in written.calls if each.call not in failed])
     requests = {event.header.call or "": event for event in events if event.kind == "ToolRequested"}
-    spoken = {mine.call: mine.arguments for mine, kept in zip(calls, written.calls, strict=True) if mine.arguments != kept.arguments}
-    return session, Answer(events[0].id, text_of(said), data, written.calls, runnable, written.stop, requests, spoken)
+    spoken = {
+        mine.call: mine.arguments
+        for mine, kept in zip(calls, written.calls, strict=True)
+        if mine.arguments != kept.arguments
+    }
+    return session, Answer(
+        events[0].id, text_of(said), data, written.calls, runnable, written.stop, requests, spoken
+    )
 
 
 def _joined(parts: k.Parts) -> k.Parts:
-    """Without empty texts, and with those that follow each other as one: a provider may cut in the middle of a sentence."""
+    """Without empty texts, and with those that follow each other as one: a provider may cut in the
+    middle of a sentence.
+    """
     found: list[Any] = []
     for part in parts:
         if isinstance(part, k.Text) and not part.blob:
@@ -480,14 +619,24 @@ def _joined(parts: k.Parts) -> k.Parts:
 
 
 def _shaped(parts: k.Parts, schema: Any) -> k.Parts:
-    """A reply that is to be data, as data; if it is not, as it came. What only stands in an object for the provider's sake is taken out."""
+    """A reply that is to be data, as data; if it is not, as it came.
+
+    What only stands in an object for the provider's sake is taken out.
+    """
     text = "".join(part.text for part in parts if isinstance(part, k.Text)).strip()
-    for candidate in (text, text.removeprefix("```json").removeprefix("```").removesuffix("```").strip()):
+    for candidate in (
+        text,
+        text.removeprefix("```json").removeprefix("```").removesuffix("```").strip(),
+    ):
         try:
             value = parse(candidate.encode())
         except (InvalidInput, UnicodeEncodeError):
             continue
-        if isinstance(value, Mapping) and schema.get("title") == WRAPPER and set(value) == {WRAPPED}:
+        if (
+            isinstance(value, Mapping)
+            and schema.get("title") == WRAPPER
+            and set(value) == {WRAPPED}
+        ):
             value = value[WRAPPED]
         return (*(part for part in parts if not isinstance(part, k.Text)), k.Data(value))
     return parts
@@ -502,8 +651,15 @@ def _action(call: ToolCall, id: str, tools: Mapping[str, Tool[..., Any]]) -> Act
         try:
             VOCABULARY.encode(k.ScratchSet("arguments", dict(arguments)))
         except InvalidInput:
-            arguments = repr(arguments)  # not JSON, whatever it is: shown to the model as what it wrote
-    return Action(id, call.tool[:200], dict(arguments) if isinstance(arguments, Mapping) else arguments, call.reason or stated, call.ref)
+            # not JSON, whatever it is: shown to the model as what it wrote
+            arguments = repr(arguments)
+    return Action(
+        id,
+        call.tool[:200],
+        dict(arguments) if isinstance(arguments, Mapping) else arguments,
+        call.reason or stated,
+        call.ref,
+    )
 
 
 def _parsed(text: str) -> Mapping[str, Json] | str:
@@ -515,16 +671,27 @@ def _parsed(text: str) -> Mapping[str, Json] | str:
     return value if isinstance(value, Mapping) else text
 
 
-def _request(effect: AskModel, session: Session, action: Action, at: int, *, truncated: bool) -> list[Draft]:
+def _request(
+    effect: AskModel, session: Session, action: Action, at: int, *, truncated: bool
+) -> list[Draft]:
     """The request of one call; if it cannot be run, also what the model is told about that."""
     tool = effect.tools.get(action.tool)
     act = Act(effect.actor, "model", call=action.call, causes=(0,))
     why = _refusal(effect.tools, tool, action, truncated)
     if tool is None or why is not None:
         known = (tool.effect, tool.noted_version) if tool else ("pure", "")
-        body = k.ToolRequested(action.tool, action.arguments, *known, action.reason, path=effect.path, source=tool.origin if tool else "")
+        body = k.ToolRequested(
+            action.tool,
+            action.arguments,
+            *known,
+            action.reason,
+            path=effect.path,
+            source=tool.origin if tool else "",
+        )
     else:
-        body, why = requested(session, tool, action.arguments, User(effect.actor, effect.path), action.reason)
+        body, why = requested(
+            session, tool, action.arguments, User(effect.actor, effect.path), action.reason
+        )
     return [Draft(body, act), *refused(session, why, act._replace(causes=(at,)))]
 
 
@@ -532,31 +699,62 @@ def _is_refusal(event: Event, request: Event) -> bool:
     """Whether an event says that a call was not run at all, as it is written with the request."""
     if event.kind == k.BudgetRefused.__name__:
         return True
-    return event.kind == k.ToolFailed.__name__ and event.header.causes == (request.id,) and event.header.origin == "program"
+    return (
+        event.kind == k.ToolFailed.__name__
+        and event.header.causes == (request.id,)
+        and event.header.origin == "program"
+    )
 
 
-def _refusal(tools: Mapping[str, Tool[..., Any]], tool: Tool[..., Any] | None, action: Action, truncated: bool) -> Failure | None:
+def _refusal(
+    tools: Mapping[str, Tool[..., Any]],
+    tool: Tool[..., Any] | None,
+    action: Action,
+    truncated: bool,
+) -> Failure | None:
     if tool is None:
-        return Failure("UnknownTool", f"there is no tool {action.tool!r}; there are: {', '.join(tools) or 'none'}")
+        return Failure(
+            "UnknownTool",
+            f"there is no tool {action.tool!r}; there are: {', '.join(tools) or 'none'}",
+        )
     if truncated:
-        return Failure("Truncated", "the reply was cut at its length limit, so this call was not run; ask for less at once")
+        return Failure(
+            "Truncated",
+            "the reply was cut at its length limit, so this call was not run; ask for less at once",
+        )
     try:
         tool.arguments(action.arguments)
     except WrongArguments as error:
-        return Failure("WrongArguments", f"{error}. It was not run; correct the arguments and call it again")
+        return Failure(
+            "WrongArguments", f"{error}. It was not run; correct the arguments and call it again"
+        )
     return None
 
 
-def _faulted(session: Session, fault: Fault, attempt: int, latency_us: int, act: Act, usage: Usage | None, price: Price | None) -> Session:
+def _faulted(
+    session: Session,
+    fault: Fault,
+    attempt: int,
+    latency_us: int,
+    act: Act,
+    usage: Usage | None,
+    price: Price | None,
+) -> Session:
     partial = line(fault.partial, PARTIAL_MAX)
-    failure = Failure(line(fault.kind, 200), line(fault.message), _told(fault), retryable=bool(fault.retryable))
+    failure = Failure(
+        line(fault.kind, 200), line(fault.message), _told(fault), retryable=bool(fault.retryable)
+    )
     body = k.ModelFailed(failure, attempt, usage, partial, price, latency_us)
     return record_at_tip(session, [Draft(body, act)])[0]
 
 
 def _told(fault: Fault) -> str:
     """Where a fault comes from that is no provider's: a bug in a model of the program's own."""
-    return traceback_of(fault.__cause__) if fault.__cause__ is not None and fault.kind == type(fault.__cause__).__name__ else ""
+    return (
+        traceback_of(fault.__cause__)
+        if fault.__cause__ is not None and fault.kind == type(fault.__cause__).__name__
+        else ""
+    )
 
 
 def _wait_s(retry: Retry, fault: Fault, attempt: int, call: str) -> float | None:
@@ -565,25 +763,38 @@ def _wait_s(retry: Retry, fault: Fault, attempt: int, call: str) -> float | None
         return None
     if fault.retry_after_s is not None:
         return max(0.0, fault.retry_after_s) if fault.retry_after_s <= retry.wait_s_max else None
-    # Lots are drawn by the call's name, so that the same history waits the same; two calls still do not knock together.
+    # Lots are drawn by the call's name, so that the same history waits the same; two calls still do
+    # not knock together.
     share = int(digest(b"plait/wait/1", call.encode(), str(attempt).encode())[:8], 16) / 0xFFFFFFFF
     return min(retry.wait_s_max, retry.wait_s * 2 ** (attempt - 1)) * (0.5 + share / 2)
 
 
 def misfit(reply: Reply) -> str | None:
-    """Why a reply cannot be taken; None: it can. Models of the program's own may answer with anything."""
+    """Why a reply cannot be taken; None: it can.
+
+    Models of the program's own may answer with anything.
+    """
     parts: Any = reply.parts
     calls: Any = reply.calls
     if not isinstance(parts, tuple) or not all(
-        isinstance(part, (k.Text, k.Reasoning, k.Image, k.File, k.Data)) for part in cast("Any", parts)
+        isinstance(part, (k.Text, k.Reasoning, k.Image, k.File, k.Data))
+        for part in cast("Any", parts)
     ):
         return "its parts are not a tuple of parts"
-    if not isinstance(calls, tuple) or not all(isinstance(call, ToolCall) for call in cast("Any", calls)):
+    if not isinstance(calls, tuple) or not all(
+        isinstance(call, ToolCall) for call in cast("Any", calls)
+    ):
         return "its calls are not a tuple of ToolCalls"
-    if not all(isinstance(text, str) for call in reply.calls for text in (call.tool, call.reason, call.ref)):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not all(
+        isinstance(text, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        for call in reply.calls
+        for text in (call.tool, call.reason, call.ref)
+    ):
         return "the name of a tool is not a text"
     counts = [getattr(reply.usage, name, None) for name in k.Usage.__struct_fields__]
     if not all(isinstance(count, int) and 0 <= count < 2**53 for count in counts):
         return "its usage is not a number of tokens"
     texts: list[Any] = [reply.stop, reply.model]
-    return None if all(isinstance(text, str) for text in texts) else "its stop or model is not a text"
+    return (
+        None if all(isinstance(text, str) for text in texts) else "its stop or model is not a text"
+    )

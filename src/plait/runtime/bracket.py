@@ -1,8 +1,9 @@
-"""One tool call from its first request to its settlement: attempts, approvals, doubts and what came of them.
+"""One tool call from its first request to its settlement: attempts, approvals, doubts and what came
+of them.
 
-A bracket is fed with its events, whether they were just written or are read from the record, and knows what is due next. After a crash
-a request without an outcome *may* have happened; what is done about that depends on the tool's effect class and is decided here and nowhere
-else.
+A bracket is fed with its events, whether they were just written or are read from the record, and
+knows what is due next. After a crash a request without an outcome *may* have happened; what is done
+about that depends on the tool's effect class and is decided here and nowhere else.
 """
 
 from __future__ import annotations
@@ -22,11 +23,19 @@ class Bracket:
     """A call and how it stands."""
 
     def __init__(
-        self, number: int, tool: Tool[..., Any], call: str, request: Event, own: dict[str, Any] | None = None, *, recalled: bool = False
+        self,
+        number: int,
+        tool: Tool[..., Any],
+        call: str,
+        request: Event,
+        own: dict[str, Any] | None = None,
+        *,
+        recalled: bool = False,
     ) -> None:
         self.number, self.call = number, call
         self._tool = tool
-        self._own = own  # what was passed: what is recorded of it may have secrets taken out. None: as recorded
+        # what was passed: what is recorded of it may have secrets taken out. None: as recorded
+        self._own = own
         self._recalled = recalled  # whether the arguments come off the record
         self.first = self.last = request
         self.asked: Event | None = None  # the last time a person was asked for it
@@ -42,7 +51,12 @@ class Bracket:
     def _begin(self, request: Event) -> None:
         body = request.body
         assert isinstance(body, k.ToolRequested)
-        self.request, self.attempt, self.given, self.policy = request, body.attempt, body.arguments, body.policy
+        self.request, self.attempt, self.given, self.policy = (
+            request,
+            body.attempt,
+            body.arguments,
+            body.policy,
+        )
         self.needs_consent = body.decision == "ask"
         self.version, self.effect = body.version, body.effect
         self.tool = self._tool.classed(body.effect)  # the class is that of this very call
@@ -72,7 +86,13 @@ class Bracket:
             if body.arguments != self.given:  # as a person wrote them, and they were recorded
                 self._own, self._recalled = None, True
             if body.attempt == 1:  # asked for anew, in a branch: under a key of its own
-                self.first, self.asked, self.grant, self.denial, corrected = event, None, None, None, False
+                self.first, self.asked, self.grant, self.denial, corrected = (
+                    event,
+                    None,
+                    None,
+                    None,
+                    False,
+                )
             self._begin(event)
             self.needs_consent = self.needs_consent and not corrected
         elif isinstance(body, (k.ToolReturned, k.ToolFailed)):
@@ -80,8 +100,11 @@ class Bracket:
         elif isinstance(body, k.ToolUnknown):
             self.unknown, self.outcome = event, None
         elif isinstance(body, k.ToolResolved):
-            # Undone by the tool itself it is run once more, of which the request may have been rewound; by a person, that is their word.
-            self.again = body.verdict == "did_not_happen" or (body.verdict == "compensated" and event.actor == SERVICE)
+            # Undone by the tool itself it is run once more, of which the request may have been
+            # rewound; by a person, that is their word.
+            self.again = body.verdict == "did_not_happen" or (
+                body.verdict == "compensated" and event.actor == SERVICE
+            )
             self.outcome = None if self.again else event
             self.unknown = None if self.again else self.unknown
         elif isinstance(body, k.ApprovalRequested):
@@ -103,8 +126,15 @@ class Bracket:
 
     @property
     def edited(self) -> Json:
-        """The arguments that whoever consented put in place of those asked for. None: as asked, or they are in place already."""
-        body = self.grant.body if self.grant is not None and self.request.seq < self.grant.seq else None
+        """The arguments that whoever consented put in place of those asked for.
+
+        None: as asked, or they are in place already.
+        """
+        body = (
+            self.grant.body
+            if self.grant is not None and self.request.seq < self.grant.seq
+            else None
+        )
         return body.edited if isinstance(body, k.ApprovalGranted) else None
 
     @property
@@ -114,7 +144,9 @@ class Bracket:
 
     @property
     def lacks(self) -> list[str]:
-        """What stands in the arguments for secrets that were in them, and are nowhere on record: it cannot be called with that."""
+        """What stands in the arguments for secrets that were in them, and are nowhere on record: it
+        cannot be called with that.
+        """
         return stand_ins(self.given) if self._own is None and self._recalled else []
 
     def arguments(self) -> dict[str, Any]:

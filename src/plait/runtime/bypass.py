@@ -1,10 +1,14 @@
-"""What goes around the session is noticed: a process, a connection or a write to a file that no effect owns.
+"""What goes around the session is noticed: a process, a connection or a write to a file that no
+effect owns.
 
-An audit hook sees what the interpreter is about to do. While code of a run is executing and neither a tool, a model nor Plait itself
-owns what happens (`owned()`), such an act is noted in the run's log, said as a warning, or refused before it happens. The hook is
-there for good once a run was opened, so it asks first whether an event is one of the few that matter, and then whether any run is open.
+An audit hook sees what the interpreter is about to do. While code of a run is executing and neither
+a tool, a model nor Plait itself owns what happens (`owned()`), such an act is noted in the run's
+log, said as a warning, or refused before it happens. The hook is there for good once a run was
+opened, so it asks first whether an event is one of the few that matter, and then whether any run is
+open.
 
-It is a smoke detector, not a wall: code that wants to hide from it can. For a wall there are sandboxes.
+It is a smoke detector, not a wall: code that wants to hide from it can. For a wall there are
+sandboxes.
 """
 
 from __future__ import annotations
@@ -34,7 +38,10 @@ class Watched(Protocol):
     """What is needed of a run."""
 
     def noticed(self, body: Bypassed) -> object:
-        """Write this with the next append. It is called from inside the act, in whichever thread: it must not write itself."""
+        """Write this with the next append.
+
+        It is called from inside the act, in whichever thread: it must not write itself.
+        """
         ...
 
 
@@ -58,7 +65,8 @@ class _Watch:
         self.strangers = {thread.ident for thread in threading.enumerate()}
 
 
-owner: ContextVar[str | None] = ContextVar("plait_owner", default=None)  # whose act this is; None: nobody's, so the program's own
+# whose act this is; None: nobody's, so the program's own
+owner: ContextVar[str | None] = ContextVar("plait_owner", default=None)
 
 _watches: dict[int, _Watch] = {}  # by identity of the run
 _spared: set[str] = set()  # folders of stores
@@ -79,16 +87,22 @@ _running: Callable[[], Any] = _nobody  # the run whose code this is, as its cont
 
 
 def bind(running: Callable[[], Watched | None]) -> None:
-    """From now on this says whose code is executing in this context; None: no run's, or nobody knows."""
+    """From now on this says whose code is executing in this context; None: no run's, or nobody
+    knows.
+    """
     global _running
     _running = running
 
 
 def policy_of(given: str | None, environ: Mapping[str, str]) -> Policy:
     """What a workflow asks for, else PLAIT_BYPASS, else `record`."""
-    where, wanted = ("bypass", given) if given is not None else (VARIABLE, environ.get(VARIABLE) or "record")
+    where, wanted = (
+        ("bypass", given) if given is not None else (VARIABLE, environ.get(VARIABLE) or "record")
+    )
     if wanted not in _POLICIES:
-        raise InvalidValue(where, f"{wanted!r} is not a policy", f"use one of {', '.join(_POLICIES)}")
+        raise InvalidValue(
+            where, f"{wanted!r} is not a policy", f"use one of {', '.join(_POLICIES)}"
+        )
     return cast("Policy", wanted)
 
 
@@ -168,33 +182,48 @@ def _judged(watch: _Watch, act: Act) -> BypassRefused | None:
     target = act.target if len(act.target) <= TARGET_MAX else act.target[: TARGET_MAX - 1] + "…"
     if (act.what, target) not in watch.noted and len(watch.noted) < NOTED_MAX:
         watch.noted.add((act.what, target))
-        watch.run.noticed(Bypassed(act.what, {"how": act.how, "target": target, "policy": watch.policy}))
+        watch.run.noticed(
+            Bypassed(act.what, {"how": act.how, "target": target, "policy": watch.policy})
+        )
         if watch.policy == "warn":
-            _warn(f"a {act.what} that no effect owns: {target}. Put it into a tool and call session.use(tool, …).")
+            _warn(
+                f"a {act.what} that no effect owns: {target}. Put it into a tool and call"
+                " session.use(tool, …)."
+            )
     return BypassRefused(act.what, target) if watch.policy == "refuse" else None
 
 
 def _warn(text: str) -> None:
     try:
         warnings.warn(secrets.hide_told(text), RuntimeWarning, stacklevel=5)
-    except Warning:  # where warnings are errors: it is no reason to stop the act, which `refuse` is for
+    # where warnings are errors: it is no reason to stop the act, which `refuse` is for
+    except Warning:
         pass
 
 
 def _watch_of_this() -> _Watch | None:
-    """The run whose code this is. A thread without a context of ours belongs to the only open run, if there is just one."""
+    """The run whose code this is.
+
+    A thread without a context of ours belongs to the only open run, if there is just one.
+    """
     run = _running()
     if run is not None:
         watch = _watches.get(id(run))
     else:
         watch = _only_watch()
-    return watch if watch is not None and watch.pid == os.getpid() else None  # a forked child is another process
+    # a forked child is another process
+    return watch if watch is not None and watch.pid == os.getpid() else None
 
 
 def _only_watch() -> _Watch | None:
     watches = list(_watches.values())
     thread = threading.current_thread()
-    if len(watches) != 1 or _owning or thread.ident in watches[0].strangers or thread.name.startswith("plait-"):
+    if (
+        len(watches) != 1
+        or _owning
+        or thread.ident in watches[0].strangers
+        or thread.name.startswith("plait-")
+    ):
         return None  # while an effect is going on, it may be a thread of a tool
     return watches[0]
 
@@ -204,7 +233,8 @@ def _is_ours(frame: Any) -> bool:
     while frame is not None:
         module = str(frame.f_globals.get("__name__") or "")
         package = module.partition(".")[0]
-        if package not in sys.stdlib_module_names and module != inside.__name__:  # it stands between a caller and the library
+        # it stands between a caller and the library
+        if package not in sys.stdlib_module_names and module != inside.__name__:
             return package == __name__.partition(".")[0]
         frame = frame.f_back
     return False
@@ -230,7 +260,12 @@ def _socket(event: str, arguments: tuple[Any, ...]) -> Act | None:
 
 def _opened(event: str, arguments: tuple[Any, ...]) -> Act | None:
     path, mode, flags = arguments
-    writes = isinstance(flags, int) and flags & _WRITING or isinstance(mode, str) and any([letter in mode for letter in "wax+"])
+    writes = (
+        isinstance(flags, int)
+        and flags & _WRITING
+        or isinstance(mode, str)
+        and any([letter in mode for letter in "wax+"])
+    )
     return _file(event, (path,)) if writes else None
 
 
@@ -256,16 +291,31 @@ def _within(event: str, arguments: tuple[Any, ...]) -> Act | None:
 
 
 def _is_spared(path: str) -> bool:
-    if path.endswith((".pyc", "/__pycache__")) or "/__pycache__/" in path or "/.plait/" in path or path.endswith("/.plait"):
+    if (
+        path.endswith((".pyc", "/__pycache__"))
+        or "/__pycache__/" in path
+        or "/.plait/" in path
+        or path.endswith("/.plait")
+    ):
         return True
-    return path in _DEVICES or path.startswith(("/dev/pts/", "/dev/fd/", "/proc/self/")) or any([path.startswith(each) for each in _spared])
+    return (
+        path in _DEVICES
+        or path.startswith(("/dev/pts/", "/dev/fd/", "/proc/self/"))
+        or any([path.startswith(each) for each in _spared])
+    )
 
 
 def _text(value: Any) -> str:
-    return os.fsdecode(cast("str", value)) if isinstance(value, (str, bytes, os.PathLike)) else repr(value)
+    return (
+        os.fsdecode(cast("str", value))
+        if isinstance(value, (str, bytes, os.PathLike))
+        else repr(value)
+    )
 
 
-_DEVICES = frozenset({"/dev/null", "/dev/tty", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/ptmx", "/dev/zero"})
+_DEVICES = frozenset(
+    {"/dev/null", "/dev/tty", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/ptmx", "/dev/zero"}
+)
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _HEARD: dict[str, Callable[[str, tuple[Any, ...]], Act | None]] = {
     "subprocess.Popen": _process,

@@ -1,6 +1,7 @@
 """Calls: starting or joining a run, and leaving it again, whatever happened in between.
 
-The outermost call on a value without a run starts one; every call inside, in whatever thread, finds it by the id its value carries.
+The outermost call on a value without a run starts one; every call inside, in whatever thread, finds
+it by the id its value carries.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class Calling(NamedTuple):
     arguments: Json = None
     environment: Mapping[str, str] = {}  # more that whoever takes it up again needs to know
     policy: Policy | None = None
-    bypass: str | None = None  # what is done about acts that go around the session; None: PLAIT_BYPASS
+    # what is done about acts that go around the session; None: PLAIT_BYPASS
+    bypass: str | None = None
 
 
 Answerer = Callable[[str, tuple[str, ...]], Json]  # a question and what can be chosen: the answer
@@ -105,15 +107,23 @@ NOBODY = Watch()
 
 
 def check_attendants(session: Session, watch: Watch) -> None:
-    """Raises if code of a run brings along who is to be asked: only the caller of the outermost run hands that in."""
+    """Raises if code of a run brings along who is to be asked: only the caller of the outermost run
+    hands that in.
+    """
     if watch.approver is None and watch.answerer is None:
         return
     outer = running.get()
-    if outer is not None and _is_none_or(watch.approver, outer.approver) and _is_none_or(watch.answerer, outer.answerer):
+    if (
+        outer is not None
+        and _is_none_or(watch.approver, outer.approver)
+        and _is_none_or(watch.answerer, outer.answerer)
+    ):
         return
     if why := is_inside(session.store):
         step = "pass approver= and answerer= where the outermost workflow is called"
-        raise MayNotApprove(session.short, direct_writer().principal(), f"{why}, nor hands in who does; {step}")
+        raise MayNotApprove(
+            session.short, direct_writer().principal(), f"{why}, nor hands in who does; {step}"
+        )
 
 
 def _is_none_or(given: object, known: object) -> bool:
@@ -130,11 +140,22 @@ class Entry(NamedTuple):
     outermost: bool
 
 
-def enter(session: object, calling: Calling, *, watch: Watch = NOBODY, waiter: Waiter | None = None, again: Run | None = None) -> Entry:
-    """Begin a call, and a run if there is none. `again` is a run that is taken up again: this is its outermost call."""
+def enter(
+    session: object,
+    calling: Calling,
+    *,
+    watch: Watch = NOBODY,
+    waiter: Waiter | None = None,
+    again: Run | None = None,
+) -> Entry:
+    """Begin a call, and a run if there is none.
+
+    `again` is a run that is taken up again: this is its outermost call.
+    """
     if not isinstance(session, Session):
         raise NotASession(f"{calling.name} was called with", session)
-    # What no event can hold is refused now, and not by the first append of a forward that is not to blame.
+    # What no event can hold is refused now, and not by the first append of a forward that is not to
+    # blame.
     body = k.CallStarted(calling.workflow, calling.name, calling.purpose, calling.agent)
     if calling.purpose is None:
         _check_names(body.workflow, body.path, body.agent)
@@ -160,17 +181,34 @@ def enter(session: object, calling: Calling, *, watch: Watch = NOBODY, waiter: W
     call = call_id(*run.names(session), session.place, "call", run.ordinal(session.id, scope))
     actor = f"{'agent' if calling.agent is not None else 'service'}:{principal_of(path)}"
     purpose = calling.purpose or (callers[-1].purpose if callers else "act")
-    policies = (*(callers[-1].policies if callers else ()), *((calling.policy,) if calling.policy is not None else ()))
-    frame = Frame(path, call, calling.node, calling.forward, session.id, actor, purpose, scope, policies)
+    policies = (
+        *(callers[-1].policies if callers else ()),
+        *((calling.policy,) if calling.policy is not None else ()),
+    )
+    frame = Frame(
+        path, call, calling.node, calling.forward, session.id, actor, purpose, scope, policies
+    )
     run.set_frames(session.id, (*callers, frame))
     if calling.agent is not None:
         before = run.hand_over(session.id, scope, path)
         if before is not None:
-            run.ride(session.id, scope, Draft(k.HandedOff(path), Act(f"agent:{principal_of(before)}", "program", call=frame.call)))
+            run.ride(
+                session.id,
+                scope,
+                Draft(
+                    k.HandedOff(path),
+                    Act(f"agent:{principal_of(before)}", "program", call=frame.call),
+                ),
+            )
     setup = Digest(sha256(calling.setup).hexdigest()) if calling.setup is not None else None
     body = k.CallStarted(calling.workflow, path, purpose, calling.agent, setup)
     act = _act(frame)._replace(causes=run.acting(session.store, session.spot).causes)
-    run.ride(session.id, scope, Draft(body, act), {setup: calling.setup} if setup and calling.setup else None)
+    run.ride(
+        session.id,
+        scope,
+        Draft(body, act),
+        {setup: calling.setup} if setup and calling.setup else None,
+    )
     return Entry(run, session, frame, callers, outermost)
 
 
@@ -206,10 +244,14 @@ def leave(entry: Entry, result: object) -> Session:
 
 
 def _settle(entry: Entry, result: Session) -> Session:
-    """The end of the outermost call on a branch does not wait: a branch that is merged is to be whole. Nor that of a tool's doing."""
+    """The end of the outermost call on a branch does not wait: a branch that is merged is to be
+    whole. Nor that of a tool's doing.
+    """
     run, log, scope = entry.run, entry.frame.log, entry.frame.scope
     of_tool = bool(entry.callers) and entry.callers[-1].scope != scope
-    if not run.waiting(log, scope) or (not of_tool and (log == run.root or run.base(log) != entry.callers)):
+    if not run.waiting(log, scope) or (
+        not of_tool and (log == run.root or run.base(log) != entry.callers)
+    ):
         return result
     tip = run.tip(log, scope)
     settled, _ = record(result if result.spot == tip else Session.of(tip), [])
@@ -219,13 +261,16 @@ def _settle(entry: Entry, result: Session) -> Session:
 def fail(entry: Entry, error: BaseException) -> BaseException | None:
     """End a call that raised; returns what is to be raised instead, if anything.
 
-    What interrupts the process, parks the run or takes it away leaves it open: it can be taken up again.
+    What interrupts the process, parks the run or takes it away leaves it open: it can be taken up
+    again.
     """
     run = entry.run
     ends = isinstance(error, (Exception, Cancelled)) or _is_cancel(error)
     failure = failure_of(error) if ends else None
     if failure is not None:
-        run.ride(entry.frame.log, entry.frame.scope, Draft(k.CallFinished(failure), _act(entry.frame)))
+        run.ride(
+            entry.frame.log, entry.frame.scope, Draft(k.CallFinished(failure), _act(entry.frame))
+        )
     run.drop_frame(entry.frame.log, entry.frame)
     if not entry.outermost:
         return None
@@ -234,7 +279,9 @@ def fail(entry: Entry, error: BaseException) -> BaseException | None:
             ended = _end(entry, lambda at, ahead: k.RunFailed(failure), causes=_causes(error))
         elif failure is not None:
             deliver_all(run)
-            ended = _end(entry, lambda at, ahead: k.RunCancelled(failure.message, getattr(error, "by", "")))
+            ended = _end(
+                entry, lambda at, ahead: k.RunCancelled(failure.message, getattr(error, "by", ""))
+            )
         else:
             ended = outside(Session.of(run.tip(run.root)))
     except PlaitError as unrecorded:  # what went wrong first is what the caller has to see
@@ -249,31 +296,44 @@ def fail(entry: Entry, error: BaseException) -> BaseException | None:
     if isinstance(error, (EffectError, Parked)):
         error.session = ended
     elif isinstance(error, Exception):
-        error.add_note(f"The run is on record in session {ended.short}, failed at {ended.place}; resume it: plait resume {ended.short}")
+        error.add_note(
+            f"The run is on record in session {ended.short}, failed at {ended.place}; resume it:"
+            f" plait resume {ended.short}"
+        )
     return None
 
 
 def _causes(error: BaseException) -> tuple[Digest, ...]:
-    """The failure on record that an error comes from, if any: what is tried again when the run is taken up again."""
+    """The failure on record that an error comes from, if any: what is tried again when the run is
+    taken up again.
+    """
     seen: set[int] = set()
     at: BaseException | None = error
     while at is not None and id(at) not in seen:
         seen.add(id(at))
-        if isinstance(at, (ModelFailed, ToolFailed, BudgetExceeded)) and isinstance(at.session, Session):
+        if isinstance(at, (ModelFailed, ToolFailed, BudgetExceeded)) and isinstance(
+            at.session, Session
+        ):
             return (at.session.head,)
         if isinstance(at, (ResultInvalid, ChoiceInvalid)) and isinstance(at.session, Session):
             last = store_at(at.session.store).event(at.session.head)
-            return (last.id,) if last.kind == k.ModelReplied.__name__ else ()  # a rule that chose wrongly asked nobody
+            # a rule that chose wrongly asked nobody
+            return (last.id,) if last.kind == k.ModelReplied.__name__ else ()
         at = at.__cause__
     return ()
 
 
 def _is_cancel(error: BaseException) -> bool:
-    return type(error).__name__ == "CancelledError"  # asyncio's; the loop is none of our business here
+    # asyncio's; the loop is none of our business here
+    return type(error).__name__ == "CancelledError"
 
 
-def _start(session: Session, calling: Calling, watch: Watch, waiter: Waiter | None) -> tuple[Run, Session]:
-    if (open_now := session.open_run or run_of_branch(store_at(session.store), session.id)) is not None:
+def _start(
+    session: Session, calling: Calling, watch: Watch, waiter: Waiter | None
+) -> tuple[Run, Session]:
+    if (
+        open_now := session.open_run or run_of_branch(store_at(session.store), session.id)
+    ) is not None:
         raise RunOpen(session.short, open_now)
     direct = direct_writer()
     spot = session.spot
@@ -284,11 +344,19 @@ def _start(session: Session, calling: Calling, watch: Watch, waiter: Waiter | No
         run = new_run(id, session, watch, waiter)
         if (pool := pool_of(session, run)) is not None:
             run.pools[run.root] = pool
-        run.started_at = run.resumed_at = max((event.seq for event in arrived(store_at(spot.store), spot.id)), default=0)
+        run.started_at = run.resumed_at = max(
+            (event.seq for event in arrived(store_at(spot.store), spot.id)), default=0
+        )
         draw_under(run)
         inside = session.later(msgspec.structs.replace(spot, run=id))
-        body = k.RunStarted(calling.workflow, calling.arguments, calling.revision(), {**dict(_environment()), **calling.environment})
-        # Whatever raises the epoch moves the head, too: if the append finds the head, the epoch was this one until then.
+        body = k.RunStarted(
+            calling.workflow,
+            calling.arguments,
+            calling.revision(),
+            {**dict(_environment()), **calling.environment},
+        )
+        # Whatever raises the epoch moves the head, too: if the append finds the head, the epoch was
+        # this one until then.
         epoch = store_at(spot.store).log(spot.id).epoch
         after, _ = run.write(inside.spot, [Draft(body, Act(run.behalf, "program"))])
         run.hold_at(epoch + 1)
@@ -302,7 +370,9 @@ def _start(session: Session, calling: Calling, watch: Watch, waiter: Waiter | No
 
 
 def draw_under(run: Run) -> None:
-    """Bind a run that code of another run starts, on whatever session: it may no more than that code, and draws on its budget as well."""
+    """Bind a run that code of another run starts, on whatever session: it may no more than that
+    code, and draws on its budget as well.
+    """
     here = executing()
     if here is None or here[0] is run:
         return
@@ -313,14 +383,22 @@ def draw_under(run: Run) -> None:
     if above is not None:
         run.outer_pool = above
         own = run.pools.get(run.root)
-        run.pools[run.root] = Pool(None, above=(own, above) if own is not None else above, clock=lambda: run.io.clock() / 1e6)
+        run.pools[run.root] = Pool(
+            None,
+            above=(own, above) if own is not None else above,
+            clock=lambda: run.io.clock() / 1e6,
+        )
 
 
-def new_run(id: str, session: Session, watch: Watch, waiter: Waiter | None, behalf: str | None = None) -> Run:
+def new_run(
+    id: str, session: Session, watch: Watch, waiter: Waiter | None, behalf: str | None = None
+) -> Run:
     """A run on a session that stands where it starts."""
     check_attendants(session, watch)
     direct = direct_writer()
-    behalf = behalf or (f"human:{principal_of(session.user)}" if session.user else direct.principal())
+    behalf = behalf or (
+        f"human:{principal_of(session.user)}" if session.user else direct.principal()
+    )
     run = Run(id, session.id, direct, waiter or Blocking(), behalf=behalf, on_event=watch.on_event)
     run.approver, run.answerer = watch.approver, watch.answerer
     run.home = session.store
@@ -347,24 +425,39 @@ def _last_agent(session: Session) -> str | None:
     return unquote(reply.actor.partition(":")[2]) if reply is not None else None
 
 
-def _end(entry: Entry, body: Callable[[Session, int], Body], *, whole: bool = False, causes: tuple[Digest, ...] = ()) -> Session:
-    """Write what still waits, in every log of the run, and the end of it in its own. `whole`: the program came to its end."""
+def _end(
+    entry: Entry,
+    body: Callable[[Session, int], Body],
+    *,
+    whole: bool = False,
+    causes: tuple[Digest, ...] = (),
+) -> Session:
+    """Write what still waits, in every log of the run, and the end of it in its own.
+
+    `whole`: the program came to its end.
+    """
     run = entry.run
     for log, scope in run.left():
         if (log, scope) != (run.root, run.id):
             record_at_tip(Session.of(run.tip(log, scope)), ())
     tip = Session.of(run.tip(run.root))
-    if run.waiting(run.root, run.id) and run.on_record(tip):  # what is on record already is not written with the end
+    # what is on record already is not written with the end
+    if run.waiting(run.root, run.id) and run.on_record(tip):
         record_at_tip(tip, ())
     if whole:
         run.check_all_taken()
     session = run.joined(entry.session.later(run.tip(run.root)))
-    session, _ = record_at_tip(session, lambda at: [Draft(body(at, run.waiting(run.root, run.id)), Act(SERVICE, causes=causes))])
+    session, _ = record_at_tip(
+        session,
+        lambda at: [Draft(body(at, run.waiting(run.root, run.id)), Act(SERVICE, causes=causes))],
+    )
     return outside(session)
 
 
 def end_unheld(session: Session, reason: str) -> None:
-    """End a run that nobody holds, as somebody wishes; one that is held hears the wish before its next effect."""
+    """End a run that nobody holds, as somebody wishes; one that is held hears the wish before its
+    next effect.
+    """
     at = outside(session).reload()
     if at.open_run is None or is_going_on(at.open_run):
         return
@@ -375,7 +468,10 @@ def end_unheld(session: Session, reason: str) -> None:
     try:
         inside = at.later(msgspec.structs.replace(at.spot, run=at.open_run))
         news = undelivered(inside)
-        wish = next((draft.act.actor for draft in news if isinstance(draft.body, k.CancelRequested)), SERVICE)
+        wish = next(
+            (draft.act.actor for draft in news if isinstance(draft.body, k.CancelRequested)),
+            SERVICE,
+        )
         append_at_tip(inside.spot, [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))])
     finally:
         release(at.store, at.open_run)
@@ -396,7 +492,11 @@ def _environment() -> tuple[tuple[str, str], ...]:
         version = metadata.version("plait")
     except metadata.PackageNotFoundError:
         version = "unknown"
-    return (("plait", version), ("python", platform.python_version()), ("system", platform.system()))
+    return (
+        ("plait", version),
+        ("python", platform.python_version()),
+        ("system", platform.system()),
+    )
 
 
 def arguments_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json:
@@ -407,5 +507,7 @@ def arguments_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json:
         plain = to_json({"args": list(args), "kwargs": dict(kwargs)})
         VOCABULARY.encode(k.ScratchSet("arguments", plain))
     except (TypeError, ValueError, RecursionError, InvalidInput):
-        return {"repr": repr((args, dict(kwargs)))[:1000].encode("utf-8", "backslashreplace").decode()}
+        return {
+            "repr": repr((args, dict(kwargs)))[:1000].encode("utf-8", "backslashreplace").decode()
+        }
     return plain

@@ -1,4 +1,6 @@
-"""Drivers: the same generator, run by somebody who blocks, by an event loop, or by a simulation (`plait.testing.Simulation`)."""
+"""Drivers: the same generator, run by somebody who blocks, by an event loop, or by a simulation
+(`plait.testing.Simulation`).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from plait.runtime.using import concluded, entered, lent, observed_before, run_t
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Pause, Wait
 
 T = TypeVar("T")
-SIDE_BY_SIDE = 32  # tools of one reply that run at the same time: how many calls there are is a model's word
+# tools of one reply that run at the same time: how many calls there are is a model's word
+SIDE_BY_SIDE = 32
 _SLICE_S = 0.2  # how long a pause goes without looking whether it was stopped
 
 
@@ -53,10 +56,16 @@ def drive(steps: Generator[Wait, Any, T], waiter: Waiter) -> T:
             raise
 
 
-async def adrive(steps: Generator[Wait, Any, T], waiter: AsyncWaiter, on_cancel: Callable[[], object] = lambda: None) -> T:
-    """Run to the end on the caller's loop. Steps write to disk, so each one is taken in a worker thread.
+async def adrive(
+    steps: Generator[Wait, Any, T],
+    waiter: AsyncWaiter,
+    on_cancel: Callable[[], object] = lambda: None,
+) -> T:
+    """Run to the end on the caller's loop. Steps write to disk, so each one is taken in a worker
+    thread.
 
-    Whoever cancels while tools run waits until those are done that cannot be stopped: what happened is recorded, and nothing else begins.
+    Whoever cancels while tools run waits until those are done that cannot be stopped: what happened
+    is recorded, and nothing else begins.
     """
     answer: Any = None
     cancelled: BaseException | None = None
@@ -110,7 +119,8 @@ def _step(steps: Generator[Wait, Any, T], answer: Any) -> tuple[Wait | None, T |
 
 
 async def settle(work: Callable[[], T]) -> tuple[T, BaseException | None]:
-    """Do it in a thread, and wait to its end however often somebody cancels: what is being written is not left half-known.
+    """Do it in a thread, and wait to its end however often somebody cancels: what is being written
+    is not left half-known.
 
     Returns also the cancel, if there was one, for the caller to raise when it is ready to.
     """
@@ -162,7 +172,11 @@ def _checked(reply: Any) -> Reply | Fault:
     if not isinstance(reply, Reply):
         return Fault("BadModel", f"the model answered with a {type(reply).__name__}, not a Reply")
     why = misfit(reply)
-    return reply if why is None else Fault("MalformedReply", f"the model's reply is not one: {why}", retryable=True)
+    return (
+        reply
+        if why is None
+        else Fault("MalformedReply", f"the model's reply is not one: {why}", retryable=True)
+    )
 
 
 def _unexpected(error: BaseException) -> Fault:
@@ -175,7 +189,9 @@ def _unexpected(error: BaseException) -> Fault:
 
 
 class Blocking:
-    """Waits in the caller's thread: a lone plain tool runs right there, where a debugger finds it."""
+    """Waits in the caller's thread: a lone plain tool runs right there, where a
+    debugger finds it.
+    """
 
     def clock(self) -> int:
         return clock()
@@ -198,7 +214,9 @@ class Blocking:
         if not inspect.isawaitable(answer):
             return answer
         run, log = run_of(op.request.session), op.request.session.id
-        return loop.wait(loop.start(_awaited(answer)), None if run is None else lambda: run.check(log))
+        return loop.wait(
+            loop.start(_awaited(answer)), None if run is None else lambda: run.check(log)
+        )
 
     def run(self, job: Job) -> Done:
         if job.tool.is_async:
@@ -208,7 +226,9 @@ class Blocking:
         work = loop.spawn(lambda: run_tool(job, self.clock), "plait-tool", apart=True)
         try:
             return work.result(job.tool.timeout_s)
-        except TimeoutError:  # its own errors are outcomes, so this is ours: nobody can stop a thread, so it is left behind
+        # its own errors are outcomes, so this is ours: nobody can stop a thread, so it is left
+        # behind
+        except TimeoutError:
             return _timed_out(job)
 
     def pause(self, op: Pause) -> None:
@@ -233,10 +253,17 @@ async def run_async_tool(job: Job, clock: Callable[[], int]) -> Done:
 
 async def _ran(job: Job, clock: Callable[[], int]) -> Done:
     started, before = clock(), observed_before(job)
-    visit = before if isinstance(before, Failure) else await asyncio.to_thread(entered, job) if job.site is not None else None
+    visit = (
+        before
+        if isinstance(before, Failure)
+        else await asyncio.to_thread(entered, job)
+        if job.site is not None
+        else None
+    )
     if isinstance(visit, Failure):
         return Done(job.number, failure=visit, duration_us=clock() - started)
-    # In a task of its own: a tool that cancels the task it runs in cancels itself, and not who waits for it.
+    # In a task of its own: a tool that cancels the task it runs in cancels itself, and not who
+    # waits for it.
     work = asyncio.ensure_future(_value_or_failure(job, lent(visit)))
     try:
         value, failure = await asyncio.wait_for(work, job.tool.timeout_s)
@@ -268,11 +295,17 @@ def _timed_out(job: Job) -> Done:
     if job.site is not None:
         job.site.abandon()
     why = f"no outcome after {job.tool.timeout_s:g} s; it may have happened, and may still happen"
-    return Done(job.number, failure=Failure("TimedOut", why), duration_us=int((job.tool.timeout_s or 0) * 1e6))
+    return Done(
+        job.number,
+        failure=Failure("TimedOut", why),
+        duration_us=int((job.tool.timeout_s or 0) * 1e6),
+    )
 
 
 async def _awaited(answer: Awaitable[T]) -> T:
-    """Await a model's answer in a task of its own: a model that raises a cancel, or cancels its task, ends its ask and nothing else."""
+    """Await a model's answer in a task of its own: a model that raises a cancel, or cancels its
+    task, ends its ask and nothing else.
+    """
     work = asyncio.ensure_future(_answer_or_fault(answer))
     try:
         return await work
@@ -293,14 +326,18 @@ async def _answer_or_fault(answer: Awaitable[T]) -> T:
 
 
 class Batch:
-    """Jobs that were started. One lane alone runs when it is waited for, in the thread that waits."""
+    """Jobs that were started.
+
+    One lane alone runs when it is waited for, in the thread that waits.
+    """
 
     def __init__(self, lanes: Sequence[Sequence[Job]], run: Callable[[Job], Done]) -> None:
         self._run = run
         self._done: queue.SimpleQueue[Done | BaseException] = queue.SimpleQueue()
         self._lone = list(lanes[0]) if len(lanes) == 1 else list[Job]()
         self._lanes: queue.SimpleQueue[Sequence[Job]] = queue.SimpleQueue()
-        self._rest: dict[int, Sequence[Job]] = {}  # what follows in the lane of a job that is tried again
+        # what follows in the lane of a job that is tried again
+        self._rest: dict[int, Sequence[Job]] = {}
         for lane in lanes if len(lanes) > 1 else ():
             self._lanes.put(lane)
         for _ in range(min(SIDE_BY_SIDE, len(lanes)) if len(lanes) > 1 else 0):
@@ -311,7 +348,8 @@ class Batch:
             job = self._lone.pop(0)
             try:
                 return self._run(job)
-            except Cancelled as error:  # of what the tool called: told as its failure, and heard before the next effect
+            # of what the tool called: told as its failure, and heard before the next effect
+            except Cancelled as error:
                 return Done(job.number, failure=failure_of(error))
         done = self._done.get()
         if isinstance(done, BaseException):
@@ -354,14 +392,19 @@ class Batch:
 
 
 class AsyncWaiter:
-    """Waits on the caller's loop. Async tools run on it, plain ones in threads, models on Plait's own loop."""
+    """Waits on the caller's loop.
+
+    Async tools run on it, plain ones in threads, models on Plait's own loop.
+    """
 
     def __init__(self, blocking: Waiter) -> None:
         self._blocking = blocking
-        self.hit: BaseException | None = None  # a cancel that came while something was done that is done in one go
+        # a cancel that came while something was done that is done in one go
+        self.hit: BaseException | None = None
 
     async def wait(self, op: Wait) -> Any:
-        if type(self._blocking) is not Blocking:  # a simulation: it decides itself what happens when
+        # a simulation: it decides itself what happens when
+        if type(self._blocking) is not Blocking:
             answer, self.hit = await settle(lambda: self._blocking.wait(op))
             return answer
         if isinstance(op, CallModel):
@@ -376,7 +419,9 @@ class AsyncWaiter:
         if not inspect.iscoroutinefunction(op.model.ask):
             return await asyncio.wrap_future(loop.spawn(lambda: self._blocking.wait(op)))
         started = clock()
-        future: Future[Any] = loop.start(_awaited(cast("Awaitable[Any]", op.model.ask(op.request, op.on_delta))))
+        future: Future[Any] = loop.start(
+            _awaited(cast("Awaitable[Any]", op.model.ask(op.request, op.on_delta)))
+        )
         try:
             outcome: Reply | Fault = _checked(await asyncio.wrap_future(future))
         except Fault as fault:
@@ -388,7 +433,9 @@ class AsyncWaiter:
     async def _run(self, job: Job) -> Done:
         if job.tool.is_async:
             return await run_async_tool(job, clock)
-        work = asyncio.wrap_future(loop.spawn(lambda: run_tool(job, clock), "plait-tool", apart=True))
+        work = asyncio.wrap_future(
+            loop.spawn(lambda: run_tool(job, clock), "plait-tool", apart=True)
+        )
         if job.tool.timeout_s is None:
             return await work
         done, _ = await asyncio.wait([work], timeout=job.tool.timeout_s)
@@ -396,9 +443,15 @@ class AsyncWaiter:
 
 
 class AsyncBatch:
-    """Jobs on the caller's loop. When they are cancelled, async ones are, plain ones run on to their end; each is told of either way."""
+    """Jobs on the caller's loop.
 
-    def __init__(self, lanes: Sequence[Sequence[Job]], run: Callable[[Job], Awaitable[Done]]) -> None:
+    When they are cancelled, async ones are, plain ones run on to their end; each is told of either
+    way.
+    """
+
+    def __init__(
+        self, lanes: Sequence[Sequence[Job]], run: Callable[[Job], Awaitable[Done]]
+    ) -> None:
         self._run = run
         self._done: asyncio.Queue[Done] = asyncio.Queue()
         self._rest: dict[int, Sequence[Job]] = {}
@@ -418,7 +471,11 @@ class AsyncBatch:
 
     def add(self, job: Job) -> None:
         rest = self._rest.pop(job.number, ())
-        self._loop.call_soon_threadsafe(lambda: self._tasks.append(asyncio.ensure_future(self._work([job, *rest]), loop=self._loop)))
+        self._loop.call_soon_threadsafe(
+            lambda: self._tasks.append(
+                asyncio.ensure_future(self._work([job, *rest]), loop=self._loop)
+            )
+        )
 
     async def _work(self, lane: Sequence[Job]) -> None:
         async with self._limit:
@@ -440,7 +497,10 @@ class AsyncBatch:
         try:
             return await _settled(task)
         except asyncio.CancelledError:
-            return Done(job.number, failure=Failure("Cancelled", "it was cancelled while it ran; it may have happened"))
+            return Done(
+                job.number,
+                failure=Failure("Cancelled", "it was cancelled while it ran; it may have happened"),
+            )
         except BaseException as error:
             return Done(job.number, failure=failure_of(error))
         finally:

@@ -1,4 +1,7 @@
-"""What a turn may ask for. An effect carries the session and its answer gives the next one back; only who answers appends."""
+"""What a turn may ask for.
+
+An effect carries the session and its answer gives the next one back; only who answers appends.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ from plait.tool import Tool
 
 
 class Retry(NamedTuple):
-    """How often to ask again, and how long to wait: longer each time, or as long as the provider says."""
+    """How often to ask again, and how long to wait: longer each time, or as long as the provider
+    says.
+    """
 
     attempts: int = 5
     wait_s: float = 0.5  # before the second attempt; doubled for each one after
@@ -24,7 +29,10 @@ class Retry(NamedTuple):
 
 
 class AskModel(NamedTuple):
-    """Ask, and record what is asked, each attempt, and the reply with the calls it asks for. Answer: (session, Answer)."""
+    """Ask, and record what is asked, each attempt, and the reply with the calls it asks for.
+
+    Answer: (session, Answer).
+    """
 
     session: Session
     prompt: Prompt
@@ -35,7 +43,8 @@ class AskModel(NamedTuple):
     choice: Choice = "auto"
     retry: Retry = Retry()
     aside: bool = False  # not part of the conversation: only who asks sees the reply
-    fresh: bool = False  # a model that was put in its place has answered nothing of what was there before
+    # a model that was put in its place has answered nothing of what was there before
+    fresh: bool = False
 
 
 class Answer(NamedTuple):
@@ -45,14 +54,18 @@ class Answer(NamedTuple):
     text: str
     data: Data | None  # of a reply that was to have a shape; None: it is none
     calls: tuple[Action, ...]  # what it asks for
-    runnable: tuple[Action, ...]  # those of them that can be run; what the others lack is on record already
+    # those of them that can be run; what the others lack is on record already
+    runnable: tuple[Action, ...]
     stop: str
     requests: Mapping[str, Event] = {}  # by call: what is on record of each
-    spoken: Mapping[str, Json] = {}  # by call: the arguments as the model gave them, where secrets were taken out of the record
+    # by call: the arguments as the model gave them, where secrets were taken out of the record
+    spoken: Mapping[str, Json] = {}
 
 
 class UseTools(NamedTuple):
-    """Run calls whose requests are on record, side by side where they may, and record what comes of each. Answer: (session, None)."""
+    """Run calls whose requests are on record, side by side where they may, and record what comes of
+    each. Answer: (session, None).
+    """
 
     session: Session
     calls: tuple[Action, ...]
@@ -73,7 +86,10 @@ class Tell(NamedTuple):
 
 
 class Record(NamedTuple):
-    """Put on record what the turn did by itself, as in a compaction. Answer: (session, the events)."""
+    """Put on record what the turn did by itself, as in a compaction.
+
+    Answer: (session, the events).
+    """
 
     session: Session
     drafts: Sequence[Draft]

@@ -1,4 +1,6 @@
-"""What went wrong, as values that any log can hold: bounded, and such that UTF-8 can carry them, whatever is in them."""
+"""What went wrong, as values that any log can hold: bounded, and such that UTF-8 can carry them,
+whatever is in them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ def traceback_of(error: BaseException) -> str:
         text = clean("".join(traceback.format_exception(error)))
     except Exception:
         return ""
-    return text if len(text) <= TRACEBACK_MAX else f"{text[: TRACEBACK_MAX // 4]}\n…\n{text[-TRACEBACK_MAX * 3 // 4 :]}"
+    return (
+        text
+        if len(text) <= TRACEBACK_MAX
+        else f"{text[: TRACEBACK_MAX // 4]}\n…\n{text[-TRACEBACK_MAX * 3 // 4 :]}"
+    )
 
 
 def clean(text: str) -> str:

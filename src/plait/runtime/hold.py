@@ -1,9 +1,10 @@
 """Who holds a run: one process at a time, by a lock that dies with it.
 
-A store's folder has one file of locks; a run is one byte of it, at a place that follows from its id. The lock belongs to the open
-file, which a forked child lets go of at once, so kill -9 frees it and nothing has to be swept up, and whoever else reads the folder in
-this process (a backup, say) frees nothing. A second byte tells who it is. A store in memory is one process's own: there the table of
-what is held is enough.
+A store's folder has one file of locks; a run is one byte of it, at a place that follows from its
+id. The lock belongs to the open file, which a forked child lets go of at once, so kill -9 frees it
+and nothing has to be swept up, and whoever else reads the folder in this process (a backup, say)
+frees nothing. A second byte tells who it is. A store in memory is one process's own: there the
+table of what is held is enough.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def hold(address: str, run: str, session: str) -> None:
             except OSError as error:
                 raise StoreFailed(address, f"the run cannot be locked: {error}") from error
             with suppress(OSError):
-                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(run) + 1)  # only to be told by
+                # only to be told by
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(run) + 1)
         _held.add((address, run))
 
 
@@ -79,7 +81,10 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _file(address: str) -> int | None:
-    """The open file of locks. None: the store has no folder. It stays open as long as the process lives."""
+    """The open file of locks.
+
+    None: the store has no folder. It stays open as long as the process lives.
+    """
     scheme, _, folder = address.partition(":")
     if scheme != "sqlite":
         return None

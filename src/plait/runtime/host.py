@@ -1,4 +1,7 @@
-"""The `Host`: what a session cannot do by itself. Tools run here; files are placed and published."""
+"""The `Host`: what a session cannot do by itself.
+
+Tools run here; files are placed and published.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,9 @@ class LocalHost:
     def cancel(self, session: Value, reason: str) -> None:
         end_unheld(cast("Session", session), reason)
 
-    def place(self, session: Value, backend: str, where: str | None, options: Mapping[str, Any]) -> Spot:
+    def place(
+        self, session: Value, backend: str, where: str | None, options: Mapping[str, Any]
+    ) -> Spot:
         value = cast("Session", session)
         return place(value, backend, where, options, _user(value).actor)
 
@@ -70,7 +75,10 @@ class LocalHost:
         value = cast("Session", session)
         check_may(value.short, value.status, "publish its files")
         run = run_of(value)
-        return drive(publish(value, cast("Resolve | None", resolve), _user(value)), run.io if run else Blocking())
+        return drive(
+            publish(value, cast("Resolve | None", resolve), _user(value)),
+            run.io if run else Blocking(),
+        )
 
     def is_held(self, session: Value, run: str) -> bool:
         return is_held(session.spot.store, run)
@@ -85,7 +93,13 @@ def _prompt(session: Session, asked: Event) -> Json:
     try:
         found = sent(at, asked)
     except PlaitError as error:
-        return {"model": "", "as_sent": False, "instruction": f"(not known: {error})", "tools": [], "turns": []}
+        return {
+            "model": "",
+            "as_sent": False,
+            "instruction": f"(not known: {error})",
+            "tools": [],
+            "turns": [],
+        }
     turns = [{"type": _SPEAKERS[type(turn)], "text": _turn_text(turn)} for turn in found.turns]
     return {
         "model": found.model,
@@ -116,7 +130,9 @@ def _waited(session: Value, steps: Callable[[Session, str], Generator[Wait, Any,
     return drive(steps(value, actor), run.io if run else Blocking()).spot
 
 
-def _steps(session: Value, tool: object, arguments: Mapping[str, Any]) -> tuple[Generator[Wait, Any, Session], Waiter]:
+def _steps(
+    session: Value, tool: object, arguments: Mapping[str, Any]
+) -> tuple[Generator[Wait, Any, Session], Waiter]:
     value, used = cast("Session", session), as_tool(tool)
     check_may(value.short, value.status, "use tools")
     run = run_of(value)
@@ -128,7 +144,9 @@ def _steps(session: Value, tool: object, arguments: Mapping[str, Any]) -> tuple[
 def _user(session: Session) -> User:
     run = run_of(session)
     frames = run.frames(session.id) if run else ()
-    return User(run.principal(session.id) if run else _principal(session), frames[-1].path if frames else "")
+    return User(
+        run.principal(session.id) if run else _principal(session), frames[-1].path if frames else ""
+    )
 
 
 def _principal(session: Session) -> str:

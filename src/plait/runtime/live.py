@@ -11,7 +11,10 @@ from plait.ids import SALT_SIZE, LogId, Micros
 
 
 class Live:
-    """The live `Source`. What is asked about does not matter here; a seeded source answers by it."""
+    """The live `Source`.
+
+    What is asked about does not matter here; a seeded source answers by it.
+    """
 
     def now(self, log: LogId, seq: int) -> Micros:
         return time.time_ns() // 1000

@@ -1,9 +1,9 @@
-"""A private event loop on a thread of its own, for SDKs and async tools: nobody's loop is touched, so a workflow can be called
-from a script, a notebook or a thread alike.
+"""A private event loop on a thread of its own, for SDKs and async tools: nobody's loop is touched,
+so a workflow can be called from a script, a notebook or a thread alike.
 
-What runs on that loop may call a workflow in turn, and block it. Its work then runs on a second loop, and so on: whoever blocks a
-loop waits only for loops above it, so nobody waits in a circle. They are kept, since connections belong to the loop they were
-opened on.
+What runs on that loop may call a workflow in turn, and block it. Its work then runs on a second
+loop, and so on: whoever blocks a loop waits only for loops above it, so nobody waits in a circle.
+They are kept, since connections belong to the loop they were opened on.
 """
 
 from __future__ import annotations
@@ -42,7 +42,12 @@ os.register_at_fork(after_in_child=_forget)
 def _level() -> int:
     """Which loop to use here: the one above ours, if this is the thread of one."""
     here = current_thread()
-    return max([_floor.get(), *[place + 1 for place, (_, thread) in enumerate(tuple(_loops)) if thread is here]])
+    return max(
+        [
+            _floor.get(),
+            *[place + 1 for place, (_, thread) in enumerate(tuple(_loops)) if thread is here],
+        ]
+    )
 
 
 def _private(level: int) -> asyncio.AbstractEventLoop:
@@ -61,7 +66,9 @@ def start(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
 
 
 def wait(future: Future[T], check: Callable[[], None] | None = None) -> T:
-    """Its result; if the wait is interrupted, or `check` raises, it is cancelled, which closes what it has open."""
+    """Its result; if the wait is interrupted, or `check` raises, it is cancelled, which closes what
+    it has open.
+    """
     try:
         while check is not None:
             with suppress(TimeoutError):
@@ -76,14 +83,18 @@ def wait(future: Future[T], check: Callable[[], None] | None = None) -> T:
 
 
 def code_thread() -> Thread:
-    """Return the thread whose code this is: threads that Plait starts to wait in work for the one that waits."""
+    """Return the thread whose code this is: threads that Plait starts to wait in work for the one
+    that waits.
+    """
     return getattr(_works_for, "thread", None) or current_thread()
 
 
 def spawn(work: Callable[[], T], name: str = "plait-worker", *, apart: bool = False) -> Future[T]:
-    """Run a function in a thread of its own. A pool with a bound would deadlock: work may wait for work.
+    """Run a function in a thread of its own. A pool with a bound would deadlock: work may wait for
+    work.
 
-    `apart`: it is code in its own right, a tool or a branch, and not what the caller would do itself if it could block.
+    `apart`: it is code in its own right, a tool or a branch, and not what the caller would do
+    itself if it could block.
     """
     future: Future[T] = Future()
     context = copy_context()
@@ -91,7 +102,8 @@ def spawn(work: Callable[[], T], name: str = "plait-worker", *, apart: bool = Fa
     waits = None if apart else code_thread()
 
     def target() -> None:
-        if not future.set_running_or_notify_cancel():  # from here on nobody can cancel it: what runs is waited for
+        # from here on nobody can cancel it: what runs is waited for
+        if not future.set_running_or_notify_cancel():
             return
         _works_for.thread = waits
         try:
@@ -103,8 +115,12 @@ def spawn(work: Callable[[], T], name: str = "plait-worker", *, apart: bool = Fa
     return future
 
 
-def start_all(works: Mapping[str, Callable[[], T]]) -> tuple[dict[str, Future[T]], Callable[[], str]]:
-    """Run functions side by side; returns also who waits for the next that is done, and says its name."""
+def start_all(
+    works: Mapping[str, Callable[[], T]],
+) -> tuple[dict[str, Future[T]], Callable[[], str]]:
+    """Run functions side by side; returns also who waits for the next that is done, and says its
+    name.
+    """
     done: queue.SimpleQueue[str] = queue.SimpleQueue()
     futures = {name: spawn(work, f"plait-{name}", apart=True) for name, work in works.items()}
     for name, future in futures.items():

@@ -1,8 +1,9 @@
 """Safe points: before every effect a run looks at what others have to say.
 
-While a run is open everybody else writes to the session's inbox, never to its log, so the running writer is not disturbed. At a safe point
-what has arrived is delivered: one event says how far the inbox was read, and each thing that stood there is repeated in the log, with
-the inbox event as its cause. Taken up again, a run takes the same deliveries at the same points from its record.
+While a run is open everybody else writes to the session's inbox, never to its log, so the running
+writer is not disturbed. At a safe point what has arrived is delivered: one event says how far the
+inbox was read, and each thing that stood there is repeated in the log, with the inbox event as its
+cause. Taken up again, a run takes the same deliveries at the same points from its record.
 """
 
 from __future__ import annotations
@@ -30,11 +31,16 @@ from plait.store import Store
 _LATE = (k.ModelReplied, k.ModelFailed)  # asked again long since: it stays in the inbox
 _STOPS = frozenset({k.CancelRequested.__name__, k.SessionPaused.__name__})
 # What was said to the run and not to the session: it means nothing once the run is over.
-_FOR_A_RUN = ANSWERS | {kind.__name__ for kind in (k.Signalled, k.SessionPaused, k.SessionResumed, k.ToolReturned, k.ToolFailed)}
+_FOR_A_RUN = ANSWERS | {
+    kind.__name__
+    for kind in (k.Signalled, k.SessionPaused, k.SessionResumed, k.ToolReturned, k.ToolFailed)
+}
 
 
 def safe_point(session: Session) -> Session:
-    """The value to go on from, with what has arrived; raises if somebody wants the run to stop or pause."""
+    """The value to go on from, with what has arrived; raises if somebody wants the run to stop or
+    pause.
+    """
     return arrivals(session)[0]
 
 
@@ -47,7 +53,8 @@ def arrivals(session: Session) -> tuple[Session, list[Event]]:
         return session, []
     session = run.joined(session)
     heard: list[Event] = []
-    while (recorded := run.take_delivery(session)) is not None and recorded[0] != session:  # it may have come in several lives
+    # it may have come in several lives
+    while (recorded := run.take_delivery(session)) is not None and recorded[0] != session:
         session, events = run.joined(recorded[0]), recorded[1]
         heard += events
         if run.ends_here(session):
@@ -63,48 +70,86 @@ def arrivals(session: Session) -> tuple[Session, list[Event]]:
 
 
 def _past_own_gates(run: Run, session: Session) -> Session:
-    """Hold the next effect until each required verdict was given once. The workflow that is to give it may act."""
+    """Hold the next effect until each required verdict was given once.
+
+    The workflow that is to give it may act.
+    """
     if any(frame.purpose == "validate" for frame in run.frames(session.id)):
         return session
     names = run.judges(session.id, session.store)
-    held = {name: gate for name, gate in session.gates.items() if not (gate.by and is_judge(gate.by, "", names))}
+    held = {
+        name: gate
+        for name, gate in session.gates.items()
+        if not (gate.by and is_judge(gate.by, "", names))
+    }
     held = {name: gate for name, gate in held.items() if not _was_given(session, gate)}
     heard = run.delivered(session)
-    session = _await_verdicts(run, session, {(session.id, name): (gate.by, "", heard) for name, gate in held.items()})
+    session = _await_verdicts(
+        run, session, {(session.id, name): (gate.by, "", heard) for name, gate in held.items()}
+    )
     if held and _came_meanwhile(session):
         return safe_point(session)
     for name, gate in held.items():
         who = f" by {gate.by}" if gate.by else ""
-        raise Parked(session, f"the verdict {name!r}{who} is required first{_failed_text(session, name)}: {_verdict_step(session, gate)}")
+        raise Parked(
+            session,
+            f"the verdict {name!r}{who} is required first{_failed_text(session, name)}:"
+            f" {_verdict_step(session, gate)}",
+        )
     return session
 
 
 def _failed_text(session: Session, name: str) -> str:
-    """Say that the last verdict was that it failed, who gave it and what that person said of it. "": it was not."""
+    """Say that the last verdict was that it failed, who gave it and what that person said of it.
+
+    "": it was not.
+    """
     passed, seq = session.verdict(name) or (True, 0)
     if passed:
         return ""
     event = next(store_at(session.store).read(session.id, seq, seq))
     detail: Json = getattr(event.body, "detail", None)
-    told = detail if isinstance(detail, str) else "" if detail is None else msgspec.json.encode(detail).decode()
-    return f"; the verdict at {seq} is that it failed, by {event.actor}{': ' + line(told, 200) if told else ''}"
+    told = (
+        detail
+        if isinstance(detail, str)
+        else ""
+        if detail is None
+        else msgspec.json.encode(detail).decode()
+    )
+    return (
+        f"; the verdict at {seq} is that it failed, by"
+        f" {event.actor}{': ' + line(told, 200) if told else ''}"
+    )
 
 
 def _verdict_step(session: Session, gate: Gate) -> str:
-    """Say how the verdict that a gate waits for can be given: by a person in the shell, or by the workflow that the gate names."""
+    """Say how the verdict that a gate waits for can be given: by a person in the shell, or by the
+    workflow that the gate names.
+    """
     if gate.by and ":" not in gate.by:
-        return f"only the workflow {gate.by} can give it, with session.validate({gate.name!r}, True) in its own forward"
-    return f"plait validate {session.short} {gate.name} passed" + (f" --as {gate.by}" if gate.by else "")
+        return (
+            f"only the workflow {gate.by} can give it, with session.validate({gate.name!r}, True)"
+            " in its own forward"
+        )
+    return f"plait validate {session.short} {gate.name} passed" + (
+        f" --as {gate.by}" if gate.by else ""
+    )
 
 
 def _was_given(session: Session, gate: Gate) -> bool:
     """Whether a verdict that counts was given since it was required."""
     verdict = session.verdict(gate.name)
-    return verdict is not None and verdict[0] and (verdict[1] > gate.at.seq or gate.at.log != session.id)
+    return (
+        verdict is not None
+        and verdict[0]
+        and (verdict[1] > gate.at.seq or gate.at.log != session.id)
+    )
 
 
 def past_gates(into: Session, gated: Sequence[Session], verb: str) -> list[Session]:
-    """These sessions with the verdicts that have arrived, so that a run may merge or publish them; it waits for those that are missing."""
+    """These sessions with the verdicts that have arrived, so that a run may merge or publish them;
+    it waits for those that are missing.
+    """
     run = run_of(into)
     assert run is not None
     is_recorded = run.follows(into)
@@ -114,7 +159,10 @@ def past_gates(into: Session, gated: Sequence[Session], verb: str) -> list[Sessi
     unmet: dict[tuple[LogId, str], tuple[str, str, int]] = {}
     for each in past:
         heard = run.delivered(each) if each.run == run.id else 0
-        unmet |= {(each.id, name): (each.gates[name].by, why, heard) for name, why in each.reload().unmet.items()}
+        unmet |= {
+            (each.id, name): (each.gates[name].by, why, heard)
+            for name, why in each.reload().unmet.items()
+        }
     at = next((each for each in past if each.id == into.id), into)
     if unmet and into.run != run.id:  # a tool cannot be taken up again half-way
         (log, name), (_, why, _) = next(iter(unmet.items()))
@@ -142,10 +190,14 @@ def _heard(run: Run, session: Session, *, live: bool) -> Session:
     return after if events else session
 
 
-def _await_verdicts(run: Run, session: Session, wanted: Mapping[tuple[LogId, str], tuple[str, str, int]]) -> Session:
-    """Say for which verdicts the run waits in this session, and for which it does not wait any more.
+def _await_verdicts(
+    run: Run, session: Session, wanted: Mapping[tuple[LogId, str], tuple[str, str, int]]
+) -> Session:
+    """Say for which verdicts the run waits in this session, and for which it does not wait any
+    more.
 
-    `wanted` is by session and name: who is to give it, why the gate is not met, and up to where that session's inbox was heard.
+    `wanted` is by session and name: who is to give it, why the gate is not met, and up to where
+    that session's inbox was heard.
     """
     if not wanted and session.status != "waiting":
         return session
@@ -157,12 +209,16 @@ def _await_verdicts(run: Run, session: Session, wanted: Mapping[tuple[LogId, str
     for (log, name), (by, why, heard) in wanted.items():
         if (log, name) not in known:
             other = log if log != session.id else None
-            drafts.append(Draft(k.VerdictAwaited(name, by, why, other, heard), Act(run.principal(session.id))))
+            drafts.append(
+                Draft(k.VerdictAwaited(name, by, why, other, heard), Act(run.principal(session.id)))
+            )
     return record_at_tip(session, drafts)[0] if drafts else session
 
 
 def _came_meanwhile(session: Session) -> bool:
-    """Whether a verdict arrived between the last look into the inbox and the word that the run waits for it: no row is woken by it."""
+    """Whether a verdict arrived between the last look into the inbox and the word that the run
+    waits for it: no row is woken by it.
+    """
     store = store_at(session.store)
     return any(_is_answered(store, ask) for ask in _asks(session) if ask.kind == "verdict")
 
@@ -178,9 +234,15 @@ def has_mail(session: Session) -> bool:
         return False
     log, inbox, above = session.id, inbox_of(session.id), inbox_of(run.root)
     heads = store_at(session.store).heads([log, inbox] if log == run.root else [log, inbox, above])
-    if heads[log].head != session.head or (inbox in heads and heads[inbox].tip > run.delivered(session)):
+    if heads[log].head != session.head or (
+        inbox in heads and heads[inbox].tip > run.delivered(session)
+    ):
         return True
-    return log != run.root and above in heads and heads[above].tip > run.delivered(Session.of(run.tip(run.root)))
+    return (
+        log != run.root
+        and above in heads
+        and heads[above].tip > run.delivered(Session.of(run.tip(run.root)))
+    )
 
 
 def deliver_all(run: Run) -> None:
@@ -191,7 +253,9 @@ def deliver_all(run: Run) -> None:
 
 
 def undelivered(session: Session) -> list[Draft]:
-    """What stands in the inbox and has not reached the session, as it is delivered to a run that ends: it goes by no answer any more."""
+    """What stands in the inbox and has not reached the session, as it is delivered to a run that
+    ends: it goes by no answer any more.
+    """
     news = arrived(store_at(session.store), session.id, session.delivered)
     told = [event for event in news if event.kind not in _FOR_A_RUN]
     return _delivery(session, inbox_of(session.id), told, news[-1].seq) if news else []
@@ -200,10 +264,13 @@ def undelivered(session: Session) -> list[Draft]:
 def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
     store, log = store_at(session.store), session.id
     inbox, above = inbox_of(log), inbox_of(run.root)
-    heads = store.heads(list(dict.fromkeys([log, inbox, above, *[fence.log for fence in run.fences]])))
+    heads = store.heads(
+        list(dict.fromkeys([log, inbox, above, *[fence.log for fence in run.fences]]))
+    )
     here = heads[log]
     run.check_mine(heads)
-    if here.head != session.head and run.is_tip(session):  # somebody wrote to the log itself: that is taken along
+    # somebody wrote to the log itself: that is taken along
+    if here.head != session.head and run.is_tip(session):
         session = session.reload()
         run.start(session.spot)
     if log != run.root and above in heads:
@@ -211,16 +278,23 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
     if inbox not in heads or heads[inbox].tip <= run.delivered(session):
         return session, []
     news = arrived(store, log, run.delivered(session))
-    session, events = record_at_tip(session, _delivery(session, inbox, [each for each in news if not _is_over(run, each)], news[-1].seq))
+    session, events = record_at_tip(
+        session,
+        _delivery(session, inbox, [each for each in news if not _is_over(run, each)], news[-1].seq),
+    )
     run.set_delivered(log, news[-1].seq)
     return session, events[1:]
 
 
 def _is_over(run: Run, event: Event) -> bool:
-    """Whether somebody wanted it to pause, and it was resumed since; or wanted the run before it to end."""
+    """Whether somebody wanted it to pause, and it was resumed since; or wanted the run before it to
+    end.
+    """
     if event.log != inbox_of(run.root) or event.kind not in _STOPS:
         return False
-    return event.seq <= (run.resumed_at if event.kind == k.SessionPaused.__name__ else run.started_at)
+    return event.seq <= (
+        run.resumed_at if event.kind == k.SessionPaused.__name__ else run.started_at
+    )
 
 
 def _delivery(session: Session, inbox: LogId, news: Sequence[Event], upto: int) -> list[Draft]:
@@ -231,9 +305,16 @@ def _delivery(session: Session, inbox: LogId, news: Sequence[Event], upto: int) 
 
 
 def _copy(event: Event, asks: Sequence[Waiting]) -> Draft:
-    """An event of the inbox as it is repeated. Only an answer that counts is put into the bracket of what it answers."""
+    """An event of the inbox as it is repeated.
+
+    Only an answer that counts is put into the bracket of what it answers.
+    """
     header = event.header
-    call = next((ask.call for ask in asks if answers(ask, event)), None) if event.kind in ANSWERS else header.call
+    call = (
+        next((ask.call for ask in asks if answers(ask, event)), None)
+        if event.kind in ANSWERS
+        else header.call
+    )
     return Draft(event.body, Act(header.actor, header.origin, header.behalf, call, (event.id,)))
 
 
@@ -249,11 +330,16 @@ def _heed(session: Session, events: Sequence[Event]) -> None:
         if isinstance(body, k.CancelRequested):
             raise Cancelled(body.reason or f"{event.actor} cancelled it", event.actor)
         if isinstance(body, k.SessionPaused):
-            raise Parked(session, f"paused by {event.actor}{': ' + body.reason if body.reason else ''}")
+            raise Parked(
+                session, f"paused by {event.actor}{': ' + body.reason if body.reason else ''}"
+            )
 
 
 def _heed_above(run: Run, store: Store, tip: int) -> None:
-    """In a branch: whether somebody wants the whole run to stop. It is delivered where it is addressed to."""
+    """In a branch: whether somebody wants the whole run to stop.
+
+    It is delivered where it is addressed to.
+    """
     root = Session.of(run.tip(run.root))
     if tip > run.delivered(root):
         news = arrived(store, run.root, run.delivered(root))

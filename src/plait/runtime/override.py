@@ -25,20 +25,36 @@ def overridden(effect: AskModel, session: Session, run: Run) -> tuple[AskModel, 
     if effect.aside:
         return effect, []
     tools = effect.tools if over.tools is None else {tool.name: tool for tool in over.tools}
-    specs = before.tools if over.tools is None else tuple([_spec(tool) for _, tool in sorted(tools.items())])
-    setup = Setup(over.instruction or before.instruction, specs, before.parameters, before.output, before.view)
+    specs = (
+        before.tools
+        if over.tools is None
+        else tuple([_spec(tool) for _, tool in sorted(tools.items())])
+    )
+    setup = Setup(
+        over.instruction or before.instruction, specs, before.parameters, before.output, before.view
+    )
     changed = effect._replace(tools=tools)
     if setup == before:
         return changed, []
-    changed = changed._replace(prompt=Prompt.of(setup, effect.actor, session.run, session, run.branched_off(session)))
+    changed = changed._replace(
+        prompt=Prompt.of(setup, effect.actor, session.run, session, run.branched_off(session))
+    )
     frame = run.frames(session.id)[-1]
     if not run.first_time(("setup", frame.call)):
         return changed, []
-    body = k.CallStarted(import_path(type(frame.node)), frame.path, frame.purpose, frame.path.rpartition("/")[2], _digest(setup))
+    body = k.CallStarted(
+        import_path(type(frame.node)),
+        frame.path,
+        frame.purpose,
+        frame.path.rpartition("/")[2],
+        _digest(setup),
+    )
     return changed, [Draft(body, Act(frame.actor, "program", call=frame.call))]
 
 
-def overridden_tools(run: Run | None, session: Session, path: str, tools: Mapping[str, Tool[..., Any]]) -> Mapping[str, Tool[..., Any]]:
+def overridden_tools(
+    run: Run | None, session: Session, path: str, tools: Mapping[str, Tool[..., Any]]
+) -> Mapping[str, Tool[..., Any]]:
     if run is None or run.overrides is None:
         return tools
     over = run.overrides.of(path).tools

@@ -1,8 +1,9 @@
 """What a log of a run has on record: its steps in order, each taken once.
 
-When a run is taken up again, the same `forward` is called from the same value. Whatever it wants to append is compared with the next
-step on record; as long as they are the same, the step is answered from the log and nothing happens in the world. Steps follow each other
-along the path, never by number: what other writers put in between is passed over, and what they rewound is gone.
+When a run is taken up again, the same `forward` is called from the same value. Whatever it wants to
+append is compared with the next step on record; as long as they are the same, the step is answered
+from the log and nothing happens in the world. Steps follow each other along the path, never by
+number: what other writers put in between is passed over, and what they rewound is gone.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from plait.ids import LogId
 from plait.session.ports import Draft, Spot
 
 # About the run, not steps of it.
-_ABOUT = frozenset(kind.__name__ for kind in (k.RunResumed, k.Bypassed, k.VerdictAwaited, k.VerdictHeard))
+_ABOUT = frozenset(
+    kind.__name__ for kind in (k.RunResumed, k.Bypassed, k.VerdictAwaited, k.VerdictHeard)
+)
 _ENDED = frozenset({k.RunFailed.__name__, k.RunCancelled.__name__})
 _FINISHED = k.CallFinished.__name__
 _NO_ORDINARY = _ENDED | {_FINISHED, k.Delivered.__name__}
@@ -35,7 +38,9 @@ class Differs(Exception):
 
 
 class Path:
-    """The steps of one run in one log, from the first to the last that was there when it was read."""
+    """The steps of one run in one log, from the first to the last that was there
+    when it was read.
+    """
 
     def __init__(
         self,
@@ -49,18 +54,24 @@ class Path:
         stopped: bool = False,
         noted: Container[int] = (),
     ) -> None:
-        self._noted = noted  # places of what was noticed by the way: it rode with the step after it, and nobody else wrote it
-        self.log, self.at, self.tip = log, at, tip  # at: the last step taken; tip: where the log ended
+        # places of what was noticed by the way: it rode with the step after it, and nobody else
+        # wrote it
+        self._noted = noted
+        # at: the last step taken; tip: where the log ended
+        self.log, self.at, self.tip = log, at, tip
         self.stopped = stopped  # whether its record ends with a call that somebody stopped
         self.closed = closed  # whether nothing may be added to it: it is another run's
         self._steps, self._next = steps, 0
         self._end = len(steps)  # after it come only words on how a run failed
         while self._end and _is_aftermath(steps[self._end - 1]):
             self._end -= 1
-        self._loose = loose  # what was branched off: so many steps are followed by kind, tool and order only
+        # what was branched off: so many steps are followed by kind, tool and order only
+        self._loose = loose
 
     def before_branch(self, ahead: int = 0) -> bool:
-        """Whether the next step, or the one so many further, is one of the run this one was branched off."""
+        """Whether the next step, or the one so many further, is one of the run this one was
+        branched off.
+        """
         return self._next + ahead < self._loose
 
     def goes_on(self, ahead: int) -> bool:
@@ -92,7 +103,10 @@ class Path:
         return self._steps[at] if at < len(self._steps) else None
 
     def gap(self) -> int:
-        """The last place before the next step: others may have written since the one before. The tip's, if there is none."""
+        """The last place before the next step: others may have written since the one before.
+
+        The tip's, if there is none.
+        """
         step = self.peek()
         if step is None or self.over:
             return self.tip.place
@@ -125,7 +139,11 @@ class Path:
         """Whether these drafts are the next steps, and a delivery comes right after them."""
         at = self._next
         for draft in drafts:
-            while at < len(self._steps) and not self._same(draft, at) and _is_aftermath(self._steps[at]):
+            while (
+                at < len(self._steps)
+                and not self._same(draft, at)
+                and _is_aftermath(self._steps[at])
+            ):
                 at += 1
             if at == len(self._steps) or not self._same(draft, at):
                 return False
@@ -151,7 +169,9 @@ class Path:
         return next((step for step in self._steps[self._next :] if not _is_aftermath(step)), None)
 
     def follows(self, place: int) -> bool:
-        """Whether an ordinary step comes right after this place: nothing was delivered there, nobody wrote, it is not the end."""
+        """Whether an ordinary step comes right after this place: nothing was delivered there,
+        nobody wrote, it is not the end.
+        """
         step = self.peek()
         return step is not None and step.header.seq == place + 1 and step.kind not in _NO_ORDINARY
 
@@ -178,8 +198,13 @@ class Path:
             return False
         if secrets.armed():
             body = without_secrets(body)
-        # The bytes as they come are enough if they are the same: those on record were checked when they were written.
-        return encoded(body) == step.content or VOCABULARY.encode(body) == step.content or _comparable(body) == _comparable(step.body)
+        # The bytes as they come are enough if they are the same: those on record were checked when
+        # they were written.
+        return (
+            encoded(body) == step.content
+            or VOCABULARY.encode(body) == step.content
+            or _comparable(body) == _comparable(step.body)
+        )
 
 
 def ends_stopped(run: str, events: Sequence[Event]) -> bool:
@@ -187,7 +212,11 @@ def ends_stopped(run: str, events: Sequence[Event]) -> bool:
     for event in reversed(events):
         if event.header.run == run and event.kind not in _ABOUT and event.kind not in _ENDED:
             body = event.body
-            return isinstance(body, k.CallFinished) and body.failure is not None and body.failure.kind == "Cancelled"
+            return (
+                isinstance(body, k.CallFinished)
+                and body.failure is not None
+                and body.failure.kind == "Cancelled"
+            )
     return False
 
 
@@ -204,11 +233,19 @@ def steps_of(run: str, events: Sequence[Event]) -> list[Event]:
 
 def noted_in(run: str, events: Sequence[Event]) -> frozenset[int]:
     """Where a run noted that something went around it."""
-    return frozenset([event.seq for event in events if event.kind == k.Bypassed.__name__ and event.header.run == run])
+    return frozenset(
+        [
+            event.seq
+            for event in events
+            if event.kind == k.Bypassed.__name__ and event.header.run == run
+        ]
+    )
 
 
 def _reopen(steps: list[Event]) -> None:
-    """It was taken up again: how it ended and described that is no step any more, nor that the budget had nothing left for it."""
+    """It was taken up again: how it ended and described that is no step any more, nor that the
+    budget had nothing left for it.
+    """
     while steps and (steps[-1].kind in _ENDED or _is_aftermath(steps[-1])):
         steps.pop()
     body = steps[-1].body if steps and steps[-1].kind == k.BudgetRefused.__name__ else None
@@ -217,7 +254,9 @@ def _reopen(steps: list[Event]) -> None:
 
 
 def _along(run: str, events: Sequence[Event]) -> list[Event]:
-    """Events of the run, back from the last: a rewind by another writer jumps to its target, which may itself have been rewound before."""
+    """Events of the run, back from the last: a rewind by another writer jumps to its target, which
+    may itself have been rewound before.
+    """
     found: list[Event] = []
     at = len(events) - 1
     while at >= 0:
@@ -239,21 +278,28 @@ def _is_aftermath(step: Event) -> bool:
 
 
 def _comparable(body: Body) -> Body:
-    """Without what a clock decides, where in which file an error was raised, and what a policy said: that is not decided again."""
+    """Without what a clock decides, where in which file an error was raised, and what a policy
+    said: that is not decided again.
+    """
     if isinstance(body, k.ToolRequested):
-        return msgspec.structs.replace(body, policy=None, decision="", version="")  # a tool described anew is still that tool
+        # a tool described anew is still that tool
+        return msgspec.structs.replace(body, policy=None, decision="", version="")
     if isinstance(body, k.ModelAsked):
         return msgspec.structs.replace(body, reserved=None)
     if isinstance(body, k.CallStarted):
-        return msgspec.structs.replace(body, workflow=body.workflow.rpartition(":")[2])  # a script is __main__ when it is run
+        # a script is __main__ when it is run
+        return msgspec.structs.replace(body, workflow=body.workflow.rpartition(":")[2])
     if isinstance(body, k.GateRequired):
         return msgspec.structs.replace(body, by="")  # whom a gate names, and how, is on record
     if isinstance(body, k.ValidationRecorded):
         return msgspec.structs.replace(body, by=())
     failure = getattr(body, "failure", None)
     if isinstance(failure, k.Failure):
-        said = "" if failure.kind == "Cancelled" else failure.message  # who stops a branch, and when, says it in other words each time
-        body = msgspec.structs.replace(body, failure=msgspec.structs.replace(failure, traceback="", message=said))
+        # who stops a branch, and when, says it in other words each time
+        said = "" if failure.kind == "Cancelled" else failure.message
+        body = msgspec.structs.replace(
+            body, failure=msgspec.structs.replace(failure, traceback="", message=said)
+        )
     return without_measured(body)
 
 
@@ -268,6 +314,14 @@ def told(step: Event | Draft | str | None) -> dict[str, object]:
         return {"kind": "(nothing)"}
     if isinstance(step, str):
         return {"kind": step}
-    kind, body = (step.kind, step.body) if isinstance(step, Event) else (type(step.body).__name__, step.body)
+    kind, body = (
+        (step.kind, step.body) if isinstance(step, Event) else (type(step.body).__name__, step.body)
+    )
     # A fact has a kind of its own, which is not that of its event.
-    return {"kind": kind, **{f"{name}_" if name == "kind" else name: value for name, value in msgspec.to_builtins(body).items()}}
+    return {
+        "kind": kind,
+        **{
+            f"{name}_" if name == "kind" else name: value
+            for name, value in msgspec.to_builtins(body).items()
+        },
+    }

@@ -1,9 +1,10 @@
 """The sandboxes that this process has in hand, by session.
 
-A session only records where it is placed and what its files were; the live handle is kept here, found by the session's id. A tool that
-takes a sandbox is lent one for the time of its call: before it begins, the files are those of the session's tree, whatever was left
-there by a call that nobody heard of; after it, they are recorded again. A handle that cannot be trusted any more (a call was left behind
-in it) is given up, and the next call gets another from the recorded tree.
+A session only records where it is placed and what its files were; the live handle is kept here,
+found by the session's id. A tool that takes a sandbox is lent one for the time of its call: before
+it begins, the files are those of the session's tree, whatever was left there by a call that nobody
+heard of; after it, they are recorded again. A handle that cannot be trusted any more (a call was
+left behind in it) is given up, and the next call gets another from the recorded tree.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from plait.errors import InvalidValue, NotPlaced, NotSupported, PlaitError, SandboxBusy, SandboxFailed, SandboxGone
+from plait.errors import (
+    InvalidValue,
+    NotPlaced,
+    NotSupported,
+    PlaitError,
+    SandboxBusy,
+    SandboxFailed,
+    SandboxGone,
+)
 from plait.event import Json
 from plait.event.kinds import Bypassed, Placement, PlacementChanged, Trees
 from plait.event.kinds import File as FilePart
@@ -66,17 +75,21 @@ def wanted_of(store: Store, key: str, tree: Digest, placement: Placement) -> Wan
 
 
 def environment(given: Any) -> dict[str, str]:
-    """Variables by value, or, in a list, by name: then the value is this process's, and is not on record."""
+    """Variables by value, or, in a list, by name: then the value is this process's, and is not on
+    record.
+    """
     if isinstance(given, Mapping):
         return {str(name): str(value) for name, value in cast("Mapping[str, Any]", given).items()}
     return {name: os.environ[name] for name in cast("Sequence[str]", given) if name in os.environ}
 
 
 def _key_of(log: LogId, placement: Placement) -> str:
-    """What a sandbox of this session is called by: in a clean place it is another one, in place it is the folder's."""
+    """What a sandbox of this session is called by: in a clean place it is another one, in place it
+    is the folder's.
+    """
     detail = detail_of(placement)
     if detail.get("in_place"):
-        return f"in-place-{digest(b'plait/folder/1', str(detail.get('folder')).encode('utf-8', 'surrogateescape'))[:16]}"
+        return f"in-place-{digest(b'plait/folder/1', str(detail.get('folder')).encode('utf-8', 'surrogateescape'))[:16]}"  # noqa: E501
     clean = detail.get("clean")
     return f"{log}-{clean}" if clean else log
 
@@ -95,10 +108,13 @@ class Worked(NamedTuple):
 
 
 class Site:
-    """Where the tool calls of one batch run, one after another: each begins with the files that the one before it left."""
+    """Where the tool calls of one batch run, one after another: each begins with the files that the
+    one before it left.
+    """
 
     def __init__(self, session: Session, listener: Callable[[str], object] | None = None) -> None:
-        self._session, self._listener = session, listener  # who is told what commands write, as they write it
+        # who is told what commands write, as they write it
+        self._session, self._listener = session, listener
         self._now: tuple[Placement, Digest] | None = None  # None: as the session says
         self._visit: Visit | None = None
 
@@ -144,7 +160,12 @@ class Visit:
                 return Worked()
             if self.sandbox.running:
                 step = "wait for it before the tool returns"
-                raise SandboxFailed(hand.sandbox.placement.backend, "be given back", "a command still runs in it", step)
+                raise SandboxFailed(
+                    hand.sandbox.placement.backend,
+                    "be given back",
+                    "a command still runs in it",
+                    step,
+                )
             return self._told(hand, hand.record(self.sandbox.touched))
         except Exception:
             hand.give_up()
@@ -163,7 +184,9 @@ class Visit:
         trees, blobs = Trees(hand.before, found.tree, found.changed), {**hand.blobs, **found.blobs}
         hand.settled()
         self._site.left(after, found.tree)
-        return Worked(trees, msgspec.structs.replace(after, detail=_more(found)), blobs, news, since)
+        return Worked(
+            trees, msgspec.structs.replace(after, detail=_more(found)), blobs, news, since
+        )
 
     def abandon(self) -> None:
         self.sandbox.revoke()
@@ -173,7 +196,11 @@ class Visit:
 def _more(found: Snapshot) -> Json:
     """What is to be said of a tree besides: what is not in it."""
     said: dict[str, Json] = {}
-    for name, paths in (("withheld", found.withheld), ("skipped", found.skipped), ("dropped", found.dropped)):
+    for name, paths in (
+        ("withheld", found.withheld),
+        ("skipped", found.skipped),
+        ("dropped", found.dropped),
+    ):
         if paths:
             said[name] = list(paths[:100])
     if found.more:
@@ -207,7 +234,12 @@ class Lent:
 
     def now(self) -> Sandbox:
         if self._sandbox is None:
-            raise SandboxFailed("plait", "be used", "the call it was lent for is over", "use the sandbox only while the tool runs")
+            raise SandboxFailed(
+                "plait",
+                "be used",
+                "the call it was lent for is over",
+                "use the sandbox only while the tool runs",
+            )
         return self._sandbox
 
     def touch(self) -> Sandbox:
@@ -220,14 +252,18 @@ class Lent:
 
     @contextmanager
     def noticing(self) -> Generator[None]:
-        """A sandbox that is gone, or whose files are, is not lent again: the next call gets another from the recorded tree."""
+        """A sandbox that is gone, or whose files are, is not lent again: the next call gets another
+        from the recorded tree.
+        """
         try:
             yield
         except (OSError, SandboxGone) as error:
             self.broken = True
             if isinstance(error, SandboxGone) or self._sandbox is None:
                 raise
-            raise SandboxGone(self._sandbox.placement.backend, self._sandbox.placement.sandbox) from error
+            raise SandboxGone(
+                self._sandbox.placement.backend, self._sandbox.placement.sandbox
+            ) from error
 
     @property
     def placement(self) -> Placement:
@@ -252,22 +288,41 @@ class Lent:
         on_output: OnOutput | None = None,
     ) -> Ran:
         if isinstance(command, (str, bytes)):
-            raise InvalidValue("command", "it is one text, not a list of words", "pass ['sh', '-c', 'ls -R']")
-        heard = _Heard(self._hear, on_output) if self._hear is not None or on_output is not None else None
+            raise InvalidValue(
+                "command", "it is one text, not a list of words", "pass ['sh', '-c', 'ls -R']"
+            )
+        heard = (
+            _Heard(self._hear, on_output)
+            if self._hear is not None or on_output is not None
+            else None
+        )
         self.running += 1
         try:
             with self.noticing():
-                ran = self.touch().exec(command, stdin=stdin, cwd=cwd, env=env, limits=limits, on_output=heard)
+                ran = self.touch().exec(
+                    command, stdin=stdin, cwd=cwd, env=env, limits=limits, on_output=heard
+                )
             if heard is not None:
                 heard.end()
             return ran
         finally:
             self.running -= 1
 
-    def start(self, name: str, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> Resident:
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> Resident:
         sandbox = self.touch()
         if not isinstance(sandbox, Hosts):
-            raise NotSupported(sandbox.placement.backend, "keep a process between calls", "place the session with .to('local', …)")
+            raise NotSupported(
+                sandbox.placement.backend,
+                "keep a process between calls",
+                "place the session with .to('local', …)",
+            )
         return sandbox.start(name, command, cwd=cwd, env=env)
 
     def resident(self, name: str) -> Resident | None:
@@ -302,21 +357,26 @@ class Lent:
         self.now().renew(seconds)
 
     def destroy(self) -> None:
-        raise SandboxFailed("plait", "be destroyed", "a tool has it on loan only", "end it with `plait sandbox rm`")
+        raise SandboxFailed(
+            "plait", "be destroyed", "a tool has it on loan only", "end it with `plait sandbox rm`"
+        )
 
     def close(self) -> None:
         """Whoever lent it lets go of it."""
 
 
 class _Heard:
-    """Tells listeners what a command writes, as it comes and without secrets, also where one lies across two pieces.
+    """Tells listeners what a command writes, as it comes and without secrets, also where one lies
+    across two pieces.
 
-    The listener of a run gets text, and the caller of `exec` bytes; pieces of a character wait for the rest.
+    The listener of a run gets text, and the caller of `exec` bytes; pieces of a character wait for
+    the rest.
     """
 
     def __init__(self, hear: Callable[[str], object] | None, on_output: OnOutput | None) -> None:
         self._hear, self._on_output = hear, on_output
-        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")  # bytes that are no text come back as they are
+        # bytes that are no text come back as they are
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._pieces = HiddenPieces()
 
     def __call__(self, piece: bytes) -> None:
@@ -380,7 +440,14 @@ class Hand:
     """A live sandbox and what is known of its files."""
 
     def __init__(
-        self, key: str, sandbox: Sandbox, tree: Digest | None, in_place: bool, replaced: str = "", *, passing: bool = False
+        self,
+        key: str,
+        sandbox: Sandbox,
+        tree: Digest | None,
+        in_place: bool,
+        replaced: str = "",
+        *,
+        passing: bool = False,
     ) -> None:
         self.key, self.sandbox, self.in_place, self.replaced = key, sandbox, in_place, replaced
         self._passing = passing and not in_place  # whether it ends with this process
@@ -395,8 +462,17 @@ class Hand:
     def take(self) -> None:
         """Wait until no other call has it. A tool that has it already would wait for itself."""
         if self in _mine.get() or not self._lock.acquire(timeout=WAIT_S):
-            why = "the tool that asks for it has it already" if self in _mine.get() else f"another call has had it for {WAIT_S:g} s"
-            raise SandboxFailed(self.sandbox.placement.backend, "be lent twice", why, "use the sandbox that the tool was given")
+            why = (
+                "the tool that asks for it has it already"
+                if self in _mine.get()
+                else f"another call has had it for {WAIT_S:g} s"
+            )
+            raise SandboxFailed(
+                self.sandbox.placement.backend,
+                "be lent twice",
+                why,
+                "use the sandbox that the tool was given",
+            )
         _mine.set(_mine.get() | {self})
 
     def give_back(self) -> None:
@@ -411,14 +487,20 @@ class Hand:
         return found
 
     def follow(self, session: Session) -> None:
-        """After a rewind the files are put in place anew, also if the tree is the same: what a process that stays did is undone, too."""
+        """After a rewind the files are put in place anew, also if the tree is the same: what a
+        process that stays did is undone, too.
+        """
         if self._place is not None:
-            since = store_at(session.store).read(session.id, self._place + 1, session.place, kinds=("Rewound",))
+            since = store_at(session.store).read(
+                session.id, self._place + 1, session.place, kinds=("Rewound",)
+            )
             self.tree = None if next(since, None) is not None else self.tree
         self._place = session.place
 
     def ready(self, tree: Digest) -> None:
-        """Make the files those of this tree; in place nothing is undone, and what differs is told."""
+        """Make the files those of this tree; in place nothing is undone, and what
+        differs is told.
+        """
         self.before = tree
         if not self.in_place:
             if self.tree != tree:
@@ -429,7 +511,11 @@ class Hand:
         found = self.sandbox.snapshot()
         self.tree = found.tree
         if found.tree != tree:
-            told: dict[str, Json] = {"before": tree, "after": found.tree, "changed": list(found.changed[:100])}
+            told: dict[str, Json] = {
+                "before": tree,
+                "after": found.tree,
+                "changed": list(found.changed[:100]),
+            }
             self.before, self.blobs = found.tree, {**self.blobs, **found.blobs}
             self.strayed = Bypassed("workspace", told)
 
@@ -478,8 +564,13 @@ class Hands:
                 self._held.pop(other).let_go()
             return hand
 
-    def _open(self, session: Session, placement: Placement, key: str, tree: Digest, *, after: Hand | None) -> Hand:
-        """The recorded sandbox if it is this session's and still there, else another. `after` is one that is not trusted any more."""
+    def _open(
+        self, session: Session, placement: Placement, key: str, tree: Digest, *, after: Hand | None
+    ) -> Hand:
+        """The recorded sandbox if it is this session's and still there, else another.
+
+        `after` is one that is not trusted any more.
+        """
         store, chosen = store_at(session.store), backend(placement.backend)
         wanted = wanted_of(store, key, tree, placement)
         mine = placement.sandbox and detail_of(placement).get("key") == key and after is None
@@ -497,13 +588,17 @@ class Hands:
         return self._aside(chosen, wanted, key, replaced)
 
     def _aside(self, chosen: Backend, wanted: Wanted, key: str, replaced: str) -> Hand:
-        """Another process works there, or a call was left behind in it: this one gets files of its own, for as long as it lives."""
+        """Another process works there, or a call was left behind in it: this one gets files of its
+        own, for as long as it lives.
+        """
         self._apart += 1
         apart = msgspec.structs.replace(wanted, key=f"{key}.{os.getpid()}.{self._apart}")
         return Hand(key, chosen.create(apart), wanted.tree, wanted.in_place, replaced, passing=True)
 
     def make(self, session: Session, placement: Placement, tree: Digest) -> Placement:
-        """Make a sandbox at once, for a session that is about to be placed there; returns the placement as it then is."""
+        """Make a sandbox at once, for a session that is about to be placed there; returns the
+        placement as it then is.
+        """
         key = _key_of(session.id, placement)
         wanted = wanted_of(store_at(session.store), key, tree, placement)
         hand = Hand(key, backend(placement.backend).create(wanted), tree, wanted.in_place)
@@ -521,7 +616,8 @@ class Hands:
                 self._held.pop(name).let_go()
 
 
-_mine: ContextVar[frozenset[Hand]] = ContextVar("plait_sandboxes", default=frozenset())  # those that this very call has on loan
+# those that this very call has on loan
+_mine: ContextVar[frozenset[Hand]] = ContextVar("plait_sandboxes", default=frozenset())
 
 
 _hands = Hands()
@@ -536,7 +632,8 @@ def make_now(session: Session, placement: Placement, tree: Digest) -> Placement:
     return _hands.make(session, placement, tree)
 
 
-atexit.register(lambda: _hands.drop())  # those of this process: a forked child has none of its parent's
+# those of this process: a forked child has none of its parent's
+atexit.register(lambda: _hands.drop())
 
 
 def _forget() -> None:

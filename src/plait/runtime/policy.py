@@ -1,8 +1,9 @@
 """Who may do what, and what needs a human.
 
-A `Policy` is a list of rules. All conditions of a rule must hold, alternatives within one suffice; of the rules that match, the
-strictest wins: refuse, then ask, then allow. A policy with a grant (`Allow`) is closed: what none of its grants matches is refused,
-also if a rule says to ask for it. Policies of a caller and a callee are put together the same way, so that nobody can do through a
+A `Policy` is a list of rules. All conditions of a rule must hold, alternatives within one suffice;
+of the rules that match, the strictest wins: refuse, then ask, then allow. A policy with a grant
+(`Allow`) is closed: what none of its grants matches is refused, also if a rule says to ask for it.
+Policies of a caller and a callee are put together the same way, so that nobody can do through a
 child what it may not do itself.
 
     Policy(
@@ -13,8 +14,9 @@ child what it may not do itself.
         Allow("read_*", effect="pure"),
     )
 
-What a human decides on is bound by digest (`binding`) to this one request: any change to it has to be asked anew.
-"""
+What a human decides on is bound by digest (`binding`) to this one request: any change to it has to
+be asked anew.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class Call(msgspec.Struct, frozen=True):
     """A tool call as a policy sees it, before anything has happened."""
 
     tool: str
-    arguments: Any  # JSON: an object, or a text if what the model wrote is none; open, so that a condition can just look into it
+    # JSON: an object, or a text if what the model wrote is none; open, so that a condition can just
+    # look into it
+    arguments: Any
     effect: EffectClass = "at_most_once"
     version: str = ""
     source: str = ""  # where the tool comes from, if not from the program itself: mcp:git
@@ -67,7 +71,8 @@ class Decision(msgspec.Struct, frozen=True):
     verdict: Verdict
     reason: str = ""
     rule: str = ""  # "": no rule speaks of it
-    expires_s: float | None = None  # how long an approval may be waited for; None: as long as it takes
+    # how long an approval may be waited for; None: as long as it takes
+    expires_s: float | None = None
 
 
 When: TypeAlias = Callable[[Call], object]
@@ -127,7 +132,9 @@ class Rule:
         except BaseException as error:  # whatever it is, nobody knows whether the condition holds
             if ends_run(error):
                 raise
-            return self._in_doubt(f"{self.title}: the condition raised {type(error).__name__}: {text_of_error(error)}")
+            return self._in_doubt(
+                f"{self.title}: the condition raised {type(error).__name__}: {text_of_error(error)}"
+            )
 
     def _applies(self, call: Call) -> bool:
         return (
@@ -159,10 +166,18 @@ class Rule:
 
     def __repr__(self) -> str:
         shown = [repr(tool) for tool in self.tools]
-        shown += [f"{field}={value!r}" for field, value in (("effect", self.effect), ("origin", self.origin)) if value]
+        shown += [
+            f"{field}={value!r}"
+            for field, value in (("effect", self.effect), ("origin", self.origin))
+            if value
+        ]
         shown += [f"when={_called(self.when)}"] if self.when is not None else []
         everything = [] if shown else ["everything"]
-        shown += [f"{field}={value!r}" for field in ("name", "reason", "expires_s") if (value := getattr(self, field))]
+        shown += [
+            f"{field}={value!r}"
+            for field in ("name", "reason", "expires_s")
+            if (value := getattr(self, field))
+        ]
         return f"{type(self).__name__}({', '.join(everything + shown)})"
 
 
@@ -205,7 +220,9 @@ def _any_matches(names: Iterable[str], patterns: Sequence[str]) -> bool:
 
 
 def _holds(when: When, call: Call) -> bool:
-    """Asked with a copy of the arguments: a condition that edits them edits nothing that is bound or run."""
+    """Asked with a copy of the arguments: a condition that edits them edits nothing that is bound
+    or run.
+    """
     found = when(msgspec.structs.replace(call, arguments=plain(call.arguments, "arguments")))
     if inspect.iscoroutine(found):
         found.close()
@@ -224,7 +241,11 @@ class Policy:
     def __init__(self, *rules: Rule) -> None:
         for rule in rules:
             if not isinstance(rule, (Allow, Ask, Refuse)):
-                raise InvalidValue("Policy", f"a {type(rule).__name__} is not a rule", "pass Allow(…), Ask(…) and Refuse(…)")
+                raise InvalidValue(
+                    "Policy",
+                    f"a {type(rule).__name__} is not a rule",
+                    "pass Allow(…), Ask(…) and Refuse(…)",
+                )
         self._rules = rules
         self._fixed = None if any(rule.when is not None for rule in rules) else self._read()
 
@@ -234,9 +255,11 @@ class Policy:
 
     @property
     def digest(self) -> Digest:
-        """The digest of what its rules would do now: the same in every process that has the same source.
+        """The digest of what its rules would do now: the same in every process that has the same
+        source.
 
-        It covers the functions of its conditions with all they call and read, as `plait.fingerprint` says.
+        It covers the functions of its conditions with all they call and read, as
+        `plait.fingerprint` says.
         """
         return self.fingerprint.digest
 
@@ -259,7 +282,8 @@ class Policy:
         before = self._read()
         decision = self._decided(call)
         if self._read().digest != before.digest:
-            # The next decision would void the consent that this one asks for, and so on without end.
+            # The next decision would void the consent that this one asks for, and so on without
+            # end.
             moving = "a condition changes what it relies on while it decides"
             self._fixed = before._replace(unknown=(*before.unknown, moving))
         return decision
@@ -268,7 +292,9 @@ class Policy:
         found = [decision for rule in self._rules if (decision := rule.decide(call)) is not None]
         grants = any(isinstance(rule, Allow) for rule in self._rules)
         if grants and not any(decision.verdict == "allow" for decision in found):
-            found.append(Decision("refuse", f"{call.tool} is not among what is granted here", "no grant"))
+            found.append(
+                Decision("refuse", f"{call.tool} is not among what is granted here", "no grant")
+            )
         return _strictest(found)
 
     def __repr__(self) -> str:
@@ -276,7 +302,9 @@ class Policy:
 
 
 def decide(policies: Sequence[Policy], call: Call) -> Decision:
-    """The strictest of all: with the caller's policy and its own, nobody is wider than who called it."""
+    """The strictest of all: with the caller's policy and its own, nobody is wider than who called
+    it.
+    """
     return _strictest([policy.decide(call) for policy in policies])
 
 
@@ -295,12 +323,19 @@ def _strictest(decisions: Sequence[Decision]) -> Decision:
     """All that say the strictest thing, as one: each is named, and the shortest wait counts."""
     if not decisions:
         return Decision("allow")
-    same = next(found for verdict in _STRICTEST_FIRST if (found := [each for each in decisions if each.verdict == verdict]))
+    same = next(
+        found
+        for verdict in _STRICTEST_FIRST
+        if (found := [each for each in decisions if each.verdict == verdict])
+    )
     return Decision(
         same[0].verdict,
         "; ".join(dict.fromkeys(decision.reason for decision in same if decision.reason)),
         "; ".join(dict.fromkeys(decision.rule for decision in same if decision.rule)),
-        min((decision.expires_s for decision in same if decision.expires_s is not None), default=None),
+        min(
+            (decision.expires_s for decision in same if decision.expires_s is not None),
+            default=None,
+        ),
     )
 
 
@@ -321,7 +356,9 @@ def binding(
     asked: int,
     process: str = "",  # the one in which the consent counts; "": in every one
 ) -> Digest:
-    """What an approval is for: this request, with exactly these arguments, under this policy, asked for the n-th time."""
+    """What an approval is for: this request, with exactly these arguments, under this policy, asked
+    for the n-th time.
+    """
     bound = [session, seq, tool, version, plain(arguments, "arguments"), policy, asked]
     bound += [process] if process else []
     plain(bound, "binding")
@@ -329,7 +366,10 @@ def binding(
 
 
 def shown(call: Call, decision: Decision) -> Json:
-    """What a human is shown of a call: what is bound, and why they are asked. Exactly as it is; whoever prints it cleans it."""
+    """What a human is shown of a call: what is bound, and why they are asked.
+
+    Exactly as it is; whoever prints it cleans it.
+    """
     return {
         "tool": call.tool,
         "version": call.version,
@@ -369,7 +409,10 @@ Approver: TypeAlias = Callable[[Approval], Granted | Denied | bool | str]
 
 
 def settle_answer(answer: object) -> Granted | Denied:
-    """What an approver meant: True and False, or a text, which denies and says why. No answer is not a grant."""
+    """What an approver meant: True and False, or a text, which denies and says why.
+
+    No answer is not a grant.
+    """
     if isinstance(answer, bool):
         return Granted() if answer else Denied()
     if isinstance(answer, str):
@@ -379,12 +422,18 @@ def settle_answer(answer: object) -> Granted | Denied:
     if isinstance(answer, Granted):
         return Granted(_edited(answer.edited), _text(answer.note, "note"))
     why = f"a {type(answer).__name__} neither grants nor denies"
-    raise InvalidValue("answer", why, "return True, False, a text with the reason, Granted(…) or Denied(…)")
+    raise InvalidValue(
+        "answer", why, "return True, False, a text with the reason, Granted(…) or Denied(…)"
+    )
 
 
 def _edited(arguments: Json) -> Json:
     if arguments is not None and not isinstance(arguments, Mapping):
-        raise InvalidValue("edited", f"a {type(arguments).__name__} is not a set of arguments", "pass an object, name by name")
+        raise InvalidValue(
+            "edited",
+            f"a {type(arguments).__name__} is not a set of arguments",
+            "pass an object, name by name",
+        )
     return plain(arguments, "edited")
 
 
@@ -392,7 +441,9 @@ def _edited(arguments: Json) -> Json:
 
 
 def plain(value: Json, where: str) -> Json:
-    """A copy, as JSON carries it; what JSON would change or drop is refused: it could be shown as one thing and run as another."""
+    """A copy, as JSON carries it; what JSON would change or drop is refused: it could be shown as
+    one thing and run as another.
+    """
     try:
         back: Json = msgspec.json.decode(_ENCODE(value))
     except (TypeError, ValueError, RecursionError) as error:
@@ -403,10 +454,18 @@ def plain(value: Json, where: str) -> Json:
 
 
 def _words(given: str | Sequence[str], where: str, what: str) -> tuple[str, ...]:
-    words = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)  # pyright: ignore[reportUnnecessaryIsInstance]
+    words = (
+        (given,)
+        if isinstance(given, str)
+        else tuple(given)
+        if isinstance(given, Iterable)  # pyright: ignore[reportUnnecessaryIsInstance]
+        else (given,)
+    )
     for word in words:
         if not isinstance(word, str) or not word:  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-            raise InvalidValue(where, f"{word!r} is not {what}", "pass a text, with * for any characters")
+            raise InvalidValue(
+                where, f"{word!r} is not {what}", "pass a text, with * for any characters"
+            )
         check_text(word, where)
     return words
 
@@ -415,7 +474,11 @@ def _effects(given: EffectClass | Sequence[EffectClass], kind: str) -> tuple[Eff
     effects = _words(given, f"{kind} effect", "an effect class")
     for effect in effects:
         if effect not in _EFFECTS:
-            raise InvalidValue(f"{kind} effect", f"{effect!r} is not an effect class", f"use one of {', '.join(_EFFECTS)}")
+            raise InvalidValue(
+                f"{kind} effect",
+                f"{effect!r} is not an effect class",
+                f"use one of {', '.join(_EFFECTS)}",
+            )
     return cast("tuple[EffectClass, ...]", effects)
 
 
@@ -423,9 +486,17 @@ def _function(when: object, kind: str) -> object:
     if when is None:
         return None
     if not callable(when):
-        raise InvalidValue(f"{kind} when", f"a {type(when).__name__} is not a function", "pass a function of the call")
+        raise InvalidValue(
+            f"{kind} when",
+            f"a {type(when).__name__} is not a function",
+            "pass a function of the call",
+        )
     if inspect.iscoroutinefunction(when):
-        raise InvalidValue(f"{kind} when", f"{_called(when)} is async, and a decision does not wait", "pass a plain function of the call")
+        raise InvalidValue(
+            f"{kind} when",
+            f"{_called(when)} is async, and a decision does not wait",
+            "pass a plain function of the call",
+        )
     return when
 
 
@@ -440,5 +511,9 @@ def _seconds(given: object) -> float | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < math.inf:
-        raise InvalidValue("Ask expires_s", f"{given!r} is not a time to wait", "pass seconds above 0, or None to wait as long as it takes")
+        raise InvalidValue(
+            "Ask expires_s",
+            f"{given!r} is not a time to wait",
+            "pass seconds above 0, or None to wait as long as it takes",
+        )
     return float(given)

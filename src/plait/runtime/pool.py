@@ -1,12 +1,13 @@
 """Budgets, enforced before the spend.
 
-Whoever is about to spend reserves; what was really spent replaces the reservation. A reservation that is never settled stays, because
-nobody can say that it was not spent. All branches of a run draw on one pool; a fork with a grant of its own has a pool that draws on
-the run's as well, in one step. A share of each limit is kept back for a final answer, so that an agent can end well.
+Whoever is about to spend reserves; what was really spent replaces the reservation. A reservation
+that is never settled stays, because nobody can say that it was not spent. All branches of a run
+draw on one pool; a fork with a grant of its own has a pool that draws on the run's as well, in one
+step. A share of each limit is kept back for a final answer, so that an agent can end well.
 
-A pool is made from the logs when a run starts or is resumed, and runs that go on at the same time in one process share it: `count` adds
-what is on record. Nothing but `release`, of
-what certainly did not happen, gives anything back; going back in a session does not.
+A pool is made from the logs when a run starts or is resumed, and runs that go on at the same time
+in one process share it: `count` adds what is on record. Nothing but `release`, of what certainly
+did not happen, gives anything back; going back in a session does not.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _FREE = ("local", "scripted")
 
 
 class Amount(NamedTuple):
-    """What is spent or set aside. The units are those in which it is counted, not those in which limits are given."""
+    """What is spent or set aside.
+
+    The units are those in which it is counted, not those in which limits are given.
+    """
 
     tokens: int = 0
     cost_usd_nano: int = 0
@@ -51,7 +55,10 @@ class Amount(NamedTuple):
 
 
 class Reservation:
-    """A share that is set aside, until it is settled or released, once. Known by identity: two of the same size are two."""
+    """A share that is set aside, until it is settled or released, once.
+
+    Known by identity: two of the same size are two.
+    """
 
     __slots__ = ("amount",)
 
@@ -63,7 +70,9 @@ class Reservation:
 
 
 class Refusal(NamedTuple):
-    """What was not set aside: the limit that does not allow it, in its own unit (tokens, cost_usd, wall_s, steps, tool_calls)."""
+    """What was not set aside: the limit that does not allow it, in its own unit (tokens, cost_usd,
+    wall_s, steps, tool_calls).
+    """
 
     limit: str
     asked: float
@@ -80,7 +89,9 @@ class _Limit(NamedTuple):
     unit: int = 1  # how much of it is one of the unit the limit is given in
 
 
-_lock = Lock()  # one for all pools: a reservation is made on all levels or on none, and pools of several trees can meet
+# one for all pools: a reservation is made on all levels or on none, and pools of several trees can
+# meet
+_lock = Lock()
 
 
 def _renew_lock() -> None:
@@ -145,9 +156,17 @@ class Pool:
         steps: int | None = None,
         tool_calls: int | None = None,
     ) -> None:
-        """What was really spent, more or less than reserved. None: not known, so as it was reserved."""
+        """What was really spent, more or less than reserved.
+
+        None: not known, so as it was reserved.
+        """
         given = (tokens, cost_usd_nano, steps, tool_calls)
-        real = Amount(*(set_aside if known is None else known for known, set_aside in zip(given, reservation.amount, strict=True)))
+        real = Amount(
+            *(
+                set_aside if known is None else known
+                for known, set_aside in zip(given, reservation.amount, strict=True)
+            )
+        )
         _check(real)
         self._close(reservation, real)
 
@@ -190,14 +209,21 @@ class Pool:
         return self._wall_s + max(0.0, self._clock() - self._since)
 
     def left(self) -> Budget:
-        """What remains on the tightest level, with what is kept for a final answer. None: unlimited."""
+        """What remains on the tightest level, with what is kept for a final answer.
+
+        None: unlimited.
+        """
         with _lock:
             least: dict[str, int] = {}
             for pool in self._levels():
                 for limit in pool._limits:
                     remains = max(0, limit.most - pool._drawn(limit))
                     least[limit.name] = min(remains, least.get(limit.name, remains))
-            walls = [max(0.0, pool.limits.wall_s_max - pool.wall_s) for pool in self._levels() if pool.limits.wall_s_max is not None]
+            walls = [
+                max(0.0, pool.limits.wall_s_max - pool.wall_s)
+                for pool in self._levels()
+                if pool.limits.wall_s_max is not None
+            ]
         cost = least.get("cost_usd")
         return Budget(
             tokens_max=least.get("tokens"),
@@ -208,7 +234,10 @@ class Pool:
         )
 
     def nearly_used(self) -> str | None:
-        """The first limit of which nothing is left but what is kept for a final answer. None: there is some of each."""
+        """The first limit of which nothing is left but what is kept for a final answer.
+
+        None: there is some of each.
+        """
         with _lock:
             return next((name for pool in self._levels() for name in pool._nearly_used()), None)
 
@@ -233,8 +262,14 @@ class Pool:
             wanted = getattr(asked, "cost_usd_nano" if limit.name == "cost_usd" else limit.name)
             left = limit.most - self._drawn(limit) - (0 if final else limit.kept)
             if limit.name == "cost_usd" and not priced:
-                return _refusal(limit, 0, left, "no price is known, so nobody can say whether it stays within cost_usd_max")
-            # Who asks for nothing of it is not refused for it: a tool call can be made when the tokens are gone.
+                return _refusal(
+                    limit,
+                    0,
+                    left,
+                    "no price is known, so nobody can say whether it stays within cost_usd_max",
+                )
+            # Who asks for nothing of it is not refused for it: a tool call can be made when the
+            # tokens are gone.
             if wanted and wanted > left:
                 return _refusal(limit, wanted, left)
         return self._refuses_time(final)
@@ -244,7 +279,11 @@ class Pool:
         if most is None:
             return None
         left = most * (1 if final else 1 - RESERVE) - self.wall_s
-        return None if left > 0 else Refusal("wall_s", 0.0, 0.0, f"of {most:g} s, {self.wall_s:.1f} s are used")
+        return (
+            None
+            if left > 0
+            else Refusal("wall_s", 0.0, 0.0, f"of {most:g} s, {self.wall_s:.1f} s are used")
+        )
 
     def _nearly_used(self) -> Iterator[str]:
         for limit in self._limits:
@@ -255,11 +294,15 @@ class Pool:
 
 
 def _limits_of(budget: Budget) -> tuple[_Limit, ...]:
-    """The limits that are set, wall time aside, in the order in which they are named when several do not allow something."""
+    """The limits that are set, wall time aside, in the order in which they are named when several
+    do not allow something.
+    """
     for name in Budget.__struct_fields__:
         most = getattr(budget, name)
         if most is not None and not 0 <= most < math.inf:
-            raise InvalidValue(name, f"{most!r} is not a limit", "pass a number from 0, or None for no limit")
+            raise InvalidValue(
+                name, f"{most!r} is not a limit", "pass a number from 0, or None for no limit"
+            )
     found: list[_Limit] = []
     if budget.tokens_max is not None:
         found.append(_Limit("tokens", budget.tokens_max, _kept(budget.tokens_max)))
@@ -281,7 +324,12 @@ def _kept(most: int) -> int:
 
 def _refusal(limit: _Limit, asked: int, left: int, reason: str = "") -> Refusal:
     remains = max(0, left) / limit.unit
-    return Refusal(limit.name, asked / limit.unit, remains, reason or f"{asked / limit.unit:g} {limit.name} asked for, {remains:g} left")
+    return Refusal(
+        limit.name,
+        asked / limit.unit,
+        remains,
+        reason or f"{asked / limit.unit:g} {limit.name} asked for, {remains:g} left",
+    )
 
 
 def _check(amount: Amount) -> None:
@@ -294,7 +342,9 @@ def _check(amount: Amount) -> None:
 
 
 def wall_in(started: Event, events: Iterable[Event]) -> float:
-    """Add up how long a run was held, in seconds: from each start to the last thing it did before the next."""
+    """Add up how long a run was held, in seconds: from each start to the last thing it did before
+    the next.
+    """
     held, begun, last = 0, started.header.time, started.header.time
     for event in events:
         if event.header.run != started.header.run:
@@ -306,10 +356,12 @@ def wall_in(started: Event, events: Iterable[Event]) -> float:
 
 
 def estimate(turn_characters: int, parameters: Mapping[str, Json]) -> Usage:
-    """What asking a model takes, before it is asked: four characters are a token, and an answer is as long as it may be.
+    """What asking a model takes, before it is asked: four characters are a token, and an answer is
+    as long as it may be.
 
-    Without tokens_max nobody knows how long it may be: any number would refuse what fits or promise what is not kept. So only the
-    question is counted, and one answer may go over the limit, by its own length; what follows it is refused.
+    Without tokens_max nobody knows how long it may be: any number would refuse what fits or promise
+    what is not kept. So only the question is counted, and one answer may go over the limit, by its
+    own length; what follows it is refused.
     """
     most = parameters.get("tokens_max")
     answer = most if isinstance(most, int) and not isinstance(most, bool) and most > 0 else 0

@@ -1,14 +1,15 @@
 """What the program has read, by the call that read it.
 
-A program is free to read one session and to write what it read to another: as a message, as an argument,
-as the result of a tool. No path leads from there to here, so the runtime remembers the places that a call
-has read. What the call writes elsewhere names as causes those places that bring origins which the session
-does not have yet. Origins follow causes (`session.origins`), so that a policy that asks about them asks.
+A program is free to read one session and to write what it read to another: as a message, as an
+argument, as the result of a tool. No path leads from there to here, so the runtime remembers the
+places that a call has read. What the call writes elsewhere names as causes those places that bring
+origins which the session does not have yet. Origins follow causes (`session.origins`), so that a
+policy that asks about them asks.
 
-A read counts for the call that made it and for those below it, which it may have handed arguments. What a
-workflow read does not count for its caller: the caller gets a session back, and has to read it to know more.
-What the code of a tool read counts for the result of the tool. An error says what it likes: what a call that
-raised had read and written counts for its caller (`run.note_raised`).
+A read counts for the call that made it and for those below it, which it may have handed arguments.
+What a workflow read does not count for its caller: the caller gets a session back, and has to read
+it to know more. What the code of a tool read counts for the result of the tool. An error says what
+it likes: what a call that raised had read and written counts for its caller (`run.note_raised`).
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Reads:
 
     def __init__(self) -> None:
         self.places: dict[Calls, dict[LogId, list[Spot]]] = {}
-        self._rewinds: dict[LogId, tuple[int, tuple[Rewind, ...]]] = {}  # up to which place they are known
+        # up to which place they are known
+        self._rewinds: dict[LogId, tuple[int, tuple[Rewind, ...]]] = {}
         self._clean: set[Digest] = set()  # heads of values that bring no origin but ordinary ones
 
     def note(self, calls: Calls, spot: Spot, *, whole: bool = False) -> None:
@@ -65,14 +67,18 @@ class Reads:
             self._keep(places, each)
 
     def hand_up(self, calls: Calls, caller: Calls) -> None:
-        """Count what a call and those below it read for its caller too: their error, which the caller gets, may say any of it."""
+        """Count what a call and those below it read for its caller too: their error, which the
+        caller gets, may say any of it.
+        """
         for reader, logs in list(self.places.items()):
             if reader != caller and reader[: len(calls)] == calls:
                 for spot in [spot for places in list(logs.values()) for spot in places]:
                     self.note(caller, spot)
 
     def _keep(self, places: list[Spot], spot: Spot) -> None:
-        """Keep the last place that was read of each path of a log: an earlier one has nothing else."""
+        """Keep the last place that was read of each path of a log: an earlier one
+        has nothing else.
+        """
         gone = self._gone(spot) if places and spot not in places else ()
         for at, other in enumerate(places):
             if other == spot or self._gone(other) == gone:
@@ -80,7 +86,9 @@ class Reads:
                 return
         places.append(spot)
 
-    def sources(self, calls: Calls, store: str, spot: Spot | None, *, below: bool = False) -> Sources:
+    def sources(
+        self, calls: Calls, store: str, spot: Spot | None, *, below: bool = False
+    ) -> Sources:
         """What to name as causes of what a call writes at a spot; None: in a new session.
 
         `below`: only of what the call and those below it read, for the result of a tool.
@@ -101,7 +109,9 @@ class Reads:
             known |= origins
         return Sources(tuple(causes), origin)
 
-    def _tainted(self, calls: Calls, spot: Spot | None, below: bool) -> Iterator[tuple[Spot, frozenset[str]]]:
+    def _tainted(
+        self, calls: Calls, spot: Spot | None, below: bool
+    ) -> Iterator[tuple[Spot, frozenset[str]]]:
         for reader, logs in list(self.places.items()):
             size = len(calls) if below else len(reader)
             if reader[:size] != calls[:size]:

@@ -1,4 +1,6 @@
-"""What the logs of a run have on record, and what is done otherwise in a run that was branched off."""
+"""What the logs of a run have on record, and what is done otherwise in a run that
+was branched off.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +21,47 @@ from plait.session.ports import Draft, Spot
 from plait.store import Store
 
 
-def diverged(spot: Spot, error: Differs, store: Store | None = None, blobs: Mapping[Digest, bytes] | None = None) -> ReplayDiverged:
+def diverged(
+    spot: Spot,
+    error: Differs,
+    store: Store | None = None,
+    blobs: Mapping[Digest, bytes] | None = None,
+) -> ReplayDiverged:
     at = error.recorded.seq if error.recorded is not None else spot.place + 1
     sides = told(error.recorded), told(error.wanted)
-    return ReplayDiverged(short(spot.id), at, *(_with_setups(*sides, store, blobs or {}) if store is not None else sides))
+    return ReplayDiverged(
+        short(spot.id),
+        at,
+        *(_with_setups(*sides, store, blobs or {}) if store is not None else sides),
+    )
 
 
 def _with_setups(
-    recorded: dict[str, object], wanted: dict[str, object], store: Store, blobs: Mapping[Digest, bytes]
+    recorded: dict[str, object],
+    wanted: dict[str, object],
+    store: Store,
+    blobs: Mapping[Digest, bytes],
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """What two agents are asked with, where that is the difference: in words, not as digests of them."""
+    """What two agents are asked with, where that is the difference: in words, not as digests of
+    them.
+    """
     old, new = recorded.get("setup"), wanted.get("setup")
     if not isinstance(old, str) or not isinstance(new, str) or old == new:
         return recorded, wanted
     with suppress(PlaitError, msgspec.MsgspecError):
         before = msgspec.json.decode(store.get_blob(Digest(old)))
-        after = msgspec.json.decode(blobs[Digest(new)] if new in blobs else store.get_blob(Digest(new)))
+        after = msgspec.json.decode(
+            blobs[Digest(new)] if new in blobs else store.get_blob(Digest(new))
+        )
         changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-        plain = ({key: value for key, value in side.items() if key != "setup"} for side in (recorded, wanted))
-        return tuple({**side, **{name: given.get(name) for name in changed}} for side, given in zip(plain, (before, after), strict=True))  # pyright: ignore[reportReturnType]
+        plain = (
+            {key: value for key, value in side.items() if key != "setup"}
+            for side in (recorded, wanted)
+        )
+        return tuple(
+            {**side, **{name: given.get(name) for name in changed}}
+            for side, given in zip(plain, (before, after), strict=True)
+        )  # pyright: ignore[reportReturnType]
     return recorded, wanted
 
 
@@ -68,11 +92,20 @@ class Halting(Protocol):
 class Record:
     """What the logs of a run have on record, each read once, when the program comes to it."""
 
-    def __init__(self, run: str, *, strict: bool = False, open: bool = True, merged: Mapping[LogId, int] | None = None) -> None:
+    def __init__(
+        self,
+        run: str,
+        *,
+        strict: bool = False,
+        open: bool = True,
+        merged: Mapping[LogId, int] | None = None,
+    ) -> None:
         self.run, self.strict = run, strict  # strict: there is nothing beyond the record
         self.open = open  # whether the run has not ended, on record
         self.finished = False  # whether it came to its end
-        self.merged = merged or {}  # branches of the run this one was branched off that were merged by then, with their last place
+        # branches of the run this one was branched off that were merged by then, with their last
+        # place
+        self.merged = merged or {}
         self.branched = merged is not None
         self.paths: dict[LogId, Path] = {}
         self.frontier: dict[LogId, int] = {}  # where each log ended
@@ -90,9 +123,18 @@ class Record:
         self.frontier.update(dict(logs) or {path.log: path.tip.place})
 
     def began(
-        self, run: Halting, store: Store, log: LogId, drafts: Sequence[Draft], scope: str, was: LogId | None
+        self,
+        run: Halting,
+        store: Store,
+        log: LogId,
+        drafts: Sequence[Draft],
+        scope: str,
+        was: LogId | None,
     ) -> tuple[Spot, list[Event]] | None:
-        """A log that was begun before; None: it was not. `was` is what it was called in the run this one was branched off."""
+        """A log that was begun before; None: it was not.
+
+        `was` is what it was called in the run this one was branched off.
+        """
         if scope != self.run:
             return None
         if was is not None and was in self.merged:  # merged by then: answered whole
@@ -100,11 +142,17 @@ class Record:
         there = store.heads([log]).get(log)
         if there is None:
             if self.strict:
-                raise run.halt(None if self.open else diverged(_above(store, log, drafts[0]), Differs(None, drafts[0])))
+                raise run.halt(
+                    None
+                    if self.open
+                    else diverged(_above(store, log, drafts[0]), Differs(None, drafts[0]))
+                )
             return None
         return self._began(store, log, len(drafts), there.tip)
 
-    def _began(self, store: Store, log: LogId, size: int, last: int, *, loose: bool = False) -> tuple[Spot, list[Event]]:
+    def _began(
+        self, store: Store, log: LogId, size: int, last: int, *, loose: bool = False
+    ) -> tuple[Spot, list[Event]]:
         events = list(store.read(log, store.log(log).place + 1, last))
         first, rest = events[:size], events[size:]
         at = Spot(store.address, log, first[-1].seq, first[-1].id, self.run)
@@ -113,7 +161,18 @@ class Record:
         self._walls[log] = wall_in(first[0], rest)
         stopped = ends_stopped(first[0].header.run or "", rest)
         noted = noted_in(first[0].header.run or "", rest)
-        self.keep(Path(log, steps, at, tip, loose=len(steps) if loose else 0, closed=loose, stopped=stopped, noted=noted))
+        self.keep(
+            Path(
+                log,
+                steps,
+                at,
+                tip,
+                loose=len(steps) if loose else 0,
+                closed=loose,
+                stopped=stopped,
+                noted=noted,
+            )
+        )
         return at, first
 
 
@@ -129,6 +188,11 @@ def after_found(drafts: Sequence[Draft], found: Sequence[Event]) -> list[Draft]:
     """The drafts that are yet to be written, after those that were found on record."""
 
     def cause(of: Digest | int) -> Digest | int:
-        return of if not isinstance(of, int) else found[of].id if of < len(found) else of - len(found)
+        return (
+            of if not isinstance(of, int) else found[of].id if of < len(found) else of - len(found)
+        )
 
-    return [draft._replace(act=draft.act._replace(causes=tuple(map(cause, draft.act.causes)))) for draft in drafts[len(found) :]]
+    return [
+        draft._replace(act=draft.act._replace(causes=tuple(map(cause, draft.act.causes))))
+        for draft in drafts[len(found) :]
+    ]

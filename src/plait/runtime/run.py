@@ -1,14 +1,17 @@
 """A run: one outermost call of a workflow on a session, and everything below it.
 
-What a run knows is kept by log, never by thread or context: which call has a log in hand (so that an agent knows its path wherever
-it is called from), what rides in the next transaction, where each log's tip is. A value finds its run by the id it carries.
+What a run knows is kept by log, never by thread or context: which call has a log in hand (so that
+an agent knows its path wherever it is called from), what rides in the next transaction, where each
+log's tip is. A value finds its run by the id it carries.
 
-Events that only describe (a call started, a call finished) wait for the next append to their log and are written with it, so that
-they cost no transaction of their own; nothing that acts waits.
+Events that only describe (a call started, a call finished) wait for the next append to their log
+and are written with it, so that they cost no transaction of their own; nothing that acts waits.
 
-A run that is taken up again has paths: what its logs have on record. Whatever is appended is first looked for there, and only what
-lies beyond is written. What a tool does with the session it was handed belongs to the tool's own bracket: such values carry the run's id
-and the call's (a *scope*), so that a path of the run passes over it, and nothing of it is counted when the tool is not run again.
+A run that is taken up again has paths: what its logs have on record. Whatever is appended is first
+looked for there, and only what lies beyond is written. What a tool does with the session it was
+handed belongs to the tool's own bracket: such values carry the run's id and the call's (a *scope*),
+so that a path of the run passes over it, and nothing of it is counted when the tool is not run
+again.
 """
 
 from __future__ import annotations
@@ -49,7 +52,17 @@ from plait.runtime.write import DirectWriter, bind_acting, bind_fences, check_de
 from plait.session import Session
 from plait.session.grants import Grant, is_share, spent_under
 from plait.session.inbox import arrived
-from plait.session.ports import UNNAMED, Act, Draft, Spot, bind_reader, bind_writer, note_read, unbind_writer, writer_of
+from plait.session.ports import (
+    UNNAMED,
+    Act,
+    Draft,
+    Spot,
+    bind_reader,
+    bind_writer,
+    note_read,
+    unbind_writer,
+    writer_of,
+)
 from plait.session.state import NOTHING
 from plait.store import Fence, Log, Store
 from plait.store.base import TURNS, turns_in
@@ -64,30 +77,47 @@ class Frame(NamedTuple):
     path: str  # review/critics/style
     call: str  # its bracket
     node: object  # the workflow that was called
-    forward: object  # and the function of it that is running: `super().forward` is no call of its own
+    # and the function of it that is running: `super().forward` is no call of its own
+    forward: object
     log: LogId  # where it began
     actor: str  # as whom it acts
     purpose: Purpose
     scope: str  # the run, or the tool call in it whose doing this is
-    policies: tuple[Policy, ...] = ()  # its callers', and its own: nobody may more than who called it
+    # its callers', and its own: nobody may more than who called it
+    policies: tuple[Policy, ...] = ()
 
 
-TAIL = 64  # events of a log that a run remembers, so that whoever comes next need not read them back
+# events of a log that a run remembers, so that whoever comes next need not read them back
+TAIL = 64
 
 
 class Run:
     """The one writer of a run's logs, and what it has in hand."""
 
-    def __init__(self, id: str, root: LogId, direct: DirectWriter, io: Any, *, behalf: str, on_event: OnEvent | None = None) -> None:
+    def __init__(
+        self,
+        id: str,
+        root: LogId,
+        direct: DirectWriter,
+        io: Any,
+        *,
+        behalf: str,
+        on_event: OnEvent | None = None,
+    ) -> None:
         self.id, self.root, self.io = id, root, io
-        self.policies: tuple[Policy, ...] = ()  # for all of it that is not on record, besides those of its workflows
-        self.overrides: Overrides | None = None  # what is otherwise than its workflows say, beyond the record
-        self.approver: Approver | None = None  # who is asked at once; None: whoever looks into the inbox
-        self.answerer: Callable[[str, tuple[str, ...]], Json] | None = None  # likewise, for questions
+        # for all of it that is not on record, besides those of its workflows
+        self.policies: tuple[Policy, ...] = ()
+        # what is otherwise than its workflows say, beyond the record
+        self.overrides: Overrides | None = None
+        # who is asked at once; None: whoever looks into the inbox
+        self.approver: Approver | None = None
+        # likewise, for questions
+        self.answerer: Callable[[str, tuple[str, ...]], Json] | None = None
         self.holder = ""  # how its RunResumed names whoever took it up; "": nobody had to
         self.taker = direct.principal()  # and as whom
         self.home = ""  # the address of the store where it began
-        self.epoch: int | None = None  # of its root, as long as this process holds the run; None: it holds nothing yet
+        # of its root, as long as this process holds the run; None: it holds nothing yet
+        self.epoch: int | None = None
         self._own: tuple[Fence, ...] = ()  # that its root is at that epoch
         self._past: tuple[Fence, ...] = ()  # what the value rested on that it was started with
         self._outer: Run | None = None  # the run whose code started this one
@@ -113,17 +143,21 @@ class Run:
         self._calls: Counter[tuple[LogId, str]] = Counter()
         self._tails: dict[LogId, deque[Event]] = {}
         self._halted: Halted | None = None
-        self.on_write: Callable[[str, Sequence[Draft]], None] | None = None  # told before and after each write: a simulation may end there
+        # told before and after each write: a simulation may end there
+        self.on_write: Callable[[str, Sequence[Draft]], None] | None = None
         self._delivered: dict[LogId, int] = {}
         self._met: set[tuple[str, ...]] = set()
         self.pools: dict[LogId, Pool] = {}  # by the log that has a budget
         self.outer_pool: Pool | None = None  # that of the run whose code started this one
         self.started_at = 0  # up to where in its inbox a wish to cancel was for a run before it
-        self.resumed_at = 0  # up to where in its inbox a wish to pause is over, because somebody resumed it since
+        # up to where in its inbox a wish to pause is over, because somebody resumed it since
+        self.resumed_at = 0
         self.gated = False  # whether a verdict was ever required in it
         self.reads = Reads()  # shared with the runs that its code starts
-        self._acts: dict[str, Act] = {}  # by the scope of a tool call: how the tool acts on the session it was handed
-        self.record: Record | None = None  # what is on record; None: it was begun here, and all of it is being written
+        # by the scope of a tool call: how the tool acts on the session it was handed
+        self._acts: dict[str, Act] = {}
+        # what is on record; None: it was begun here, and all of it is being written
+        self.record: Record | None = None
         self.address = direct.address
 
     # ── the Writer ───────────────────────────────────────────────────────────────────────────
@@ -133,7 +167,9 @@ class Run:
 
     def noticed(self, body: k.Bypassed) -> None:
         """Something went around the session: said with the next append to the run's own log."""
-        if not self.closed and not (self.record is not None and self.on_record(Session.of(self.tip(self.root)))):
+        if not self.closed and not (
+            self.record is not None and self.on_record(Session.of(self.tip(self.root)))
+        ):
             self.ride(self.root, self.id, Draft(body, Act("service:plait", "program")))
 
     def policies_for(self, session: Session) -> tuple[Policy, ...]:
@@ -152,19 +188,31 @@ class Run:
         return f"service:{principal_of(frames[-1].path)}" if frames else self._direct.principal()
 
     def acting(self, store: str, spot: Spot | None = None) -> Act:
-        """A tool acts as who called it, because of what that call was made for; a workflow as itself."""
-        act = self._acts.get(spot.run or "", UNNAMED) if spot is not None and self._acts else UNNAMED
+        """A tool acts as who called it, because of what that call was made for; a workflow as
+        itself.
+        """
+        act = (
+            self._acts.get(spot.run or "", UNNAMED) if spot is not None and self._acts else UNNAMED
+        )
         if not self.reads.places:
             return act
-        read = self.reads.sources(self.calls(spot.id if spot is not None else self.root), store, spot)
+        read = self.reads.sources(
+            self.calls(spot.id if spot is not None else self.root), store, spot
+        )
         if read is NOTHING_READ:
             return act
         return act._replace(origin=read.origin or act.origin, causes=(*act.causes, *read.causes))
 
     def calls(self, log: LogId) -> Calls:
-        """The calls whose code this is: as the context says, else those that have this log in hand."""
+        """The calls whose code this is: as the context says, else those that have
+        this log in hand.
+        """
         here = doing.get()
-        if not here and (context := inside.starter_context()) is not None and context.get(running) is self:
+        if (
+            not here
+            and (context := inside.starter_context()) is not None
+            and context.get(running) is self
+        ):
             here = context.get(doing, ())
         return here or tuple([frame.call for frame in self.frames(log)])
 
@@ -198,19 +246,39 @@ class Run:
         blobs: Mapping[Digest, bytes] | None = None,
         run: str | None = None,
     ) -> Spot:
-        """A log of this run. Its id follows from where it was made, so that the same run made again finds it."""
+        """A log of this run.
+
+        Its id follows from where it was made, so that the same run made again finds it.
+        """
         check_decisions(address, self.root, drafts)
         self._check_going()
         scope = run or self.id
         log, store = self._name(drafts[0].body, fork, scope), self.store(address)
-        was = self._was_named(store, drafts[0].body, fork) if self.record is not None and self.record.branched else None
-        recorded = self.record.began(self, store, log, drafts, scope, was) if self.record is not None else None
+        was = (
+            self._was_named(store, drafts[0].body, fork)
+            if self.record is not None and self.record.branched
+            else None
+        )
+        recorded = (
+            self.record.began(self, store, log, drafts, scope, was)
+            if self.record is not None
+            else None
+        )
         if recorded is None:
             if self.on_write is not None:
                 self.on_write("before", drafts)
             resting = self.fences_in(address)
             try:
-                recorded = self._direct.start(store, log, drafts, fork=fork, blobs=blobs, run=scope, behalf=self.behalf, fences=resting)
+                recorded = self._direct.start(
+                    store,
+                    log,
+                    drafts,
+                    fork=fork,
+                    blobs=blobs,
+                    run=scope,
+                    behalf=self.behalf,
+                    fences=resting,
+                )
             except StaleEpoch as error:
                 raise self.halt_lost(error) from None
             if self.on_write is not None:
@@ -225,21 +293,35 @@ class Run:
                 self._frames[log] = self._bases[log] = self._frames.get(fork.log, ())
                 first = drafts[0].body
                 if isinstance(first, ForkedFrom) and first.budget is not None:
-                    self.pools[log] = self._share(store, recorded[1][0], first.budget, self.pool(fork.log))
-                if (agent := self._agents.get((fork.log, scope)) or self._agents.get((fork.log, self.id))) is not None:
+                    self.pools[log] = self._share(
+                        store, recorded[1][0], first.budget, self.pool(fork.log)
+                    )
+                if (
+                    agent := self._agents.get((fork.log, scope))
+                    or self._agents.get((fork.log, self.id))
+                ) is not None:
                     self._agents[log, scope] = agent
         return spot
 
     def _share(self, store: Store, forked: Event, budget: Budget, above: Pool | None) -> Pool:
-        """Make the pool of a branch with a budget of its own, less what it and its branches have on record."""
+        """Make the pool of a branch with a budget of its own, less what it and its branches have on
+        record.
+        """
         spent, wall_s = NOTHING, 0.0
         if self.record is not None:
             grant = Grant(forked.id, forked.log, forked.seq, budget)
             spent, wall_s = spent_under(store, grant), self.record.wall_s(forked.log)
-        return Pool(budget, spent=spent, wall_s=wall_s, above=above, clock=lambda: self.io.clock() / 1e6)
+        return Pool(
+            budget, spent=spent, wall_s=wall_s, above=above, clock=lambda: self.io.clock() / 1e6
+        )
 
     def append(
-        self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
+        self,
+        spot: Spot,
+        drafts: Sequence[Draft],
+        *,
+        merges: tuple[Digest, ...] = (),
+        blobs: Mapping[Digest, bytes] | None = None,
     ) -> Spot:
         check_decisions(spot.store, spot.id, drafts)
         return self.write(spot, drafts, merges=merges, blobs=blobs)[0]
@@ -253,7 +335,10 @@ class Run:
         blobs: Mapping[Digest, bytes] | None = None,
         held: Sequence[Event] = (),
     ) -> tuple[Spot, list[Event]]:
-        """Append, with what was waiting for it; returns the events of these drafts. `held` were sealed before, up to this spot."""
+        """Append, with what was waiting for it; returns the events of these drafts.
+
+        `held` were sealed before, up to this spot.
+        """
         self._check_going()
         key = spot.id, spot.run or self.id
         with self._lock:
@@ -289,13 +374,21 @@ class Run:
             drafts, spot = after_found(drafts, found), path.at
             merging -= len(found)
         spot = self._beyond(spot)
-        if self.on_write is not None:  # a simulation may end the process here, or let it look as if it had ended
+        # a simulation may end the process here, or let it look as if it had ended
+        if self.on_write is not None:
             self.on_write("before", drafts)
         resting = self.fences_in(spot.store)
         try:
             # What a run does, it does on behalf of whoever started it.
             after, events = self._direct.write(
-                spot, drafts, merges=merges, merging=merging, blobs=blobs, behalf=self.behalf, held=held, fences=resting
+                spot,
+                drafts,
+                merges=merges,
+                merging=merging,
+                blobs=blobs,
+                behalf=self.behalf,
+                held=held,
+                fences=resting,
             )
         except StaleEpoch as error:
             raise self.halt_lost(error, spot, [*map(_redrafted, held), *drafts]) from None
@@ -314,10 +407,16 @@ class Run:
         return after, [*found, *events] if found else events
 
     def _grant(self, event: Event) -> None:
-        """Bound a log by a budget from here on: one from outside replaces what was left, one of the run's own code draws on it as well."""
+        """Bound a log by a budget from here on: one from outside replaces what was left, one of the
+        run's own code draws on it as well.
+        """
         body = event.body
         assert isinstance(body, k.BudgetSet)
-        above = self.pool(event.log) if is_share(self._direct.store(self._tips[event.log].store), event) else self.outer_pool
+        above = (
+            self.pool(event.log)
+            if is_share(self._direct.store(self._tips[event.log].store), event)
+            else self.outer_pool
+        )
         self.pools[event.log] = Pool(body.budget, above=above, clock=lambda: self.io.clock() / 1e6)
 
     def post(
@@ -336,12 +435,22 @@ class Run:
             if not drafts:
                 return []
         try:
-            return self._direct.post(address, log, drafts, blobs=blobs, check=check, run=run, fences=self.fences_in(address))
+            return self._direct.post(
+                address,
+                log,
+                drafts,
+                blobs=blobs,
+                check=check,
+                run=run,
+                fences=self.fences_in(address),
+            )
         except StaleEpoch as error:
             raise self.halt_lost(error) from None
 
     def _was_posted(self, address: str, log: LogId, draft: Draft, run: str) -> bool:
-        """Whether code of the run posted this in an earlier life of it: then it stands in the inbox."""
+        """Whether code of the run posted this in an earlier life of it: then it stands in the
+        inbox.
+        """
         if self.record is not None and self.record.strict:
             return True
         body = without_secrets(draft.body)
@@ -349,7 +458,11 @@ class Run:
         with self._lock:
             self._posted[key] += 1
             times = self._posted[key]
-        stands = [event for event in arrived(self._direct.store(address), log) if event.header.run == run and event.body == body]
+        stands = [
+            event
+            for event in arrived(self._direct.store(address), log)
+            if event.header.run == run and event.body == body
+        ]
         return len(stands) >= times
 
     def latest(self, spot: Spot) -> Spot:
@@ -358,14 +471,22 @@ class Run:
         return self._direct.latest(spot) if path is None else self._at_gap(path, spot)
 
     def is_current(self, spot: Spot) -> bool:
-        """Whether one can go on from this spot: it is the last step taken, whatever others wrote since, or the end of the log."""
-        path = self.record.paths.get(spot.id) if self.record is not None and spot.run == self.id else None
+        """Whether one can go on from this spot: it is the last step taken, whatever others wrote
+        since, or the end of the log.
+        """
+        path = (
+            self.record.paths.get(spot.id)
+            if self.record is not None and spot.run == self.id
+            else None
+        )
         return spot.place >= path.at.place if path is not None else self._direct.is_current(spot)
 
     # ── the record ───────────────────────────────────────────────────────────────────────────
 
     def take(self, session: Session, calls: Container[str | None]) -> tuple[Session, Event] | None:
-        """The next step on record, if it belongs to one of these brackets; None: it does not, or there is none."""
+        """The next step on record, if it belongs to one of these brackets; None: it does not, or
+        there is none.
+        """
         path = self._path(session.spot) if self.record is not None else None
         event = path.take(calls) if path is not None else None
         if path is None or event is None:
@@ -376,7 +497,11 @@ class Run:
     def peek(self, session: Session) -> Event | None:
         """The next step on record."""
         path = self._path(session.spot)
-        return path.peek(self.waiting(session.id, session.run or self.id)) if path is not None else None
+        return (
+            path.peek(self.waiting(session.id, session.run or self.id))
+            if path is not None
+            else None
+        )
 
     def pool(self, log: LogId) -> Pool | None:
         """What a branch draws on: its own budget, else that of whatever it was forked from."""
@@ -404,12 +529,15 @@ class Run:
         for event in events[:1]:
             body = event.body
             assert isinstance(body, k.Delivered)
-            if body.inbox == inbox_of(session.id):  # what a run heard that this one was branched off, it heard in another inbox
+            # what a run heard that this one was branched off, it heard in another inbox
+            if body.inbox == inbox_of(session.id):
                 self._delivered[session.id] = max(body.upto, self._delivered.get(session.id, 0))
         return _moved(session, path.at, events) if events else session, events[1:]
 
     def _take_riding(self, path: Path, spot: Spot) -> None:
-        """What waited for the next append was written with the delivery, if one is on record right after it."""
+        """What waited for the next append was written with the delivery, if one is on record right
+        after it.
+        """
         key = spot.id, self.id
         with self._lock:
             riding = [draft for draft, _ in self._riding.get(key, ())]
@@ -419,9 +547,15 @@ class Run:
                 del self._riding[key][: len(riding)]
 
     def goes_on(self, session: Session) -> bool:
-        """Whether the record has an ordinary step right after this value: then nothing arrived here, and there is nothing to heed."""
+        """Whether the record has an ordinary step right after this value: then nothing arrived
+        here, and there is nothing to heed.
+        """
         path = self.record.paths.get(session.id) if self.record is not None else None
-        if path is None or path.at.place != session.place or self._riding.get((session.id, self.id)):
+        if (
+            path is None
+            or path.at.place != session.place
+            or self._riding.get((session.id, self.id))
+        ):
             return False
         return path.follows(session.place)
 
@@ -430,28 +564,48 @@ class Run:
         return self.record is not None and self._path(session.spot) is not None
 
     def follows(self, session: Session) -> bool:
-        """Whether what the program does next is on record: after what waits for the next append, which may be all that is left."""
+        """Whether what the program does next is on record: after what waits for the next append,
+        which may be all that is left.
+        """
         path = self._path(session.spot)
         if path is None or self.record is None:
             return False
-        return self.record.strict or path.closed or path.goes_on(self.waiting(session.id, session.run or self.id))
+        return (
+            self.record.strict
+            or path.closed
+            or path.goes_on(self.waiting(session.id, session.run or self.id))
+        )
 
     def before_branch(self, session: Session) -> bool:
         """Whether what follows is the record of the run this one was branched off."""
-        path = self._path(session.spot) if self.record is not None and self.record.branched else None
-        return path is not None and path.before_branch(self.waiting(session.id, session.run or self.id))
+        path = (
+            self._path(session.spot) if self.record is not None and self.record.branched else None
+        )
+        return path is not None and path.before_branch(
+            self.waiting(session.id, session.run or self.id)
+        )
 
     def branched_off(self, session: Session) -> tuple[str, ...]:
         """The runs that this one was branched off, the first one first."""
         return self.record.before if self.record is not None and session.run == self.id else ()
 
     def is_inherited(self, event: Event) -> bool:
-        """Whether an event was there when this run was branched off: what was asked for there was not asked for here."""
-        return event.header.run != self.id or (self.record is not None and event.log == self.root and event.seq <= self.record.restated)
+        """Whether an event was there when this run was branched off: what was asked for there was
+        not asked for here.
+        """
+        return event.header.run != self.id or (
+            self.record is not None and event.log == self.root and event.seq <= self.record.restated
+        )
 
     def joined(self, session: Session) -> Session:
-        """The value from which a run goes on: what others wrote since its last step is taken along."""
-        path = self.record.paths.get(session.id) if self.record is not None and session.run == self.id else None
+        """The value from which a run goes on: what others wrote since its last step
+        is taken along.
+        """
+        path = (
+            self.record.paths.get(session.id)
+            if self.record is not None and session.run == self.id
+            else None
+        )
         if path is None or session.place != path.at.place:
             return session
         spot = self._at_gap(path, session.spot)
@@ -460,7 +614,9 @@ class Run:
         return session.beyond(spot) if spot.place != session.place else session
 
     def ended(self, session: Session) -> Stop:
-        """The record ends, and only the record may be followed: what would have to be run is not on it."""
+        """The record ends, and only the record may be followed: what would have to be run is not on
+        it.
+        """
         assert self.record is not None
         if session.id != self.root and not self.record.finished:
             return Parked(session, "the record of this branch ends here")  # others went on
@@ -478,8 +634,12 @@ class Run:
         return path is not None and self.record is not None and self.record.strict and path.ends
 
     def names(self, session: Session) -> tuple[str, LogId]:
-        """The run and the log after which calls are named: in what is branched off, as they were named there."""
-        path = self._path(session.spot) if self.record is not None and self.record.branched else None
+        """The run and the log after which calls are named: in what is branched off, as they were
+        named there.
+        """
+        path = (
+            self._path(session.spot) if self.record is not None and self.record.branched else None
+        )
         step = path.peek() if path is not None else None
         if step is not None:
             return step.header.run or self.id, step.log
@@ -509,20 +669,34 @@ class Run:
         return at is not None and (at.place, at.head) == (session.place, session.head)
 
     def check_all_taken(self) -> None:
-        """The program has come to its end: no branch may have a step on record that it never came to."""
+        """The program has come to its end: no branch may have a step on record that it never came
+        to.
+        """
         for log, path in (self.record.paths if self.record is not None else {}).items():
             step = path.left() if log != self.root else None
             if step is not None:
                 raise self.halt(diverged(path.at, Differs(step, "(the end of the program)")))
 
     def _path(self, spot: Spot) -> Path | None:
-        """The path of a log, as long as there is something on it; only what the run itself does is on a path."""
+        """The path of a log, as long as there is something on it; only what the run itself does is
+        on a path.
+        """
         if self.record is None or (spot.run is not None and spot.run != self.id):
             return None
         path = self.record.paths.get(spot.id)
-        return path if path is not None and (self.record.strict or path.closed or not path.over) else None
+        return (
+            path
+            if path is not None and (self.record.strict or path.closed or not path.over)
+            else None
+        )
 
-    def _matched(self, path: Path, spot: Spot, drafts: Sequence[Draft], blobs: Mapping[Digest, bytes] | None = None) -> list[Event]:
+    def _matched(
+        self,
+        path: Path,
+        spot: Spot,
+        drafts: Sequence[Draft],
+        blobs: Mapping[Digest, bytes] | None = None,
+    ) -> list[Event]:
         """As many of these drafts as are on record."""
         assert self.record is not None
         if spot.place < path.at.place:
@@ -533,13 +707,16 @@ class Run:
                 event = path.match(draft)
             except Differs as error:
                 if self.record.strict and not self.record.finished and path.ends:
-                    raise self.halt(None) from None  # nothing more was done, and then somebody ended it
+                    # nothing more was done, and then somebody ended it
+                    raise self.halt(None) from None
                 raise self.halt(diverged(spot, error, self.store(spot.store), blobs)) from None
             if event is None:
                 if self.record.strict and spot.id != self.root and not self.record.finished:
                     raise Parked(Session.of(spot), "the record of this branch ends here")
                 if self.record.strict or path.closed:
-                    raise self.halt(None if self.record.open else diverged(spot, Differs(None, draft)))
+                    raise self.halt(
+                        None if self.record.open else diverged(spot, Differs(None, draft))
+                    )
                 break
             found.append(event)
         self._remember(path, found)
@@ -560,11 +737,21 @@ class Run:
         step, place = path.peek(), path.gap()
         if path.over or step is None:
             return msgspec.structs.replace(path.tip, run=spot.run)
-        return spot if place <= spot.place else msgspec.structs.replace(spot, place=place, head=step.header.parents[0])
+        return (
+            spot
+            if place <= spot.place
+            else msgspec.structs.replace(spot, place=place, head=step.header.parents[0])
+        )
 
     def _beyond(self, spot: Spot) -> Spot:
-        """Where to write what comes right after the last step on record: after what others wrote since."""
-        path = self.record.paths.get(spot.id) if self.record is not None and spot.run == self.id else None
+        """Where to write what comes right after the last step on record: after what others wrote
+        since.
+        """
+        path = (
+            self.record.paths.get(spot.id)
+            if self.record is not None and spot.run == self.id
+            else None
+        )
         if path is None or spot.place != path.at.place:
             return spot
         self._live(path.tip)
@@ -595,11 +782,15 @@ class Run:
     # ── the fence ────────────────────────────────────────────────────────────────────────────
 
     def hold_at(self, epoch: int) -> None:
-        """From now on its writes rest on its root being at this epoch: another process that takes the run raises it."""
+        """From now on its writes rest on its root being at this epoch: another process that takes
+        the run raises it.
+        """
         self.epoch, self._own = epoch, (Fence(self.root, epoch), *self._past)
 
     def rest_on(self, outer: Run | None, value: str | None) -> None:
-        """What this run writes also rests on the run whose code started it, as long as that goes on, and on that of its first value."""
+        """What this run writes also rests on the run whose code started it, as long as that goes
+        on, and on that of its first value.
+        """
         self._outer = outer if outer is not None and not outer.closed else None
         past = _let_go.get(value) if value is not None and value != self.id else None
         self._past = self._own = past.fences if past is not None and past.home == self.home else ()
@@ -607,25 +798,45 @@ class Run:
     @property
     def outer(self) -> Run | None:
         """The run whose code started this one; None: no run's, or that run has come to its end."""
-        return self._outer if self._outer is not None and (self._outer.is_lost or not self._outer.closed) else None
+        return (
+            self._outer
+            if self._outer is not None and (self._outer.is_lost or not self._outer.closed)
+            else None
+        )
 
     @property
     def fences(self) -> tuple[Fence, ...]:
-        """What its writes rest on: the epoch of its root, and those of the runs whose code started it."""
+        """What its writes rest on: the epoch of its root, and those of the runs whose code started
+        it.
+        """
         outer = self.outer if self._outer is not None else None
-        return (*self._own, *outer.fences) if outer is not None and outer.home == self.home else self._own
+        return (
+            (*self._own, *outer.fences)
+            if outer is not None and outer.home == self.home
+            else self._own
+        )
 
     def fences_in(self, address: str) -> tuple[Fence, ...]:
-        """What a write to this store rests on. Runs that began in another store are asked now: no transaction spans two stores."""
+        """What a write to this store rests on.
+
+        Runs that began in another store are asked now: no transaction spans two stores.
+        """
         if address != self.home:
             self.check_mine()
             return ()
-        if self._outer is not None and (outer := self.outer) is not None and outer.home != self.home:
+        if (
+            self._outer is not None
+            and (outer := self.outer) is not None
+            and outer.home != self.home
+        ):
             outer.check_mine()
         return self.fences
 
     def check_mine(self, heads: Mapping[LogId, Log] | None = None) -> None:
-        """Raises if another process took the run, or one whose code started it. `heads` are logs as they were just read."""
+        """Raises if another process took the run, or one whose code started it.
+
+        `heads` are logs as they were just read.
+        """
         if self.is_lost:
             self._check_going()
         if (outer := self.outer) is not None and outer.home != self.home:
@@ -633,13 +844,22 @@ class Run:
         fences = self.fences
         if not fences:
             return
-        known = heads if heads is not None else self.store(self.home).heads([fence.log for fence in fences])
+        known = (
+            heads
+            if heads is not None
+            else self.store(self.home).heads([fence.log for fence in fences])
+        )
         for fence in fences:
             if fence.log in known and known[fence.log].epoch != fence.epoch:
                 raise self.halt_lost(StaleEpoch(fence.log, fence.epoch, known[fence.log].epoch))
 
-    def halt_lost(self, error: StaleEpoch, spot: Spot | None = None, drafts: Sequence[Draft] = ()) -> Halted:
-        """This process has lost the run: from now on nothing of it is written here. Outcomes that came too late go to the inbox."""
+    def halt_lost(
+        self, error: StaleEpoch, spot: Spot | None = None, drafts: Sequence[Draft] = ()
+    ) -> Halted:
+        """This process has lost the run: from now on nothing of it is written here.
+
+        Outcomes that came too late go to the inbox.
+        """
         if spot is not None:
             post_late(self._direct, spot, drafts)
         self.is_lost = True
@@ -657,14 +877,22 @@ class Run:
         return f"{last.actor}, who ended it" if last is not None else "another process"
 
     def seal(self, spot: Spot, drafts: Sequence[Draft]) -> tuple[Spot, list[Event]] | None:
-        """The events as they would be written here; None: somebody else wrote, or something waits that has to come first."""
+        """The events as they would be written here; None: somebody else wrote, or something waits
+        that has to come first.
+        """
         with self._lock:
-            if self.closed or self._tips.get(spot.id) != spot or self._riding.get((spot.id, spot.run or self.id)):
+            if (
+                self.closed
+                or self._tips.get(spot.id) != spot
+                or self._riding.get((spot.id, spot.run or self.id))
+            ):
                 return None
         return self._direct.seal(spot, drafts, behalf=self.behalf)
 
     def since(self, log: LogId, first: int, last: int) -> list[Event] | None:
-        """The events of a log from first to last as this run wrote them; None: it did not write them all, or has forgotten."""
+        """The events of a log from first to last as this run wrote them; None: it did not write
+        them all, or has forgotten.
+        """
         wanted = last - first + 1
         with self._lock:
             tail = self._tails.get(log)
@@ -672,7 +900,11 @@ class Run:
                 return [] if wanted < 1 else None
             found = list(islice(reversed(tail), tail[-1].seq - last, tail[-1].seq - first + 1))
         # Places only grow, so as many events as places between these two are all of them.
-        return found[::-1] if len(found) == wanted and (found[0].seq, found[-1].seq) == (last, first) else None
+        return (
+            found[::-1]
+            if len(found) == wanted and (found[0].seq, found[-1].seq) == (last, first)
+            else None
+        )
 
     def _name(self, first: Body, fork: Place | None, scope: str) -> LogId:
         if fork is None:
@@ -687,7 +919,9 @@ class Run:
             self._forkers[key] = current_thread()
             if before is not None and before is not current_thread() and before.is_alive():
                 raise InvalidValue(
-                    "label", f"two threads fork {about[1][-12:-4]}@{about[2]} under one name", "give each branch a label of its own"
+                    "label",
+                    f"two threads fork {about[1][-12:-4]}@{about[2]} under one name",
+                    "give each branch a label of its own",
                 )
             ordinal = self._forks[key]
             self._forks[key] += 1
@@ -700,7 +934,15 @@ class Run:
         made_at = store.event(fork.head)
         about = ("fork", fork.log, str(fork.seq), first.label or "")
         ordinal = self._forks[(self.id, *about)] - 1
-        return derived("plait/fork/1", made_at.header.run or "", "fork", made_at.log, str(fork.seq), first.label or "", ordinal)
+        return derived(
+            "plait/fork/1",
+            made_at.header.run or "",
+            "fork",
+            made_at.log,
+            str(fork.seq),
+            first.label or "",
+            ordinal,
+        )
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────
 
@@ -726,12 +968,16 @@ class Run:
         self._threads[frame.call] = code_thread()
 
     def end_scope(self, scope: str | None) -> None:
-        """The tool call whose scope this is has an outcome: what threads of it still do is done from outside."""
+        """The tool call whose scope this is has an outcome: what threads of it still do is done
+        from outside.
+        """
         if scope is not None and scope != self.id:
             self._over.add(scope)
 
     def has_in_hand(self, spot: Spot) -> bool:
-        """Whether the code here is what has a value in hand: code of its call, and not another thread that was handed it, too."""
+        """Whether the code here is what has a value in hand: code of its call, and not another
+        thread that was handed it, too.
+        """
         scope = spot.run or self.id
         if scope in self._over:
             return False
@@ -747,13 +993,17 @@ class Run:
         with self._lock:
             self._frames[log] = frames
 
-    def ride(self, log: LogId, scope: str, draft: Draft, blobs: Mapping[Digest, bytes] | None = None) -> None:
+    def ride(
+        self, log: LogId, scope: str, draft: Draft, blobs: Mapping[Digest, bytes] | None = None
+    ) -> None:
         """Write this with the next append to the log."""
         with self._lock:
             self._riding.setdefault((log, scope), []).append((draft, dict(blobs) if blobs else {}))
 
     def hand_over(self, log: LogId, scope: str, agent: str) -> str | None:
-        """From now on this agent has the session; returns who had it before, if that was another."""
+        """From now on this agent has the session; returns who had it before, if
+        that was another.
+        """
         with self._lock:
             before = self._agents.get((log, scope)) or self._agents.get((log, self.id))
             self._agents[log, scope] = agent
@@ -780,19 +1030,27 @@ class Run:
     def left(self) -> list[tuple[LogId, str]]:
         """Logs for which something still waits, and in whose name."""
         with self._lock:
-            return [(log, scope) for (log, scope), riding in self._riding.items() if riding and log in self._tips]
+            return [
+                (log, scope)
+                for (log, scope), riding in self._riding.items()
+                if riding and log in self._tips
+            ]
 
     # ── stopping and telling ─────────────────────────────────────────────────────────────────
 
     def stop(self, log: LogId) -> int:
-        """Nothing more is to happen in this branch, nor in branches of it, until `go_on` takes back this very stop."""
+        """Nothing more is to happen in this branch, nor in branches of it, until `go_on` takes back
+        this very stop.
+        """
         with self._lock:
             stop = next(self._stops)
             self._stopped = {**self._stopped, stop: log}
             return stop
 
     def go_on(self, stop: int) -> None:
-        """What was stopped has come to rest: whoever had it called may go on, unless somebody else stopped it, too."""
+        """What was stopped has come to rest: whoever had it called may go on, unless somebody else
+        stopped it, too.
+        """
         with self._lock:
             self._stopped = {other: log for other, log in self._stopped.items() if other != stop}
 
@@ -810,15 +1068,21 @@ class Run:
         path = self.record.paths.get(log) if self.record is not None else None
         if path is not None and path.goes_on(self.waiting(log, self.id)):
             return  # it went on so far, whoever stopped it when
-        if self.is_stopped(log) or (path is not None and path.stopped and self.went_on_without(log)):
+        if self.is_stopped(log) or (
+            path is not None and path.stopped and self.went_on_without(log)
+        ):
             raise Cancelled(f"branch {log[-12:-4]} was stopped")
 
     def went_on_without(self, log: LogId) -> bool:
-        """Whether, on record, whatever a branch was forked from went on after the branch was stopped."""
+        """Whether, on record, whatever a branch was forked from went on after the branch was
+        stopped.
+        """
         assert self.record is not None
         parent = self._parents.get(log, self.root)
         above = self.record.paths.get(parent)
-        return self.record.strict or (above is not None and above.goes_on(self.waiting(parent, self.id)))
+        return self.record.strict or (
+            above is not None and above.goes_on(self.waiting(parent, self.id))
+        )
 
     @property
     def heard(self) -> bool:
@@ -841,12 +1105,17 @@ class Run:
         for listener in self._listeners:
             try:
                 listener(item)
-            except BaseException as error:  # whoever only watches must not bring down what it watches
+            # whoever only watches must not bring down what it watches
+            except BaseException as error:
                 if inside.ends_run(error):
                     raise
                 if self.unlisten(listener):
                     with suppress(Warning):  # where warnings are errors, too
-                        warnings.warn(f"on_event raised {type(error).__name__}; it is not called any more", RuntimeWarning, stacklevel=2)
+                        warnings.warn(
+                            f"on_event raised {type(error).__name__}; it is not called any more",
+                            RuntimeWarning,
+                            stacklevel=2,
+                        )
 
     def _tell(self, events: Sequence[Event]) -> None:
         if self._listeners:
@@ -859,7 +1128,11 @@ _OUTCOMES = (k.ToolReturned, k.ToolFailed)
 
 def post_late(direct: DirectWriter, spot: Spot, drafts: Sequence[Draft]) -> None:
     """Outcomes that came too late for their log go to its inbox: what a tool did is never lost."""
-    late = [draft._replace(act=draft.act._replace(causes=())) for draft in drafts if isinstance(draft.body, _OUTCOMES)]
+    late = [
+        draft._replace(act=draft.act._replace(causes=()))
+        for draft in drafts
+        if isinstance(draft.body, _OUTCOMES)
+    ]
     if late:
         direct.post(spot.store, spot.id, late, fences=())
 
@@ -874,7 +1147,10 @@ def _with(
     """What is written together: what was waiting first, and what is due after it."""
     ahead = len(riding)
     every = [draft for draft, _ in riding]
-    every += [draft._replace(act=_shifted(draft.act, ahead)) if draft.act.causes else draft for draft in drafts]
+    every += [
+        draft._replace(act=_shifted(draft.act, ahead)) if draft.act.causes else draft
+        for draft in drafts
+    ]
     more = dict(blobs) if blobs else {}
     for _, with_it in riding:
         more.update(with_it)
@@ -882,14 +1158,19 @@ def _with(
 
 
 def _moved(session: Session, spot: Spot, events: Sequence[Event]) -> Session:
-    """The value after these events. What stands between it and them, and is no step of the run, may have changed its life."""
+    """The value after these events.
+
+    What stands between it and them, and is no step of the run, may have changed its life.
+    """
     if events[0].seq != session.place + 1:
         return session.beyond(spot)
     return session.later(spot, *[event.kind for event in events])
 
 
 def _shifted(act: Act, by: int) -> Act:
-    return act._replace(causes=tuple([cause + by if isinstance(cause, int) else cause for cause in act.causes]))
+    return act._replace(
+        causes=tuple([cause + by if isinstance(cause, int) else cause for cause in act.causes])
+    )
 
 
 # ── the registry ─────────────────────────────────────────────────────────────────────────────
@@ -901,7 +1182,10 @@ _scopes: dict[str, set[str]] = {}
 
 
 class _LetGo(NamedTuple):
-    """A run that is open and that this process no longer has: it is parked, or was interrupted. Another may take it."""
+    """A run that is open and that this process no longer has: it is parked, or was interrupted.
+
+    Another may take it.
+    """
 
     root: LogId
     id: str
@@ -909,7 +1193,8 @@ class _LetGo(NamedTuple):
     fences: tuple[Fence, ...]
 
 
-_let_go: dict[str, _LetGo] = {}  # by run and scope: values of it may be in the hands of a thread that goes on
+# by run and scope: values of it may be in the hands of a thread that goes on
+_let_go: dict[str, _LetGo] = {}
 _LET_GO_MAX = 10_000
 
 
@@ -932,7 +1217,9 @@ def close_run(run: Run) -> None:
     run.closed = True
     bypass.unwatch(run)
     if run.is_lost:
-        return  # its values may be in hands that do not know yet, a thread of the program's: they write nothing, ever
+        # its values may be in hands that do not know yet, a thread of the program's: they write
+        # nothing, ever
+        return
     for scope in (run.id, *_scopes.pop(run.id, ())):
         _runs.pop(scope, None)
         unbind_writer(scope)
@@ -943,7 +1230,9 @@ def close_run(run: Run) -> None:
 
 
 def scoped(session: Session, call: str, attempt: int, act: Act) -> Session:
-    """The session as a tool is handed it: what it does with it belongs to its own bracket, and is done as `act` says."""
+    """The session as a tool is handed it: what it does with it belongs to its own bracket, and is
+    done as `act` says.
+    """
     run = run_of(session)
     if run is None:
         return session
@@ -957,7 +1246,8 @@ def scoped(session: Session, call: str, attempt: int, act: Act) -> Session:
     return session.later(msgspec.structs.replace(session.spot, run=scope))
 
 
-running: ContextVar[Run | None] = ContextVar("plait_run", default=None)  # whose code this is; threads we start know it, too
+# whose code this is; threads we start know it, too
+running: ContextVar[Run | None] = ContextVar("plait_run", default=None)
 acting: ContextVar[Frame | None] = ContextVar("plait_call", default=None)  # which call of it
 bypass.bind(running.get)
 inside.bind(running.get)
@@ -979,7 +1269,9 @@ def note_error(error: BaseException) -> None:
 
 
 def note_raised(run: Run, frame: Frame, callers: tuple[Frame, ...], error: BaseException) -> None:
-    """Note for the caller of a call that raised, whose code this is, what that call had read and written."""
+    """Note for the caller of a call that raised, whose code this is, what that call had read and
+    written.
+    """
     here = running.get() or (run if callers else None)
     if not isinstance(error, Exception) or here is None or here.closed:
         return
@@ -992,12 +1284,16 @@ def note_raised(run: Run, frame: Frame, callers: tuple[Frame, ...], error: BaseE
 
 
 def _acting_inside(store: str, spot: Spot | None) -> Act:
-    """How code of a run, or of a tool, acts on a value that is not the run's: a session of its own, say."""
+    """How code of a run, or of a tool, acts on a value that is not the run's: a session of its own,
+    say.
+    """
     run = _run_here()
     if run is not None and not run.closed:
         return run.acting(store, spot)
     handed = tool_act.get()
-    return handed[1] if handed is not None and spot is not None and spot.id == handed[0] else UNNAMED
+    return (
+        handed[1] if handed is not None and spot is not None and spot.id == handed[0] else UNNAMED
+    )
 
 
 bind_reader(_RunReader())
@@ -1027,10 +1323,13 @@ def executing() -> tuple[Run, Frame | None] | None:
 
 
 def policies_here(run: Run | None, session: Session) -> tuple[Policy, ...]:
-    """Return the policies that bind an effect: those of the calls that have the session in hand, and of the call whose code this is."""
+    """Return the policies that bind an effect: those of the calls that have the session in hand,
+    and of the call whose code this is.
+    """
     top = run.frames(session.id)[-1:] if run is not None else ()
     found = [*run.policies_for(session), *_policies_of(top)] if run is not None else []
-    if run is not None and running.get() is run and acting.get() in (None, *top):  # as in most calls: nothing else binds it
+    # as in most calls: nothing else binds it
+    if run is not None and running.get() is run and acting.get() in (None, *top):
         return tuple(found)
     here = executing()
     if here is not None:
@@ -1045,7 +1344,9 @@ def _policies_of(frames: Sequence[Frame]) -> tuple[Policy, ...]:
 
 
 class _Inside:
-    """What writes outside of any run rest on: on the run whose code this is, and on that of a value whose run was let go."""
+    """What writes outside of any run rest on: on the run whose code this is, and on that of a value
+    whose run was let go.
+    """
 
     def fences(self, address: str, by: str | None) -> tuple[Fence, ...]:
         run = _run_here()
@@ -1057,7 +1358,9 @@ class _Inside:
             run.check_mine()
         return (*own, *run.fences_in(address))
 
-    def loss_error(self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]) -> BaseException:
+    def loss_error(
+        self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]
+    ) -> BaseException:
         run, past = _run_here(), _let_go.get(by) if by is not None else None
         if past is not None and error.log in [fence.log for fence in past.fences]:
             if spot is not None:
@@ -1070,14 +1373,18 @@ bind_fences(_Inside())
 
 
 def check_held(session: Session) -> None:
-    """Right before an effect starts that no append of its own precedes: raises if the run it belongs to was taken."""
+    """Right before an effect starts that no append of its own precedes: raises if the run it
+    belongs to was taken.
+    """
     run = run_of(session) or _run_here()
     if run is not None and (run.is_lost or not run.closed):
         run.check_mine()
 
 
 def check_running(session: Session) -> None:
-    """Before anything happens: raises if this branch was stopped, or if this is code of a run that is over."""
+    """Before anything happens: raises if this branch was stopped, or if this is code of a run that
+    is over.
+    """
     run = run_of(session)
     if run is not None:
         return run.check(session.id)
@@ -1111,19 +1418,32 @@ def direct_writer() -> DirectWriter:
 
 
 def is_tried_again(session: Session) -> bool:
-    """Whether an answer that ended the run is asked for again, because the run was taken up again: now, or on record."""
+    """Whether an answer that ended the run is asked for again, because the run was taken up again:
+    now, or on record.
+    """
     run = run_of(session)
     if run is None or run.record is None:
         return False
     step = run.peek(session)
-    # On record it ended a call, or was followed by another ask. Where the record is over, the end of the run says what it died of.
-    return step.kind != k.CallFinished.__name__ if step is not None else session.head in run.record.reopened
+    # On record it ended a call, or was followed by another ask. Where the record is over, the end
+    # of the run says what it died of.
+    return (
+        step.kind != k.CallFinished.__name__
+        if step is not None
+        else session.head in run.record.reopened
+    )
 
 
 def record(
-    session: Session, drafts: Sequence[Draft], blobs: Mapping[Digest, bytes] | None = None, *, held: Sequence[Event] = ()
+    session: Session,
+    drafts: Sequence[Draft],
+    blobs: Mapping[Digest, bytes] | None = None,
+    *,
+    held: Sequence[Event] = (),
 ) -> tuple[Session, list[Event]]:
-    """Append to a session whatever the runtime has to say, in a run or outside of any; returns the events as they were written."""
+    """Append to a session whatever the runtime has to say, in a run or outside of any; returns the
+    events as they were written.
+    """
     writer = run_of(session) or direct_writer()
     spot, events = writer.write(session.spot, drafts, blobs=blobs, held=held)
     after = session.later(spot, *[type(draft.body).__name__ for draft in drafts])
@@ -1133,7 +1453,9 @@ def record(
 
 
 def append_at_tip(spot: Spot, drafts: Sequence[Draft], fences: Sequence[Fence] = ()) -> None:
-    """Append where a log ends by now, around any run that has it in hand here: for what decides who has it."""
+    """Append where a log ends by now, around any run that has it in hand here: for what decides who
+    has it.
+    """
     direct = direct_writer()
     while True:  # each time around somebody else got something written
         try:
@@ -1144,9 +1466,14 @@ def append_at_tip(spot: Spot, drafts: Sequence[Draft], fences: Sequence[Fence] =
 
 
 def record_at_tip(
-    session: Session, drafts: Sequence[Draft] | Callable[[Session], Sequence[Draft]], blobs: Mapping[Digest, bytes] | None = None
+    session: Session,
+    drafts: Sequence[Draft] | Callable[[Session], Sequence[Draft]],
+    blobs: Mapping[Digest, bytes] | None = None,
 ) -> tuple[Session, list[Event]]:
-    """Append where the log ends by now: for what has to be on record whoever else wrote. Drafts may depend on where that is."""
+    """Append where the log ends by now: for what has to be on record whoever else wrote.
+
+    Drafts may depend on where that is.
+    """
     for _ in range(100):
         try:
             return record(session, drafts(session) if callable(drafts) else drafts, blobs)
@@ -1156,7 +1483,9 @@ def record_at_tip(
 
 
 def call_id(run: str | None, log: LogId, seq: int, *more: str | int) -> str:
-    """The name of a bracket: it follows from where it begins, and suits every provider as the id of a call."""
+    """The name of a bracket: it follows from where it begins, and suits every provider as the id of
+    a call.
+    """
     text = "/".join(map(str, (run or "", log, seq, *more)))
     return f"c{digest(b'plait/call/1', text.encode())[:23]}"
 
@@ -1169,5 +1498,10 @@ def import_path(cls: type) -> str:
 @lru_cache(1024)  # the same few paths, at every call
 def principal_of(path: str) -> str:
     """A call path as part of a principal: without spaces, not too long."""
-    text = quote(path, safe="/-_.~+:@#=[]()<>", encoding="utf-8", errors="backslashreplace") or "workflow"
-    return text if len(text) <= 200 else f"{text[:160]}~{digest(b'plait/path/1', text.encode())[:16]}"
+    text = (
+        quote(path, safe="/-_.~+:@#=[]()<>", encoding="utf-8", errors="backslashreplace")
+        or "workflow"
+    )
+    return (
+        text if len(text) <= 200 else f"{text[:160]}~{digest(b'plait/path/1', text.encode())[:16]}"
+    )

@@ -1,6 +1,8 @@
-"""What a model was sent, rebuilt from the log alone: the setup that its call recorded, and the story before the ask.
+"""What a model was sent, rebuilt from the log alone: the setup that its call recorded, and the
+story before the ask.
 
-A prompt is a function of the log, so what is rebuilt has the digest that stands in the `ModelAsked`, or something is not as it was.
+A prompt is a function of the log, so what is rebuilt has the digest that stands in the
+`ModelAsked`, or something is not as it was.
 """
 
 from __future__ import annotations
@@ -41,23 +43,39 @@ class Sent(msgspec.Struct, frozen=True):
 
 def last_asked(session: Session) -> Event:
     """The ask at this place, or the nearest before it."""
-    found = next(store_at(session.store).read(session.id, 1, session.place, kinds={ModelAsked.__name__}, reverse=True), None)
+    found = next(
+        store_at(session.store).read(
+            session.id, 1, session.place, kinds={ModelAsked.__name__}, reverse=True
+        ),
+        None,
+    )
     if found is None:
-        raise NoPrompt(session.short, session.place, "no model was asked by then", "look for a later place with plait log")
+        raise NoPrompt(
+            session.short,
+            session.place,
+            "no model was asked by then",
+            "look for a later place with plait log",
+        )
     return found
 
 
 def sent(session: Session, asked: Event | None = None) -> Sent:
-    """What was sent at this place of a session, or the nearest before it where a model was asked."""
+    """What was sent at this place of a session, or the nearest before it where a
+    model was asked.
+    """
     asked = asked or last_asked(session)
     body = asked.body
     assert isinstance(body, ModelAsked)
     first = _first_attempt(session, asked)
     encoded = _encoded_setup(session, first)
     prompt = Prompt(_setup(encoded), asked.actor, asked.header.run, encoded, explain=True)
-    prompt.catch_up(Session.of(Spot(session.store, first.log, first.seq - 1, first.header.parents[0])))
+    prompt.catch_up(
+        Session.of(Spot(session.store, first.log, first.seq - 1, first.header.parents[0]))
+    )
     digest, turns = prompt.ask()
-    left = sorted(dict.fromkeys(prompt.left_out), key=lambda each: (each.log != first.log, each.seq))
+    left = sorted(
+        dict.fromkeys(prompt.left_out), key=lambda each: (each.log != first.log, each.seq)
+    )
     return Sent(asked, body.model, prompt.setup, body.parameters, turns, digest, body.prompt, left)
 
 
@@ -65,8 +83,14 @@ def _first_attempt(session: Session, asked: Event) -> Event:
     """Every attempt is sent what the first one was."""
     body, call = asked.body, asked.header.call
     if isinstance(body, ModelAsked) and body.attempt > 1:
-        for event in store_at(session.store).read(asked.log, 1, asked.seq, kinds={ModelAsked.__name__}, reverse=True):
-            if event.header.call == call and isinstance(event.body, ModelAsked) and event.body.attempt == 1:
+        for event in store_at(session.store).read(
+            asked.log, 1, asked.seq, kinds={ModelAsked.__name__}, reverse=True
+        ):
+            if (
+                event.header.call == call
+                and isinstance(event.body, ModelAsked)
+                and event.body.attempt == 1
+            ):
                 return event
     return asked
 
@@ -76,7 +100,11 @@ def _encoded_setup(session: Session, asked: Event) -> bytes:
     store = store_at(session.store)
     for event in store.read(asked.log, 1, asked.seq, kinds={CallStarted.__name__}, reverse=True):
         body = event.body
-        if isinstance(body, CallStarted) and body.setup and f"agent:{principal_of(body.path)}" == asked.actor:
+        if (
+            isinstance(body, CallStarted)
+            and body.setup
+            and f"agent:{principal_of(body.path)}" == asked.actor
+        ):
             return store.get_blob(body.setup)
     step = "check that it was asked by an agent, a selector or a compactor"
     raise NoPrompt(session.short, asked.seq, f"what {asked.actor} asks with is not on record", step)

@@ -1,8 +1,10 @@
 """Budgets, enforced before the spend.
 
-What an ask may cost is set aside before it is made; what it did cost replaces that when it is answered. All branches of a run draw on one
-pool; a fork with a budget of its own draws on that as well. When there is not enough left, the agent is told so and answers within what is
-kept back for that; if not even that is left, the run ends. Either way the refusal is an event, and what is on record is not judged again.
+What an ask may cost is set aside before it is made; what it did cost replaces that when it is
+answered. All branches of a run draw on one pool; a fork with a budget of its own draws on that as
+well. When there is not enough left, the agent is told so and answers within what is kept back for
+that; if not even that is left, the run ends. Either way the refusal is an event, and what is on
+record is not judged again.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ from plait.model.base import Fault, Model, Reply
 from plait.model.prices import FREE
 from plait.model.scripted import ScriptedModel
 from plait.runtime.effects import AskModel
-from plait.runtime.pool import CHARACTERS_PER_TOKEN, Pool, Refusal, Reservation, estimate, price_of, wall_in
+from plait.runtime.pool import (
+    CHARACTERS_PER_TOKEN,
+    Pool,
+    Refusal,
+    Reservation,
+    estimate,
+    price_of,
+    wall_in,
+)
 from plait.runtime.run import Run, executing, record, run_of, running
 from plait.session import Session
 from plait.session.content import text_of
@@ -32,7 +42,9 @@ from plait.session.ports import Act, Draft, store_at
 from plait.session.state import Spent
 
 SERVICE = "service:plait"
-LAST_WORDS = "The budget is nearly used up ({limit}). Answer now with what you have, without calling tools."
+LAST_WORDS = (
+    "The budget is nearly used up ({limit}). Answer now with what you have, without calling tools."
+)
 
 
 class Afforded(NamedTuple):
@@ -45,12 +57,14 @@ class Afforded(NamedTuple):
     refusal: k.BudgetRefused | None = None  # why this is to be the last word
 
 
-_shared: dict[tuple[str, Digest], tuple[Pool, WeakSet[Run]]] = {}  # by store and grant: runs of one process draw on one pool
+# by store and grant: runs of one process draw on one pool
+_shared: dict[tuple[str, Digest], tuple[Pool, WeakSet[Run]]] = {}
 _sharing = Lock()
 
 
 def pool_of(session: Session, run: Run, wall_s: float = 0.0) -> Pool | None:
-    """Return what a run draws on: the budgets of its session, less what all runs and branches spent of them. None: there is no limit.
+    """Return what a run draws on: the budgets of its session, less what all runs and branches spent
+    of them. None: there is no limit.
 
     `wall_s` is how long the run was held before.
     """
@@ -65,7 +79,10 @@ def pool_of(session: Session, run: Run, wall_s: float = 0.0) -> Pool | None:
 
 
 def _granted(session: Session, grants: Sequence[Grant], run: Run | None) -> Pool | None:
-    """Return the pool of the innermost of these grants, which draws on the others. A run shares it with the runs after it."""
+    """Return the pool of the innermost of these grants, which draws on the others.
+
+    A run shares it with the runs after it.
+    """
     store = store_at(session.store)
     pool: Pool | None = None
     with _sharing:
@@ -86,9 +103,14 @@ def _granted(session: Session, grants: Sequence[Grant], run: Run | None) -> Pool
 
 
 def _most(one: Spent, other: Spent) -> Spent:
-    """Return the larger of two bills, figure by figure: one has the branches, the other what was merged from elsewhere."""
+    """Return the larger of two bills, figure by figure: one has the branches, the other what was
+    merged from elsewhere.
+    """
     usage = one.usage if one.tokens >= other.tokens else other.usage
-    return Spent(usage, *(max(getattr(one, name), getattr(other, name)) for name in Spent.__struct_fields__[1:]))
+    return Spent(
+        usage,
+        *(max(getattr(one, name), getattr(other, name)) for name in Spent.__struct_fields__[1:]),
+    )
 
 
 # ── models ───────────────────────────────────────────────────────────────────────────────────
@@ -102,7 +124,11 @@ def afford(session: Session, effect: AskModel) -> Afforded:
     if run.follows(session):
         step = run.peek(session)
         body = step.body if step is not None and step.kind == k.BudgetRefused.__name__ else None
-        return _refused(session, effect, body) if isinstance(body, k.BudgetRefused) else Afforded(session, effect)
+        return (
+            _refused(session, effect, body)
+            if isinstance(body, k.BudgetRefused)
+            else Afforded(session, effect)
+        )
     pool = run.pool(session.id)
     if pool is None:
         return Afforded(session, effect)
@@ -112,10 +138,22 @@ def afford(session: Session, effect: AskModel) -> Afforded:
     found = pool.reserve(tokens=tokens, cost_usd_nano=cost, steps=1)
     if isinstance(found, Reservation):
         return Afforded(session, effect, found, usage)
-    last = pool.reserve(tokens=tokens, cost_usd_nano=cost, steps=1, reserve=True) if not effect.aside else found
-    body = k.BudgetRefused(found.limit, found.asked, found.left, isinstance(last, Refusal), _why(found, effect.model, cost))
+    last = (
+        pool.reserve(tokens=tokens, cost_usd_nano=cost, steps=1, reserve=True)
+        if not effect.aside
+        else found
+    )
+    body = k.BudgetRefused(
+        found.limit,
+        found.asked,
+        found.left,
+        isinstance(last, Refusal),
+        _why(found, effect.model, cost),
+    )
     told = _refused(session, effect, body)
-    return told._replace(reservation=last if isinstance(last, Reservation) else None, reserved=usage)
+    return told._replace(
+        reservation=last if isinstance(last, Reservation) else None, reserved=usage
+    )
 
 
 def _refused(session: Session, effect: AskModel, body: k.BudgetRefused) -> Afforded:
@@ -130,7 +168,9 @@ def _refused(session: Session, effect: AskModel, body: k.BudgetRefused) -> Affor
 
 
 def afford_again(session: Session, effect: AskModel) -> Afforded:
-    """Set aside what another attempt may cost: it may use what is kept back, since the first one was allowed."""
+    """Set aside what another attempt may cost: it may use what is kept back, since the first one
+    was allowed.
+    """
     run = run_of(session)
     pool = run.pool(session.id) if run is not None and not run.follows(session) else None
     if pool is None:
@@ -140,12 +180,16 @@ def afford_again(session: Session, effect: AskModel) -> Afforded:
     found = pool.reserve(tokens=tokens, cost_usd_nano=cost, steps=1, reserve=True)
     if isinstance(found, Refusal):
         why = _why(found, effect.model, cost)
-        return _refused(session, effect, k.BudgetRefused(found.limit, found.asked, found.left, True, why))
+        return _refused(
+            session, effect, k.BudgetRefused(found.limit, found.asked, found.left, True, why)
+        )
     return Afforded(session, effect, found, usage)
 
 
 def lose(session: Session, model: Model, usage: Usage | None) -> Price | None:
-    """A call that was lost with the process that made it counts as what was set aside for it; returns what that costs."""
+    """A call that was lost with the process that made it counts as what was set aside for it;
+    returns what that costs.
+    """
     if usage is None:
         return None
     run = run_of(session)
@@ -155,14 +199,18 @@ def lose(session: Session, model: Model, usage: Usage | None) -> Price | None:
     return Price(cost, "as it was set aside") if cost is not None else None
 
 
-def settle(session: Session, reservation: Reservation | None, usage: Usage | None, price: Price | None) -> None:
+def settle(
+    session: Session, reservation: Reservation | None, usage: Usage | None, price: Price | None
+) -> None:
     """What an ask did cost, as far as that is known."""
     run = run_of(session)
     pool = run.pool(session.id) if run is not None and reservation is not None else None
     if pool is None or reservation is None:
         return
     tokens = usage.input_tokens + usage.output_tokens if usage is not None else None
-    pool.settle(reservation, tokens=tokens, cost_usd_nano=price.cost_usd_nano if price is not None else None)
+    pool.settle(
+        reservation, tokens=tokens, cost_usd_nano=price.cost_usd_nano if price is not None else None
+    )
 
 
 def _cost_of(model: Model, usage: Usage) -> int | None:
@@ -171,7 +219,10 @@ def _cost_of(model: Model, usage: Usage) -> int | None:
 
 
 def _price_of(model: Model, usage: Usage) -> Price | None:
-    """Return what this costs of a model: by its own `price_of`, if it has one, else by its name. None: no price is known."""
+    """Return what this costs of a model: by its own `price_of`, if it has one, else by its name.
+
+    None: no price is known.
+    """
     own = getattr(model, "price_of", None)
     if callable(own):
         return cast("Price | None", own(usage))
@@ -179,10 +230,15 @@ def _price_of(model: Model, usage: Usage) -> Price | None:
 
 
 def _why(refusal: Refusal, model: Model, cost: int | None) -> str:
-    """Say what to do where a limit in dollars cannot be kept; "": there is simply not enough left."""
+    """Say what to do where a limit in dollars cannot be kept; "": there is simply
+    not enough left.
+    """
     if refusal.limit != "cost_usd" or cost is not None:
         return ""
-    step = "give it one, ChatModel(…, price=(0.5, 1.5)) in dollars per million tokens, or set tokens_max or steps_max instead"
+    step = (
+        "give it one, ChatModel(…, price=(0.5, 1.5)) in dollars per million tokens, or set"
+        " tokens_max or steps_max instead"
+    )
     return f"no price is known for {model.name}, so cost_usd_max cannot be kept; {step}"
 
 
@@ -190,22 +246,32 @@ def _why(refusal: Refusal, model: Model, cost: int | None) -> str:
 
 
 def counted_reply(effect: AskModel, reply: Reply) -> Reply:
-    """Return a reply with an estimate of the tokens that the provider did not count, marked as one."""
+    """Return a reply with an estimate of the tokens that the provider did not
+    count, marked as one.
+    """
     if reply.usage.input_tokens and reply.usage.output_tokens:
         return reply
     calls = "".join(f"{call.tool}{call.arguments}" for call in reply.calls)
-    usage = _counted(effect, reply.usage, text_of(reply.parts) + "".join(_thoughts(reply.parts)) + calls)
+    usage = _counted(
+        effect, reply.usage, text_of(reply.parts) + "".join(_thoughts(reply.parts)) + calls
+    )
     if usage is reply.usage:
         return reply
     price = reply.price
     if price != FREE:  # it is that of the tokens that were counted
         whole = _price_of(effect.model, usage)
-        price = price if whole is None or (price is not None and price.cost_usd_nano > whole.cost_usd_nano) else whole
+        price = (
+            price
+            if whole is None or (price is not None and price.cost_usd_nano > whole.cost_usd_nano)
+            else whole
+        )
     return msgspec.structs.replace(reply, usage=usage, price=price)
 
 
 def counted_fault(effect: AskModel, fault: Fault) -> tuple[Usage | None, Price | None]:
-    """Return what an attempt that failed took: as counted, an estimate where an answer broke off, else nothing."""
+    """Return what an attempt that failed took: as counted, an estimate where an answer broke off,
+    else nothing.
+    """
     if fault.usage is not None or not fault.partial:
         return fault.usage, fault.price
     usage = _counted(effect, Usage(), fault.partial)
@@ -224,7 +290,9 @@ def _counted(effect: AskModel, usage: Usage, said: str) -> Usage:
     guessed = (asked - usage.input_tokens) + (answered - usage.output_tokens)
     if not guessed:
         return usage
-    return msgspec.structs.replace(usage, input_tokens=asked, output_tokens=answered, estimated_tokens=guessed)
+    return msgspec.structs.replace(
+        usage, input_tokens=asked, output_tokens=answered, estimated_tokens=guessed
+    )
 
 
 # ── tools ────────────────────────────────────────────────────────────────────────────────────
@@ -242,13 +310,16 @@ def afford_tool(session: Session) -> Refusal | None:
 
 
 def _tool_pool(session: Session, run: Run | None) -> Pool | None:
-    """Return what a tool call draws on: the budget of its run, or session, and that of the run whose code makes it. None: no limit."""
+    """Return what a tool call draws on: the budget of its run, or session, and that of the run
+    whose code makes it. None: no limit.
+    """
     if run is not None and running.get() is run:
         return run.pool(session.id)
     own, here = run.pool(session.id) if run is not None else None, executing()
     if run is None and session.budget is not None:
         grants = grants_at(store_at(session.store), session.id, session.place)
-        if any(grant.budget.tool_calls_max is not None for grant in grants):  # nothing else is spent by a tool
+        # nothing else is spent by a tool
+        if any(grant.budget.tool_calls_max is not None for grant in grants):
             own = _granted(session, grants, None)
     outer = None
     if here is not None and here[0] is not run:
@@ -260,9 +331,13 @@ def _tool_pool(session: Session, run: Run | None) -> Pool | None:
 
 def refusal_of(refusal: Refusal) -> tuple[k.BudgetRefused, Failure]:
     why = f"the budget does not allow it: {refusal.limit} ({refusal.left:g} left)"
-    return k.BudgetRefused(refusal.limit, refusal.asked, refusal.left), Failure("BudgetExceeded", f"{why}. It was not run")
+    return k.BudgetRefused(refusal.limit, refusal.asked, refusal.left), Failure(
+        "BudgetExceeded", f"{why}. It was not run"
+    )
 
 
 def wall_of(session: Session, started: Event) -> float:
     """Return how long a run was held so far, in seconds."""
-    return wall_in(started, store_at(session.store).read(session.id, started.seq + 1, session.place))
+    return wall_in(
+        started, store_at(session.store).read(session.id, started.seq + 1, session.place)
+    )

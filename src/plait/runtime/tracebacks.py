@@ -1,7 +1,8 @@
 """Hides secrets in what the interpreter prints of an error that nobody caught.
 
-A workflow's own exception reaches the program as it was raised, so its text may hold a secret. What is
-on record has it hidden; what Python prints on stderr when the program, or a thread, ends is hidden here.
+A workflow's own exception reaches the program as it was raised, so its text may hold a secret. What
+is on record has it hidden; what Python prints on stderr when the program, or a thread, ends is
+hidden here.
 """
 
 from __future__ import annotations
@@ -18,26 +19,36 @@ _is_installed = False
 
 
 def hide_in_tracebacks() -> None:
-    """Hide secrets from now on in tracebacks of uncaught errors; all others are printed as before."""
+    """Hide secrets from now on in tracebacks of uncaught errors; all others are
+    printed as before.
+    """
     global _is_installed
     if _is_installed:
         return
     _is_installed = True
     whole, threaded = sys.excepthook, threading.excepthook
 
-    def print_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def print_error(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
         if not _print_hidden(kind, error, trace):
             whole(kind, error, trace)
 
     def print_thread_error(args: Any) -> None:
-        if args.exc_value is None or not _print_hidden(args.exc_type, args.exc_value, args.exc_traceback):
+        if args.exc_value is None or not _print_hidden(
+            args.exc_type, args.exc_value, args.exc_traceback
+        ):
             threaded(args)
 
     sys.excepthook, threading.excepthook = print_error, print_thread_error
 
 
-def _print_hidden(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> bool:
-    """Print an error without its secrets; return False if it holds none, and nothing was printed."""
+def _print_hidden(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> bool:
+    """Print an error without its secrets; return False if it holds none, and
+    nothing was printed.
+    """
     if not secrets.armed():
         return False
     text = "".join(traceback.format_exception(kind, error, trace))

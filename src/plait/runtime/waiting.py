@@ -1,7 +1,8 @@
 """Waiting in a workflow: for an answer, for a time, for something to happen.
 
-Each is a bracket: what is waited for is on record, and so is its end. Who has to wait long is parked: the wait is a row with a wake
-time, and no process. `resume` finds the end of it on record, in the inbox, or on the clock; a time that is over fires once.
+Each is a bracket: what is waited for is on record, and so is its end. Who has to wait long is
+parked: the wait is a row with a wake time, and no process. `resume` finds the end of it on record,
+in the inbox, or on the clock; a time that is over fires once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ IN_PLACE_S = 5.0  # a shorter sleep is slept, a longer one is a row
 SERVICE = "service:plait"
 
 
-def ask_human(session: Session, question: str, choices: Sequence[str], actor: str) -> Generator[Wait, Any, Session]:
+def ask_human(
+    session: Session, question: str, choices: Sequence[str], actor: str
+) -> Generator[Wait, Any, Session]:
     """Ask a person, and go on with the answer: `session.result`."""
     run, session, call = _begin(session, "ask a person", "question")
     act = Act(actor, "program", call=call, causes=run.acting(session.store, session.spot).causes)
@@ -33,13 +36,18 @@ def ask_human(session: Session, question: str, choices: Sequence[str], actor: st
     session, answered = _heard(run, session, call, asked)
     if answered is None and run.answerer is not None:
         said, failure = decision_of(run.answerer, question, tuple(choices))
-        if failure is not None:  # the question stays open, and is asked again when the run is taken up again
-            raise InvalidValue("answerer", failure.message, "let it return an answer, and resume the run")
+        # the question stays open, and is asked again when the run is taken up again
+        if failure is not None:
+            raise InvalidValue(
+                "answerer", failure.message, "let it return an answer, and resume the run"
+            )
         answer = checked_answer(cast("Json", said), tuple(choices))
         act = Act(run.behalf, "human", call=call, causes=(asked.id,))
         session, (answered,) = record(session, [Draft(k.QuestionAnswered(asked.id, answer), act)])
     if answered is None:
-        raise _parked(run, session, f"a question waits for an answer: plait answer {asked.id[:12]} …")
+        raise _parked(
+            run, session, f"a question waits for an answer: plait answer {asked.id[:12]} …"
+        )
     return session
     yield  # nothing is waited for here: whoever has to wait is parked
 
@@ -48,15 +56,24 @@ def sleep(session: Session, seconds: float, actor: str) -> Generator[Wait, Any, 
     """Go on after so long; whoever sleeps long holds no process."""
     run, session, call = _begin(session, "sleep", "sleep")
     until = run.now(session) + int(seconds * 1e6)
-    session, (timer,) = record(session, [Draft(k.TimerSet(until), Act(actor, "program", call=call))])
+    session, (timer,) = record(
+        session, [Draft(k.TimerSet(until), Act(actor, "program", call=call))]
+    )
     return (yield from _until(run, session, timer))
 
 
-def wait_for(session: Session, name: str, timeout_s: float | None, actor: str) -> Generator[Wait, Any, Session]:
-    """Go on when somebody signals this, or after so long. `session.result` is what came with the signal; None: nobody did."""
+def wait_for(
+    session: Session, name: str, timeout_s: float | None, actor: str
+) -> Generator[Wait, Any, Session]:
+    """Go on when somebody signals this, or after so long.
+
+    `session.result` is what came with the signal; None: nobody did.
+    """
     run, session, call = _begin(session, "wait", "wait")
     until = run.now(session) + int(timeout_s * 1e6) if timeout_s is not None else None
-    session, (timer,) = record(session, [Draft(k.TimerSet(until, name), Act(actor, "program", call=call))])
+    session, (timer,) = record(
+        session, [Draft(k.TimerSet(until, name), Act(actor, "program", call=call))]
+    )
     return (yield from _until(run, session, timer))
 
 
@@ -75,21 +92,43 @@ def _until(run: Run, session: Session, timer: Event) -> Generator[Wait, Any, Ses
         left_s = 0.0
     if left_s is not None and left_s <= 0:
         return _fire(session, call, "time", timer)
-    what = f"something to be signalled: plait signal {session.short} {body.event}" if body.event else f"a time, {left_s:,.0f} s from now"
+    what = (
+        f"something to be signalled: plait signal {session.short} {body.event}"
+        if body.event
+        else f"a time, {left_s:,.0f} s from now"
+    )
     raise _parked(run, session, f"it waits for {what}")
 
 
 def _fire(session: Session, call: str, by: Any, cause: Event) -> Session:
-    return record(session, [Draft(k.TimerFired(by), Act(SERVICE, "program", call=call, causes=(cause.id,)))])[0]
+    return record(
+        session, [Draft(k.TimerFired(by), Act(SERVICE, "program", call=call, causes=(cause.id,)))]
+    )[0]
 
 
 def _signal(session: Session, name: str) -> Event | None:
     """A signal of this name that nobody has waited for yet."""
     store = store_at(session.store)
     kinds = {k.Signalled.__name__, k.TimerFired.__name__}
-    events = list(store.read(session.id, store.log(session.id).place + 1, session.place, kinds=kinds))
-    used = {cause for event in events if event.kind == k.TimerFired.__name__ for cause in event.header.causes}
-    return next((each for each in events if isinstance(body := each.body, k.Signalled) and body.name == name and each.id not in used), None)
+    events = list(
+        store.read(session.id, store.log(session.id).place + 1, session.place, kinds=kinds)
+    )
+    used = {
+        cause
+        for event in events
+        if event.kind == k.TimerFired.__name__
+        for cause in event.header.causes
+    }
+    return next(
+        (
+            each
+            for each in events
+            if isinstance(body := each.body, k.Signalled)
+            and body.name == name
+            and each.id not in used
+        ),
+        None,
+    )
 
 
 def _begin(session: Session, verb: str, what: str) -> tuple[Run, Session, str]:
@@ -99,7 +138,11 @@ def _begin(session: Session, verb: str, what: str) -> tuple[Run, Session, str]:
     if run is None:
         raise NoRun(session.short, verb)
     if session.run != run.id:
-        raise InvalidValue(verb, "nobody can be waited for inside a tool", "do it in a workflow, and hand the tool what came of it")
+        raise InvalidValue(
+            verb,
+            "nobody can be waited for inside a tool",
+            "do it in a workflow, and hand the tool what came of it",
+        )
     return run, session, call_id(*run.names(session), session.place + 1, what)
 
 
@@ -126,4 +169,6 @@ def _of(events: Sequence[Event], call: str) -> Event | None:
 
 
 def _parked(run: Run, session: Session, why: str) -> BaseException:
-    return run.ended(session) if run.record is not None and run.record.strict else Parked(session, why)
+    return (
+        run.ended(session) if run.record is not None and run.record.strict else Parked(session, why)
+    )

@@ -35,8 +35,10 @@ class Job(NamedTuple):
     given: Json = None  # the arguments as recorded
     attempt: int = 1
     site: Site | None = None  # where it runs, if the tool takes a sandbox
-    handed: tuple[LogId, Act] | None = None  # the session it is handed, and how it acts on it; None: it takes none
-    check: Callable[[], object] | None = None  # asked right before it begins: raises if it may not any more
+    # the session it is handed, and how it acts on it; None: it takes none
+    handed: tuple[LogId, Act] | None = None
+    # asked right before it begins: raises if it may not any more
+    check: Callable[[], object] | None = None
 
 
 class Done(NamedTuple):
@@ -52,7 +54,10 @@ class Done(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """Start these: lanes run side by side, the jobs of one lane one after another. Answer: a batch."""
+    """Start these: lanes run side by side, the jobs of one lane one after another.
+
+    Answer: a batch.
+    """
 
     lanes: Sequence[Sequence[Job]]
 

@@ -10,10 +10,26 @@ from functools import cache, partial
 from typing import Protocol
 
 from plait import secrets
-from plait.errors import InvalidValue, LogExists, MayNotApprove, OutcomeUnknown, StaleEpoch, StaleHead, UnknownLog
+from plait.errors import (
+    InvalidValue,
+    LogExists,
+    MayNotApprove,
+    OutcomeUnknown,
+    StaleEpoch,
+    StaleHead,
+    UnknownLog,
+)
 from plait.event import Body, Event, seal
 from plait.event.hidden import without_secrets
-from plait.event.kinds import BOUNDARIES, ApprovalDenied, ApprovalGranted, BudgetSet, Place, QuestionAnswered, ToolResolved
+from plait.event.kinds import (
+    BOUNDARIES,
+    ApprovalDenied,
+    ApprovalGranted,
+    BudgetSet,
+    Place,
+    QuestionAnswered,
+    ToolResolved,
+)
 from plait.ids import Digest, LogId, Source, inbox_of, short
 from plait.inside import is_inside
 from plait.session.ports import UNNAMED, Act, Draft, Spot
@@ -23,13 +39,21 @@ _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 
 
 _DECISIONS = frozenset({ApprovalGranted, ApprovalDenied, QuestionAnswered, ToolResolved})
-_POSTED_DECISIONS = _DECISIONS | {BudgetSet}  # in its own log a run may bound itself; what comes by the inbox raises its limit
-RUN_CODE = "service:run"  # code of a run that does not go by the values of its run: it speaks for no person, and for no workflow
+# in its own log a run may bound itself; what comes by the inbox raises its limit
+_POSTED_DECISIONS = _DECISIONS | {BudgetSet}
+# code of a run that does not go by the values of its run: it speaks for no person, and for no
+# workflow
+RUN_CODE = "service:run"
 _acting: list[Callable[[str, Spot | None], Act]] = []
 
 
-def check_decisions(address: str, log: LogId, drafts: Sequence[Draft], decisions: frozenset[type[Body]] = _DECISIONS) -> None:
-    """Raises if code of a run is about to decide for people. What the runtime records for them does not come by here."""
+def check_decisions(
+    address: str, log: LogId, drafts: Sequence[Draft], decisions: frozenset[type[Body]] = _DECISIONS
+) -> None:
+    """Raises if code of a run is about to decide for people.
+
+    What the runtime records for them does not come by here.
+    """
     for draft in drafts:
         if type(draft.body) in decisions and (why := is_inside(address)):
             raise MayNotApprove(short(log), draft.act.actor, why)
@@ -41,13 +65,19 @@ def bind_acting(acting: Callable[[str, Spot | None], Act]) -> None:
 
 
 class Insider(Protocol):
-    """Who knows which run the code that executes belongs to: what that code writes, anywhere, rests on the run being held."""
+    """Who knows which run the code that executes belongs to: what that code writes, anywhere, rests
+    on the run being held.
+    """
 
     def fences(self, address: str, by: str | None) -> Sequence[Fence]:
-        """What a write to this store, by a value of this run, rests on; none: this is no code of a run."""
+        """What a write to this store, by a value of this run, rests on; none: this is no code of a
+        run.
+        """
         ...
 
-    def loss_error(self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]) -> BaseException:
+    def loss_error(
+        self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]
+    ) -> BaseException:
         """What to raise if such a write is refused; what it brought too late is kept."""
         ...
 
@@ -63,7 +93,9 @@ def bind_fences(insider: Insider) -> None:
 class DirectWriter:
     """The `Writer` for values without a run."""
 
-    def __init__(self, source: Source, store: Callable[[str], Store], address: Callable[[], str]) -> None:
+    def __init__(
+        self, source: Source, store: Callable[[str], Store], address: Callable[[], str]
+    ) -> None:
         self._source = source
         self._open = store
         self._sources: dict[str, Source] = {}
@@ -78,7 +110,9 @@ class DirectWriter:
         return self._sources.get(address, self._source)
 
     def bind_source(self, address: str, source: Source) -> None:
-        """From now on this source is asked for what goes to this store: a simulation's own clock and chance."""
+        """From now on this source is asked for what goes to this store: a simulation's own clock
+        and chance.
+        """
         self._sources[address] = source
 
     def process(self, address: str) -> str:
@@ -93,7 +127,11 @@ class DirectWriter:
         given = os.environ.get("PLAIT_ACTOR")
         if given is not None:
             if not _PRINCIPAL.match(given):
-                raise InvalidValue("PLAIT_ACTOR", f"{given!r} is not a principal", "set it to something like human:u-17 or service:ci")
+                raise InvalidValue(
+                    "PLAIT_ACTOR",
+                    f"{given!r} is not a principal",
+                    "set it to something like human:u-17 or service:ci",
+                )
             return given
         return _login()
 
@@ -132,7 +170,12 @@ class DirectWriter:
         return self.start(store, log, drafts, fork=fork, blobs=blobs, by=run)[0]
 
     def append(
-        self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
+        self,
+        spot: Spot,
+        drafts: Sequence[Draft],
+        *,
+        merges: tuple[Digest, ...] = (),
+        blobs: Mapping[Digest, bytes] | None = None,
     ) -> Spot:
         check_decisions(spot.store, spot.id, drafts)
         return self.write(spot, drafts, merges=merges, blobs=blobs)[0]
@@ -154,11 +197,17 @@ class DirectWriter:
         flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
         while True:  # each time around somebody else got something written
             head, tip = _end_of(store, inbox)
-            events = _seal(self.source(store.address), drafts, inbox, tip + 1, (head,) if head else (), run)
+            events = _seal(
+                self.source(store.address), drafts, inbox, tip + 1, (head,) if head else (), run
+            )
             if check is not None:
                 check(events)
             begin = partial(store.begin, inbox, events, blobs=blobs)
-            write = begin if head is None else partial(store.append, inbox, events, after=head, blobs=blobs, flush=flush)
+            write = (
+                begin
+                if head is None
+                else partial(store.append, inbox, events, after=head, blobs=blobs, flush=flush)
+            )
             try:
                 _settled(lambda resting, write=write: write(fences=resting), store, fences, run)
             except (StaleHead, LogExists):
@@ -178,11 +227,28 @@ class DirectWriter:
         fences: Sequence[Fence] | None = None,
         by: str | None = None,
     ) -> tuple[Spot, list[Event]]:
-        """Begin a log under this id. `fences` are what that rests on; None: on the run whose code this is, or whose value it is by."""
+        """Begin a log under this id.
+
+        `fences` are what that rests on; None: on the run whose code this is, or whose value it is
+        by.
+        """
         source = self.source(store.address)
-        events = _seal(source, drafts, log, fork.seq + 1 if fork else 1, (fork.head,) if fork else (), run, behalf)
+        events = _seal(
+            source,
+            drafts,
+            log,
+            fork.seq + 1 if fork else 1,
+            (fork.head,) if fork else (),
+            run,
+            behalf,
+        )
         parent = fork.log if fork else None
-        _settled(lambda resting: store.begin(log, events, parent=parent, blobs=blobs, fences=resting), store, fences, by)
+        _settled(
+            lambda resting: store.begin(log, events, parent=parent, blobs=blobs, fences=resting),
+            store,
+            fences,
+            by,
+        )
         return Spot(store.address, log, events[-1].seq, events[-1].id, run), events
 
     def write(
@@ -197,9 +263,11 @@ class DirectWriter:
         held: Sequence[Event] = (),
         fences: Sequence[Fence] | None = None,
     ) -> tuple[Spot, list[Event]]:
-        """Append, and return the events as they were written. `merging` is the draft whose further parents `merges` are.
+        """Append, and return the events as they were written. `merging` is the draft whose further
+        parents `merges` are.
 
-        `held` are events that were sealed before, up to this spot, and are written only now. `fences` are as for `start`.
+        `held` are events that were sealed before, up to this spot, and are written only now.
+        `fences` are as for `start`.
         """
         store = self._open(spot.store)
         after, events = self.seal(spot, drafts, merges=merges, merging=merging, behalf=behalf)
@@ -208,16 +276,34 @@ class DirectWriter:
         every = [*held, *events] if held else events
 
         def write(resting: Sequence[Fence]) -> Digest:
-            return store.append(spot.id, every, after=first, blobs=blobs, flush=flush, fences=resting)
+            return store.append(
+                spot.id, every, after=first, blobs=blobs, flush=flush, fences=resting
+            )
 
         _settled(write, store, fences, spot.run, spot, drafts)
         return after, events
 
     def seal(
-        self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), merging: int = 0, behalf: str | None = None
+        self,
+        spot: Spot,
+        drafts: Sequence[Draft],
+        *,
+        merges: tuple[Digest, ...] = (),
+        merging: int = 0,
+        behalf: str | None = None,
     ) -> tuple[Spot, list[Event]]:
         """The events as they would be written after this spot, and where that would lead."""
-        events = _seal(self.source(spot.store), drafts, spot.id, spot.place + 1, (spot.head,), spot.run, behalf, merges, merging)
+        events = _seal(
+            self.source(spot.store),
+            drafts,
+            spot.id,
+            spot.place + 1,
+            (spot.head,),
+            spot.run,
+            behalf,
+            merges,
+            merging,
+        )
         last = events[-1] if events else None
         return (Spot(spot.store, spot.id, last.seq, last.id, spot.run) if last else spot), events
 
@@ -251,7 +337,11 @@ def _seal(
             behalf=act.behalf or (behalf if act.actor != behalf else None),
             run=run,
             call=act.call,
-            causes=tuple([events[cause].id if isinstance(cause, int) else cause for cause in act.causes]) if act.causes else (),
+            causes=tuple(
+                [events[cause].id if isinstance(cause, int) else cause for cause in act.causes]
+            )
+            if act.causes
+            else (),
         )
         events.append(event)
         parents = (event.id,)
@@ -273,7 +363,11 @@ def _unnamed(act: Act) -> Act:
     if secrets.hide_text(told) == told:
         return act
     origin = re.sub(r"[^a-z0-9_.:/-]+", "-", secrets.hide_text(act.origin).lower()).strip("-")
-    return act._replace(actor=_plain_name(act.actor), behalf=_plain_name(act.behalf) if act.behalf else None, origin=origin)
+    return act._replace(
+        actor=_plain_name(act.actor),
+        behalf=_plain_name(act.behalf) if act.behalf else None,
+        origin=origin,
+    )
 
 
 def _plain_name(name: str) -> str:
@@ -283,7 +377,10 @@ def _plain_name(name: str) -> str:
 
 @cache
 def _login() -> str:
-    """Who is logged in. Looked up once: it is asked at every append, and may mean reading a user database."""
+    """Who is logged in.
+
+    Looked up once: it is asked at every append, and may mean reading a user database.
+    """
     try:
         return f"human:{re.sub(r'[^!-~]', '_', getpass.getuser())}"
     except (KeyError, OSError, ImportError):  # a container without a user database
@@ -299,7 +396,9 @@ def _settled(
     drafts: Sequence[Draft] = (),
 ) -> None:
     """Write; if it is unknown whether that stands, the very same events once more settle it."""
-    resting = fences if fences is not None else _inside[0].fences(store.address, by) if _inside else ()
+    resting = (
+        fences if fences is not None else _inside[0].fences(store.address, by) if _inside else ()
+    )
     try:
         try:
             write(resting)

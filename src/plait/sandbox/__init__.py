@@ -1,7 +1,8 @@
 """Where tools run.
 
-Backends are found by name: ours by the place of their module, which is imported only then, anybody else's by an entry point of the group
-`plait.sandboxes` that names a class or a function which returns a `Backend`.
+Backends are found by name: ours by the place of their module, which is imported only then, anybody
+else's by an entry point of the group `plait.sandboxes` that names a class or a function which
+returns a `Backend`.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def backends() -> list[str]:
 
 
 def _points() -> Iterable[EntryPoint]:
-    from importlib.metadata import entry_points  # it reads the installation, and takes as long to load as half of Plait
+    # it reads the installation, and takes as long to load as half of Plait
+    from importlib.metadata import entry_points
 
     return entry_points(group=GROUP)
 

@@ -1,8 +1,9 @@
 """What a sandbox is: a place where commands run on the files of one session.
 
-A `Backend` makes sandboxes, a `Sandbox` is a live handle on one of them, and a `Placement` (in the log) says which it was. The runtime
-holds the handles, never a session: whoever takes a session up again attaches to the sandbox that its placement names, or makes another
-from the recorded tree and says so. The contract that every backend has to keep is `plait.testing.SandboxContract`.
+A `Backend` makes sandboxes, a `Sandbox` is a live handle on one of them, and a `Placement` (in the
+log) says which it was. The runtime holds the handles, never a session: whoever takes a session up
+again attaches to the sandbox that its placement names, or makes another from the recorded tree and
+says so. The contract that every backend has to keep is `plait.testing.SandboxContract`.
 """
 
 from __future__ import annotations
@@ -45,9 +46,11 @@ class Wanted(msgspec.Struct, frozen=True):
     network: Network = "off"
     limits: Limits = Limits()
     env: Mapping[str, str] = {}
-    base: Digest | None = None  # the tree that these files come from: what is the same is shared with others that do, too
+    # the tree that these files come from: what is the same is shared with others that do, too
+    base: Digest | None = None
     folder: str | None = None  # where the files came from on this machine; None: from nowhere
-    heavy: tuple[str, ...] = ()  # folders below it that are not in the tree and are mounted read-only
+    # folders below it that are not in the tree and are mounted read-only
+    heavy: tuple[str, ...] = ()
     heavy_names: tuple[str, ...] = HEAVY  # what such folders are called
     ignore: tuple[str, ...] = ()  # further names that are no part of the tree
     in_place: bool = False  # whether the folder itself is worked on
@@ -62,12 +65,18 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Output(Protocol):
-    """What a command wrote, both streams in the order in which they came. It lies on disk, not in memory."""
+    """What a command wrote, both streams in the order in which they came.
+
+    It lies on disk, not in memory.
+    """
 
     @property
     def size(self) -> int: ...
     def view(self, characters: int = VIEW_MAX) -> str:
-        """Its beginning and its end, with a word about what was left out; the whole if it is short. Odd bytes are replaced."""
+        """Its beginning and its end, with a word about what was left out; the whole if it is short.
+
+        Odd bytes are replaced.
+        """
         ...
 
     def pieces(self, size: int = 1 << 20) -> Iterator[bytes]: ...
@@ -79,7 +88,8 @@ class Ran(msgspec.Struct, frozen=True):
     exit_code: int  # as a shell counts: 128 + n if signal n ended it
     output: Output
     duration_us: int
-    killed: str = ""  # why it was ended: time, memory, processes, output, disk; "": it ended by itself
+    # why it was ended: time, memory, processes, output, disk; "": it ended by itself
+    killed: str = ""
 
 
 class Sandbox(Protocol):
@@ -87,7 +97,9 @@ class Sandbox(Protocol):
 
     @property
     def placement(self) -> Placement:
-        """What is recorded of it: backend, id, generation, rung, image, network; version, limits and mounts in `detail`."""
+        """What is recorded of it: backend, id, generation, rung, image, network; version, limits
+        and mounts in `detail`.
+        """
         ...
 
     @property
@@ -108,7 +120,10 @@ class Sandbox(Protocol):
         limits: Limits | None = None,
         on_output: OnOutput | None = None,
     ) -> Ran:
-        """Run a command to its end, and with it whatever it started. `cwd` is relative to the workspace; `limits` can only be narrower."""
+        """Run a command to its end, and with it whatever it started.
+
+        `cwd` is relative to the workspace; `limits` can only be narrower.
+        """
         ...
 
     def keep(self, output: Output, name: str, media_type: str = "text/plain") -> File:
@@ -116,7 +131,9 @@ class Sandbox(Protocol):
         ...
 
     def begin(self) -> None:
-        """Something is about to change files: until `snapshot` has returned, what is there is in doubt."""
+        """Something is about to change files: until `snapshot` has returned, what is there is in
+        doubt.
+        """
         ...
 
     def snapshot(self) -> Snapshot:
@@ -155,7 +172,9 @@ class Probe(msgspec.Struct, frozen=True):
 
     backend: str
     version: str
-    label: str  # server-tested, wire-tested, verified-live or untested, with date and version; built-in for our own
+    # server-tested, wire-tested, verified-live or untested, with date and version; built-in for our
+    # own
+    label: str
     capabilities: tuple[Capability, ...]
 
 
@@ -175,11 +194,15 @@ class Backend(Protocol):
     def probe(self) -> Probe: ...
 
     def check(self, wanted: Wanted) -> Placement:
-        """Raise a SandboxError if such a sandbox is not to be had; otherwise say what is known of it already. Nothing is made."""
+        """Raise a SandboxError if such a sandbox is not to be had; otherwise say what is known of
+        it already. Nothing is made.
+        """
         ...
 
     def create(self, wanted: Wanted) -> Sandbox:
-        """Make a sandbox whose files are the wanted tree, or raise a SandboxError that names the next step."""
+        """Make a sandbox whose files are the wanted tree, or raise a SandboxError that names the
+        next step.
+        """
         ...
 
     def attach(self, placement: Placement, wanted: Wanted) -> Sandbox:

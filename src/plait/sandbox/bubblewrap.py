@@ -1,13 +1,15 @@
 """What a command sees in a bubblewrap sandbox: nothing, and then what is listed here.
 
-The root is empty. The system's programs, the interpreter that runs Plait and the heavy folders of the workspace are bound read-only;
-the workspace and a scratch folder can be written. No home, no store, no environment and no process of the host is there.
+The root is empty. The system's programs, the interpreter that runs Plait and the heavy folders of
+the workspace are bound read-only; the workspace and a scratch folder can be written. No home, no
+store, no environment and no process of the host is there.
 
-The workspace is seen a second time where the files came from, so that what was installed there, and names that path, finds them. It is the
-same files: the folder of the host is never mounted.
+The workspace is seen a second time where the files came from, so that what was installed there, and
+names that path, finds them. It is the same files: the folder of the host is never mounted.
 
-Mount points lie below folders that earlier commands wrote to. Each is looked at first, link by link: where a link stands in the way,
-nothing is mounted, since bubblewrap would follow it out of the sandbox.
+Mount points lie below folders that earlier commands wrote to. Each is looked at first, link by
+link: where a link stands in the way, nothing is mounted, since bubblewrap would follow it out of
+the sandbox.
 """
 
 from __future__ import annotations
@@ -35,7 +37,19 @@ _HARDENED = (
     *("--uid", str(USER), "--gid", str(USER), "--hostname", "sandbox"),
     *("--die-with-parent", "--new-session", "--clearenv"),
 )
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/proc", "/dev", "/sys")
+_SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/proc",
+    "/dev",
+    "/sys",
+)
 _DEVICES_MB = 1024  # of /dev/shm, where memory is not limited
 
 
@@ -49,7 +63,9 @@ class Room(NamedTuple):
     heavy: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()  # paths of the host that must not be seen, wherever they lie
     network: Network = "off"
-    shared: bool = False  # whether a process that stays works on the files: it could put a link where something is just being mounted
+    # whether a process that stays works on the files: it could put a link where something is just
+    # being mounted
+    shared: bool = False
 
 
 class Mount(NamedTuple):
@@ -74,14 +90,22 @@ def system() -> Iterator[str]:
 
 
 def interpreters(room: Room) -> list[Mount]:
-    """The Python that runs Plait, unless it lies where the system's programs are, or in what must not be seen."""
+    """The Python that runs Plait, unless it lies where the system's programs are, or in what must
+    not be seen.
+    """
     found = dict.fromkeys(os.path.realpath(path) for path in (sys.base_prefix, sys.prefix))
-    kept = [path for path in found if not is_below(path, "/usr") and not any(is_below(path, hidden) for hidden in room.hidden)]
+    kept = [
+        path
+        for path in found
+        if not is_below(path, "/usr") and not any(is_below(path, hidden) for hidden in room.hidden)
+    ]
     return [Mount(path, path) for path in kept if path != "/" and reachable(room, path)]
 
 
 def heavies(room: Room) -> list[Mount]:
-    """Heavy folders: in the workspace, and where they really are, since what is installed in them often names its own place."""
+    """Heavy folders: in the workspace, and where they really are, since what is installed in them
+    often names its own place.
+    """
     found: list[Mount] = []
     for name in room.heavy if room.folder is not None else ():
         source = _source(room, name)
@@ -92,27 +116,46 @@ def heavies(room: Room) -> list[Mount]:
 
 
 def elsewhere(room: Room) -> str | None:
-    """Where the workspace is seen as well: the folder that the files came from, unless that would cover something that is needed."""
+    """Where the workspace is seen as well: the folder that the files came from, unless that would
+    cover something that is needed.
+    """
     folder = room.folder
     if folder is None or room.shared or is_below(SCRATCH, folder) or not _no_links_to(room, folder):
         return None
     pythons = {os.path.realpath(path) for path in (sys.base_prefix, sys.prefix)}
-    covered = [f"{folder}/{name}" for name in room.heavy if _is_free(room, name)]  # mounted again on top of it
-    needed = [*_SYSTEM, WORKDIR, *(path for path in pythons if not any(is_below(path, each) for each in covered))]
-    return None if any(is_below(folder, path) or is_below(path, folder) for path in needed) else folder
+    # mounted again on top of it
+    covered = [f"{folder}/{name}" for name in room.heavy if _is_free(room, name)]
+    needed = [
+        *_SYSTEM,
+        WORKDIR,
+        *(path for path in pythons if not any(is_below(path, each) for each in covered)),
+    ]
+    return (
+        None if any(is_below(folder, path) or is_below(path, folder) for path in needed) else folder
+    )
 
 
 def _no_links_to(room: Room, dest: str) -> bool:
-    return not is_below(dest, SCRATCH) or _no_links([room.scratch], dest[len(SCRATCH) + 1 :].split("/"))
+    return not is_below(dest, SCRATCH) or _no_links(
+        [room.scratch], dest[len(SCRATCH) + 1 :].split("/")
+    )
 
 
 def _source(room: Room, name: str) -> str | None:
-    """A heavy folder of the host; None if it is not there, or if it leads elsewhere: a repository can bring such a link along."""
+    """A heavy folder of the host; None if it is not there, or if it leads elsewhere: a repository
+    can bring such a link along.
+    """
     assert room.folder is not None
     folder = os.path.realpath(room.folder)
     path = os.path.normpath(os.path.join(folder, name))
     inside = path != folder and is_below(path, folder) and os.path.realpath(path) == path
-    return path if inside and os.path.isdir(path) and not any(is_below(path, hidden) for hidden in room.hidden) else None
+    return (
+        path
+        if inside
+        and os.path.isdir(path)
+        and not any(is_below(path, hidden) for hidden in room.hidden)
+        else None
+    )
 
 
 def masks(paths: Iterable[str], mounts: Iterable[Mount]) -> list[str]:
@@ -121,13 +164,18 @@ def masks(paths: Iterable[str], mounts: Iterable[Mount]) -> list[str]:
         mount.dest + path[len(mount.source) :]: None
         for mount in mounts
         for path in paths
-        if is_below(path, mount.source) and path != mount.source and os.path.isdir(path) and not os.path.islink(path)
+        if is_below(path, mount.source)
+        and path != mount.source
+        and os.path.isdir(path)
+        and not os.path.islink(path)
     }
     return list(found)
 
 
 def reachable(room: Room, dest: str) -> bool:
-    """Whether something can be mounted there without following a link that a command may have made."""
+    """Whether something can be mounted there without following a link that a
+    command may have made.
+    """
     if is_below(dest, WORKDIR):
         return dest == WORKDIR or _is_free(room, dest[len(WORKDIR) + 1 :])
     again = elsewhere(room)
@@ -139,7 +187,9 @@ def reachable(room: Room, dest: str) -> bool:
 
 
 def _is_free(room: Room, name: str) -> bool:
-    """Whether a folder, or nothing yet in a folder that is there, has this place in the workspace."""
+    """Whether a folder, or nothing yet in a folder that is there, has this place in
+    the workspace.
+    """
     layers, parts = roots(room), name.split("/")
     above = all(_kind(layers, parts[:end]) == "folder" for end in range(1, len(parts)))
     return above and _kind(layers, parts) in ("folder", "nothing") and ".." not in parts
@@ -148,11 +198,17 @@ def _is_free(room: Room, name: str) -> bool:
 def roots(room: Room) -> list[str]:
     """The folders that the files lie in, the one that is written to first."""
     layers = room.layers
-    return [str(layers.folder)] if isinstance(layers, Plain) else [str(layers.upper), str(layers.lower)]
+    return (
+        [str(layers.folder)]
+        if isinstance(layers, Plain)
+        else [str(layers.upper), str(layers.lower)]
+    )
 
 
 def _no_links(roots: Sequence[str], parts: Sequence[str]) -> bool:
-    return ".." not in parts and all(_kind(roots, parts[:end]) in ("folder", "nothing") for end in range(1, len(parts) + 1))
+    return ".." not in parts and all(
+        _kind(roots, parts[:end]) in ("folder", "nothing") for end in range(1, len(parts) + 1)
+    )
 
 
 def _kind(roots: Sequence[str], parts: Sequence[str]) -> str:
@@ -162,7 +218,8 @@ def _kind(roots: Sequence[str], parts: Sequence[str]) -> str:
             mode = os.lstat(os.path.join(root, *parts)).st_mode
         except (FileNotFoundError, NotADirectoryError):
             continue
-        return "folder" if stat.S_ISDIR(mode) else "nothing" if stat.S_ISCHR(mode) else "other"  # a character device: a deletion
+        # a character device: a deletion
+        return "folder" if stat.S_ISDIR(mode) else "nothing" if stat.S_ISCHR(mode) else "other"
     return "nothing"
 
 
@@ -182,10 +239,22 @@ def search_path(room: Room) -> str:
     """Where programs are looked for: the workspace's own first."""
     layers = roots(room)
     mounted = {mount.dest for mount in heavies(room)}
-    own = [name for name in (".venv", "node_modules") if f"{WORKDIR}/{name}" in mounted or _kind(layers, [name]) == "folder"]
+    own = [
+        name
+        for name in (".venv", "node_modules")
+        if f"{WORKDIR}/{name}" in mounted or _kind(layers, [name]) == "folder"
+    ]
     below = {".venv": "bin", "node_modules": ".bin"}
     pythons = dict.fromkeys(f"{prefix}/bin" for prefix in (sys.prefix, sys.base_prefix))
-    return ":".join([*(f"{WORKDIR}/{name}/{below[name]}" for name in own), *pythons, "/usr/local/bin", "/usr/bin", "/bin"])
+    return ":".join(
+        [
+            *(f"{WORKDIR}/{name}/{below[name]}" for name in own),
+            *pythons,
+            "/usr/local/bin",
+            "/usr/bin",
+            "/bin",
+        ]
+    )
 
 
 class Invocation(NamedTuple):
@@ -212,7 +281,8 @@ def start(room: Room, invocation: Invocation, bwrap: str, overlay: Sequence[str]
         *("--json-status-fd", str(status_write), "--block-fd", str(go_read)),
         *(("--seccomp", str(filter_)) if filter_ is not None else ()),
     ]
-    arguments = memory_file(b"\0".join(map(os.fsencode, options)) + b"\0")  # so that no value is seen in a list of processes
+    # so that no value is seen in a list of processes
+    arguments = memory_file(b"\0".join(map(os.fsencode, options)) + b"\0")
     given = tuple(fd for fd in (status_write, go_read, filter_, arguments) if fd is not None)
     argv = [*overlay, bwrap, "--args", str(arguments), "--", *invocation.command]
     scoped = room.network == "on" and scopes_sockets(bwrap)
@@ -221,7 +291,10 @@ def start(room: Room, invocation: Invocation, bwrap: str, overlay: Sequence[str]
 
 @functools.cache
 def scopes_sockets(bwrap: str) -> bool:
-    """Whether landlock can keep abstract sockets away from it. What does so takes setuid its power, which some bubblewraps need."""
+    """Whether landlock can keep abstract sockets away from it.
+
+    What does so takes setuid its power, which some bubblewraps need.
+    """
     needs_power = os.geteuid() != 0 and bool(os.stat(bwrap).st_mode & stat.S_ISUID)
     return confine.landlock_version() >= confine.VERSION_MIN and not needs_power
 
@@ -233,7 +306,10 @@ def _filter() -> int | None:
 
 @functools.cache
 def _program(watched: bool) -> bytes | None:
-    """`watched`: by looking. Shared memory that is attached to no process is seen by nobody then, so it is refused."""
+    """`watched`: by looking.
+
+    Shared memory that is attached to no process is seen by nobody then, so it is refused.
+    """
     here = seccomp.machine()
     return seccomp.program(here, refused=seccomp.SHARED_MEMORY if watched else ()) if here else None
 
@@ -242,9 +318,17 @@ def files(room: Room, limits: Limits) -> Iterator[str]:
     yield from system()
     yield from ("--ro-bind", etc.prepared(room.cache, room.network), "/etc")
     yield from (word for path in etc.folders(room.network) for word in ("--ro-bind", path, path))
-    # To the kernel, root without capabilities is root: what /proc/sys lets its owner write would be the host's own settings.
+    # To the kernel, root without capabilities is root: what /proc/sys lets its owner write would be
+    # the host's own settings.
     yield from ("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev")
-    yield from ("--size", str((limits.memory_mb or _DEVICES_MB) * MB), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
+    yield from (
+        "--size",
+        str((limits.memory_mb or _DEVICES_MB) * MB),
+        "--tmpfs",
+        "/dev/shm",
+        "--remount-ro",
+        "/dev",
+    )
     yield from ("--bind", room.scratch, SCRATCH)
     again = elsewhere(room)
     for place in (WORKDIR, *([again] if again is not None else [])):
@@ -253,18 +337,28 @@ def files(room: Room, limits: Limits) -> Iterator[str]:
 
 
 def _bound(room: Room) -> Iterator[str]:
-    """The interpreter; then what covers the places that must not be seen; then heavy folders, which may lie in such a place."""
+    """The interpreter; then what covers the places that must not be seen; then heavy folders, which
+    may lie in such a place.
+    """
     pythons, heavy = interpreters(room), heavies(room)
     again = elsewhere(room)
     places = [WORKDIR, *([again] if again is not None else [])]
-    own = [Mount(str(room.layers.folder), place) for place in places] if isinstance(room.layers, Plain) else []
+    own = (
+        [Mount(str(room.layers.folder), place) for place in places]
+        if isinstance(room.layers, Plain)
+        else []
+    )
     covered = masks([*room.hidden, *_origin(room)], [Mount("/usr", "/usr"), *pythons, *own])
     yield from (word for mount in pythons for word in ("--ro-bind", *mount))
     yield from (word for path in covered for word in ("--tmpfs", path))
     yield from (word for mount in heavy for word in ("--ro-bind", *mount))
     within = masks(room.hidden, heavy)
     yield from (word for path in within for word in ("--tmpfs", path))
-    yield from (word for mask in secret_masks(heavy, room.cache, room.hidden) for word in ("--ro-bind", *mask))
+    yield from (
+        word
+        for mask in secret_masks(heavy, room.cache, room.hidden)
+        for word in ("--ro-bind", *mask)
+    )
     yield from (word for path in (*covered, *within) for word in ("--remount-ro", path))
 
 

@@ -1,12 +1,14 @@
-"""A launcher: makes itself small, then becomes the command. It needs no namespaces, and nothing but Python.
+"""A launcher: makes itself small, then becomes the command. It needs no namespaces, and nothing but
+Python.
 
-It is run as a program of its own, by path, so it must import nothing of Plait. It starts the command as a child, waits for the word to
-go, and stays behind to end whatever the command leaves: as the subreaper it inherits every process that was meant to outlive its parent.
-When its own parent goes away, the pipe between them closes, and everything ends as well.
+It is run as a program of its own, by path, so it must import nothing of Plait. It starts the
+command as a child, waits for the word to go, and stays behind to end whatever the command leaves:
+as the subreaper it inherits every process that was meant to outlive its parent. When its own parent
+goes away, the pipe between them closes, and everything ends as well.
 
-Landlock says which files can be reached, and that neither signals nor sockets leave; the filter of system calls keeps it off the
-network; capabilities are dropped. What this rung cannot stop is looking up whether a file exists, and changing the modes and times of
-files that the user owns.
+Landlock says which files can be reached, and that neither signals nor sockets leave; the filter of
+system calls keeps it off the network; capabilities are dropped. What this rung cannot stop is
+looking up whether a file exists, and changing the modes and times of files that the user owns.
 """
 
 from __future__ import annotations
@@ -24,7 +26,14 @@ VERSION_MIN = 6  # of landlock: the first that keeps signals inside
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 24, 38, 36
 _PR_SET_SECCOMP, _PR_CAP_AMBIENT, _PR_SET_SECUREBITS = 22, 47, 28
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = (
+    1 << 0,
+    1 << 1,
+    1 << 2,
+    1 << 3,
+    1 << 14,
+    1 << 15,
+)
 _ALL_FILES = (1 << 16) - 1
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
@@ -53,7 +62,9 @@ def restrict_files(read: list[str], write: list[str], network: bool) -> None:
     """From now on only these can be reached."""
     libc = _libc()
     rules = struct.pack("=QQQ", _ALL_FILES, 0 if network else _TCP, _SCOPES)
-    ruleset = _check(libc.syscall(_CREATE, rules, ctypes.c_size_t(len(rules)), ctypes.c_uint32(0)), "landlock")
+    ruleset = _check(
+        libc.syscall(_CREATE, rules, ctypes.c_size_t(len(rules)), ctypes.c_uint32(0)), "landlock"
+    )
     for paths, access in ((read, _READ), (write, _ALL_FILES)):
         for path in paths:
             _allow(libc, ruleset, path, access)
@@ -62,11 +73,16 @@ def restrict_files(read: list[str], write: list[str], network: bool) -> None:
 
 
 def restrict_sockets() -> None:
-    """From now on this thread, and what it starts, reaches no abstract socket of others. Its files and mounts are left alone."""
+    """From now on this thread, and what it starts, reaches no abstract socket of others.
+
+    Its files and mounts are left alone.
+    """
     libc = _libc()
     _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     rules = struct.pack("=QQQ", 0, 0, _ABSTRACT_SOCKETS)
-    ruleset = _check(libc.syscall(_CREATE, rules, ctypes.c_size_t(len(rules)), ctypes.c_uint32(0)), "landlock")
+    ruleset = _check(
+        libc.syscall(_CREATE, rules, ctypes.c_size_t(len(rules)), ctypes.c_uint32(0)), "landlock"
+    )
     _check(libc.syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock")
     os.close(ruleset)
 
@@ -79,7 +95,10 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: str, access: int) -> None:
     if not os.path.isdir(path):
         access &= _OF_A_FILE
     rule = struct.pack("=Qi", access, fd)
-    _check(libc.syscall(_ADD, ctypes.c_int(ruleset), ctypes.c_int(1), rule, ctypes.c_uint32(0)), f"landlock, {path}")
+    _check(
+        libc.syscall(_ADD, ctypes.c_int(ruleset), ctypes.c_int(1), rule, ctypes.c_uint32(0)),
+        f"landlock, {path}",
+    )
     os.close(fd)
 
 
@@ -93,7 +112,8 @@ def drop_privileges() -> None:
     """No capability, and no way to get one."""
     libc = _libc()
     _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
-    libc.prctl(_PR_SET_SECUREBITS, 0x2F, 0, 0, 0)  # being root gives nothing; refused to those who have nothing to give up
+    # being root gives nothing; refused to those who have nothing to give up
+    libc.prctl(_PR_SET_SECUREBITS, 0x2F, 0, 0, 0)
     for capability in range(64):
         libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     libc.prctl(_PR_CAP_AMBIENT, 4, 0, 0, 0)
@@ -134,13 +154,23 @@ def _become(settings: dict[str, object], ready: int) -> None:
         _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if not os.read(ready, 1):
             os._exit(137)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+        for number in (
+            signal.SIGTERM,
+            signal.SIGINT,
+            signal.SIGHUP,
+            signal.SIGPIPE,
+            signal.SIGXFSZ,
+        ):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         os.chdir(str(settings["cwd"]))
         if settings["isolated"]:
             drop_privileges()
-            restrict_files(list(settings["read"]), list(settings["write"]), bool(settings["network"]))  # type: ignore[call-overload]
+            restrict_files(
+                list(settings["read"]),  # pyright: ignore[reportArgumentType, reportUnknownArgumentType]
+                list(settings["write"]),  # pyright: ignore[reportArgumentType, reportUnknownArgumentType]
+                bool(settings["network"]),
+            )
             restrict_calls(bytes.fromhex(str(settings["filter"])))
         os.environ.clear()
         os.environ.update(settings["env"])  # type: ignore[call-overload]
@@ -152,7 +182,10 @@ def _become(settings: dict[str, object], ready: int) -> None:
 
 
 def _wait(child: int, go: int) -> int:
-    """Until the command ends, or nobody waits for it any more. Orphans that end are put to rest on the way."""
+    """Until the command ends, or nobody waits for it any more.
+
+    Orphans that end are put to rest on the way.
+    """
     pidfd = os.pidfd_open(child)
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
@@ -166,7 +199,9 @@ def _wait(child: int, go: int) -> int:
 
 
 def end_all() -> None:
-    """Stop all that descend from here, so that none can start another, then end them, until the kernel says that there is none."""
+    """Stop all that descend from here, so that none can start another, then end them, until the
+    kernel says that there is none.
+    """
     while True:
         found = _descendants()
         for number in (signal.SIGSTOP, signal.SIGKILL):

@@ -1,9 +1,10 @@
 """Sandboxes of CubeSandbox, on its SDK `cubesandbox`.
 
-Its paths look like E2B's and are not: commands have neither standard input nor output before the end, files are read as text, a copy is
-made by the client out of a snapshot. A temporary snapshot is marked with the sandbox it was made of, and removed when the copy stands,
-when making it failed, and, should this process die between the two, when somebody next attaches.
-CUBE_API_URL says where, CUBE_TEMPLATE_ID what; CUBE_API_KEY is only needed where the server asks for it.
+Its paths look like E2B's and are not: commands have neither standard input nor output before the
+end, files are read as text, a copy is made by the client out of a snapshot. A temporary snapshot is
+marked with the sandbox it was made of, and removed when the copy stands, when making it failed,
+and, should this process die between the two, when somebody next attaches. CUBE_API_URL says where,
+CUBE_TEMPLATE_ID what; CUBE_API_KEY is only needed where the server asks for it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _TEMPORARY = "plait-copy-of-"
 
 
 class Cube(RemoteBackend):
-    """`session.to("cube", template="…")`; options: `timeout_s`, `on_timeout` ("kill" or "pause")."""
+    """`session.to("cube", template="…")`; options: `timeout_s`, `on_timeout`
+    ("kill" or "pause").
+    """
 
     name = "cube"
     package = "cubesandbox"
@@ -47,8 +50,14 @@ class Cube(RemoteBackend):
         sdk = self.sdk()
         template = wanted.image or self.image()
         if not template:
-            raise InvalidValue("template", "Cube has none that everybody has", "pass template=, or set CUBE_TEMPLATE_ID")
-        given = {"on_timeout": wanted.options["on_timeout"]} if "on_timeout" in wanted.options else None
+            raise InvalidValue(
+                "template",
+                "Cube has none that everybody has",
+                "pass template=, or set CUBE_TEMPLATE_ID",
+            )
+        given = (
+            {"on_timeout": wanted.options["on_timeout"]} if "on_timeout" in wanted.options else None
+        )
         with _told("make a sandbox"):
             box = sdk.Sandbox.create(
                 template,
@@ -69,7 +78,10 @@ class Cube(RemoteBackend):
     def all(self) -> Sequence[tuple[str, str, Mapping[str, str]]]:
         with _told("list sandboxes"):
             found = cast("list[dict[str, Any]]", self.sdk().Sandbox.list())
-        return [(str(info["sandboxID"]), str(info.get("state", "")), info.get("metadata") or {}) for info in found]
+        return [
+            (str(info["sandboxID"]), str(info.get("state", "")), info.get("metadata") or {})
+            for info in found
+        ]
 
 
 class CubeGuest:
@@ -88,7 +100,9 @@ class CubeGuest:
         """The SDK reads text. So the file comes through the shell, piece by piece."""
         found = bytearray()
         while True:
-            text = self.shell(f"tail -c +{len(found) + 1} {quoted(path)} | head -c {PIECE} | base64", 600)
+            text = self.shell(
+                f"tail -c +{len(found) + 1} {quoted(path)} | head -c {PIECE} | base64", 600
+            )
             if not (piece := b64decode("".join(text.split()))):
                 return bytes(found)
             found += piece
@@ -119,7 +133,11 @@ class CubeGuest:
                 taken = self._box.create_snapshot(f"{_TEMPORARY}{self.id}")
                 # A network that was off stays off: a snapshot does not say.
                 online = wanted.network == "on"
-                made = sdk.Sandbox.create(template=taken.snapshot_id, timeout=round(LIFETIME_S), allow_internet_access=online)
+                made = sdk.Sandbox.create(
+                    template=taken.snapshot_id,
+                    timeout=round(LIFETIME_S),
+                    allow_internet_access=online,
+                )
                 return CubeGuest(made)
         finally:
             with suppress(SandboxFailed):  # the next to attach tries again
@@ -148,12 +166,18 @@ def _sdk() -> Any:
 
 def _told(what: str, sandbox: str = "") -> AbstractContextManager[None]:
     return told(
-        "cube", what, sandbox, lambda error: _means_gone(error, sandbox), "check CUBE_API_URL, CUBE_API_KEY and the template, or try again"
+        "cube",
+        what,
+        sandbox,
+        lambda error: _means_gone(error, sandbox),
+        "check CUBE_API_URL, CUBE_API_KEY and the template, or try again",
     )
 
 
 def _means_gone(error: Exception, sandbox: str) -> bool:
-    """Commands and files are reached through a proxy, whose words for it differ: then the server is asked."""
+    """Commands and files are reached through a proxy, whose words for it differ: then the server is
+    asked.
+    """
     missing = _sdk().SandboxNotFoundError
     if isinstance(error, missing):
         return True

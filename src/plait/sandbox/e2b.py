@@ -1,7 +1,8 @@
 """Sandboxes of E2B, or of whoever speaks its protocol, on the official SDK `e2b`.
 
-A sandbox is a small virtual machine that is made from a template, lives for a while, and can be paused and copied with all that runs in
-it. E2B_API_KEY is the key; the SDK's own variables (E2B_DOMAIN and the like) say where.
+A sandbox is a small virtual machine that is made from a template, lives for a while, and can be
+paused and copied with all that runs in it. E2B_API_KEY is the key; the SDK's own variables
+(E2B_DOMAIN and the like) say where.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _PAGES = 100
 
 
 class E2B(RemoteBackend):
-    """`session.to("e2b", template="base")`; options: `timeout_s`, `on_timeout` ("kill" or "pause")."""
+    """`session.to("e2b", template="base")`; options: `timeout_s`, `on_timeout`
+    ("kill" or "pause").
+    """
 
     name = "e2b"
     package = "e2b"
@@ -37,7 +40,9 @@ class E2B(RemoteBackend):
 
     def make(self, wanted: Wanted) -> Guest:
         sdk = self.sdk()
-        given = {"on_timeout": wanted.options["on_timeout"]} if "on_timeout" in wanted.options else None
+        given = (
+            {"on_timeout": wanted.options["on_timeout"]} if "on_timeout" in wanted.options else None
+        )
         with _told("make a sandbox"):
             box: e2b.Sandbox = sdk.Sandbox.create(
                 template=wanted.image or self.image(),
@@ -58,7 +63,10 @@ class E2B(RemoteBackend):
         with _told("list sandboxes"):
             pages = self.sdk().Sandbox.list()
             for _ in range(_PAGES):
-                found += [(info.sandbox_id, str(info.state.value), info.metadata) for info in pages.next_items()]
+                found += [
+                    (info.sandbox_id, str(info.state.value), info.metadata)
+                    for info in pages.next_items()
+                ]
                 if not pages.has_next:
                     break
         return found
@@ -108,7 +116,9 @@ class _Guest:
 
 
 def _told(what: str, sandbox: str = "") -> AbstractContextManager[None]:
-    return told("e2b", what, sandbox, _means_gone, "check E2B_API_KEY and the template, or try again")
+    return told(
+        "e2b", what, sandbox, _means_gone, "check E2B_API_KEY and the template, or try again"
+    )
 
 
 def _means_gone(error: Exception) -> bool:

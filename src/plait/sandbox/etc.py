@@ -1,7 +1,8 @@
 """The few files below /etc that programs need, copied into one folder.
 
-A bind per file would cost more than all the rest of a sandbox together. The folder is made once, and again when one of the files
-changes; its name says of which state of them it is. Folders, which hold hundreds of links, are bound on top of it.
+A bind per file would cost more than all the rest of a sandbox together. The folder is made once,
+and again when one of the files changes; its name says of which state of them it is. Folders, which
+hold hundreds of links, are bound on top of it.
 """
 
 from __future__ import annotations
@@ -30,10 +31,21 @@ _FILES = (
     "os-release",
 )
 _FOLDERS = ("alternatives", "fonts")
-_NETWORK_FILES = ("resolv.conf", "hosts", "nsswitch.conf", "gai.conf", "host.conf", "ssl/openssl.cnf", "ssl/cert.pem")
-_NETWORK_FOLDERS = ("ssl/certs", "pki/tls/certs", "pki/ca-trust")  # ssl as a whole would hold private keys
+_NETWORK_FILES = (
+    "resolv.conf",
+    "hosts",
+    "nsswitch.conf",
+    "gai.conf",
+    "host.conf",
+    "ssl/openssl.cnf",
+    "ssl/cert.pem",
+)
+# ssl as a whole would hold private keys
+_NETWORK_FOLDERS = ("ssl/certs", "pki/tls/certs", "pki/ca-trust")
 _OWN = {
-    "passwd": f"user:x:{USER}:{USER}:user:/tmp:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+    "passwd": (
+        f"user:x:{USER}:{USER}:user:/tmp:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"
+    ),
     "group": f"user:x:{USER}:\nnogroup:x:65534:\n",
     "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
 }
@@ -51,7 +63,12 @@ def folders(network: Network) -> tuple[str, ...]:
 
 def prepared(cache: str, network: Network) -> str:
     """The folder to be seen as /etc."""
-    known = cache, network, tuple(_stamp(f"/etc/{name}") for name in files(network)), folders(network)
+    known = (
+        cache,
+        network,
+        tuple(_stamp(f"/etc/{name}") for name in files(network)),
+        folders(network),
+    )
     found = _prepared(*known)
     if not os.path.isdir(found):  # somebody emptied the cache
         _prepared.cache_clear()
@@ -68,8 +85,12 @@ def _stamp(path: str) -> tuple[int, int, int]:
 
 
 @functools.lru_cache(64)
-def _prepared(cache: str, network: Network, stamps: tuple[tuple[int, int, int], ...], places: tuple[str, ...]) -> str:
-    folder = f"{cache}/etc-{sha256(repr((network, stamps, places, _OWN)).encode()).hexdigest()[:16]}"
+def _prepared(
+    cache: str, network: Network, stamps: tuple[tuple[int, int, int], ...], places: tuple[str, ...]
+) -> str:
+    folder = (
+        f"{cache}/etc-{sha256(repr((network, stamps, places, _OWN)).encode()).hexdigest()[:16]}"
+    )
     if not os.path.isdir(folder):
         os.makedirs(cache, exist_ok=True)
         _make(cache, folder, network)

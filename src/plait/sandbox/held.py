@@ -2,9 +2,10 @@
 
 A memfd, a file in a tmpfs and a file that was removed while it is open take memory or disk that
 neither a walk through folders nor the resident memory of a process shows. They are found by looking
-at what the processes hold: their descriptors, and their mappings of files that are gone. A file that
-is on its way from one process to another is seen when it has arrived: no part of /proc tells what is
-in a socket. The kernel lets a user have no more files under way than one process may have open.
+at what the processes hold: their descriptors, and their mappings of files that are gone. A file
+that is on its way from one process to another is seen when it has arrived: no part of /proc tells
+what is in a socket. The kernel lets a user have no more files under way than one process may have
+open.
 """
 
 from __future__ import annotations
@@ -116,7 +117,8 @@ def _is_writable(about: str) -> bool:
 def _unlinked_mappings(pid: int) -> Iterator[tuple[str, Key, int]]:
     """Where to look at each, how it is known, and how much of it is mapped.
 
-    Only root may look. Of memory the mapped size says nothing; what is in use of it is resident memory of the process.
+    Only root may look. Of memory the mapped size says nothing; what is in use of it is resident
+    memory of the process.
     """
     with open(f"/proc/{pid}/maps", errors="replace") as file:
         for line in file:
@@ -136,11 +138,19 @@ def _key_of(line: str) -> Key | None:
     return os.makedev(int(major, 16), int(minor, 16)), int(words[4])
 
 
-def shared_memory_beside(pids: Collection[int], known: Collection[Key], memory: Collection[int]) -> int:
-    """Resident bytes of mapped memory files that are not among the known ones. Raises OSError if that cannot be told."""
+def shared_memory_beside(
+    pids: Collection[int], known: Collection[Key], memory: Collection[int]
+) -> int:
+    """Resident bytes of mapped memory files that are not among the known ones.
+
+    Raises OSError if that cannot be told.
+    """
     total = 0
     for pid in pids:
-        with suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/smaps", errors="replace") as file:
+        with (
+            suppress(FileNotFoundError, ProcessLookupError),
+            open(f"/proc/{pid}/smaps", errors="replace") as file,
+        ):
             counts = False
             for line in file:
                 if (key := _key_of(line)) is not None:

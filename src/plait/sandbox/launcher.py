@@ -67,7 +67,9 @@ def check(room: Room) -> None:
         for folder in (*readable(room), *writable(room)):
             if os.path.exists(hidden) and bubblewrap.is_below(hidden, os.path.realpath(folder)):
                 step = "put the store elsewhere (PLAIT_STORE), or use a rung with bubblewrap"
-                raise NotSupported("the landlock rung", f"hide {hidden}, which lies in {folder}", step)
+                raise NotSupported(
+                    "the landlock rung", f"hide {hidden}, which lies in {folder}", step
+                )
 
 
 def search_path(room: Room) -> str:
@@ -82,4 +84,8 @@ def _placed(path: str, folder: str, sources: dict[str, str]) -> str:
     for dest, source in sources.items():
         if bubblewrap.is_below(path, dest):
             return source + path[len(dest) :]
-    return folder + path[len(bubblewrap.WORKDIR) :] if bubblewrap.is_below(path, bubblewrap.WORKDIR) else path
+    return (
+        folder + path[len(bubblewrap.WORKDIR) :]
+        if bubblewrap.is_below(path, bubblewrap.WORKDIR)
+        else path
+    )

@@ -1,10 +1,12 @@
 """How much a command may take, and who watches it.
 
-Memory and processes are counted by a control group of the command's own, of version 2 or 1, below the group that this process is in.
-Where none can be made, whoever waits for the command adds up what its processes take, a few times a second. Going beyond a limit ends
-the command, and the whole of it: half a program that was refused a process says less than one that was stopped.
+Memory and processes are counted by a control group of the command's own, of version 2 or 1, below
+the group that this process is in. Where none can be made, whoever waits for the command adds up
+what its processes take, a few times a second. Going beyond a limit ends the command, and the whole
+of it: half a program that was refused a process says less than one that was stopped.
 
-Disk is counted by looking in any case: the folders that a command may write to, and files that it holds open after it removed them.
+Disk is counted by looking in any case: the folders that a command may write to, and files that it
+holds open after it removed them.
 """
 
 from __future__ import annotations
@@ -21,12 +23,19 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from plait.sandbox.base import Limits
-from plait.sandbox.held import held_files, memory_device, memory_devices, private_memory, shared_memory_beside
+from plait.sandbox.held import (
+    held_files,
+    memory_device,
+    memory_devices,
+    private_memory,
+    shared_memory_beside,
+)
 
 MB = 1 << 20
 _NAME = "plait"
 _AROUND = 3  # processes of bubblewrap itself, or the launcher
-_SLACK = 16  # so many more processes are refused at once: whoever watches should see the limit passed
+# so many more processes are refused at once: whoever watches should see the limit passed
+_SLACK = 16
 _numbers = itertools.count(1)
 
 
@@ -34,12 +43,22 @@ def narrowed(limits: Limits, asked: Limits | None) -> Limits:
     """Both together: of each two the smaller one."""
     if asked is None:
         return limits
-    pairs = {name: (getattr(limits, name), getattr(asked, name)) for name in limits.__struct_fields__}
-    return Limits(**{name: min((v for v in pair if v is not None), default=None) for name, pair in pairs.items()})
+    pairs = {
+        name: (getattr(limits, name), getattr(asked, name)) for name in limits.__struct_fields__
+    }
+    return Limits(
+        **{
+            name: min((v for v in pair if v is not None), default=None)
+            for name, pair in pairs.items()
+        }
+    )
 
 
 def confine(pid: int, limits: Limits, *, own_users: bool) -> None:
-    """What the kernel limits by process. `own_users`: in a user namespace, where processes are counted apart from all others."""
+    """What the kernel limits by process.
+
+    `own_users`: in a user namespace, where processes are counted apart from all others.
+    """
     if limits.open_files is not None:
         _limit(pid, resource.RLIMIT_NOFILE, limits.open_files)
     if limits.disk_mb is not None:
@@ -81,7 +100,9 @@ class Watch(Protocol):
 
 
 class _Part(NamedTuple):
-    """One folder of a group, and what to read there: a file, the word in it that is a count, and what it means if it is not 0."""
+    """One folder of a group, and what to read there: a file, the word in it that is a count, and
+    what it means if it is not 0.
+    """
 
     folder: str
     settings: tuple[tuple[str, str], ...]
@@ -127,7 +148,10 @@ class Group:
 
 
 def _remove(folder: str) -> None:
-    """Those that were killed may take a moment to leave it. What cannot be removed now is removed as stale later."""
+    """Those that were killed may take a moment to leave it.
+
+    What cannot be removed now is removed as stale later.
+    """
     for _ in range(50):
         try:
             return os.rmdir(folder)
@@ -165,7 +189,14 @@ def _read(folder: str, file: str) -> str:
 
 
 def _count(folder: str, file: str, word: str) -> int:
-    return next((int(line.split()[1]) for line in _read(folder, file).splitlines() if line.split()[0] == word), 0)
+    return next(
+        (
+            int(line.split()[1])
+            for line in _read(folder, file).splitlines()
+            if line.split()[0] == word
+        ),
+        0,
+    )
 
 
 def open_group(limits: Limits) -> Group | None:
@@ -174,7 +205,11 @@ def open_group(limits: Limits) -> Group | None:
         return None
     name = f"{_NAME}-{os.getpid()}-{next(_numbers)}"
     for kind, parents in homes():
-        parts = _second(f"{parents[0]}/{name}", limits) if kind == "cgroup2" else _first(parents, name, limits)
+        parts = (
+            _second(f"{parents[0]}/{name}", limits)
+            if kind == "cgroup2"
+            else _first(parents, name, limits)
+        )
         group = Group.__new__(Group)
         try:
             group.__init__(kind, parts)
@@ -190,7 +225,13 @@ def _second(folder: str, limits: Limits) -> list[_Part]:
         settings += [("memory.max", str(limits.memory_mb * MB)), ("memory.swap.max", "0")]
     if limits.processes is not None:
         settings += [("pids.max", str(limits.processes + _AROUND))]
-    return [_Part(folder, tuple(settings), (("memory.events", "oom_kill", "memory"), ("pids.events", "max", "processes")))]
+    return [
+        _Part(
+            folder,
+            tuple(settings),
+            (("memory.events", "oom_kill", "memory"), ("pids.events", "max", "processes")),
+        )
+    ]
 
 
 def _first(parents: tuple[str, ...], name: str, limits: Limits) -> list[_Part]:
@@ -199,9 +240,17 @@ def _first(parents: tuple[str, ...], name: str, limits: Limits) -> list[_Part]:
     if limits.memory_mb is not None:
         most = str(limits.memory_mb * MB)
         settings = (("memory.limit_in_bytes", most), ("memory.memsw.limit_in_bytes", most))
-        parts.append(_Part(f"{memory}/{name}", settings, (("memory.oom_control", "oom_kill", "memory"),)))
+        parts.append(
+            _Part(f"{memory}/{name}", settings, (("memory.oom_control", "oom_kill", "memory"),))
+        )
     if limits.processes is not None:
-        parts.append(_Part(f"{pids}/{name}", (("pids.max", str(limits.processes + _AROUND)),), (("pids.events", "max", "processes"),)))
+        parts.append(
+            _Part(
+                f"{pids}/{name}",
+                (("pids.max", str(limits.processes + _AROUND)),),
+                (("pids.events", "max", "processes"),),
+            )
+        )
     return parts
 
 
@@ -211,10 +260,15 @@ class _Found:
 
 
 def homes() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Where groups can be made: the kind, and a folder per controller. Found once; what dead processes left there is removed."""
+    """Where groups can be made: the kind, and a folder per controller.
+
+    Found once; what dead processes left there is removed.
+    """
     with _Found.lock:
         if _Found.homes is None:
-            _Found.homes = tuple(_find(_read("/proc/self", "mounts"), _read("/proc/self", "cgroup")))
+            _Found.homes = tuple(
+                _find(_read("/proc/self", "mounts"), _read("/proc/self", "cgroup"))
+            )
             for _, folders in _Found.homes:
                 remove_stale(folders)
         return _Found.homes
@@ -222,28 +276,54 @@ def homes() -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 def _find(mounts: str, own: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     rows = [line.split() for line in mounts.splitlines()]
-    mine = {name: path for line in own.splitlines() for _, names, path in [line.split(":", 2)] for name in names.split(",")}
+    mine = {
+        name: path
+        for line in own.splitlines()
+        for _, names, path in [line.split(":", 2)]
+        for name in names.split(",")
+    }
     for row in rows:
         if row[2] == "cgroup2" and "" in mine:
-            yield from (("cgroup2", (folder,)) for folder in _lineage(row[1], mine[""]) if _delegated(folder))
-    first = {name: row[1] for row in rows if row[2] == "cgroup" for name in row[3].split(",") if name in ("memory", "pids")}
-    folders = tuple(first[name] + mine[name].rstrip("/") for name in ("memory", "pids") if name in first and name in mine)
+            yield from (
+                ("cgroup2", (folder,))
+                for folder in _lineage(row[1], mine[""])
+                if _delegated(folder)
+            )
+    first = {
+        name: row[1]
+        for row in rows
+        if row[2] == "cgroup"
+        for name in row[3].split(",")
+        if name in ("memory", "pids")
+    }
+    folders = tuple(
+        first[name] + mine[name].rstrip("/")
+        for name in ("memory", "pids")
+        if name in first and name in mine
+    )
     if len(folders) == 2 and all(os.access(folder, os.W_OK) for folder in folders):
         yield "cgroup", folders
 
 
 def _lineage(root: str, path: str) -> list[str]:
-    """One's own group, then the one around it: the kernel wants processes in the leaves only, so siblings are the rule."""
+    """One's own group, then the one around it: the kernel wants processes in the leaves only, so
+    siblings are the rule.
+    """
     own = root + path.rstrip("/")
     return [own] if own == root else [own, os.path.dirname(own)]
 
 
 def _delegated(folder: str) -> bool:
-    return {"memory", "pids"} <= set(_read(folder, "cgroup.subtree_control").split()) and os.access(folder, os.W_OK)
+    return {"memory", "pids"} <= set(_read(folder, "cgroup.subtree_control").split()) and os.access(
+        folder, os.W_OK
+    )
 
 
 def remove_stale(folders: Iterable[str]) -> None:
-    """Groups whose makers are dead. Only empty ones can be removed, so nothing that runs is touched."""
+    """Groups whose makers are dead.
+
+    Only empty ones can be removed, so nothing that runs is touched.
+    """
     for folder in folders:
         for name in os.listdir(folder):
             head, _, rest = name.partition("-")
@@ -262,7 +342,9 @@ class Family:
     name = "watched"
 
     def __init__(self, limits: Limits, folders: Iterable[str] = ()) -> None:
-        """`folders`: those that the processes may write to; where they lie in memory, they count as memory."""
+        """`folders`: those that the processes may write to; where they lie in memory, they count as
+        memory.
+        """
         self._limits, self._pid = limits, 0
         self._memory = memory_devices()
         self._folders = [folder for folder in folders if os.stat(folder).st_dev in self._memory]
@@ -280,12 +362,16 @@ class Family:
         pids = descendants(self._pid)
         if self._limits.processes is not None and len(pids) > self._limits.processes + _AROUND:
             return "processes"
-        if self._limits.memory_mb is not None and self._takes_more(pids, self._limits.memory_mb * MB):
+        if self._limits.memory_mb is not None and self._takes_more(
+            pids, self._limits.memory_mb * MB
+        ):
             return "memory"
         return ""
 
     def _takes_more(self, pids: list[int], most: int) -> bool:
-        anonymous, shared = (sum(_resident(pid, word) for pid in pids) for word in ("RssAnon:", "RssShmem:"))
+        anonymous, shared = (
+            sum(_resident(pid, word) for pid in pids) for word in ("RssAnon:", "RssShmem:")
+        )
         private, inside = private_memory(pids), {os.stat(folder).st_dev for folder in self._folders}
         own = {private.device} if private is not None else set[int]()
         held = {
@@ -293,7 +379,11 @@ class Family:
             for key, file in held_files(pids, self._memory).items()
             if key[0] in self._memory - own and not (file.linked and key[0] in inside)
         }
-        beside = sum(held.values()) + (private.size if private is not None else 0) + taken(self._folders, 0)
+        beside = (
+            sum(held.values())
+            + (private.size if private is not None else 0)
+            + taken(self._folders, 0)
+        )
         if anonymous + shared + beside <= most:
             return False
         with contextlib.suppress(OSError):  # shared memory that is held as a file was counted twice
@@ -324,7 +414,10 @@ def descendants(pid: int) -> list[int]:
 
 
 def _resident(pid: int, word: str) -> int:
-    """Memory of a kind. What several processes share is counted for each of them: rather too much than not at all."""
+    """Memory of a kind.
+
+    What several processes share is counted for each of them: rather too much than not at all.
+    """
     lines = (line.split() for line in _read(f"/proc/{pid}", "status").splitlines())
     return sum(int(words[1]) * 1024 for words in lines if words and words[0] == word)
 
@@ -341,7 +434,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def taken(folders: Iterable[str], since: float) -> int:
-    """Bytes below these folders of what was changed since then. A hole counts: whoever reads the file reads it too."""
+    """Bytes below these folders of what was changed since then.
+
+    A hole counts: whoever reads the file reads it too.
+    """
     return sum(_below(folder, since) for folder in folders)
 
 
@@ -373,7 +469,9 @@ def _below(folder: str, since: float) -> int:
 
 
 class _Place:
-    """A folder that one walks about in, by one handle and single names: no path is too long, no tree too deep. Links are not followed."""
+    """A folder that one walks about in, by one handle and single names: no path is too long, no
+    tree too deep. Links are not followed.
+    """
 
     def __init__(self, handle: int) -> None:
         self._here = handle

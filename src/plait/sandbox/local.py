@@ -1,7 +1,7 @@
 """Sandboxes on this machine: a copy of the tree, and a rung of the ladder to run commands on.
 
-Nothing runs between commands, so there is nothing to keep alive: a sandbox is a folder in the store's cache. It is found again by its
-name, and made again from the recorded tree if it is gone.
+Nothing runs between commands, so there is nothing to keep alive: a sandbox is a folder in the
+store's cache. It is found again by its name, and made again from the recorded tree if it is gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,16 @@ from plait.sandbox.mounts import Overlay, by_thread
 from plait.sandbox.resident import LocalResident
 from plait.store import Store
 from plait.workspace import Files, Snapshot
-from plait.workspace.copies import Copy, CopyInfo, Layered, Plain, cache_folder, list_copies, open_copy, open_in_place
+from plait.workspace.copies import (
+    Copy,
+    CopyInfo,
+    Layered,
+    Plain,
+    cache_folder,
+    list_copies,
+    open_copy,
+    open_in_place,
+)
 from plait.workspace.files import Closed
 from plait.workspace.masks import secrets_in_heavy
 from plait.workspace.rules import STORE, stores_in
@@ -46,8 +55,16 @@ class LocalBackend:
     name = NAME
 
     def probe(self) -> Probe:
-        found = (*rungs.capabilities(tempfile.gettempdir()), *(Capability(name, True) for name in _OFFERED))
-        return Probe(NAME, f"{rungs.version() or 'no bubblewrap'}, Linux {platform.release()}", "built-in", found)
+        found = (
+            *rungs.capabilities(tempfile.gettempdir()),
+            *(Capability(name, True) for name in _OFFERED),
+        )
+        return Probe(
+            NAME,
+            f"{rungs.version() or 'no bubblewrap'}, Linux {platform.release()}",
+            "built-in",
+            found,
+        )
 
     def check(self, wanted: Wanted) -> Placement:
         rung, passed = rungs.choose(wanted.isolation, _cache(wanted.store))
@@ -64,10 +81,15 @@ class LocalBackend:
         return self._open(wanted, wanted.key + (_CLEAN if wanted.clean else ""), fresh=wanted.clean)
 
     def attach(self, placement: Placement, wanted: Wanted) -> LocalSandbox:
-        """The copy as it stands. One that is in doubt does not count as there: nobody knows what its files are."""
+        """The copy as it stands.
+
+        One that is in doubt does not count as there: nobody knows what its files are.
+        """
         wanted = msgspec.structs.replace(wanted, isolation=wanted.isolation or placement.rung)
         if not wanted.in_place:
-            found = {copy.name: copy for copy in list_copies(cache_folder(wanted.store.address))}.get(placement.sandbox)
+            found = {
+                copy.name: copy for copy in list_copies(cache_folder(wanted.store.address))
+            }.get(placement.sandbox)
             if found is None or found.in_doubt:
                 raise SandboxGone(NAME, placement.sandbox)
             wanted = msgspec.structs.replace(wanted, tree=found.tree)
@@ -88,7 +110,11 @@ class LocalBackend:
 def _held(copy: CopyInfo) -> Held:
     state = "in use" if copy.in_use else "in doubt" if copy.in_doubt else "at rest"
     return Held(
-        NAME, copy.name, state, key=copy.name.removesuffix(_CLEAN), detail=f"tree {copy.tree[:12]}, {'layered' if copy.base else 'plain'}"
+        NAME,
+        copy.name,
+        state,
+        key=copy.name.removesuffix(_CLEAN),
+        detail=f"tree {copy.tree[:12]}, {'layered' if copy.base else 'plain'}",
     )
 
 
@@ -99,9 +125,16 @@ def _cache(store: Store) -> str:
 def _copy(wanted: Wanted, name: str, *, layered: bool) -> Copy:
     rules, cache = wanted.rules, cache_folder(wanted.store.address)
     if not wanted.in_place:
-        return open_copy(wanted.store, cache, name, wanted.tree, layered=layered, rules=rules, base=wanted.base)
+        return open_copy(
+            wanted.store, cache, name, wanted.tree, layered=layered, rules=rules, base=wanted.base
+        )
     if wanted.folder is None:
-        raise SandboxFailed(NAME, "work in place", "no folder is named", "name one, as in session.to('local', './repo', in_place=True)")
+        raise SandboxFailed(
+            NAME,
+            "work in place",
+            "no folder is named",
+            "name one, as in session.to('local', './repo', in_place=True)",
+        )
     return open_in_place(wanted.store, cache, Path(wanted.folder), rules)
 
 
@@ -151,18 +184,26 @@ class LocalSandbox:
         room = self._room()
         mounts = {mount.dest: mount.source for mount in bubblewrap.visible(room)}
         named = {
-            "version": f"{rungs.version()}, Linux {platform.release()}" if self._in_namespaces else f"Linux {platform.release()}",
+            "version": (
+                f"{rungs.version()}, Linux {platform.release()}"
+                if self._in_namespaces
+                else f"Linux {platform.release()}"
+            ),
             "limits": msgspec.to_builtins(self._wanted.limits),
             "counted by": limits.counted_by(),
             "mounts": {"/usr": "/usr"} | mounts if self._rung != "host" else {},
             "in_place": self._wanted.in_place,
             "passed over": self._passed,
-            "open": rungs.left_open(self._rung, self._wanted.network, in_place=self._wanted.in_place),
+            "open": rungs.left_open(
+                self._rung, self._wanted.network, in_place=self._wanted.in_place
+            ),
             "also at": bubblewrap.elsewhere(room) or {} if self._in_namespaces else {},
             "left out": [name for name in room.heavy if f"{WORKDIR}/{name}" not in mounts],
             **secrets_in_heavy(room.folder, room.heavy if self._rung != "host" else ()),
         }
-        return cast("Json", {name: value for name, value in named.items() if value not in ({}, [], False)})
+        return cast(
+            "Json", {name: value for name, value in named.items() if value not in ({}, [], False)}
+        )
 
     # ── commands ─────────────────────────────────────────────────────────────────────────────
 
@@ -181,22 +222,43 @@ class LocalSandbox:
         invocation = self._invocation(room, command, cwd, env or {}, most)
         spool = output.Spool(os.path.dirname(room.scratch))
         try:
-            return self._joined(lambda: process.run(self._start(room, invocation), self._bounds(room, most), stdin, spool, on_output))
+            return self._joined(
+                lambda: process.run(
+                    self._start(room, invocation), self._bounds(room, most), stdin, spool, on_output
+                )
+            )
         except SandboxFailed as error:
             if cwd and "chdir" in error.why:
                 raise NoSuchFile(cwd, "name a folder that is there as the working folder") from None
             raise
 
-    def start(self, name: str, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> LocalResident:
-        """Start a process that stays until the files are made others, or this handle is let go of."""
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> LocalResident:
+        """Start a process that stays until the files are made others, or this
+        handle is let go of.
+        """
         self._end_residents(name)
-        room, most = self._room()._replace(scratch=self._copy.make_scratch(name)), self._wanted.limits
+        room, most = (
+            self._room()._replace(scratch=self._copy.make_scratch(name)),
+            self._wanted.limits,
+        )
         invocation = self._invocation(room, command, cwd, env or {}, most)
-        self._residents[name] = started = self._joined(lambda: LocalResident(self._start(room, invocation, stays=True), most))
+        self._residents[name] = started = self._joined(
+            lambda: LocalResident(self._start(room, invocation, stays=True), most)
+        )
         return started
 
     def _joined(self, begin: Callable[[], T]) -> T:
-        """Begin something where a process stays. One that ended just now cannot be joined any more: then it is begun on its own."""
+        """Begin something where a process stays.
+
+        One that ended just now cannot be joined any more: then it is begun on its own.
+        """
         try:
             return begin()
         except SandboxFailed as error:
@@ -205,7 +267,9 @@ class LocalSandbox:
             self._end_residents()
             return begin()
 
-    def _invocation(self, room: Room, command: Sequence[str], cwd: str, env: Mapping[str, str], most: Limits) -> Invocation:
+    def _invocation(
+        self, room: Room, command: Sequence[str], cwd: str, env: Mapping[str, str], most: Limits
+    ) -> Invocation:
         given = self._environment(room, env)
         _check_words([*command, cwd, *given, *given.values()])
         return Invocation(command, self._inside(cwd), given, most)
@@ -222,13 +286,28 @@ class LocalSandbox:
 
     def _room(self) -> Room:
         wanted, copy = self._wanted, self._copy
-        around = (_cache(wanted.store), _real(wanted.folder), wanted.heavy, self._hidden(), wanted.network)
-        return Room(copy.layers, str(copy.scratch), *around, shared=any(each.alive for each in self._residents.values()))
+        around = (
+            _cache(wanted.store),
+            _real(wanted.folder),
+            wanted.heavy,
+            self._hidden(),
+            wanted.network,
+        )
+        return Room(
+            copy.layers,
+            str(copy.scratch),
+            *around,
+            shared=any(each.alive for each in self._residents.values()),
+        )
 
     def _hidden(self) -> tuple[str, ...]:
-        """The store, and whatever is called like one in the folder; at any depth where the folder itself is worked on."""
+        """The store, and whatever is called like one in the folder; at any depth where the folder
+        itself is worked on.
+        """
         folder = _real(self._wanted.folder)
-        nested = stores_in(folder, self._wanted.rules) if folder and self._wanted.in_place else [STORE]
+        nested = (
+            stores_in(folder, self._wanted.rules) if folder and self._wanted.in_place else [STORE]
+        )
         return tuple([*self._store_folder(), *(f"{folder}/{name}" for name in nested if folder)])
 
     def _store_folder(self) -> list[str]:
@@ -239,7 +318,11 @@ class LocalSandbox:
         """What the tools for files may not change, as commands may not."""
         folder = _real(self._wanted.folder)
         heavy = frozenset(self._wanted.heavy if self._rung != "host" and folder else ())
-        inside = [path for path in self._store_folder() if self._wanted.in_place and folder and path.startswith(f"{folder}/")]
+        inside = [
+            path
+            for path in self._store_folder()
+            if self._wanted.in_place and folder and path.startswith(f"{folder}/")
+        ]
         own = frozenset(path[len(folder) + 1 :] for path in inside if folder)
         return Closed(own, heavy, Path(folder) if folder else None)
 
@@ -248,11 +331,14 @@ class LocalSandbox:
             return launcher.start(room, invocation, isolated=self._rung == "landlock")
         program = rungs.bwrap()
         if program is None:
-            raise SandboxFailed(NAME, "start bubblewrap", "it is not there any more", "install it again")
+            raise SandboxFailed(
+                NAME, "start bubblewrap", "it is not there any more", "install it again"
+            )
         if isinstance(room.layers, Plain):
             return bubblewrap.start(room, invocation, program)
         layers = Overlay(*map(str, room.layers))
-        # Two mounts of the same layers would not see each other's changes: where a process stays, its mount is joined.
+        # Two mounts of the same layers would not see each other's changes: where a process stays,
+        # its mount is joined.
         there = next((each.pid for each in self._residents.values() if each.alive), None)
         if there is not None:
             return bubblewrap.start(room, invocation, program, rungs.joining(there))
@@ -272,22 +358,41 @@ class LocalSandbox:
         found = os.path.normpath(os.path.join(self.workdir, path))
         if not self._in_namespaces:
             real = os.path.realpath(found)
-            if os.path.commonpath([real, os.path.realpath(self._folder)]) != os.path.realpath(self._folder):
+            if os.path.commonpath([real, os.path.realpath(self._folder)]) != os.path.realpath(
+                self._folder
+            ):
                 raise OutsideWorkspace(cwd, "it leads out of it through a link")
             if not os.path.isdir(real):
                 raise NoSuchFile(cwd, "name a folder that is there as the working folder")
         return found
 
     def _check_there(self) -> None:
-        folders = [self._folder] if isinstance(self._copy.layers, Plain) else [str(each) for each in self._copy.layers]
+        folders = (
+            [self._folder]
+            if isinstance(self._copy.layers, Plain)
+            else [str(each) for each in self._copy.layers]
+        )
         if not self._wanted.in_place and not all(map(os.path.isdir, folders)):
             raise SandboxGone(NAME, self._copy.name)
 
     def _environment(self, room: Room, more: Mapping[str, str]) -> dict[str, str]:
         home = SCRATCH if self._in_namespaces else room.scratch
         path = bubblewrap.search_path(room) if self._in_namespaces else launcher.search_path(room)
-        own = {"PATH": path, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TERM": "dumb", "USER": "user"}
-        given = own | {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | dict(self._wanted.env) | dict(more)
+        own = {
+            "PATH": path,
+            "HOME": home,
+            "TMPDIR": home,
+            "LANG": "C.UTF-8",
+            "LC_ALL": "C.UTF-8",
+            "TERM": "dumb",
+            "USER": "user",
+        }
+        given = (
+            own
+            | {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+            | dict(self._wanted.env)
+            | dict(more)
+        )
         # Where the store is not out of reach, a command must not decide in it for people.
         return given if self._in_namespaces else given | inside.mark()
 
@@ -300,12 +405,18 @@ class LocalSandbox:
         self._copy.begin()
 
     def snapshot(self) -> Snapshot:
-        return self._copy.snapshot(self._mounted(), self._wanted.heavy if self._in_namespaces else ())
+        return self._copy.snapshot(
+            self._mounted(), self._wanted.heavy if self._in_namespaces else ()
+        )
 
     def _mounted(self) -> str | None:
         """The layers as one, seen through a process that stays and has them mounted."""
         there = next((each.pid for each in self._residents.values() if each.alive), None)
-        return f"/proc/{there}/root{self._folder}" if there is not None and self._rung == "overlay" else None
+        return (
+            f"/proc/{there}/root{self._folder}"
+            if there is not None and self._rung == "overlay"
+            else None
+        )
 
     def restore(self, tree: Digest) -> None:
         self._end_residents()  # what they hold belongs to the files that were
@@ -318,7 +429,7 @@ class LocalSandbox:
         self._wanted.store.put_blobs(now.blobs)
         return LocalBackend().create(msgspec.structs.replace(wanted, tree=now.tree))
 
-    # ── its life: nothing but residents runs between commands ──────────────────────────────────────────────
+    # ── its life: nothing but residents runs between commands ────────────────────────────────
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...
@@ -334,13 +445,16 @@ class LocalSandbox:
         self._copy.close()
 
 
-_narrowed, _keep = limits.narrowed, output.keep  # the methods above have arguments of these modules' names
+# the methods above have arguments of these modules' names
+_narrowed, _keep = limits.narrowed, output.keep
 
 
 def _check_words(words: Sequence[str]) -> None:
     """A NUL would end one word and begin another, which bubblewrap would take for an option."""
     if any("\0" in word for word in words):
-        raise SandboxFailed(NAME, "start the command", "there is a NUL in it, or in its environment", "leave it out")
+        raise SandboxFailed(
+            NAME, "start the command", "there is a NUL in it, or in its environment", "leave it out"
+        )
 
 
 def _real(folder: str | None) -> str | None:

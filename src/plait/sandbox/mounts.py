@@ -1,7 +1,8 @@
 """The overlay of a sandbox, mounted where only its own processes see it.
 
-Root mounts it from a thread: a thread can have a mount namespace of its own, which the processes that it starts inherit, and three
-programs less are started for each command. Everybody else asks unshare(1) for a user namespace first, in which a mount is allowed.
+Root mounts it from a thread: a thread can have a mount namespace of its own, which the processes
+that it starts inherit, and three programs less are started for each command. Everybody else asks
+unshare(1) for a user namespace first, in which a mount is allowed.
 """
 
 from __future__ import annotations
@@ -50,13 +51,20 @@ def _may_mount() -> bool:
 # ── what is covered ──────────────────────────────────────────────────────────────────────────
 
 
-def secret_masks(mounts: Iterable[tuple[str, str]], cache: str, hidden: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """What is bound over files of mounted heavy folders that hold secrets: a file without them, and where it goes.
+def secret_masks(
+    mounts: Iterable[tuple[str, str]], cache: str, hidden: Sequence[str] = ()
+) -> list[tuple[str, str]]:
+    """What is bound over files of mounted heavy folders that hold secrets: a file without them, and
+    where it goes.
 
-    `mounts`: of heavy folders, each its place on this machine and in the sandbox. `hidden`: what is not seen there anyway.
+    `mounts`: of heavy folders, each its place on this machine and in the sandbox. `hidden`: what is
+    not seen there anyway.
     """
     every = list(mounts)
-    masked = {source: masked_files(source).files for source in dict.fromkeys(source for source, _ in every)}
+    masked = {
+        source: masked_files(source).files
+        for source in dict.fromkeys(source for source, _ in every)
+    }
     return [
         (_kept(cache, shown), f"{dest}/{path}")
         for source, dest in every
@@ -66,12 +74,18 @@ def secret_masks(mounts: Iterable[tuple[str, str]], cache: str, hidden: Sequence
 
 
 def readable_parts(folder: str) -> list[str]:
-    """The parts of a heavy folder that may be read, for a rung that can only allow: all but files that hold secrets."""
+    """The parts of a heavy folder that may be read, for a rung that can only allow: all but files
+    that hold secrets.
+    """
     masked = masked_files(folder).files
-    above = {"/".join(path.split("/")[:end]) for path in masked for end in range(path.count("/") + 1)}
+    above = {
+        "/".join(path.split("/")[:end]) for path in masked for end in range(path.count("/") + 1)
+    }
     if not masked:
         return [folder]
-    inside = [(each, name) for each in sorted(above) for name in os.listdir(os.path.join(folder, each))]
+    inside = [
+        (each, name) for each in sorted(above) for name in os.listdir(os.path.join(folder, each))
+    ]
     paths = [f"{each}/{name}" if each else name for each, name in inside]
     return [f"{folder}/{path}" for path in paths if path not in masked and path not in above]
 
@@ -91,9 +105,14 @@ def _kept(cache: str, content: bytes) -> str:
 
 
 class Started:
-    """A process that a thread started. The thread stays until `end`: the kernel takes its end for that of the parent."""
+    """A process that a thread started.
 
-    def __init__(self, overlay: Overlay | None, popen: Callable[[], subprocess.Popen[bytes]]) -> None:
+    The thread stays until `end`: the kernel takes its end for that of the parent.
+    """
+
+    def __init__(
+        self, overlay: Overlay | None, popen: Callable[[], subprocess.Popen[bytes]]
+    ) -> None:
         self._overlay, self._popen = overlay, popen
         self._process: subprocess.Popen[bytes] | None = None
         self._error: BaseException | None = None

@@ -1,7 +1,8 @@
 """Sandboxes of OpenSandbox, on its SDK `opensandbox`.
 
-A sandbox is a container that a server of one's own makes from an image, with a daemon inside that runs commands and moves files. It can be
-paused; a copy is made from the files. OPEN_SANDBOX_DOMAIN says where the server is, OPEN_SANDBOX_API_KEY is its key.
+A sandbox is a container that a server of one's own makes from an image, with a daemon inside that
+runs commands and moves files. It can be paused; a copy is made from the files. OPEN_SANDBOX_DOMAIN
+says where the server is, OPEN_SANDBOX_API_KEY is its key.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ _PAUSED = ("paused", "pausing")
 
 
 class OpenSandbox(RemoteBackend):
-    """`session.to("opensandbox", image="python:3.12")`; options: `timeout_s`. OPEN_SANDBOX_PROXY=1 reaches sandboxes through the server."""
+    """`session.to("opensandbox", image="python:3.12")`; options: `timeout_s`.
+
+    OPEN_SANDBOX_PROXY=1 reaches sandboxes through the server.
+    """
 
     name = "opensandbox"
     package = "opensandbox"
@@ -45,7 +49,8 @@ class OpenSandbox(RemoteBackend):
         from opensandbox.models.sandboxes import NetworkPolicy
         from opensandbox.sync import SandboxSync
 
-        # Only what runs elsewhere in the container could use the network, so a policy of its own is asked for when none is to be had.
+        # Only what runs elsewhere in the container could use the network, so a policy of its own is
+        # asked for when none is to be had.
         denied = None if wanted.network == "on" else NetworkPolicy(defaultAction="deny")
         with _told("make a sandbox"):
             box = SandboxSync.create(
@@ -62,7 +67,8 @@ class OpenSandbox(RemoteBackend):
         from opensandbox.sync import SandboxSync
 
         with _told("attach", sandbox):
-            # Connecting waits for what is not there to appear, and does not wake what is paused: so it is looked up first.
+            # Connecting waits for what is not there to appear, and does not wake what is paused: so
+            # it is looked up first.
             paused = _state(sandbox) in _PAUSED
             connected = SandboxSync.resume if paused else SandboxSync.connect
             return _Guest(connected(sandbox, connection_config=_config()))
@@ -78,7 +84,10 @@ class OpenSandbox(RemoteBackend):
             try:
                 for page in range(1, _PAGES + 1):
                     listed = server.list_sandbox_infos(SandboxFilter(page=page, page_size=100))
-                    found += [(info.id, info.status.state.lower(), info.metadata or {}) for info in listed.sandbox_infos]
+                    found += [
+                        (info.id, info.status.state.lower(), info.metadata or {})
+                        for info in listed.sandbox_infos
+                    ]
                     if not listed.pagination.has_next_page:
                         break
             finally:
@@ -94,7 +103,9 @@ class _Guest:
         from opensandbox.models.execd import RunCommandOpts
 
         with _told("run a command", self.id):
-            ran = self._box.commands.run(script, opts=RunCommandOpts(timeout=timedelta(seconds=wait_s)))
+            ran = self._box.commands.run(
+                script, opts=RunCommandOpts(timeout=timedelta(seconds=wait_s))
+            )
             return "\n".join(message.text for message in ran.logs.stdout)
 
     def put(self, path: str, content: bytes) -> None:
@@ -138,7 +149,11 @@ def _config() -> ConnectionConfigSync:
     from opensandbox.config.connection_sync import ConnectionConfigSync
 
     proxied = os.environ.get("OPEN_SANDBOX_PROXY", "") not in ("", "0")
-    return ConnectionConfigSync(use_server_proxy=proxied, disable_metrics=True, request_timeout=timedelta(seconds=_TRANSFER_S))
+    return ConnectionConfigSync(
+        use_server_proxy=proxied,
+        disable_metrics=True,
+        request_timeout=timedelta(seconds=_TRANSFER_S),
+    )
 
 
 def _state(sandbox: str) -> str:
@@ -152,12 +167,16 @@ def _state(sandbox: str) -> str:
 
 
 def _told(what: str, sandbox: str = "") -> AbstractContextManager[None]:
-    step = "check OPEN_SANDBOX_DOMAIN, OPEN_SANDBOX_API_KEY and the image, or look at the server's log"
+    step = (
+        "check OPEN_SANDBOX_DOMAIN, OPEN_SANDBOX_API_KEY and the image, or look at the server's log"
+    )
     return told("opensandbox", what, sandbox, lambda error: _means_gone(error, sandbox), step)
 
 
 def _means_gone(error: Any, sandbox: str) -> bool:
-    """The daemon in a sandbox goes with it, which looks like a broken connection: then the server is asked."""
+    """The daemon in a sandbox goes with it, which looks like a broken connection: then the server
+    is asked.
+    """
     from opensandbox.exceptions import SandboxApiException
 
     if isinstance(error, SandboxApiException) and "/sandboxes/" in str(error):

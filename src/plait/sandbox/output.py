@@ -1,8 +1,9 @@
 """What a command wrote: a file without a name, however much it is.
 
-The bytes go to disk as they come and are kept as they are, control sequences and all. Whoever looks at them gets a view of bounded
-size; whoever keeps them gets pieces of bounded size. Neither ever holds a secret that the process knows, not even one that lies across
-two pieces: a part of what was read is held back until what follows it is known.
+The bytes go to disk as they come and are kept as they are, control sequences and all. Whoever looks
+at them gets a view of bounded size; whoever keeps them gets pieces of bounded size. Neither ever
+holds a secret that the process knows, not even one that lies across two pieces: a part of what was
+read is held back until what follows it is known.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Spool:
         self._fd, path = tempfile.mkstemp(prefix="plait-output-", dir=folder)
         os.unlink(path)
         self._size = 0
-        self.begun = os.fstat(self._fd).st_ctime  # by the clock of the files, which is the one to compare files with
+        # by the clock of the files, which is the one to compare files with
+        self.begun = os.fstat(self._fd).st_ctime
         weakref.finalize(self, os.close, self._fd)
 
     @property
@@ -69,7 +71,9 @@ class Spool:
 
 
 def shorten(texts: Iterable[str], characters: int) -> str:
-    """The beginning and the end of a text that comes in parts, and how much is missing between them."""
+    """The beginning and the end of a text that comes in parts, and how much is missing between
+    them.
+    """
     half = characters // 2
     head, tail, count = "", "", 0
     for text in texts:

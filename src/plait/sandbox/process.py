@@ -1,8 +1,9 @@
 """One command, from its start to the end of everything it started.
 
-Whatever the rung, what is started speaks the same few words: it writes the process that will become the command to a status pipe and
-waits for a byte; that process is then put under its limits, and only then goes on. The end is the end of that process: bubblewrap's is
-the first of a process namespace, which takes all others with it; the launcher's ends when nothing is left.
+Whatever the rung, what is started speaks the same few words: it writes the process that will become
+the command to a status pipe and waits for a byte; that process is then put under its limits, and
+only then goes on. The end is the end of that process: bubblewrap's is the first of a process
+namespace, which takes all others with it; the launcher's ends when nothing is left.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Start(NamedTuple):
 
 
 def is_ready(handle: int, within_s: float) -> bool:
-    """Wait until there is something to read from a handle, or its process has ended; say whether that came in time.
+    """Wait until there is something to read from a handle, or its process has ended; say whether
+    that came in time.
 
     By poll: select takes no handle above 1,023, and a server has more.
     """
@@ -90,7 +92,9 @@ class Bounds(NamedTuple):
     changes: tuple[str, ...] = ()  # folders in which what is changed from now on counts
 
 
-def run(start: Start, bounds: Bounds, stdin: bytes, spool: Spool, on_output: OnOutput | None = None) -> Ran:
+def run(
+    start: Start, bounds: Bounds, stdin: bytes, spool: Spool, on_output: OnOutput | None = None
+) -> Ran:
     """Run it to its end."""
     begun = time.perf_counter()
     with contextlib.ExitStack() as stack:
@@ -108,7 +112,9 @@ def run(start: Start, bounds: Bounds, stdin: bytes, spool: Spool, on_output: OnO
     return Ran(command.exit_code(), spool, int((time.perf_counter() - begun) * 1e6), command.killed)
 
 
-def _started(start: Start, stdin: bytes, writer: int, stack: contextlib.ExitStack) -> subprocess.Popen[bytes]:
+def _started(
+    start: Start, stdin: bytes, writer: int, stack: contextlib.ExitStack
+) -> subprocess.Popen[bytes]:
     source = _source(stdin)
     try:
         if start.overlay is None and not start.scoped:
@@ -119,7 +125,9 @@ def _started(start: Start, stdin: bytes, writer: int, stack: contextlib.ExitStac
         return process
     except (OSError, ValueError) as error:
         os.close(start.go_fd)
-        raise SandboxFailed("local", f"start {start.argv[0]}", str(error), "look at `plait doctor`") from error
+        raise SandboxFailed(
+            "local", f"start {start.argv[0]}", str(error), "look at `plait doctor`"
+        ) from error
     finally:
         for fd in (source, writer, *start.given):
             os.close(fd)
@@ -129,7 +137,14 @@ def _popen(start: Start, source: int, writer: int) -> subprocess.Popen[bytes]:
     if start.scoped:
         restrict_sockets()
     return subprocess.Popen(
-        list(start.argv), stdin=source, stdout=writer, stderr=writer, pass_fds=start.given, env={}, cwd="/", start_new_session=True
+        list(start.argv),
+        stdin=source,
+        stdout=writer,
+        stderr=writer,
+        pass_fds=start.given,
+        env={},
+        cwd="/",
+        start_new_session=True,
     )
 
 
@@ -152,7 +167,13 @@ def memory_file(data: bytes) -> int:
 
 class _Command:
     def __init__(
-        self, process: subprocess.Popen[bytes], start: Start, bounds: Bounds, reader: int, spool: Spool, on_output: OnOutput | None
+        self,
+        process: subprocess.Popen[bytes],
+        start: Start,
+        bounds: Bounds,
+        reader: int,
+        spool: Spool,
+        on_output: OnOutput | None,
     ) -> None:
         self._process, self._start, self._bounds, self._reader = process, start, bounds, reader
         self._spool, self._on_output = spool, on_output
@@ -169,7 +190,8 @@ class _Command:
     def begin(self) -> None:
         """Put it under its limits, and let it go."""
         limits = self._bounds.limits
-        if self._start.own_users:  # joining a group takes milliseconds, during which a sandbox can be set up
+        # joining a group takes milliseconds, during which a sandbox can be set up
+        if self._start.own_users:
             self._watch = joined(self._process.pid, limits, self._process.pid, self._folders)
         pid = self._status.pid(_START_S)
         if pid is None:
@@ -217,7 +239,11 @@ class _Command:
         self._drain()
         self.killed = self.killed or self._overfull()
         if self._watch is not None:
-            self.killed = self.killed or self._watch.exceeded() if not isinstance(self._watch, Family) else self.killed
+            self.killed = (
+                self.killed or self._watch.exceeded()
+                if not isinstance(self._watch, Family)
+                else self.killed
+            )
             self._watch.close()
 
     def exit_code(self) -> int:
@@ -227,21 +253,28 @@ class _Command:
             return refused
         if self._code is None:
             raise SandboxFailed(
-                "local", "start the command", self._spool.view(400).strip() or "it ended before it began", "see `plait doctor`"
+                "local",
+                "start the command",
+                self._spool.view(400).strip() or "it ended before it began",
+                "see `plait doctor`",
             )
         if self._code == 128 + signal.SIGXFSZ and self._bounds.limits.disk_mb is not None:
             self.killed = "disk"
         return self._code
 
     def _refused(self) -> int:
-        """As a shell counts: 127 if there is no such program, 126 if it cannot be run; 0 if that is not what happened."""
+        """As a shell counts: 127 if there is no such program, 126 if it cannot be run; 0 if that is
+        not what happened.
+        """
         if self._spool.size > 4096:
             return 0
         found = _ABSENT.match(b"".join(self._spool.pieces()))
         return 0 if not found else 127 if found[1] == b"No such file or directory" else 126
 
     def _end_all(self, pidfd: int) -> None:
-        """The launcher ends its processes when the pipe is closed; a namespace ends with its first process."""
+        """The launcher ends its processes when the pipe is closed; a namespace ends with its first
+        process.
+        """
         if self._start.own_users:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -251,7 +284,9 @@ class _Command:
                 self._watch.kill()
 
     def _bury(self) -> None:
-        """Wait for what was started here, then end what it may have left: the number of its group is nobody else's until it is buried."""
+        """Wait for what was started here, then end what it may have left: the number of its group
+        is nobody else's until it is buried.
+        """
         until = time.monotonic() + _BURY_S
         with contextlib.ExitStack() as stack:
             handle = os.pidfd_open(self._process.pid)
@@ -316,7 +351,10 @@ class _Command:
         return taken(self._bounds.grows, 0) + taken(self._bounds.changes, self._since)
 
     def _overfull(self) -> str:
-        """The same at the end: a quick command is over before anybody looked. One that wrote nothing is not blamed for what was there."""
+        """The same at the end: a quick command is over before anybody looked.
+
+        One that wrote nothing is not blamed for what was there.
+        """
         most = self._bounds.limits.disk_mb
         if most is None or self._pidfd is None or self._size() <= most * MB:
             return ""
@@ -324,7 +362,9 @@ class _Command:
 
 
 def joined(pid: int, limits: Limits, root: int, folders: tuple[str, ...] = ()) -> Watch:
-    """Counted by a group if it can be put into one; otherwise by descent from `root`, which inherits the orphans."""
+    """Counted by a group if it can be put into one; otherwise by descent from `root`, which
+    inherits the orphans.
+    """
     found = open_group(limits)
     try:
         if found is not None:

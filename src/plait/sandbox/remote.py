@@ -1,8 +1,9 @@
 """What the backends on other machines share.
 
-An adapter knows its vendor's SDK: how to make a sandbox, find it again, run a line of shell in it and move a file whole. The rest is the
-same for all and stands here: commands with limits and output as it comes, files that cannot be reached outside the workspace, trees, forks.
-Nothing of this machine's environment goes over: a command sees what the image sets, and what the caller names.
+An adapter knows its vendor's SDK: how to make a sandbox, find it again, run a line of shell in it
+and move a file whole. The rest is the same for all and stands here: commands with limits and output
+as it comes, files that cannot be reached outside the workspace, trees, forks. Nothing of this
+machine's environment goes over: a command sees what the image sets, and what the caller names.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from typing import Any, ClassVar
 import msgspec
 
 from plait import secrets
-from plait.errors import IsolationMissing, MissingExtra, MissingKey, NotSupported, SandboxFailed, SandboxGone
+from plait.errors import (
+    IsolationMissing,
+    MissingExtra,
+    MissingKey,
+    NotSupported,
+    SandboxFailed,
+    SandboxGone,
+)
 from plait.event import Json
 from plait.event.kinds import File, Placement
 from plait.ids import Digest
@@ -29,14 +37,22 @@ from plait.store import Store
 from plait.workspace import EMPTY, Rules, Snapshot
 
 LIFETIME_S = 3600.0  # how long a sandbox lives if nobody renews it
-STORE, SESSION = "plait-store", "plait-session"  # what a sandbox is marked with, where the vendor keeps such marks
+# what a sandbox is marked with, where the vendor keeps such marks
+STORE, SESSION = "plait-store", "plait-session"
 ENFORCED = ("time_s", "output_mb", "open_files")  # the rest is up to the image or template
 
 
 class RemoteSandbox:
     """A `Sandbox` on another machine."""
 
-    def __init__(self, backend: RemoteBackend, guest: Guest, wanted: Wanted, placement: Placement, workspace: RemoteWorkspace) -> None:
+    def __init__(
+        self,
+        backend: RemoteBackend,
+        guest: Guest,
+        wanted: Wanted,
+        placement: Placement,
+        workspace: RemoteWorkspace,
+    ) -> None:
         self._backend, self._guest, self._wanted = backend, guest, wanted
         self.placement, self.workdir = placement, backend.workdir
         self._shell, self._workspace = workspace.shell, workspace
@@ -60,18 +76,24 @@ class RemoteSandbox:
         allowed = narrowed(self._wanted.limits, limits)
         following = Following(self._shell, allowed, on_output)
         exported = {**self._wanted.env, **(env or {})}
-        ran = following.result(Given(command, stdin, self._files.enter(cwd), exported, allowed.open_files, self._stale))
+        ran = following.result(
+            Given(command, stdin, self._files.enter(cwd), exported, allowed.open_files, self._stale)
+        )
         self._stale = following.traces
         if isinstance(ran, int):
             refuse(ran, cwd)
-            raise SandboxFailed(self._backend.name, "start a command", f"its script ended with {ran}")
+            raise SandboxFailed(
+                self._backend.name, "start a command", f"its script ended with {ran}"
+            )
         return ran
 
     def keep(self, output: Output, name: str, media_type: str = "text/plain") -> File:
         return keep(self._wanted.store, output, name, media_type)
 
     def begin(self) -> None:
-        """Nothing is remembered between two snapshots but how files looked, and they are looked at each time."""
+        """Nothing is remembered between two snapshots but how files looked, and they are looked at
+        each time.
+        """
 
     def snapshot(self) -> Snapshot:
         return self._workspace.snapshot()
@@ -127,11 +149,17 @@ class RemoteBackend:
         try:
             module = import_module(self.package)
         except ImportError as error:
-            raise MissingExtra(f"the sandbox backend {self.name!r}", self.name, str(error)) from error
+            raise MissingExtra(
+                f"the sandbox backend {self.name!r}", self.name, str(error)
+            ) from error
         if self.key:
             value = os.environ.get(self.key, "").strip()
             if not value:
-                raise MissingKey(f"the sandbox backend {self.name!r}", self.key, "use another backend, as in session.to('local')")
+                raise MissingKey(
+                    f"the sandbox backend {self.name!r}",
+                    self.key,
+                    "use another backend, as in session.to('local')",
+                )
             secrets.learn(value, self.key)
         return module
 
@@ -169,7 +197,10 @@ class RemoteBackend:
     def _missing(self) -> tuple[str, ...]:
         """Why it cannot be used here, and what would help."""
         if not self.version():
-            return f"the package {self.package} is not installed", f"pip install 'plait[{self.name}]'"
+            return (
+                f"the package {self.package} is not installed",
+                f"pip install 'plait[{self.name}]'",
+            )
         if self.key and not os.environ.get(self.key, "").strip():
             return f"{self.key} is not set", f"set the environment variable {self.key}"
         return ()
@@ -178,7 +209,9 @@ class RemoteBackend:
         self._check(wanted)
         self.sdk()
         known: dict[str, Json] = {"version": f"{self.package} {self.version()}"}
-        return Placement(self.name, rung=self.rung, image=wanted.image, network=wanted.network, detail=known)
+        return Placement(
+            self.name, rung=self.rung, image=wanted.image, network=wanted.network, detail=known
+        )
 
     def create(self, wanted: Wanted) -> RemoteSandbox:
         self._check(wanted)
@@ -194,39 +227,80 @@ class RemoteBackend:
     def attach(self, placement: Placement, wanted: Wanted) -> RemoteSandbox:
         self._check(wanted)
         guest = self.find(placement.sandbox)
-        return RemoteSandbox(self, guest, wanted, placement, self._workspace(guest, wanted, wanted.tree))
+        return RemoteSandbox(
+            self, guest, wanted, placement, self._workspace(guest, wanted, wanted.tree)
+        )
 
-    def forked(self, source: RemoteSandbox, guest: Guest, workspace: RemoteWorkspace, wanted: Wanted) -> RemoteSandbox:
-        """By the vendor's means if the other one is to be the same in all else; from the files otherwise."""
+    def forked(
+        self, source: RemoteSandbox, guest: Guest, workspace: RemoteWorkspace, wanted: Wanted
+    ) -> RemoteSandbox:
+        """By the vendor's means if the other one is to be the same in all else; from the files
+        otherwise.
+        """
         self._check(wanted)
         placement = source.placement
-        if self.copies and wanted.network == placement.network and wanted.image in ("", placement.image) and not wanted.clean:
+        if (
+            self.copies
+            and wanted.network == placement.network
+            and wanted.image in ("", placement.image)
+            and not wanted.clean
+        ):
             other = guest.copy(wanted)
             return RemoteSandbox(
-                self, other, wanted, self._placement(other, wanted, placement.image), workspace.copy(Shell(self.name, other))
+                self,
+                other,
+                wanted,
+                self._placement(other, wanted, placement.image),
+                workspace.copy(Shell(self.name, other)),
             )
         taken = workspace.snapshot()
         wanted.store.put_blobs(taken.blobs)
-        return self.create(msgspec.structs.replace(wanted, tree=taken.tree, image=wanted.image or placement.image))
+        return self.create(
+            msgspec.structs.replace(wanted, tree=taken.tree, image=wanted.image or placement.image)
+        )
 
     def held(self, store: Store) -> Sequence[Held]:
         mine = [found for found in self.all() if found[2].get(STORE) == store.id]
-        return [Held(self.name, sandbox, state, marks.get(SESSION, "")) for sandbox, state, marks in mine]
+        return [
+            Held(self.name, sandbox, state, marks.get(SESSION, ""))
+            for sandbox, state, marks in mine
+        ]
 
     def _workspace(self, guest: Guest, wanted: Wanted, tree: Digest) -> RemoteWorkspace:
-        return RemoteWorkspace(Shell(self.name, guest), self.workdir, wanted.store, Rules(ignore=wanted.ignore), tree)
+        return RemoteWorkspace(
+            Shell(self.name, guest), self.workdir, wanted.store, Rules(ignore=wanted.ignore), tree
+        )
 
     def _check(self, wanted: Wanted) -> None:
         if wanted.in_place:
-            raise NotSupported(self.name, "work on a folder of this machine in place", "leave in_place out, and publish with apply()")
+            raise NotSupported(
+                self.name,
+                "work on a folder of this machine in place",
+                "leave in_place out, and publish with apply()",
+            )
         if wanted.isolation not in ("", self.rung):
             why = f"the backend {self.name!r} offers {self.rung} and nothing else"
-            raise IsolationMissing(wanted.isolation, why, f"Leave isolation out, or say {self.rung!r}")
+            raise IsolationMissing(
+                wanted.isolation, why, f"Leave isolation out, or say {self.rung!r}"
+            )
 
     def _placement(self, guest: Guest, wanted: Wanted, image: str = "") -> Placement:
         limits: Json = msgspec.to_builtins(wanted.limits)
-        detail: Json = {"version": self.version(), "workdir": self.workdir, "limits": limits, "enforced": list(ENFORCED)}
-        return Placement(self.name, guest.id, 1, self.rung, image or wanted.image or self.image(), wanted.network, detail)
+        detail: Json = {
+            "version": self.version(),
+            "workdir": self.workdir,
+            "limits": limits,
+            "enforced": list(ENFORCED),
+        }
+        return Placement(
+            self.name,
+            guest.id,
+            1,
+            self.rung,
+            image or wanted.image or self.image(),
+            wanted.network,
+            detail,
+        )
 
     def image(self) -> str:
         """What is taken if nobody says."""
@@ -244,7 +318,9 @@ def marks(wanted: Wanted) -> dict[str, str]:
 
 
 @contextmanager
-def told(backend: str, what: str, sandbox: str, gone: Callable[[Exception], bool], step: str = "") -> Generator[None]:
+def told(
+    backend: str, what: str, sandbox: str, gone: Callable[[Exception], bool], step: str = ""
+) -> Generator[None]:
     """The vendor's errors as ours. `gone` says whether one means that the sandbox is no more."""
     try:
         yield
@@ -254,4 +330,6 @@ def told(backend: str, what: str, sandbox: str, gone: Callable[[Exception], bool
         if sandbox and gone(error):
             raise SandboxGone(backend, sandbox) from error
         why = f"{type(error).__name__}: {secrets.hide_text(str(error))[:500]}"
-        raise (SandboxFailed(backend, what, why, step) if step else SandboxFailed(backend, what, why)) from error
+        raise (
+            SandboxFailed(backend, what, why, step) if step else SandboxFailed(backend, what, why)
+        ) from error

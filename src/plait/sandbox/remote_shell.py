@@ -1,8 +1,9 @@
 """Commands on another machine, by nothing but a shell that answers in text.
 
-The SDKs differ in what they stream, lose and time out: one turns odd bytes into question marks, one has no standard input, one tells
-nothing before the end. So a command is started inside the sandbox with its output going to a file there, both streams in the order in
-which they were written, and we ask for what is new until it has ended. Bytes travel as base64. A lost connection costs nothing: the
+The SDKs differ in what they stream, lose and time out: one turns odd bytes into question marks, one
+has no standard input, one tells nothing before the end. So a command is started inside the sandbox
+with its output going to a file there, both streams in the order in which they were written, and we
+ask for what is new until it has ended. Bytes travel as base64. A lost connection costs nothing: the
 command goes on, and we ask again.
 """
 
@@ -34,7 +35,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 class Guest(Protocol):
-    """One sandbox as the SDK of its vendor gives it. Raises SandboxGone if it is no more, SandboxFailed for all else."""
+    """One sandbox as the SDK of its vendor gives it.
+
+    Raises SandboxGone if it is no more, SandboxFailed for all else.
+    """
 
     @property
     def id(self) -> str: ...
@@ -87,7 +91,9 @@ class Given(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """A question about a command: what it wrote from `offset` on, as soon as there is `enough`, or it has ended, or the time is up."""
+    """A question about a command: what it wrote from `offset` on, as soon as there is `enough`, or
+    it has ended, or the time is up.
+    """
 
     offset: int
     enough: int
@@ -96,7 +102,9 @@ class Watch(NamedTuple):
 
     def script(self) -> str:
         ticks, end = round(self.wait_s / TICK_S), "finish" if self.end else ":"
-        return _WATCH.format(ticks=ticks, enough=self.enough, first=self.offset + 1, piece=PIECE, end=end)
+        return _WATCH.format(
+            ticks=ticks, enough=self.enough, first=self.offset + 1, piece=PIECE, end=end
+        )
 
 
 def _news(answer: bytes) -> News:
@@ -134,10 +142,17 @@ class Shell:
     def ask(self, script: str, what: str, wait_s: float = 60.0) -> Answer:
         """Run a script whose output is small enough for one answer."""
         raw = script.encode(errors="surrogateescape")
-        text = self.guest.shell(_framed(_inline(raw) if len(raw) <= LINE_MAX else _laid(self.lay(raw))), wait_s)
+        text = self.guest.shell(
+            _framed(_inline(raw) if len(raw) <= LINE_MAX else _laid(self.lay(raw))), wait_s
+        )
         found = _ANSWER.search(text)
         if found is None:
-            raise SandboxFailed(self.backend, what, f"its shell answered {text[-200:]!r}", "use an image with sh, base64, find and tar")
+            raise SandboxFailed(
+                self.backend,
+                what,
+                f"its shell answered {text[-200:]!r}",
+                "use an image with sh, base64, find and tar",
+            )
         content, _, code = b64decode("".join(found[1].split())).rpartition(b"\n")
         return Answer(int(code), content)
 
@@ -155,7 +170,11 @@ class Shell:
         """Run a script that has to succeed."""
         code, content = self.gather(f"{{ {script}\n}} 2>&1", what, wait_s)
         if code:
-            raise SandboxFailed(self.backend, what, f"a script there ended with {code}: {content[-300:].decode(errors='replace')!r}")
+            raise SandboxFailed(
+                self.backend,
+                what,
+                f"a script there ended with {code}: {content[-300:].decode(errors='replace')!r}",
+            )
         return content
 
     def lay(self, content: bytes) -> str:
@@ -169,15 +188,32 @@ class Shell:
     def start(self, given: Given, watched: Watch) -> tuple[Run, News] | int:
         """Start a command, and look at it for a while; or say with which code `where` ended."""
         if any("\0" in word for word in (*given.command, *given.env.values())):
-            raise SandboxFailed(self.backend, "start the command", "there is a NUL in it, or in its environment", "leave it out")
+            raise SandboxFailed(
+                self.backend,
+                "start the command",
+                "there is a NUL in it, or in its environment",
+                "leave it out",
+            )
         stdin = given.stdin
-        taken = f"printf %s {b64encode(stdin).decode()} | base64 -d > $d/in" if len(stdin) <= SHORT else f"mv -f {self.lay(stdin)} $d/in"
-        exports = "".join(f"export {_checked(name)}={quoted(value)}\n" for name, value in given.env.items())
-        files = f"ulimit -n {given.open_files} 2>/dev/null\n" if given.open_files is not None else ""
+        taken = (
+            f"printf %s {b64encode(stdin).decode()} | base64 -d > $d/in"
+            if len(stdin) <= SHORT
+            else f"mv -f {self.lay(stdin)} $d/in"
+        )
+        exports = "".join(
+            f"export {_checked(name)}={quoted(value)}\n" for name, value in given.env.items()
+        )
+        files = (
+            f"ulimit -n {given.open_files} 2>/dev/null\n" if given.open_files is not None else ""
+        )
         forget = f"rm -rf {' '.join(map(quoted, given.stale))}\n" if given.stale else ""
         words = " ".join(map(quoted, given.command))
         started = _START.format(taken=taken, exports=exports, files=files, words=words)
-        code, content = self.ask(f"{forget}{given.where}\n{started}{watched.script()}", "start a command", watched.wait_s + 60)
+        code, content = self.ask(
+            f"{forget}{given.where}\n{started}{watched.script()}",
+            "start a command",
+            watched.wait_s + 60,
+        )
         if code:
             return code
         head, _, rest = content.partition(b"\n")
@@ -208,7 +244,8 @@ class Following:
         self._begun = time.monotonic()
         self._spool = Spool()
         self._killed = ""
-        self.traces: tuple[str, ...] = ()  # folders to be removed with the next command: this one's answer may have been lost
+        # folders to be removed with the next command: this one's answer may have been lost
+        self.traces: tuple[str, ...] = ()
 
     def result(self, given: Given) -> Ran | int:
         """What came of it, or the code of the script that could not go where it is to run."""
@@ -224,10 +261,19 @@ class Following:
                 break  # the rest of it was not to be written
             news = self._shell.news(run, self._watch(WINDOW_S))
             self._take(news)
-        return Ran(137 if self._killed else news.code or 0, self._spool, round((time.monotonic() - self._begun) * 1e6), self._killed)
+        return Ran(
+            137 if self._killed else news.code or 0,
+            self._spool,
+            round((time.monotonic() - self._begun) * 1e6),
+            self._killed,
+        )
 
     def _watch(self, window_s: float) -> Watch:
-        left = window_s if self._limits.time_s is None else min(window_s, self._begun + self._limits.time_s - time.monotonic())
+        left = (
+            window_s
+            if self._limits.time_s is None
+            else min(window_s, self._begun + self._limits.time_s - time.monotonic())
+        )
         enough = self._spool.size + (1 if self._on_output is not None else PIECE)
         return Watch(self._spool.size, enough, max(0.0, left), bool(self._killed))
 
@@ -239,18 +285,27 @@ class Following:
                 self._on_output(content)
 
     def _room(self) -> int | None:
-        return None if self._limits.output_mb is None else max(0, (self._limits.output_mb << 20) - self._spool.size)
+        return (
+            None
+            if self._limits.output_mb is None
+            else max(0, (self._limits.output_mb << 20) - self._spool.size)
+        )
 
     def _too_much(self, news: News) -> str:
         if self._limits.output_mb is not None and news.size > self._limits.output_mb << 20:
             return "output"
-        late = self._limits.time_s is not None and time.monotonic() - self._begun >= self._limits.time_s
+        late = (
+            self._limits.time_s is not None
+            and time.monotonic() - self._begun >= self._limits.time_s
+        )
         return "time" if news.code is None and late else ""
 
 
 def _checked(name: str) -> str:
     if not _NAME.match(name):
-        raise InvalidValue("env", f"{name!r} cannot be the name of a variable", "use letters, digits and _")
+        raise InvalidValue(
+            "env", f"{name!r} cannot be the name of a variable", "use letters, digits and _"
+        )
     return name
 
 
@@ -258,9 +313,13 @@ def _checked(name: str) -> str:
 
 
 def _framed(script: str) -> str:
-    """What a script writes comes as base64 with its exit code behind it, set off from whatever a profile says."""
+    """What a script writes comes as base64 with its exit code behind it, set off from whatever a
+    profile says.
+    """
     run = f"{{ ( {script} ) 2>/dev/null; printf '\\n%s' \"$?\"; }}"
-    return f"printf '<plait>'; {run} | {{ base64 -w 8000 2>/dev/null || base64; }}; printf '</plait>'"
+    return (
+        f"printf '<plait>'; {run} | {{ base64 -w 8000 2>/dev/null || base64; }}; printf '</plait>'"
+    )
 
 
 def _inline(raw: bytes) -> str:
@@ -281,7 +340,8 @@ if [ "$s" -le {PIECE} ]; then cat "$t"; rm -f "$t"; fi
 exit $c"""
 
 
-# The command runs in a session of its own, under a shell that notes how it ended. All that it starts inherits PLAIT_RUN: so it is found.
+# The command runs in a session of its own, under a shell that notes how it ended. All that it
+# starts inherits PLAIT_RUN: so it is found.
 _START = """d=$(mktemp -d /tmp/plait.XXXXXX) || exit 84
 {taken}
 : > $d/out
@@ -292,10 +352,10 @@ exec $s sh -c '"$@" < "$0/in" >> "$0/out" 2>&1; echo $? > "$0/new"; mv "$0/new" 
 ) < /dev/null > /dev/null 2>&1 &
 p=$!
 echo "$d $p"
-"""
+"""  # noqa: E501
 
-# A grep that is not GNU's ends a line at NUL. The waiting shell may be gone without a word, if the command killed it too; a parent that
-# does not reap leaves a zombie.
+# A grep that is not GNU's ends a line at NUL. The waiting shell may be gone without a word, if the
+# command killed it too; a parent that does not reap leaves a zombie.
 _WATCH = """marked() {{
   if grep --version > /dev/null 2>&1; then grep -lsF -e "PLAIT_RUN=$d" /proc/[0-9]*/environ | sed 's|/proc/||; s|/environ||'; return; fi
   for f in /proc/[0-9]*; do if tr '\\0' '\\n' < $f/environ | grep -qxF -e "PLAIT_RUN=$d"; then echo ${{f#/proc/}}; fi; done
@@ -325,4 +385,4 @@ while :; do
 done
 printf '%s %s\\n' "$c" "$s"
 tail -c +{first} $d/out | head -c {piece}
-"""
+"""  # noqa: E501

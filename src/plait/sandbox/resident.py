@@ -1,8 +1,10 @@
-"""A resident: a process that stays in a sandbox between calls, because what it holds cannot be written down: an open page, a desktop.
+"""A resident: a process that stays in a sandbox between calls, because what it holds cannot be
+written down: an open page, a desktop.
 
-A command that a sandbox runs ends with the call, and whatever it started ends with it. A resident is started once and talked to in
-lines, one asked and one answered, until the sandbox is let go of. It is never part of the record: after a crash it is gone, and whoever
-wants it says so and starts another.
+A command that a sandbox runs ends with the call, and whatever it started ends with it. A resident
+is started once and talked to in lines, one asked and one answered, until the sandbox is let go of.
+It is never part of the record: after a crash it is gone, and whoever wants it says so and starts
+another.
 """
 
 from __future__ import annotations
@@ -60,9 +62,19 @@ class Resident(Protocol):
 
 @runtime_checkable
 class Hosts(Protocol):
-    """A sandbox in which processes can stay, each by a name. They end when it is closed, destroyed, restored, or its owner dies."""
+    """A sandbox in which processes can stay, each by a name.
 
-    def start(self, name: str, command: Sequence[str], *, cwd: str = "", env: Mapping[str, str] | None = None) -> Resident:
+    They end when it is closed, destroyed, restored, or its owner dies.
+    """
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> Resident:
         """Start one; whoever had the name before is ended."""
         ...
 
@@ -72,7 +84,9 @@ class Hosts(Protocol):
 
 
 class LocalResident:
-    """A process on this machine, started as commands are, and under the same limits, those on time and output aside."""
+    """A process on this machine, started as commands are, and under the same limits, those on time
+    and output aside.
+    """
 
     def __init__(self, start: Start, most: Limits) -> None:
         self._start, self._status = start, Status(start.status_fd)
@@ -83,8 +97,11 @@ class LocalResident:
         self._pidfd: int | None = None
         self._lock = Lock()
         started: Future[subprocess.Popen[bytes]] = Future()
-        # A child that dies with its parent dies with the thread that started it: so this thread stays for as long as the child does.
-        self._keeper = Thread(target=self._keep, args=(started,), name="sandbox-resident", daemon=True)
+        # A child that dies with its parent dies with the thread that started it: so this thread
+        # stays for as long as the child does.
+        self._keeper = Thread(
+            target=self._keep, args=(started,), name="sandbox-resident", daemon=True
+        )
         self._keeper.start()
         self._process = started.result()
         self._begin(most)
@@ -115,7 +132,11 @@ class LocalResident:
 
     def _said(self) -> str:
         size = os.fstat(self._words.fileno()).st_size
-        return os.pread(self._words.fileno(), WORDS_MAX, max(0, size - WORDS_MAX)).decode("utf-8", "replace").strip()
+        return (
+            os.pread(self._words.fileno(), WORDS_MAX, max(0, size - WORDS_MAX))
+            .decode("utf-8", "replace")
+            .strip()
+        )
 
     def end(self) -> None:
         with self._lock:
@@ -133,12 +154,16 @@ class LocalResident:
         pid = self._status.pid(START_S)
         if pid is None:
             self._give_up()
-            raise SandboxFailed("local", "start it", self._last or "it ended before it began", "see `plait doctor`")
+            raise SandboxFailed(
+                "local", "start it", self._last or "it ended before it began", "see `plait doctor`"
+            )
         try:
             self._pidfd = os.pidfd_open(pid)
         except ProcessLookupError as error:
             self._give_up()
-            raise SandboxFailed("local", "start it", self._last or "it ended before it began", "see `plait doctor`") from error
+            raise SandboxFailed(
+                "local", "start it", self._last or "it ended before it began", "see `plait doctor`"
+            ) from error
         self._watch = joined(pid, most, pid if self._start.own_users else self._process.pid)
         confine(pid, most, own_users=self._start.own_users)
         os.write(self._start.go_fd, b"1")
@@ -155,7 +180,11 @@ class LocalResident:
         except OSError as error:
             os.close(self._start.go_fd)
             os.close(self._start.status_fd)
-            started.set_exception(SandboxFailed("local", f"start {self._start.argv[0]}", str(error), "look at `plait doctor`"))
+            started.set_exception(
+                SandboxFailed(
+                    "local", f"start {self._start.argv[0]}", str(error), "look at `plait doctor`"
+                )
+            )
             return
         finally:
             for fd in self._start.given:

@@ -1,8 +1,8 @@
 """The ladder: the ways in which this machine can keep a command to itself, best first.
 
-Whether a rung is there is found out by standing on it once: kernels, containers and distributions switch parts of this off in more ways
-than can be asked about. What was found is remembered for the process. Only the first two rungs are ever taken by default; a lower one
-needs its name to be said.
+Whether a rung is there is found out by standing on it once: kernels, containers and distributions
+switch parts of this off in more ways than can be asked about. What was found is remembered for the
+process. Only the first two rungs are ever taken by default; a lower one needs its name to be said.
 """
 
 from __future__ import annotations
@@ -24,9 +24,15 @@ DEFAULT = RUNGS[:2]
 
 _INSTALL = "Install it: `apt install bubblewrap`, `dnf install bubblewrap` or `apk add bubblewrap`"
 _NAMESPACES = {
-    "/proc/sys/kernel/unprivileged_userns_clone": ("0", "sysctl -w kernel.unprivileged_userns_clone=1"),
+    "/proc/sys/kernel/unprivileged_userns_clone": (
+        "0",
+        "sysctl -w kernel.unprivileged_userns_clone=1",
+    ),
     "/proc/sys/user/max_user_namespaces": ("0", "sysctl -w user.max_user_namespaces=15000"),
-    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": ("1", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": (
+        "1",
+        "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
 }
 _TRY = (
     "--unshare-user",
@@ -62,7 +68,9 @@ def find(rung: str, folder: str) -> Finding:
 def choose(wanted: str, folder: str) -> tuple[str, dict[str, str]]:
     """The rung to take, and why none of the better ones was; raises IsolationMissing."""
     if wanted and wanted not in RUNGS:
-        raise IsolationMissing(repr(wanted), "no rung is called that", f"Name one of {', '.join(RUNGS)}")
+        raise IsolationMissing(
+            repr(wanted), "no rung is called that", f"Name one of {', '.join(RUNGS)}"
+        )
     passed: dict[str, str] = {}
     found = Finding(False)
     for rung in (wanted,) if wanted else DEFAULT:
@@ -70,7 +78,11 @@ def choose(wanted: str, folder: str) -> tuple[str, dict[str, str]]:
         if found.offered:
             return rung, passed
         passed[rung] = found.why
-    step = found.fix if wanted else f"{found.fix}; or take less on purpose: isolation='landlock' or isolation='host'"
+    step = (
+        found.fix
+        if wanted
+        else f"{found.fix}; or take less on purpose: isolation='landlock' or isolation='host'"
+    )
     raise IsolationMissing(f"isolation {wanted!r}" if wanted else "isolation", found.why, step)
 
 
@@ -78,18 +90,26 @@ def capabilities(folder: str) -> tuple[Capability, ...]:
     """The rungs. Of one that is offered it is said what it leaves open."""
     found = {rung: find(rung, folder) for rung in RUNGS}
     said = {rung: f"leaves open: {', '.join(left_open(rung, 'off'))}" for rung in RUNGS}
-    return tuple(Capability(rung, *each._replace(why=each.why or said[rung])) for rung, each in found.items())
+    return tuple(
+        Capability(rung, *each._replace(why=each.why or said[rung])) for rung, each in found.items()
+    )
 
 
 def left_open(rung: str, network: str, *, in_place: bool = False) -> list[str]:
-    """What a command can reach on a rung beside its own files. Recorded with the placement, so that a policy can refuse it."""
+    """What a command can reach on a rung beside its own files.
+
+    Recorded with the placement, so that a policy can refuse it.
+    """
     if rung == "host":
         return ["everything"]
     found = ["names of files", "modes and times of files"]
     if rung != "landlock":
         program = bwrap()
         scoped = program is not None and bubblewrap.scopes_sockets(program)
-        found = ["sockets in mounted folders", *(["abstract sockets"] if network == "on" and not scoped else [])]
+        found = [
+            "sockets in mounted folders",
+            *(["abstract sockets"] if network == "on" and not scoped else []),
+        ]
     return [
         *found,
         *(["network"] if network == "on" else []),
@@ -112,9 +132,23 @@ def _version(path: str | None) -> str:
 
 
 def overlay(layers: Overlay) -> list[str]:
-    """What to put before a command so that it finds the layers, as one, in place of the upper one. Nobody else sees it."""
+    """What to put before a command so that it finds the layers, as one, in place of the upper one.
+
+    Nobody else sees it.
+    """
     as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    return [_tool("unshare"), "--mount", *as_root, "/bin/sh", "-c", _MOUNT, "sh", _tool("mount"), layers.options, layers.upper]
+    return [
+        _tool("unshare"),
+        "--mount",
+        *as_root,
+        "/bin/sh",
+        "-c",
+        _MOUNT,
+        "sh",
+        _tool("mount"),
+        layers.options,
+        layers.upper,
+    ]
 
 
 NOT_JOINED = "nsenter: cannot open"  # what nsenter says if nobody is there any more
@@ -127,7 +161,10 @@ def joining(pid: int) -> list[str]:
 
 
 def _tool(name: str) -> str:
-    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/bin:/bin:/usr/sbin:/sbin") or name
+    return (
+        shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/bin:/bin:/usr/sbin:/sbin")
+        or name
+    )
 
 
 # ── finding out ──────────────────────────────────────────────────────────────────────────────
@@ -139,7 +176,11 @@ def _find_bubblewrap(path: str, _: str) -> Finding:
     if program is None:
         return Finding(False, "bubblewrap is not installed", _INSTALL)
     failed = _failure([program, *_TRY, "true"])
-    return Finding(True) if failed is None else Finding(False, f"bubblewrap does not work: {failed}", _namespaces())
+    return (
+        Finding(True)
+        if failed is None
+        else Finding(False, f"bubblewrap does not work: {failed}", _namespaces())
+    )
 
 
 def _namespaces() -> str:
@@ -147,7 +188,10 @@ def _namespaces() -> str:
     for path, (off, step) in _NAMESPACES.items():
         if _content(path) == off:
             return f"User namespaces are switched off; as root: `{step}`"
-    return "In a container, allow user namespaces (docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
+    return (
+        "In a container, allow user namespaces (docker: --security-opt seccomp=unconfined"
+        " --security-opt apparmor=unconfined)"
+    )
 
 
 @functools.cache
@@ -156,14 +200,27 @@ def _find_overlay(path: str, folder: str) -> Finding:
     if not below.offered:
         return below
     if _ODD & set(folder):
-        return Finding(False, f"{folder!r} has characters that an overlay cannot name", "Put the store into a folder with a plain name")
+        return Finding(
+            False,
+            f"{folder!r} has characters that an overlay cannot name",
+            "Put the store into a folder with a plain name",
+        )
     try:
-        with tempfile.TemporaryDirectory(prefix="probe-", dir=_existing(folder), ignore_cleanup_errors=True) as room:
+        with tempfile.TemporaryDirectory(
+            prefix="probe-", dir=_existing(folder), ignore_cleanup_errors=True
+        ) as room:
             failed = _layered(room)
     except OSError as error:
         failed = str(error)
-    step = "Put the store on a local file system that overlays can lie on (ext4, xfs, btrfs, tmpfs), with Linux 5.11 or newer"
-    return Finding(True) if failed is None else Finding(False, f"overlayfs does not work in {folder}: {failed}", step)
+    step = (
+        "Put the store on a local file system that overlays can lie on (ext4, xfs, btrfs, tmpfs),"
+        " with Linux 5.11 or newer"
+    )
+    return (
+        Finding(True)
+        if failed is None
+        else Finding(False, f"overlayfs does not work in {folder}: {failed}", step)
+    )
 
 
 def _existing(folder: str) -> str:
@@ -180,17 +237,41 @@ def _layered(room: str) -> str | None:
     with open(f"{room}/lower/file", "w") as file:
         file.write("before")
     prefix = overlay(Overlay(f"{room}/lower", f"{room}/upper", f"{room}/work"))
-    failed = _failure([*prefix, "/bin/sh", "-c", 'cd "$0" && echo after >>file && test "$(wc -l <file)" = 1', f"{room}/upper"])
-    return failed if failed is not None else None if os.path.exists(f"{room}/upper/file") else "nothing came to lie in the upper folder"
+    failed = _failure(
+        [
+            *prefix,
+            "/bin/sh",
+            "-c",
+            'cd "$0" && echo after >>file && test "$(wc -l <file)" = 1',
+            f"{room}/upper",
+        ]
+    )
+    return (
+        failed
+        if failed is not None
+        else (
+            None
+            if os.path.exists(f"{room}/upper/file")
+            else "nothing came to lie in the upper folder"
+        )
+    )
 
 
 @functools.cache
 def _find_landlock(_: str, __: str) -> Finding:
     if seccomp.machine() is None:
-        return Finding(False, "there is no filter of system calls for this architecture", "Use x86_64 or aarch64, or bubblewrap")
+        return Finding(
+            False,
+            "there is no filter of system calls for this architecture",
+            "Use x86_64 or aarch64, or bubblewrap",
+        )
     found = confine.landlock_version()
     if found < confine.VERSION_MIN:
-        why = "the kernel has no landlock" if found < 1 else f"landlock is of version {found}, {confine.VERSION_MIN} is needed for signals"
+        why = (
+            "the kernel has no landlock"
+            if found < 1
+            else f"landlock is of version {found}, {confine.VERSION_MIN} is needed for signals"
+        )
         return Finding(False, why, "Use Linux 6.12 or newer, started with lsm=…,landlock")
     return Finding(True)
 
@@ -199,22 +280,41 @@ def _find_host(_: str, __: str) -> Finding:
     return Finding(True)
 
 
-_FINDERS = {"overlay": _find_overlay, "bubblewrap": _find_bubblewrap, "landlock": _find_landlock, "host": _find_host}
+_FINDERS = {
+    "overlay": _find_overlay,
+    "bubblewrap": _find_bubblewrap,
+    "landlock": _find_landlock,
+    "host": _find_host,
+}
 
 
 def _failure(command: list[str]) -> str | None:
     """What it said when it failed; None: it did not."""
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env={"PATH": "/usr/bin:/bin"}, timeout=20)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={"PATH": "/usr/bin:/bin"},
+            timeout=20,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     said = done.stderr.decode(errors="replace").strip().splitlines()
-    return None if done.returncode == 0 else said[-1][:300] if said else f"it ended with {done.returncode}"
+    return (
+        None
+        if done.returncode == 0
+        else said[-1][:300]
+        if said
+        else f"it ended with {done.returncode}"
+    )
 
 
 def _output(command: list[str]) -> str:
     try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=20).stdout.decode(errors="replace")
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=20
+        ).stdout.decode(errors="replace")
     except (OSError, subprocess.TimeoutExpired):
         return ""
 

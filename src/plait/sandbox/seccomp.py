@@ -1,10 +1,12 @@
 """The system calls that a command in a sandbox is refused, as a filter for the kernel.
 
-Namespaces and dropped capabilities already stop most of this. The filter is the second lock on the doors that went wrong most often:
-mounts, keys, io_uring, user namespaces made by the command itself, and typing into somebody's terminal. What it refuses fails with an
-error that programs know how to handle; nothing is killed for asking, calls of a foreign architecture aside.
+Namespaces and dropped capabilities already stop most of this. The filter is the second lock on the
+doors that went wrong most often: mounts, keys, io_uring, user namespaces made by the command
+itself, and typing into somebody's terminal. What it refuses fails with an error that programs know
+how to handle; nothing is killed for asking, calls of a foreign architecture aside.
 
-Where there are no namespaces it is the only lock on some doors: unix sockets by path, and memory and queues that are found by a key.
+Where there are no namespaces it is the only lock on some doors: unix sockets by path, and memory
+and queues that are found by a key.
 """
 
 from __future__ import annotations
@@ -25,14 +27,16 @@ _X32 = 0x40000000
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: both put words into a terminal's mouth
 
 _REFUSED = (
-    "mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr open_tree_attr "
-    "add_key request_key keyctl bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register "
-    "kexec_load kexec_file_load init_module finit_module delete_module open_by_handle_at name_to_handle_at setns "
-    "reboot swapon swapoff acct quotactl quotactl_fd syslog settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname "
-    "lookup_dcookie nfsservctl vhangup iopl ioperm fanotify_init kcmp"
+    "mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick"
+    " mount_setattr open_tree_attr add_key request_key keyctl bpf perf_event_open userfaultfd"
+    " io_uring_setup io_uring_enter io_uring_register kexec_load kexec_file_load init_module"
+    " finit_module delete_module open_by_handle_at name_to_handle_at setns reboot swapon swapoff"
+    " acct quotactl quotactl_fd syslog settimeofday clock_settime clock_adjtime adjtimex"
+    " sethostname setdomainname lookup_dcookie nfsservctl vhangup iopl ioperm fanotify_init kcmp"
 ).split()
 
-# What changes another process, without its being a signal: only oneself may be meant. By which argument says whom, and what says oneself.
+# What changes another process, without its being a signal: only oneself may be meant. By which
+# argument says whom, and what says oneself.
 _OTHERS = {
     "prlimit64": 0,
     "sched_setaffinity": 0,
@@ -46,7 +50,8 @@ _OTHERS = {
 }
 _ATTRIBUTES = "setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr setxattrat removexattrat".split()
 
-# What outlives processes and is found by a key or a name that is no path, so that landlock is not asked.
+# What outlives processes and is found by a key or a name that is no path, so that landlock is not
+# asked.
 SHARED_MEMORY = "shmget shmat shmctl shmdt".split()
 _BY_KEY = (
     *SHARED_MEMORY,
@@ -54,7 +59,8 @@ _BY_KEY = (
     *"mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr".split(),
 )
 _KIND = 0xF  # the bits of a socket's type that say which it is
-_CONNECTED = (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)  # a pair of these can reach nothing but each other
+# a pair of these can reach nothing but each other
+_CONNECTED = (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)
 
 _COMMON = {  # numbers that every architecture shares
     "pidfd_send_signal": 424,
@@ -124,24 +130,46 @@ def machine(name: str | None = None) -> Machine | None:
     return MACHINES.get(name or platform.machine())
 
 
-def program(here: Machine, families: Sequence[int] = FAMILIES, *, alone: bool = True, refused: Sequence[str] = ()) -> bytes:
-    """The filter. `families`: of the sockets that may be made; of netlink only the protocol that lists interfaces.
+def program(
+    here: Machine,
+    families: Sequence[int] = FAMILIES,
+    *,
+    alone: bool = True,
+    refused: Sequence[str] = (),
+) -> bytes:
+    """The filter. `families`: of the sockets that may be made; of netlink only the protocol that
+    lists interfaces.
 
-    `alone`: whether namespaces keep it away from other processes and from files that are not its own; where none do, the filter has to.
-    `refused`: further calls that are refused.
+    `alone`: whether namespaces keep it away from other processes and from files that are not its
+    own; where none do, the filter has to. `refused`: further calls that are refused.
     """
-    code = [_step(_LOAD, k=_ARCH), _step(_EQUAL, 1, 0, here.audit), _step(_RETURN, k=_KILL), _step(_LOAD, k=_NUMBER)]
+    code = [
+        _step(_LOAD, k=_ARCH),
+        _step(_EQUAL, 1, 0, here.audit),
+        _step(_RETURN, k=_KILL),
+        _step(_LOAD, k=_NUMBER),
+    ]
     if here.x32:
         code += [_step(_AT_LEAST, 0, 1, _X32), _step(_RETURN, k=_ERRNO | errno.ENOSYS)]
     names = {*_REFUSED, *refused, *(() if alone else (*_ATTRIBUTES, *_BY_KEY))}
     for number in sorted(here.numbers[name] for name in names if name in here.numbers):
         code += _when(number, [_refuse(errno.EPERM)])
     for name, index in () if alone else _OTHERS.items():
-        code += _when(here.numbers[name], [_argument(index), _step(_EQUAL, 0, 1, 0), _ALLOWED, _refuse(errno.EPERM)])
-    code += _when(here.numbers["clone3"], [_refuse(errno.ENOSYS)])  # its flags lie in memory; C libraries then use clone
+        code += _when(
+            here.numbers[name],
+            [_argument(index), _step(_EQUAL, 0, 1, 0), _ALLOWED, _refuse(errno.EPERM)],
+        )
+    # its flags lie in memory; C libraries then use clone
+    code += _when(here.numbers["clone3"], [_refuse(errno.ENOSYS)])
     for name in ("clone", "unshare"):
-        code += _when(here.numbers[name], [_argument(0), _step(_MASK, 0, 1, _NEW_USER), _refuse(errno.EPERM), _ALLOWED])
-    code += _when(here.numbers["ioctl"], [_argument(1), *[step for request in _TERMINAL for step in _refuse_if(request)], _ALLOWED])
+        code += _when(
+            here.numbers[name],
+            [_argument(0), _step(_MASK, 0, 1, _NEW_USER), _refuse(errno.EPERM), _ALLOWED],
+        )
+    code += _when(
+        here.numbers["ioctl"],
+        [_argument(1), *[step for request in _TERMINAL for step in _refuse_if(request)], _ALLOWED],
+    )
     code += _when(here.numbers["socket"], _sockets(families))
     if not alone:
         code += _when(here.numbers["socketpair"], _pairs())
@@ -152,7 +180,9 @@ def _sockets(families: Sequence[int]) -> list[bytes]:
     steps = [_argument(0)]
     for family in families:
         passed = (
-            [_argument(2), _step(_EQUAL, 0, 1, 0), _ALLOWED, _refuse(errno.EPROTONOSUPPORT)] if family == socket.AF_NETLINK else [_ALLOWED]
+            [_argument(2), _step(_EQUAL, 0, 1, 0), _ALLOWED, _refuse(errno.EPROTONOSUPPORT)]
+            if family == socket.AF_NETLINK
+            else [_ALLOWED]
         )
         steps += [_step(_EQUAL, 0, len(passed), family), *passed]
     return [*steps, _refuse(errno.EAFNOSUPPORT)]
@@ -169,7 +199,9 @@ def _step(code: int, then: int = 0, otherwise: int = 0, k: int = 0) -> bytes:
 
 
 def _argument(index: int) -> bytes:
-    """The lower half of an argument: all that the kernel looks at for flags, requests and families."""
+    """The lower half of an argument: all that the kernel looks at for flags,
+    requests and families.
+    """
     return _step(_LOAD, k=_ARGUMENT + 8 * index)
 
 
@@ -182,7 +214,9 @@ def _refuse_if(value: int) -> list[bytes]:
 
 
 def _when(number: int, steps: list[bytes]) -> list[bytes]:
-    """These steps for this call; they have to end in a verdict, since the number is gone once an argument was loaded."""
+    """These steps for this call; they have to end in a verdict, since the number is gone once an
+    argument was loaded.
+    """
     return [_step(_EQUAL, 0, len(steps), number), *steps]
 
 

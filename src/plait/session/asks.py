@@ -1,9 +1,10 @@
 """What a session waits for, and what ends the wait.
 
-An ask is an event in the session's own log: an approval or an answer is requested, the outcome of an effect is not known,
-a timer is set. It ends there, too, or with its run. Others answer in the inbox, and an answer counts only if whoever gave
-it may: not an agent, not whoever asks, and in time. One set of rules for the value, for the rows of the store and for the
-run, which looks at an answer once more when it is delivered.
+An ask is an event in the session's own log: an approval or an answer is requested, the outcome of
+an effect is not known, a timer is set. It ends there, too, or with its run. Others answer in the
+inbox, and an answer counts only if whoever gave it may: not an agent, not whoever asks, and in
+time. One set of rules for the value, for the rows of the store and for the run, which looks at an
+answer once more when it is delivered.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ LIFE_OF_ASKS = ASKS | SETTLES | ENDS
 
 
 def ask_of(event: Event) -> Waiting | None:
-    """What the event waits for; None: it does not. The tool and arguments of an unknown outcome stand in its request."""
+    """What the event waits for; None: it does not.
+
+    The tool and arguments of an unknown outcome stand in its request.
+    """
     if event.kind not in ASKS:
         return None
     body, header = event.body, event.header
@@ -67,14 +71,18 @@ def ask_of(event: Event) -> Waiting | None:
         "call": header.call or "",
     }
     if isinstance(body, ApprovalRequested):
-        return Waiting("approval", binding=body.binding, shown=body.shown, expires=body.expires, **known)
+        return Waiting(
+            "approval", binding=body.binding, shown=body.shown, expires=body.expires, **known
+        )
     if isinstance(body, QuestionAsked):
         return Waiting("question", question=body.question, choices=body.choices, **known)
     if isinstance(body, ToolUnknown):
         return Waiting("unknown", request=body.request, why=body.why, returns=body.returns, **known)
     if isinstance(body, VerdictAwaited):
         about = body.session or event.log
-        return Waiting("verdict", name=body.name, by=body.by, why=body.why, of=about, heard=body.heard, **known)
+        return Waiting(
+            "verdict", name=body.name, by=body.by, why=body.why, of=about, heard=body.heard, **known
+        )
     assert isinstance(body, TimerSet)
     return Waiting("timer", until=body.until, name=body.event, **known)
 
@@ -84,9 +92,12 @@ def is_about(ask: Waiting, event: Event) -> bool:
     if event.kind not in SETTLES:
         return False
     if event.log == ask.log and (event.header.call or "", event.header.run) != (ask.call, ask.run):
-        return False  # what was delivered and does not count, or was written by somebody else: the run does not go by it
+        # what was delivered and does not count, or was written by somebody else: the run does not
+        # go by it
+        return False
     body = event.body
-    # The same call may be asked for again under the same name: whoever answered the first ask did not answer the second.
+    # The same call may be asked for again under the same name: whoever answered the first ask did
+    # not answer the second.
     asked = event.header.causes
     this = event.log == ask.log or not asked or ask.event in asked
     if isinstance(body, (ApprovalGranted, ApprovalDenied, ApprovalExpired)):
@@ -104,7 +115,12 @@ def answers(ask: Waiting, event: Event) -> bool:
     """Whether an event of the inbox is a valid answer to this ask."""
     if ask.kind == "verdict":
         return opens(ask, event)
-    return event.kind in ANSWERS and is_about(ask, event) and not_allowed(ask, event.actor) is None and not is_late(ask, event.header.time)
+    return (
+        event.kind in ANSWERS
+        and is_about(ask, event)
+        and not_allowed(ask, event.actor) is None
+        and not is_late(ask, event.header.time)
+    )
 
 
 def opens(ask: Waiting, event: Event) -> bool:
@@ -132,7 +148,11 @@ def not_allowed(ask: Waiting, actor: str) -> str | None:
     """Why this principal may not answer; None: it may."""
     if actor.partition(":")[0] == "agent":
         return "an agent does not decide for people"
-    return "whoever asks does not answer" if actor.partition(":")[2] == ask.actor.partition(":")[2] else None
+    return (
+        "whoever asks does not answer"
+        if actor.partition(":")[2] == ask.actor.partition(":")[2]
+        else None
+    )
 
 
 def is_late(ask: Waiting, time: Micros) -> bool:

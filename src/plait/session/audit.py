@@ -1,8 +1,9 @@
 """The audit: everything that is kept about sessions, compared with the events it was made from.
 
-`plait.store.verify_store` recomputes ids, links, commitments, index columns and blobs. Here the rows by which sessions are
-listed are folded again and compared, and every recorded tree is followed; asked for the state too, so are the graph's
-rows, every snapshot, and the digests that closed sessions and finished runs carry. What was not compared is named.
+`plait.store.verify_store` recomputes ids, links, commitments, index columns and blobs. Here the
+rows by which sessions are listed are folded again and compared, and every recorded tree is
+followed; asked for the state too, so are the graph's rows, every snapshot, and the digests that
+closed sessions and finished runs carry. What was not compared is named.
 """
 
 from __future__ import annotations
@@ -43,23 +44,41 @@ _ALWAYS = (
         "and the order of sessions that do not know each other",
         "only a head kept elsewhere shows these",
     ),
-    Unchecked("which snapshots and unused blobs there are", "caches come and go, and gc removes what nothing leads to"),
+    Unchecked(
+        "which snapshots and unused blobs there are",
+        "caches come and go, and gc removes what nothing leads to",
+    ),
     Unchecked("how equal content is compressed", "hashes are over the content"),
 )
-_STATE = Unchecked("snapshots, rows of the graph, and state digests in events", "only --state folds everything again")
-_AFTER_A_FAULT = Unchecked("states, and what follows the first fault of a session", "they rest on what is broken")
-_OTHERS = Unchecked("other sessions, the schema, counts, and blobs that only others point to", "only one session was asked for")
+_STATE = Unchecked(
+    "snapshots, rows of the graph, and state digests in events",
+    "only --state folds everything again",
+)
+_AFTER_A_FAULT = Unchecked(
+    "states, and what follows the first fault of a session", "they rest on what is broken"
+)
+_OTHERS = Unchecked(
+    "other sessions, the schema, counts, and blobs that only others point to",
+    "only one session was asked for",
+)
 
 
-def verify(store: Store, logs: Sequence[LogId] | None = None, *, state: bool = False) -> Iterator[Fault]:
-    """What is wrong in a store, or in what some of its logs are made of; nothing, if all is well. `state` folds everything again."""
+def verify(
+    store: Store, logs: Sequence[LogId] | None = None, *, state: bool = False
+) -> Iterator[Fault]:
+    """What is wrong in a store, or in what some of its logs are made of; nothing, if all is well.
+
+    `state` folds everything again.
+    """
     return Audit(store, logs, state=state).faults()
 
 
 class Audit:
     """One audit: the faults, and after them what was not checked."""
 
-    def __init__(self, store: Store, logs: Sequence[LogId] | None = None, *, state: bool = False) -> None:
+    def __init__(
+        self, store: Store, logs: Sequence[LogId] | None = None, *, state: bool = False
+    ) -> None:
         self._store, self._state = store, state
         self._logs = None if logs is None else logs_behind(store, logs)
         self._unchecked: list[Unchecked] = []
@@ -74,7 +93,9 @@ class Audit:
         if found:
             self._unchecked.append(_AFTER_A_FAULT)
         if found and _is_damaged(store):
-            self._unchecked.append(Unchecked("rows, trees and states", "the file is damaged: they mean nothing"))
+            self._unchecked.append(
+                Unchecked("rows, trees and states", "the file is damaged: they mean nothing")
+            )
             return
         yield from self._row_faults(SessionRows(), logs)
         if logs is None:
@@ -91,7 +112,10 @@ class Audit:
         """What was not compared, and why. Ask after the faults were listed."""
         parts = [*self._unchecked, *([] if self._state else [_STATE])]
         parts += [
-            Unchecked(f"{count} {what}", "this version of the fold did not make them, and does not use them")
+            Unchecked(
+                f"{count} {what}",
+                "this version of the fold did not make them, and does not use them",
+            )
             for what, count in self._old.items()
         ]
         if self._logs is not None:
@@ -101,17 +125,26 @@ class Audit:
         except PlaitError as error:
             return [*parts, Unchecked("the rest of the store", str(error)), *_ALWAYS]
 
-    def _row_faults(self, projection: Projection, logs: Sequence[LogId] | None, *, compare: bool = True) -> list[Fault]:
-        """Compare the rows of one of our own projections, once they are known to be of its version."""
+    def _row_faults(
+        self, projection: Projection, logs: Sequence[LogId] | None, *, compare: bool = True
+    ) -> list[Fault]:
+        """Compare the rows of one of our own projections, once they are known to be
+        of its version.
+        """
         store, name = self._store, projection.name
         try:
             store.rows(name, projection.tables[0].name, limit=0)
             return _settled(store, lambda: _verify_rows(store, projection, logs)) if compare else []
         except RowsTooNew as error:
-            what = f"the rows of projection {name} are marked with version {error.found}, which hides them"
+            what = (
+                f"the rows of projection {name} are marked with version {error.found}, which hides"
+                " them"
+            )
             return [Fault(None, 0, f"{what}: this Plait keeps version {error.known}")]
         except UnknownRows:
-            self._unchecked.append(Unchecked(f"the rows of projection {name}", "the store was opened without it"))
+            self._unchecked.append(
+                Unchecked(f"the rows of projection {name}", "the store was opened without it")
+            )
             return []
         except PlaitError as error:
             return [Fault(None, 0, str(error))]
@@ -126,7 +159,9 @@ def _is_damaged(store: Store) -> bool:
 
 
 def logs_behind(store: Store, logs: Sequence[LogId]) -> list[LogId]:
-    """These logs, their inboxes, and all that what they show comes from: ancestors, merged branches, and what they continue."""
+    """These logs, their inboxes, and all that what they show comes from: ancestors, merged
+    branches, and what they continue.
+    """
     seen: dict[LogId, None] = {}
     queue = list(logs)
     while queue:
@@ -138,10 +173,14 @@ def logs_behind(store: Store, logs: Sequence[LogId]) -> list[LogId]:
             info = store.log(log)
             queue += [info.parent] if info.parent is not None else []
             queue += store.heads([inbox_of(log)])
-            for event in store.read(log, info.place + 1, info.tip, kinds={Merged.__name__, SessionOpened.__name__}):
+            for event in store.read(
+                log, info.place + 1, info.tip, kinds={Merged.__name__, SessionOpened.__name__}
+            ):
                 body = event.body
                 if isinstance(body, Merged):
-                    queue += [place.log for place in body.branches] + ([body.base.log] if body.base else [])
+                    queue += [place.log for place in body.branches] + (
+                        [body.base.log] if body.base else []
+                    )
                 elif isinstance(body, SessionOpened) and body.continues is not None:
                     queue.append(body.continues.log)
         except PlaitError:
@@ -160,7 +199,9 @@ def _verify_logs(store: Store, logs: Sequence[LogId]) -> Iterator[Fault]:
 
 
 def _settled(store: Store, check: Callable[[], Iterator[Fault]]) -> list[Fault]:
-    """What a check finds though others write meanwhile: only what it finds again, once nothing moved or each time."""
+    """What a check finds though others write meanwhile: only what it finds again, once nothing
+    moved or each time.
+    """
     before = store.number
     found = list(check())
     for _ in range(5):
@@ -180,7 +221,9 @@ class _Refolded:
 
     def __init__(self, projection: Projection) -> None:
         self._keys = {table.name: table.key for table in projection.tables}
-        self.tables: dict[str, dict[tuple[Scalar, ...], Row]] = {table.name: {} for table in projection.tables}
+        self.tables: dict[str, dict[tuple[Scalar, ...], Row]] = {
+            table.name: {} for table in projection.tables
+        }
 
     def get(self, table: str, *key: Scalar) -> Row | None:
         return self.tables[table].get(key)
@@ -192,12 +235,22 @@ class _Refolded:
         self.tables[table].pop(key, None)
 
 
-def _verify_rows(store: Store, projection: Projection, logs: Sequence[LogId] | None) -> Iterator[Fault]:
+def _verify_rows(
+    store: Store, projection: Projection, logs: Sequence[LogId] | None
+) -> Iterator[Fault]:
     fresh = _Refolded(projection)
-    for number, event in store.feed(kinds=projection.kinds) if logs is None else _events_of(store, logs, projection.kinds):
+    for number, event in (
+        store.feed(kinds=projection.kinds)
+        if logs is None
+        else _events_of(store, logs, projection.kinds)
+    ):
         projection.apply(fresh, number, event)
     for table in projection.tables:
-        due = {key: row for key, row in fresh.tables[table.name].items() if logs is None or row["log"] in logs}
+        due = {
+            key: row
+            for key, row in fresh.tables[table.name].items()
+            if logs is None or row["log"] in logs
+        }
         for row in _rows(store, projection.name, table.name, logs):
             wanted = due.pop(tuple([row[column] for column in table.key]), None)
             if wanted != row:
@@ -212,8 +265,12 @@ def _rows(store: Store, projection: str, table: str, logs: Sequence[LogId] | Non
     return [row for log in logs for row in store.rows(projection, table, {"log": log}, limit=_ALL)]
 
 
-def _events_of(store: Store, logs: Sequence[LogId], kinds: frozenset[str]) -> Iterator[tuple[int, Event]]:
-    """The events of some logs and of those they were forked from, with commit numbers, parents first."""
+def _events_of(
+    store: Store, logs: Sequence[LogId], kinds: frozenset[str]
+) -> Iterator[tuple[int, Event]]:
+    """The events of some logs and of those they were forked from, with commit numbers, parents
+    first.
+    """
     line: dict[LogId, None] = {}
     for log in logs:
         ancestors: list[LogId] = []
@@ -247,7 +304,9 @@ def _row_fault(name: str, row: Row, wanted: Row | None) -> Fault:
 def _verify_trees(store: Store, logs: Sequence[LogId] | None) -> Iterator[Fault]:
     """Follow every recorded tree. A fault names the first event that leads to what is wrong."""
     check = TreeCheck(store, hashed=logs is None)
-    for _, event in store.feed(kinds=TREE_KINDS) if logs is None else _events_of(store, logs, TREE_KINDS):
+    for _, event in (
+        store.feed(kinds=TREE_KINDS) if logs is None else _events_of(store, logs, TREE_KINDS)
+    ):
         try:
             faults = [check.first_fault(tree) for tree in trees_in(event)]
             yield from [Fault(event.log, event.seq, fault) for fault in faults if fault is not None]
@@ -272,16 +331,24 @@ def _is_of_other_fold(data: bytes) -> bool:
         return True  # no fold at all: a store keeps whatever bytes it is given
 
 
-def _verify_states(store: Store, logs: Sequence[LogId] | None, old: Counter[str]) -> Iterator[Fault]:
+def _verify_states(
+    store: Store, logs: Sequence[LogId] | None, old: Counter[str]
+) -> Iterator[Fault]:
     folds = Folds(store, cached=False)  # one for all: what branches share is folded once
-    for log in logs if logs is not None else [LogId(str(row["log"])) for row in store.rows("session", "session", limit=_ALL)]:
+    for log in (
+        logs
+        if logs is not None
+        else [LogId(str(row["log"])) for row in store.rows("session", "session", limit=_ALL)]
+    ):
         try:
             yield from _verify_log_states(store, log, folds, old)
         except PlaitError as error:
             yield Fault(log, store.log(log).place + 1, f"it cannot be folded: {error}")
 
 
-def _verify_log_states(store: Store, log: LogId, folds: Folds, old: Counter[str]) -> Iterator[Fault]:
+def _verify_log_states(
+    store: Store, log: LogId, folds: Folds, old: Counter[str]
+) -> Iterator[Fault]:
     info = store.log(log)
     due: list[tuple[int, str, str | None]] = []  # place, what it is, the digest it should have
     for seq, data in store.all_kept(log):
@@ -295,13 +362,18 @@ def _verify_log_states(store: Store, log: LogId, folds: Folds, old: Counter[str]
         head, state = kept
         event = next(store.read(log, seq, seq), None)
         same = event is not None and event.id == head and (state.log, state.place) == (log, seq)
-        same = same and to_snapshot(state, head) == data  # a reader passes over fields that it does not know
+        # a reader passes over fields that it does not know
+        same = same and to_snapshot(state, head) == data
         due.append((seq, "the snapshot kept there", state_digest(state).digest if same else None))
-    for event in store.read(log, info.place + 1, info.tip, kinds={SessionClosed.__name__, RunFinished.__name__}):
+    for event in store.read(
+        log, info.place + 1, info.tip, kinds={SessionClosed.__name__, RunFinished.__name__}
+    ):
         body = event.body
         assert isinstance(body, (SessionClosed, RunFinished))
         if body.state is not None and body.state.fold == FOLD:
-            due.append((event.seq - 1, f"the state that event {event.seq} carries", body.state.digest))
+            due.append(
+                (event.seq - 1, f"the state that event {event.seq} carries", body.state.digest)
+            )
         elif body.state is not None:
             old["state digests in events"] += 1
     for place, what, digest in sorted(due):

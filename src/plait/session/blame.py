@@ -1,7 +1,7 @@
 """Which event wrote a line: the versions of a file along a story, and what each of them brought.
 
-Every event that left a tree is a version of the file, after the one before it in its log; a merge comes after one version of each of its
-branches. A line belongs to the first version that has it.
+Every event that left a tree is a version of the file, after the one before it in its log; a merge
+comes after one version of each of its branches. A line belongs to the first version that has it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ import msgspec
 
 from plait.errors import NoSuchFile, NotAFile, NotPlaced, OutsideWorkspace
 from plait.event import Event
-from plait.event.kinds import Bypassed, ForkedFrom, Merged, PlacementChanged, ToolFailed, ToolRequested, ToolReturned
+from plait.event.kinds import (
+    Bypassed,
+    ForkedFrom,
+    Merged,
+    PlacementChanged,
+    ToolFailed,
+    ToolRequested,
+    ToolReturned,
+)
 from plait.ids import Digest, LogId, Micros, short
 from plait.session.events import along
 from plait.session.state import State
@@ -24,7 +32,10 @@ from plait.workspace.base import CHANGED_MAX, Entry
 from plait.workspace.blame import Version, attribute
 from plait.workspace.tree import TreeReader, shown
 
-_KINDS = frozenset(kind.__name__ for kind in (ToolRequested, ToolReturned, ToolFailed, PlacementChanged, Merged, Bypassed))
+_KINDS = frozenset(
+    kind.__name__
+    for kind in (ToolRequested, ToolReturned, ToolFailed, PlacementChanged, Merged, Bypassed)
+)
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -42,7 +53,10 @@ class Line(msgspec.Struct, frozen=True):
     branch: str = ""  # the merged branch it came with; "": the session's own path
 
     def __str__(self) -> str:
-        return f"{short(self.log)}@{self.seq:<5} {self.tool or self.kind:<16.16} {self.actor:<20.20} {self.number:>5}  {self.text}"
+        return (
+            f"{short(self.log)}@{self.seq:<5} {self.tool or self.kind:<16.16} {self.actor:<20.20}"
+            f" {self.number:>5}  {self.text}"
+        )
 
 
 class Blame(msgspec.Struct, frozen=True):
@@ -77,7 +91,10 @@ class _Written(msgspec.Struct):
 
 
 def path_in_tree(path: str) -> str:
-    """The path as events name it: `./x` and `a/../x` are x. One that is absolute or leads out of the tree is refused."""
+    """The path as events name it: `./x` and `a/../x` are x.
+
+    One that is absolute or leads out of the tree is refused.
+    """
     plain = normpath(path) if path else ""
     if plain.startswith("/"):
         raise OutsideWorkspace(path, "it is absolute")
@@ -106,7 +123,18 @@ def blame(store: Store, state: State, name: str, path: str) -> Blame:
 
 def _line(number: int, written: _Written, text: str) -> Line:
     event = written.event
-    return Line(number, text, event.id, event.log, event.seq, event.kind, event.actor, event.header.time, written.tool, written.branch)
+    return Line(
+        number,
+        text,
+        event.id,
+        event.log,
+        event.seq,
+        event.kind,
+        event.actor,
+        event.header.time,
+        written.tool,
+        written.branch,
+    )
 
 
 def _written(store: Store, state: State, path: str) -> Iterator[_Written]:
@@ -119,12 +147,21 @@ def _written(store: Store, state: State, path: str) -> Iterator[_Written]:
             tools[event.header.call] = body.tool
         elif isinstance(body, (ToolReturned, ToolFailed)):
             trees = body.trees
-            if trees is not None and trees.before != trees.after and (readable in trees.changed or len(trees.changed) >= CHANGED_MAX):
+            if (
+                trees is not None
+                and trees.before != trees.after
+                and (readable in trees.changed or len(trees.changed) >= CHANGED_MAX)
+            ):
                 tree = trees.after
         elif isinstance(body, (PlacementChanged, Merged)):
             tree = body.tree
-        elif isinstance(body, Bypassed) and body.what == "workspace" and isinstance(body.detail, Mapping):
-            tree = Digest(str(body.detail.get("after")))  # what somebody else did to a folder that is worked on in place
+        elif (
+            isinstance(body, Bypassed)
+            and body.what == "workspace"
+            and isinstance(body.detail, Mapping)
+        ):
+            # what somebody else did to a folder that is worked on in place
+            tree = Digest(str(body.detail.get("after")))
         if tree is not None:
             yield _Written(event, tree, tools.get(event.header.call, ""), stretch.branch or "")
 
@@ -132,7 +169,9 @@ def _written(store: Store, state: State, path: str) -> Iterator[_Written]:
 class _History:
     """The versions of one file, each after those it was made from."""
 
-    def __init__(self, store: Store, reader: TreeReader, path: str, written: Iterable[_Written]) -> None:
+    def __init__(
+        self, store: Store, reader: TreeReader, path: str, written: Iterable[_Written]
+    ) -> None:
         self._store, self._reader, self._path = store, reader, path
         self._trees: dict[LogId, list[_Written]] = defaultdict(list)
         for each in written:
@@ -145,11 +184,16 @@ class _History:
         self._known: dict[Digest, int] = {}  # the version that an event left
 
     def upto(self, log: LogId, seq: int) -> list[Version]:
-        """The version at a place comes last. A path tells a merge before what it brought, so this goes back from the end."""
+        """The version at a place comes last.
+
+        A path tells a merge before what it brought, so this goes back from the end.
+        """
         last = self._at(log, seq)
         open = [last] if last is not None else []
         while open:
-            above = [each for each in self._above(open[-1].event) if each.event.id not in self._known]
+            above = [
+                each for each in self._above(open[-1].event) if each.event.id not in self._known
+            ]
             if above:
                 open += above
             else:
@@ -161,11 +205,15 @@ class _History:
             return
         entry = self._reader.find(written.tree, self._path)
         entry = entry if entry is not None and entry.kind == "file" else None
-        above = list(dict.fromkeys(self._known[each.event.id] for each in self._above(written.event)))
+        above = list(
+            dict.fromkeys(self._known[each.event.id] for each in self._above(written.event))
+        )
         same = next((at for at in above if _same(self._entries[at], entry)), None)
         if same is None:
             same = len(self._versions)
-            self._versions.append(Version(self._reader.content(entry) if entry else None, tuple(above), written))
+            self._versions.append(
+                Version(self._reader.content(entry) if entry else None, tuple(above), written)
+            )
             self._entries.append(entry)
         self._known[written.event.id] = same
 
@@ -178,7 +226,9 @@ class _History:
                 yield found
 
     def _at(self, log: LogId, seq: int) -> _Written | None:
-        """What stands at a place: the last tree in its log up to there, else that of what it was forked from."""
+        """What stands at a place: the last tree in its log up to there, else that of what it was
+        forked from.
+        """
         while True:
             trees = self._trees.get(log, [])
             last = bisect_right(trees, seq, key=lambda each: each.event.seq)
@@ -192,8 +242,14 @@ class _History:
     def _fork(self, log: LogId) -> tuple[LogId, int] | None:
         if log not in self._forks:
             own = self._store.log(log)
-            first = next(self._store.read(log, own.place + 1, own.place + 1)).body if own.parent else None
-            self._forks[log] = (first.parent, first.place) if isinstance(first, ForkedFrom) else None
+            first = (
+                next(self._store.read(log, own.place + 1, own.place + 1)).body
+                if own.parent
+                else None
+            )
+            self._forks[log] = (
+                (first.parent, first.place) if isinstance(first, ForkedFrom) else None
+            )
         return self._forks[log]
 
 

@@ -1,7 +1,8 @@
 """What can be said and attached, as parts of a message and the blobs that go with them.
 
-A text is said as it is; a path becomes an image or a file by its name; a dict or a list becomes data. What is longer than a few KB
-goes to the blob store, by digest, so that the same long text is kept once however often it is said.
+A text is said as it is; a path becomes an image or a file by its name; a dict or a list becomes
+data. What is longer than a few KB goes to the blob store, by digest, so that the same long text is
+kept once however often it is said.
 """
 
 from __future__ import annotations
@@ -35,10 +36,25 @@ class Loose(NamedTuple):
     alt: str = ""
 
     def part(self, blob: Digest) -> Image | File:
-        return Image(self.media_type, blob, self.alt) if self.name is None else File(self.name, self.media_type, blob)
+        return (
+            Image(self.media_type, blob, self.alt)
+            if self.name is None
+            else File(self.name, self.media_type, blob)
+        )
 
 
-Content = str | Path | Loose | Text | Reasoning | Image | File | Data | Mapping[str, Json] | Sequence[Json]
+Content = (
+    str
+    | Path
+    | Loose
+    | Text
+    | Reasoning
+    | Image
+    | File
+    | Data
+    | Mapping[str, Json]
+    | Sequence[Json]
+)
 
 
 def image(source: bytes | str | Path, media_type: str | None = None, *, alt: str = "") -> Loose:
@@ -47,7 +63,9 @@ def image(source: bytes | str | Path, media_type: str | None = None, *, alt: str
     return Loose(content, media_type or _guess(name, "image/"), None, alt)
 
 
-def file(source: bytes | str | Path, name: str | None = None, media_type: str | None = None) -> Loose:
+def file(
+    source: bytes | str | Path, name: str | None = None, media_type: str | None = None
+) -> Loose:
     """A file to say or attach: its path, or bytes and a name."""
     content, found = _load(source)
     called = name or found
@@ -57,7 +75,9 @@ def file(source: bytes | str | Path, name: str | None = None, media_type: str | 
 
 
 def contents(value: Any) -> list[Any]:
-    """What a tool returned, as parts of a message: texts, images and files as they are, everything else as data."""
+    """What a tool returned, as parts of a message: texts, images and files as they are, everything
+    else as data.
+    """
     if value is None:
         return []
     if isinstance(value, (str, Loose, Text, Image, File, Data)):
@@ -78,12 +98,16 @@ def pack(contents: Sequence[Content], where: str) -> tuple[Parts, dict[Digest, b
     return tuple([_pack(content, blobs, where) for content in contents]), blobs
 
 
-def _pack(content: Content, blobs: dict[Digest, bytes], where: str) -> Text | Reasoning | Image | File | Data:
+def _pack(
+    content: Content, blobs: dict[Digest, bytes], where: str
+) -> Text | Reasoning | Image | File | Data:
     if isinstance(content, str):
         return _put(Text(secrets.hide_text(content)), blobs)
     if isinstance(content, Path):
         kind = _guess(content.name)
-        content = image(content, kind) if kind.startswith("image/") else file(content, media_type=kind)
+        content = (
+            image(content, kind) if kind.startswith("image/") else file(content, media_type=kind)
+        )
     if isinstance(content, Loose):
         return content.part(_keep(secrets.hide_bytes(content.content), blobs))
     if isinstance(content, (Text, Reasoning, Image, File, Data)):
@@ -94,17 +118,27 @@ def _pack(content: Content, blobs: dict[Digest, bytes], where: str) -> Text | Re
     raise InvalidValue(where, f"a {type(content).__name__} is not something that can be said", step)
 
 
-def _put(part: Text | Reasoning | Image | File | Data, blobs: dict[Digest, bytes]) -> Text | Reasoning | Image | File | Data:
+def _put(
+    part: Text | Reasoning | Image | File | Data, blobs: dict[Digest, bytes]
+) -> Text | Reasoning | Image | File | Data:
     """The part with its long content moved to a blob."""
     if isinstance(part, Text):
         text = part.text
-        if part.blob is None and len(text) > INLINE_MAX // 4 and not (text.isascii() and len(text) <= INLINE_MAX):
+        if (
+            part.blob is None
+            and len(text) > INLINE_MAX // 4
+            and not (text.isascii() and len(text) <= INLINE_MAX)
+        ):
             check_text(text, "text")
             content = text.encode()
             if len(content) > INLINE_MAX:
                 return Text(blob=_keep(content, blobs))
         return part
-    if isinstance(part, Data) and part.blob is None and not isinstance(part.value, (int, float, bool, type(None))):
+    if (
+        isinstance(part, Data)
+        and part.blob is None
+        and not isinstance(part.value, (int, float, bool, type(None)))
+    ):
         content = _json(part.value)
         if len(content) > INLINE_MAX:
             return Data(blob=_keep(content, blobs))
@@ -134,13 +168,19 @@ def _load(source: bytes | str | Path) -> tuple[bytes, str]:
     try:
         return path.read_bytes(), path.name
     except OSError as error:
-        raise InvalidValue("file", f"{path} cannot be read: {error.strerror or error}", "check the path") from error
+        raise InvalidValue(
+            "file", f"{path} cannot be read: {error.strerror or error}", "check the path"
+        ) from error
 
 
 def _guess(name: str, wanted: str = "") -> str:
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     if wanted and not kind.startswith(wanted):
-        raise InvalidValue("media_type", f"{name or 'the bytes'} may be anything", f"pass media_type={wanted + 'png'!r} or what it is")
+        raise InvalidValue(
+            "media_type",
+            f"{name or 'the bytes'} may be anything",
+            f"pass media_type={wanted + 'png'!r} or what it is",
+        )
     return kind
 
 
@@ -155,7 +195,9 @@ def unpack(parts: Parts, get_blob: Callable[[Digest], bytes]) -> Parts:
     return parts  # as most are
 
 
-def _unpack(part: Part, get_blob: Callable[[Digest], bytes]) -> Text | Reasoning | Image | File | Data:
+def _unpack(
+    part: Part, get_blob: Callable[[Digest], bytes]
+) -> Text | Reasoning | Image | File | Data:
     try:
         if isinstance(part, Text) and part.blob:
             return Text(get_blob(part.blob).decode(), part.blob)
@@ -169,14 +211,21 @@ def _unpack(part: Part, get_blob: Callable[[Digest], bytes]) -> Text | Reasoning
 
 
 def value_of(parts: Parts) -> Any:
-    """What came back, as a program sees it: data as data, a text as a text, several parts as a list, no thoughts; None: nothing."""
+    """What came back, as a program sees it: data as data, a text as a text, several parts as a
+    list, no thoughts; None: nothing.
+    """
     said = [part for part in parts if not isinstance(part, Reasoning)]
-    values = [part.value if isinstance(part, Data) else part.text if isinstance(part, Text) else part for part in said]
+    values = [
+        part.value if isinstance(part, Data) else part.text if isinstance(part, Text) else part
+        for part in said
+    ]
     return None if not values else values[0] if len(values) == 1 else values
 
 
 def text_of(parts: Parts) -> str:
-    """What the parts say in words; what is not words is named in brackets, what was only thought is left out."""
+    """What the parts say in words; what is not words is named in brackets, what was only thought is
+    left out.
+    """
     return "\n".join(_say(part) for part in parts if not isinstance(part, Reasoning))
 
 

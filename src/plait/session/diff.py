@@ -44,18 +44,27 @@ class Diff(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         """Whether there is any difference in the story."""
         said = self.messages
-        return bool(said.left or said.right or self.facts or self.validation or self.files.left != self.files.right)
+        return bool(
+            said.left
+            or said.right
+            or self.facts
+            or self.validation
+            or self.files.left != self.files.right
+        )
 
     def __str__(self) -> str:
         return "\n".join(lines(self))
 
 
-def compare(store: Store, left: State, right: State, titles: tuple[str, str], began: Digest | None = None) -> Diff:
+def compare(
+    store: Store, left: State, right: State, titles: tuple[str, str], began: Digest | None = None
+) -> Diff:
     """`began` is the tree that files are compared with, if not that of the left side."""
     facts = {
         key: Sides(*_both(left.story.facts.get(key), right.story.facts.get(key)))
         for key in {**left.story.facts, **right.story.facts}
-        if (one.json if (one := left.story.facts.get(key)) else None) != (two.json if (two := right.story.facts.get(key)) else None)
+        if (one.json if (one := left.story.facts.get(key)) else None)
+        != (two.json if (two := right.story.facts.get(key)) else None)
     }
     return Diff(
         left=titles[0],
@@ -81,7 +90,9 @@ def lines(diff: Diff) -> list[str]:
     if diff.files.left != diff.files.right:
         found += ["files:", *diff.files.lines()]
     left, right = diff.cost
-    found.append(f"cost: {tokens_text(left)}, {left.cost} against {tokens_text(right)}, {right.cost}")
+    found.append(
+        f"cost: {tokens_text(left)}, {left.cost} against {tokens_text(right)}, {right.cost}"
+    )
     return found
 
 
@@ -116,7 +127,9 @@ def _validation(store: Store, left: State, right: State) -> dict[str, Sides]:
         found.append(last)
     one, two = found
     return {
-        name: Sides(one.get(name), two.get(name), name in one, name in two) for name in {**one, **two} if one.get(name) != two.get(name)
+        name: Sides(one.get(name), two.get(name), name in one, name in two)
+        for name in {**one, **two}
+        if one.get(name) != two.get(name)
     }
 
 

@@ -19,7 +19,10 @@ _NAMES = {kind.__name__ for kind in KINDS}
 
 
 class Events(Sequence[Event]):
-    """`events[i].seq == i + 1`, rewound parts included. Slices go by position, or by time: `events["2h":"30m"]`."""
+    """`events[i].seq == i + 1`, rewound parts included.
+
+    Slices go by position, or by time: `events["2h":"30m"]`.
+    """
 
     def __init__(self, spot: Spot) -> None:
         self._spot = spot
@@ -61,14 +64,20 @@ class Events(Sequence[Event]):
         since: When | None = None,
         until: When | None = None,
     ) -> list[Event]:
-        """The events of these kinds, by this actor, within this time. A span such as "10m" counts back from the last event."""
+        """The events of these kinds, by this actor, within this time.
+
+        A span such as "10m" counts back from the last event.
+        """
         first, last = self._moments(since, until)
         named = {"actor": actor, "origin": origin, "run": run, "call": call}
         wanted = [(name, value) for name, value in named.items() if value is not None]
         return [
             event
-            for event in self._store.read(self._spot.id, 1, self._spot.place, kinds=kind_names(kind))
-            if first <= event.header.time <= last and all(getattr(event.header, name) == value for name, value in wanted)
+            for event in self._store.read(
+                self._spot.id, 1, self._spot.place, kinds=kind_names(kind)
+            )
+            if first <= event.header.time <= last
+            and all(getattr(event.header, name) == value for name, value in wanted)
         ]
 
     def _slice(self, index: slice) -> list[Event]:
@@ -101,20 +110,31 @@ def kind_names(kind: Kind | Collection[Kind] | None) -> set[str] | None:
     """Kinds by name or class; a name that nobody ever heard of is a typo, not an empty answer."""
     if kind is None:
         return None
-    names = {each.__name__ if isinstance(each, type) else each for each in ([kind] if isinstance(kind, (str, type)) else kind)}
+    names = {
+        each.__name__ if isinstance(each, type) else each
+        for each in ([kind] if isinstance(kind, (str, type)) else kind)
+    }
     for name in names:
         if name not in _NAMES:
             near = get_close_matches(str(name), sorted(_NAMES), 3, 0.4)
             raise InvalidValue(
-                "kind", f"there is no kind of event {name!r}", f"perhaps {' or '.join(near)} is meant" if near else "see plait.event.kinds"
+                "kind",
+                f"there is no kind of event {name!r}",
+                f"perhaps {' or '.join(near)} is meant" if near else "see plait.event.kinds",
             )
     return names
 
 
 def along(
-    store: Store, path: Sequence[Stretch], kinds: Collection[str] | None = None, *, reverse: bool = False
+    store: Store,
+    path: Sequence[Stretch],
+    kinds: Collection[str] | None = None,
+    *,
+    reverse: bool = False,
 ) -> Iterator[tuple[Stretch, Event]]:
     """The events of a path in its order, each with the stretch it came on."""
     for stretch in reversed(path) if reverse else path:
-        for event in store.read(stretch.log, stretch.first, stretch.last, kinds=kinds, reverse=reverse):
+        for event in store.read(
+            stretch.log, stretch.first, stretch.last, kinds=kinds, reverse=reverse
+        ):
             yield stretch, event

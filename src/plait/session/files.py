@@ -1,7 +1,7 @@
 """The files of sessions that meet: three ways by path, with the base that both sides come from.
 
-Two stories may share several places, after merges one way and the other. The trees at all of them are bases: a side that has a file as
-some base has it did not change it.
+Two stories may share several places, after merges one way and the other. The trees at all of them
+are bases: a side that has a file as some base has it did not change it.
 """
 
 from __future__ import annotations
@@ -51,9 +51,16 @@ def _trees(store: Store, state: State) -> Iterator[Digest]:
 
 
 def merge_files(
-    store: Store, ours: State, theirs: Sequence[State], base: State | None, names: Sequence[str], choices: Resolve | None
+    store: Store,
+    ours: State,
+    theirs: Sequence[State],
+    base: State | None,
+    names: Sequence[str],
+    choices: Resolve | None,
 ) -> Files:
-    """Merge the trees of these branches into ours, one after another; `choices` settle what is in dispute, by path."""
+    """Merge the trees of these branches into ours, one after another; `choices` settle what is in
+    dispute, by path.
+    """
     objects, tree, met_so_far = _Blobs(store), tree_of(ours), [ours]
     resolved: dict[str, Resolution] = {}
     for name, side in zip(names[1:], theirs, strict=True):
@@ -68,7 +75,11 @@ def merge_files(
         if found.conflicts:
             chosen = chosen_in(found.conflicts, choices, resolved)
             if chosen.keys() != found.conflicts.keys():
-                left = {path: told(sides) for path, sides in found.conflicts.items() if path not in chosen}
+                left = {
+                    path: told(sides)
+                    for path, sides in found.conflicts.items()
+                    if path not in chosen
+                }
                 return Files(None, {}, left, resolved)
             found = resolve(*met, choices=chosen)
         objects.add(found.blobs)
@@ -77,11 +88,17 @@ def merge_files(
 
 
 def chosen_in(
-    conflicts: Mapping[str, Mapping[str, Version]], choices: Resolve | None, resolved: dict[str, Resolution]
+    conflicts: Mapping[str, Mapping[str, Version]],
+    choices: Resolve | None,
+    resolved: dict[str, Resolution],
 ) -> dict[str, Choice]:
     """What somebody chose, for the paths that are in dispute."""
     chosen: dict[str, Choice] = {}
-    given = {} if choices is None or callable(choices) else {path_of(key): value for key, value in choices.items()}
+    given = (
+        {}
+        if choices is None or callable(choices)
+        else {path_of(key): value for key, value in choices.items()}
+    )
     for path, sides in conflicts.items():
         if callable(choices):
             given[path] = choices(path, told(sides))
@@ -99,16 +116,24 @@ def _resolution(value: Any) -> Resolution:
 
 
 def told(sides: Mapping[str, Version]) -> dict[str, Any]:
-    """What each side has, as a caller may give it back to choose it: its text, what else tells it apart, or that it is gone."""
+    """What each side has, as a caller may give it back to choose it: its text, what else tells it
+    apart, or that it is gone.
+    """
     alike = len({version.text for version in sides.values()}) == 1
-    return {side: ABSENT if version.entry is None else _name(version, alike) for side, version in sides.items()}
+    return {
+        side: ABSENT if version.entry is None else _name(version, alike)
+        for side, version in sides.items()
+    }
 
 
 def _name(version: Version, alike: bool) -> str:
     if version.text is not None and not alike:
         return version.text
     pieces = ",".join(digest[:16] for digest in version.digests)
-    return f"{version.kind}, mode {version.mode or 0:o}{', ' + pieces if pieces and version.text is None else ''}"
+    return (
+        f"{version.kind}, mode"
+        f" {version.mode or 0:o}{', ' + pieces if pieces and version.text is None else ''}"
+    )
 
 
 def _choice(path: str, value: Any, sides: Mapping[str, Version]) -> Choice:
@@ -122,7 +147,11 @@ def _choice(path: str, value: Any, sides: Mapping[str, Version]) -> Choice:
         return value.encode("utf-8", "surrogateescape")
     if isinstance(value, bytes):
         return value
-    raise InvalidValue("resolve", f"{path!r} cannot become a {type(value).__name__}", "give its text, its bytes, or what a side has")
+    raise InvalidValue(
+        "resolve",
+        f"{path!r} cannot become a {type(value).__name__}",
+        "give its text, its bytes, or what a side has",
+    )
 
 
 def resolved_as(path: str) -> str:
@@ -138,8 +167,9 @@ def path_of(key: str) -> str:
 def bases_of(objects: _Blobs, ours: Sequence[State], theirs: State) -> list[Digest | None]:
     """The tree that both sides come from: that of the last place they share.
 
-    After merges one way and the other there may be several such places, none on the way to another. Then what they come to, merged in their
-    turn, is the base; where that is in dispute, all of them are.
+    After merges one way and the other there may be several such places, none on the way to another.
+    Then what they come to, merged in their turn, is the base; where that is in dispute, all of them
+    are.
     """
     shared = _last_shared(objects.store, ours, theirs)
     trees = list(dict.fromkeys(tree_of(state) for state in shared))
@@ -150,7 +180,9 @@ def bases_of(objects: _Blobs, ours: Sequence[State], theirs: State) -> list[Dige
         other = tree_of(shared[at])
         if tree is None or other is None:
             return list[Digest | None](trees)
-        found = merge_trees(objects, bases_of(objects, shared[:at], shared[at]), tree, other, ("one", "another"))
+        found = merge_trees(
+            objects, bases_of(objects, shared[:at], shared[at]), tree, other, ("one", "another")
+        )
         if found.tree is None:
             return list[Digest | None](trees)
         objects.add(found.blobs)
@@ -159,15 +191,24 @@ def bases_of(objects: _Blobs, ours: Sequence[State], theirs: State) -> list[Dige
 
 
 def _last_shared(store: Store, ours: Sequence[State], theirs: State) -> list[State]:
-    """The states at the last places that two stories share, without those that lie on the way to another of them."""
-    known, found = Known(stretch for state in ours for stretch in state.story.path), dict[LogId, int]()
+    """The states at the last places that two stories share, without those that lie on the way to
+    another of them.
+    """
+    known, found = (
+        Known(stretch for state in ours for stretch in state.story.path),
+        dict[LogId, int](),
+    )
     for stretch in theirs.story.path:
         last = known.last_shared(stretch)
         if last is not None:
             found[stretch.log] = max(last, found.get(stretch.log, 0))
     states = {place: state_at(store, *place) for place in found.items()}
     ways = {place: Known(state.story.path) for place, state in states.items()}
-    return [state for place, state in states.items() if not any(place != other and way.has(*place) for other, way in ways.items())]
+    return [
+        state
+        for place, state in states.items()
+        if not any(place != other and way.has(*place) for other, way in ways.items())
+    ]
 
 
 def tree_of(state: State | None) -> Digest | None:

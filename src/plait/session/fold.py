@@ -1,9 +1,10 @@
 """Folding events into the state at a place.
 
-State is a pure function of events: the story over the path (rewinds followed), the ledger over the whole log. A fold
-starts from the nearest place whose state is known (in memory, or kept as a snapshot in the store) and reads only kinds
-that matter. A rewind needs the state at its target and a merge those of its branches: the fold is a generator that asks
-for them, and `state_at` answers from an explicit stack, so that no depth of branches on branches is too deep.
+State is a pure function of events: the story over the path (rewinds followed), the ledger over the
+whole log. A fold starts from the nearest place whose state is known (in memory, or kept as a
+snapshot in the store) and reads only kinds that matter. A rewind needs the state at its target and
+a merge those of its branches: the fold is a generator that asks for them, and `state_at` answers
+from an explicit stack, so that no depth of branches on branches is too deep.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ from plait.session.state import (
 from plait.store import Store
 
 SNAPSHOT_EVERY = 256
-SNAPSHOT_BYTES_MAX = 128  # per event since the last one: copies of a large state must not outgrow the log
+# per event since the last one: copies of a large state must not outgrow the log
+SNAPSHOT_BYTES_MAX = 128
 
 _TURNS = frozenset({Rewound.__name__, Merged.__name__})
 
@@ -77,10 +79,19 @@ Ask = tuple[LogId, int]
 Folding = Generator[Ask, State, State]
 
 
-def state_at(store: Store, log: LogId, place: int, *, near: State | None = None, known: Sequence[State] = (), cached: bool = True) -> State:
+def state_at(
+    store: Store,
+    log: LogId,
+    place: int,
+    *,
+    near: State | None = None,
+    known: Sequence[State] = (),
+    cached: bool = True,
+) -> State:
     """The state of a log's lineage at a place.
 
-    `near` is the state at an earlier place of the same lineage, if there is one at hand; `known` are those of other places.
+    `near` is the state at an earlier place of the same lineage, if there is one at hand; `known`
+    are those of other places.
     """
     folds = Folds(store, cached=cached)
     for state in known:
@@ -102,7 +113,9 @@ def advanced(store: Store, state: State, by: int) -> State:
 
 
 class Folds:
-    """The folds of one question, which share the states they met, each under the log that holds its place."""
+    """The folds of one question, which share the states they met, each under the log that holds its
+    place.
+    """
 
     def __init__(self, store: Store, *, cached: bool = True) -> None:
         self._store = store
@@ -112,7 +125,9 @@ class Folds:
         self._origins: dict[LogId, tuple[LogId | None, int]] = {}
 
     def state(self, log: LogId, place: int, near: State | None = None) -> State:
-        """The state at a place: asked for, and whatever it asks for in turn, from a stack instead of by recursion."""
+        """The state at a place: asked for, and whatever it asks for in turn, from a stack instead
+        of by recursion.
+        """
         stack = [((log, place), self.fold(log, place, near))]
         answer: State | None = None  # a generator is started with None
         while stack:
@@ -125,7 +140,9 @@ class Folds:
             answer = self.known(*ask)
             if answer is None:
                 if any(asked == ask for asked, _ in stack):
-                    raise StoreCorrupt(f"log {ask[0]}", f"its place {ask[1]} is said to come from itself")
+                    raise StoreCorrupt(
+                        f"log {ask[0]}", f"its place {ask[1]} is said to come from itself"
+                    )
                 stack.append((ask, self.fold(*ask)))
         return cast("State", answer)
 
@@ -142,8 +159,11 @@ class Folds:
         first = start.place + 1 if start else 1
         fold = _Fold(self._store, log, start)
         events = self._read(log, first, place, STATE_KINDS)
-        # The places that later events go back to are noted in passing, so that nothing is folded twice.
-        targets = sorted(target for target in self._targets(log, first, place, events) if target >= first)
+        # The places that later events go back to are noted in passing, so that nothing is folded
+        # twice.
+        targets = sorted(
+            target for target in self._targets(log, first, place, events) if target >= first
+        )
         for event in events:
             while targets and targets[0] < event.seq:
                 self.remember(fold.state(targets.pop(0)))
@@ -157,14 +177,20 @@ class Folds:
         return state
 
     def _read(self, log: LogId, first: int, place: int, kinds: frozenset[str]) -> Iterable[Event]:
-        """A few events are taken at once, so that they need not be read twice; many come one by one."""
+        """A few events are taken at once, so that they need not be read twice; many come one by
+        one.
+        """
         found = self._store.read(log, first, place, kinds=kinds)
         return list(found) if place - first < SNAPSHOT_EVERY else found
 
     def _targets(self, log: LogId, first: int, place: int, at_hand: Iterable[Event]) -> set[int]:
         """Where rewinds go back to, and where branches that are merged were forked."""
         found: set[int] = set()
-        events = at_hand if isinstance(at_hand, list) else self._store.read(log, first, place, kinds=_TURNS)
+        events = (
+            at_hand
+            if isinstance(at_hand, list)
+            else self._store.read(log, first, place, kinds=_TURNS)
+        )
         for event in events:
             if event.kind not in _TURNS:
                 continue
@@ -173,11 +199,17 @@ class Folds:
                 found.add(body.to)
             elif isinstance(body, Merged):
                 forks = [fork for branch in body.branches for fork in self._forks(branch.log)]
-                found.update(at for above, at in forks if at < event.seq and self._holder(log, at) == self._holder(above, at))
+                found.update(
+                    at
+                    for above, at in forks
+                    if at < event.seq and self._holder(log, at) == self._holder(above, at)
+                )
         return found
 
     def _forks(self, log: LogId) -> Iterator[Ask]:
-        """The logs on the way from a log up to its root, each with the last place that the log took along from there."""
+        """The logs on the way from a log up to its root, each with the last place that the log took
+        along from there.
+        """
         parent, place = self._origin(log)
         seen = {log}
         while parent is not None:
@@ -223,14 +255,21 @@ class Folds:
             return None
         head, state = kept
         event = next(self._store.read(found[0], found[1], found[1]), None)
-        return state if event is not None and event.id == head and (state.log, state.place) == found[:2] else None
+        return (
+            state
+            if event is not None and event.id == head and (state.log, state.place) == found[:2]
+            else None
+        )
 
 
 # ── one fold ─────────────────────────────────────────────────────────────────────────────────
 
 
 class _Fold:
-    """A state in the making. Maps are shared with the state it started from until one is written to."""
+    """A state in the making.
+
+    Maps are shared with the state it started from until one is written to.
+    """
 
     def __init__(self, store: Store, log: LogId, start: State | None) -> None:
         self._store = store
@@ -240,11 +279,17 @@ class _Fold:
         self._fresh: set[str] = set()
         # The log whose events come next, and the first of them that is not in `_path` yet.
         self._log, self._first = (start.log, start.place + 1) if start else (_root(store, log), 1)
-        if self._path and not self._path[-1].via and self._path[-1].log == self._log and self._path[-1].last == self._first - 1:
+        if (
+            self._path
+            and not self._path[-1].via
+            and self._path[-1].log == self._log
+            and self._path[-1].last == self._first - 1
+        ):
             self._first = self._path.pop().first
         self._covers, self._bills = {**self._state.covers}, {**self._state.bills}
         self._lineage = log
-        self._owed: list[tuple[Usage | None, int, int, int, int]] = []  # what events of `_log` spent, not added up yet
+        # what events of `_log` spent, not added up yet
+        self._owed: list[tuple[Usage | None, int, int, int, int]] = []
 
     def state(self, place: int) -> State:
         """The state once everything up to this place was taken."""
@@ -255,10 +300,14 @@ class _Fold:
         self._fresh.clear()
         story = msgspec.structs.replace(self._story, path=path)
         covers, bills = {**self._covers, self._log: place}, {**self._bills}
-        return msgspec.structs.replace(self._state, log=self._log, place=place, story=story, covers=covers, bills=bills)
+        return msgspec.structs.replace(
+            self._state, log=self._log, place=place, story=story, covers=covers, bills=bills
+        )
 
     def take(self, event: Event) -> Folding | None:
-        """Fold one event; where other states are needed for that, what asks for them is returned."""
+        """Fold one event; where other states are needed for that, what asks for
+        them is returned.
+        """
         kind = event.kind
         if kind in LIFE_KINDS:
             self._set(life=live_on(self._state.life, kind))
@@ -276,7 +325,11 @@ class _Fold:
             budget=body.budget,
             opened=event.header.time,
         )
-        return self._take_over((body.continues.log, body.continues.seq)) if body.continues and body.detached else None
+        return (
+            self._take_over((body.continues.log, body.continues.seq))
+            if body.continues and body.detached
+            else None
+        )
 
     def _take_over(self, place: Ask) -> Folding:
         source = yield place
@@ -299,7 +352,10 @@ class _Fold:
 
     def rewound(self, event: Event, body: Rewound) -> Folding:
         if not 1 <= body.to < event.seq:
-            raise StoreCorrupt(f"event {event.seq} of {event.log}", f"it rewinds to {body.to}, which is not before it")
+            raise StoreCorrupt(
+                f"event {event.seq} of {event.log}",
+                f"it rewinds to {body.to}, which is not before it",
+            )
         target = yield (self._lineage, body.to)
         self._story, self._path = target.story, [*target.story.path]
         self._first = event.seq
@@ -313,14 +369,21 @@ class _Fold:
         states: list[State] = []
         for place in places:
             states.append((yield place))
-        theirs, base = states[: len(body.branches)], states[len(body.branches)] if body.base else None
+        theirs, base = (
+            states[: len(body.branches)],
+            states[len(body.branches)] if body.base else None,
+        )
         outcome = combine(ours, theirs, base=base, resolved=body.resolved, at=_ref(event))
         tree = Tree(body.tree, _ref(event)) if body.tree else outcome.tree
-        self._story = msgspec.structs.replace(self._story, facts=outcome.facts, pending=outcome.pending, tree=tree)
+        self._story = msgspec.structs.replace(
+            self._story, facts=outcome.facts, pending=outcome.pending, tree=tree
+        )
         self._fresh.clear()
         if outcome.added:
             self._path.append(Stretch(self._log, self._first, event.seq))
-            self._path.extend(msgspec.structs.replace(stretch, via=event.seq) for stretch in outcome.added)
+            self._path.extend(
+                msgspec.structs.replace(stretch, via=event.seq) for stretch in outcome.added
+            )
             self._first = event.seq + 1
         spent = self._state.spent
         for log, bill in outcome.bills.items():
@@ -332,13 +395,20 @@ class _Fold:
         return ours
 
     def _check_branches(self, event: Event, body: Merged) -> None:
-        """A merge's places are its parents: a body that says otherwise would count what nobody vouches for."""
+        """A merge's places are its parents: a body that says otherwise would count what nobody
+        vouches for.
+        """
         if tuple([place.head for place in body.branches]) != event.header.parents[1:]:
-            raise StoreCorrupt(f"event {event.seq} of {event.log}", "the branches it names are not its parents")
+            raise StoreCorrupt(
+                f"event {event.seq} of {event.log}", "the branches it names are not its parents"
+            )
         for place in body.branches:
             found = next(self._store.read(place.log, place.seq, place.seq), None)
             if found is None or found.id != place.head:
-                raise StoreCorrupt(f"event {event.seq} of {event.log}", f"{place.log}@{place.seq} is not the event it names")
+                raise StoreCorrupt(
+                    f"event {event.seq} of {event.log}",
+                    f"{place.log}@{place.seq} is not the event it names",
+                )
 
     def closed(self, event: Event, body: SessionClosed) -> None:
         self._story = msgspec.structs.replace(self._story, scratch={})
@@ -352,7 +422,9 @@ class _Fold:
 
     def retracted(self, event: Event, body: FactRetracted) -> None:
         before = self._story.facts.get(body.key)
-        self._own("facts")[body.key] = Fact(body.key, _ref(event), None, before.kind if before else "fact")
+        self._own("facts")[body.key] = Fact(
+            body.key, _ref(event), None, before.kind if before else "fact"
+        )
 
     def added(self, event: Event, body: PendingAdded) -> None:
         self._own("pending")[body.key] = Pending(body.key, _ref(event), body.what, body.kind)
@@ -390,9 +462,19 @@ class _Fold:
             self._set(calls={**self._state.calls, event.header.call: event.seq})
         self._spend(model_calls=1) if isinstance(body, ModelAsked) else self._spend(tool_calls=1)
 
-    def answered(self, event: Event, body: ModelReplied | ModelFailed | ToolReturned | ToolFailed | ToolResolved) -> None:
+    def answered(
+        self,
+        event: Event,
+        body: ModelReplied | ModelFailed | ToolReturned | ToolFailed | ToolResolved,
+    ) -> None:
         if event.header.call in self._state.calls:
-            self._set(calls={call: seq for call, seq in self._state.calls.items() if call != event.header.call})
+            self._set(
+                calls={
+                    call: seq
+                    for call, seq in self._state.calls.items()
+                    if call != event.header.call
+                }
+            )
         if isinstance(body, ModelReplied):
             self._pay(body.usage, body.price)
         elif isinstance(body, ModelFailed) and body.usage is not None:
@@ -422,15 +504,28 @@ class _Fold:
     def _pay(self, usage: Usage, price: Price | None) -> None:
         self._spend(usage, cost=price.cost_usd_nano if price else 0, unpriced=0 if price else 1)
 
-    def _spend(self, usage: Usage | None = None, *, cost: int = 0, unpriced: int = 0, model_calls: int = 0, tool_calls: int = 0) -> None:
-        """Note what an event adds to the bill. It is added up when somebody asks: structs are dear, numbers are not."""
+    def _spend(
+        self,
+        usage: Usage | None = None,
+        *,
+        cost: int = 0,
+        unpriced: int = 0,
+        model_calls: int = 0,
+        tool_calls: int = 0,
+    ) -> None:
+        """Note what an event adds to the bill.
+
+        It is added up when somebody asks: structs are dear, numbers are not.
+        """
         self._owed.append((usage, cost, unpriced, model_calls, tool_calls))
 
     def _settle(self) -> None:
         if not self._owed:
             return
         usages = [usage for usage, *_ in self._owed if usage is not None]
-        used = Usage(*(sum([getattr(usage, name) for usage in usages]) for name in Usage.__struct_fields__))
+        used = Usage(
+            *(sum([getattr(usage, name) for usage in usages]) for name in Usage.__struct_fields__)
+        )
         spent = Spent(used, *(sum(column) for column in list(zip(*self._owed, strict=True))[1:]))
         self._owed.clear()
         self._bills[self._log] = self._bills.get(self._log, NOTHING) + spent
@@ -442,7 +537,9 @@ class _Fold:
     def _own(self, name: str) -> dict[str, Any]:
         """One of the story's maps, copied if anybody else may hold it."""
         if name not in self._fresh:
-            self._story = msgspec.structs.replace(self._story, **{name: {**getattr(self._story, name)}})
+            self._story = msgspec.structs.replace(
+                self._story, **{name: {**getattr(self._story, name)}}
+            )
             self._fresh.add(name)
         return getattr(self._story, name)
 

@@ -1,8 +1,9 @@
 """Gates: who is to give a verdict, and whose verdict counts.
 
-A gate names a principal (`human:ana`, `service:ci`), or a workflow by its class or its path in the run. What a workflow, and what it
-calls, says in a run carries the names of the workflows that are at work there, so that code of a run speaks for nobody else; what is
-said outside of runs carries none, so that nobody passes for a workflow.
+A gate names a principal (`human:ana`, `service:ci`), or a workflow by its class or its path in the
+run. What a workflow, and what it calls, says in a run carries the names of the workflows that are
+at work there, so that code of a run speaks for nobody else; what is said outside of runs carries
+none, so that nobody passes for a workflow.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from plait.event.kinds import ValidationRecorded
 
 
 def judge_name(by: object, path: str | None) -> str:
-    """How a gate names who is to judge: as it is said; a workflow by its path in the run, else by its name or class."""
+    """How a gate names who is to judge: as it is said; a workflow by its path in the run, else by
+    its name or class.
+    """
     if isinstance(by, str):
         return by.strip()
     if path is not None:
@@ -26,7 +29,9 @@ def judge_name(by: object, path: str | None) -> str:
         return own
     if type(by).__module__.partition(".")[0] == "plait":
         step = "give it a name: Agent(…, name='reviewer'); or require it in the run that calls it"
-        raise InvalidValue("by", f"any {type(by).__qualname__} would do: this one has no name of its own", step)
+        raise InvalidValue(
+            "by", f"any {type(by).__qualname__} would do: this one has no name of its own", step
+        )
     return type(by).__qualname__
 
 
@@ -36,12 +41,15 @@ def is_counted(by: str, verdict: Event) -> bool:
     assert isinstance(body, ValidationRecorded)
     names = body.by
     if not names and verdict.header.run is not None and not verdict.header.causes:
-        names = (verdict.actor, verdict.actor.partition(":")[2])  # given in a run that did not record names yet
+        # given in a run that did not record names yet
+        names = (verdict.actor, verdict.actor.partition(":")[2])
     return is_judge(by, verdict.actor, names)
 
 
 def is_judge(by: str, actor: str, names: Sequence[str]) -> bool:
-    """Whether the verdict of an actor, given in a run under these names, is that of the one whom a gate names."""
+    """Whether the verdict of an actor, given in a run under these names, is that of the one whom a
+    gate names.
+    """
     if not by or not names:
         return by in ("", actor)
     return any(by == name or f"/{by}/" in f"/{name}/" for name in names)

@@ -1,10 +1,11 @@
 """Where things come from and what became of them.
 
-`why` walks back and `influence` walks forward. Strong steps are on record: declared causes, branches that were merged,
-what was asked before it was answered. A model that is asked is shown more than it decides by: what stood in its prompt
-is a step of its own sort, "having seen". Where nobody declared a cause, the message before it on its path is shown as
-what it came *after*, and called that. Walking forward needs an index, which is a projection: causes by what they
-caused, and merges by what they took in.
+`why` walks back and `influence` walks forward. Strong steps are on record: declared causes,
+branches that were merged, what was asked before it was answered. A model that is asked is shown
+more than it decides by: what stood in its prompt is a step of its own sort, "having seen". Where
+nobody declared a cause, the message before it on its path is shown as what it came *after*, and
+called that. Walking forward needs an index, which is a projection: causes by what they caused, and
+merges by what they took in.
 """
 
 from __future__ import annotations
@@ -55,7 +56,11 @@ class GraphRows:
     version = 1
     kinds = frozenset(kind.__name__ for kind in KINDS)
     tables = (
-        Table("cause", key=("cause", "log", "seq"), columns={"cause": "text", "log": "text", "seq": "integer"}),
+        Table(
+            "cause",
+            key=("cause", "log", "seq"),
+            columns={"cause": "text", "log": "text", "seq": "integer"},
+        ),
         Table(
             "merge",
             key=("log", "into", "seq"),
@@ -70,11 +75,17 @@ class GraphRows:
         if header.kind == Merged.__name__:
             body = event.body
             assert isinstance(body, Merged)
-            for log, place in {**{each.log: each.seq for each in body.branches}, **body.covers}.items():
-                rows.put("merge", {"log": log, "into": header.log, "seq": header.seq, "place": place})
+            for log, place in {
+                **{each.log: each.seq for each in body.branches},
+                **body.covers,
+            }.items():
+                rows.put(
+                    "merge", {"log": log, "into": header.log, "seq": header.seq, "place": place}
+                )
 
 
-# How a step relates to the one it is shown under: it decided it, it was only in the context of what decided, or it came before.
+# How a step relates to the one it is shown under: it decided it, it was only in the context of what
+# decided, or it came before.
 Relation = Literal["subject", "decision", "context", "order"]
 _RELATIONS: dict[str, Relation] = {
     "is": "subject",
@@ -145,7 +156,11 @@ def prompt_lines(prompt: Json) -> list[str]:
     lines += [f"tools: {', '.join(tool['name'] for tool in tools)}"] if tools else []
     for turn in turns:
         lines += f"{turn['type']}: {turn['text']}".splitlines()
-    return lines if prompt.get("as_sent") else [*lines, "(this is not what was sent: see plait verify)"]
+    return (
+        lines
+        if prompt.get("as_sent")
+        else [*lines, "(this is not what was sent: see plait verify)"]
+    )
 
 
 _MESSAGES = frozenset({MessageSaid.__name__, ModelReplied.__name__, Merged.__name__})
@@ -158,7 +173,16 @@ _OUTCOMES = {
     ToolResolved.__name__: ToolRequested.__name__,
 }
 # What a tool writes to the session that it is handed stands in the call of the tool.
-_WRITTEN = frozenset({"FactRecorded", "FactRetracted", "PendingAdded", "PendingSettled", "ValidationRecorded", "EvidenceAttached"})
+_WRITTEN = frozenset(
+    {
+        "FactRecorded",
+        "FactRetracted",
+        "PendingAdded",
+        "PendingSettled",
+        "ValidationRecorded",
+        "EvidenceAttached",
+    }
+)
 _RESULTS = (ToolReturned, ToolFailed, ToolResolved)
 _OUTCOME_AHEAD = 4096  # events after a request among which its outcome is looked for
 _FRAMES = frozenset({SessionOpened.__name__})
@@ -179,7 +203,9 @@ _FOLLOWERS = _MESSAGES | {
 class _Walk:
     """A breadth-first walk that shows every event once, near the question."""
 
-    def __init__(self, store: Store, about: str, limit: int, prompt: Prompted | None = None) -> None:
+    def __init__(
+        self, store: Store, about: str, limit: int, prompt: Prompted | None = None
+    ) -> None:
         self._store, self._about, self._limit, self._prompt = store, about, limit, prompt
         self._placements: dict[LogId, list[Event]] = {}
         self._branches: dict[LogId, str] = {}
@@ -223,12 +249,19 @@ class _Walk:
                     saying(event),
                     _RELATIONS.get(how, "decision"),
                     *_details(event),
-                    self._prompt(event) if self._prompt is not None and event.kind == _ASKED else None,
+                    (
+                        self._prompt(event)
+                        if self._prompt is not None and event.kind == _ASKED
+                        else None
+                    ),
                 )
             )
-            # What only came before it stands on the same level: a long conversation is a list, not a staircase.
+            # What only came before it stands on the same level: a long conversation is a list, not
+            # a staircase.
             for child_how, child in reversed(self._children.get(event.id, [])):
-                stack.append((depth if child_how == "after" and depth else depth + 1, child_how, child))
+                stack.append(
+                    (depth if child_how == "after" and depth else depth + 1, child_how, child)
+                )
         return Trace(self._about, tuple(steps), not self.full)
 
     def placed(self, event: Event) -> Event | None:
@@ -263,17 +296,23 @@ def why(
     limit: int,
     prompt: Prompted | None = None,
 ) -> Trace:
-    """Back from these events, as seen from a session with this path in this log; with the prompts, if they are wanted."""
+    """Back from these events, as seen from a session with this path in this log; with the prompts,
+    if they are wanted.
+    """
     walk = _Walk(store, about, limit, prompt)
     first, *between = events
-    walk.add(None, "is", first, follow=not between)  # a choice at a merge: what it was between says more than its parents
+    # a choice at a merge: what it was between says more than its parents
+    walk.add(None, "is", first, follow=not between)
     for event in events:
         walk.add(first, "between", event)
         came = next(
             (
                 stretch
                 for stretch in path
-                if stretch.via and not stretch.apart and stretch.log == event.log and stretch.first <= event.seq <= stretch.last
+                if stretch.via
+                and not stretch.apart
+                and stretch.log == event.log
+                and stretch.first <= event.seq <= stretch.last
             ),
             None,
         )
@@ -282,7 +321,9 @@ def why(
     for event in walk:
         header = event.header
         for cause in _causes(event):
-            walk.add(event, "having seen" if event.kind == _ASKED else "because of", store.event(cause))
+            walk.add(
+                event, "having seen" if event.kind == _ASKED else "because of", store.event(cause)
+            )
         for parent in header.parents[1:]:
             walk.add(event, "merged from", store.event(parent))
         in_call = event.kind in _OUTCOMES or event.kind in _WRITTEN
@@ -291,16 +332,28 @@ def why(
             walk.add(event, how, earlier)
         if _details(event)[1] and (placed := walk.placed(event)) is not None:
             walk.add(event, "ran in", placed, follow=False)
-        if not header.causes and not asked and event.kind not in _FRAMES and (before := _before(store, event)) is not None:
+        if (
+            not header.causes
+            and not asked
+            and event.kind not in _FRAMES
+            and (before := _before(store, event)) is not None
+        ):
             walk.add(event, "after", before)
     return walk.trace()
 
 
 def _causes(event: Event) -> tuple[Digest, ...]:
-    """The causes of an event. In older records the evidence of a verdict stands in its body only."""
+    """The causes of an event.
+
+    In older records the evidence of a verdict stands in its body only.
+    """
     causes = event.header.causes
     body = event.body if event.kind == ValidationRecorded.__name__ else None
-    return tuple(dict.fromkeys((*causes, *body.evidence))) if isinstance(body, ValidationRecorded) else causes
+    return (
+        tuple(dict.fromkeys((*causes, *body.evidence)))
+        if isinstance(body, ValidationRecorded)
+        else causes
+    )
 
 
 def _details(event: Event) -> tuple[str, str, tuple[str, ...]]:
@@ -317,7 +370,9 @@ def _details(event: Event) -> tuple[str, str, tuple[str, ...]]:
     return getattr(body, "reason", ""), where, changed
 
 
-_DETAILED = frozenset(kind.__name__ for kind in KINDS if {"reason", "placement", "trees"} & {*kind.__struct_fields__})
+_DETAILED = frozenset(
+    kind.__name__ for kind in KINDS if {"reason", "placement", "trees"} & {*kind.__struct_fields__}
+)
 
 
 def _before(store: Store, event: Event) -> Event | None:
@@ -355,7 +410,9 @@ def _bracket(store: Store, event: Event) -> Iterator[tuple[str, Event]]:
 
 
 def influence(store: Store, event: Event, about: str, limit: int) -> Trace:
-    """Forward from an event, in the store as it is now: what it caused, what followed, which branches took it along."""
+    """Forward from an event, in the store as it is now: what it caused, what followed, which
+    branches took it along.
+    """
     walk = _Walk(store, about, limit)
     walk.add(None, "is", event)
     for found in walk:
@@ -366,7 +423,12 @@ def influence(store: Store, event: Event, about: str, limit: int) -> Trace:
         if (outcome := _outcome(store, found)) is not None:
             walk.add(found, "came of it", outcome)
         for carrier in _carriers(store, found, limit):
-            walk.add(found, "carried into" if carrier.kind == ForkedFrom.__name__ else "merged into", carrier, follow=False)
+            walk.add(
+                found,
+                "carried into" if carrier.kind == ForkedFrom.__name__ else "merged into",
+                carrier,
+                follow=False,
+            )
             if carrier.kind == ForkedFrom.__name__:
                 for follower in _followers(store, found, carrier.log):
                     walk.add(found, "followed by", follower, follow=False)
@@ -387,7 +449,9 @@ def _outcome(store: Store, request: Event) -> Event | None:
 
 
 def _carriers(store: Store, event: Event, limit: int) -> Iterator[Event]:
-    """The forks that took an event along and the merges that took it in, directly or through one another."""
+    """The forks that took an event along and the merges that took it in, directly or through one
+    another.
+    """
     queue, seen = deque([(event.log, event.seq)]), {event.log}
     while queue:
         log, seq = queue.popleft()
@@ -395,12 +459,17 @@ def _carriers(store: Store, event: Event, limit: int) -> Iterator[Event]:
             place, child = row["place"], LogId(str(row["log"]))
             if isinstance(place, int) and place >= seq and child not in seen:
                 seen.add(child)
-                queue.append((child, seq))  # inherited: it goes along with branches of the branch from any place at or after it
+                # inherited: it goes along with branches of the branch from any place at or after it
+                queue.append((child, seq))
                 if (first := _at(store, child, place + 1)) is not None:
                     yield first
         for row in store.rows("graph", "merge", {"log": log}, limit=limit + 1):
             place, into = row["place"], LogId(str(row["into"]))
-            if isinstance(place, int) and place >= seq and (merge := _at(store, into, row["seq"])) is not None:
+            if (
+                isinstance(place, int)
+                and place >= seq
+                and (merge := _at(store, into, row["seq"])) is not None
+            ):
                 yield merge
                 if into not in seen:
                     seen.add(into)
@@ -408,12 +477,16 @@ def _carriers(store: Store, event: Event, limit: int) -> Iterator[Event]:
 
 
 def _followers(store: Store, event: Event, log: LogId) -> Iterator[Event]:
-    """What came right after a message on a log, up to the next message, as far as nobody declared another cause for it."""
+    """What came right after a message on a log, up to the next message, as far as nobody declared
+    another cause for it.
+    """
     if event.kind not in _MESSAGES:
         return
     first, span, tip = event.seq + 1, 16, store.log(log).tip
     while first <= tip:
-        for found in store.read(log, first, min(tip, first + span - 1), kinds=_FOLLOWERS | {Rewound.__name__}):
+        for found in store.read(
+            log, first, min(tip, first + span - 1), kinds=_FOLLOWERS | {Rewound.__name__}
+        ):
             if found.kind == Rewound.__name__:
                 return
             if not found.header.causes:
@@ -437,7 +510,8 @@ Detail = dict[str, str | int | bool | None]
 
 class Node(msgspec.Struct, frozen=True):
     id: str
-    # session, run, message, fact, decision, finding, effect, result, file, call, approval, validation, placement, memory, evidence, link
+    # session, run, message, fact, decision, finding, effect, result, file, call, approval,
+    # validation, placement, memory, evidence, link
     type: str
     name: str
     session: LogId
@@ -453,14 +527,19 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """A session's family as it stands now: sessions and what they did, and how that hangs together."""
+    """A session's family as it stands now: sessions and what they did, and how that
+    hangs together.
+    """
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
 
     def __str__(self) -> str:
         sessions = [node for node in self.nodes if node.type == "session"]
-        return f"{len(sessions)} sessions, {len(self.nodes) - len(sessions)} things they did, {len(self.edges)} edges"
+        return (
+            f"{len(sessions)} sessions, {len(self.nodes) - len(sessions)} things they did,"
+            f" {len(self.edges)} edges"
+        )
 
 
 _TYPES: dict[str, tuple[str, str]] = {
@@ -556,7 +635,9 @@ class _Drawing:
         if isinstance(body, ToolResolved):
             return
         if body.placement is not None:
-            self._edges.append(Edge("ran-in", effect, self._place(event, body.placement), event.seq))
+            self._edges.append(
+                Edge("ran-in", effect, self._place(event, body.placement), event.seq)
+            )
         for path in body.trees.changed if body.trees is not None else ():
             id = f"file:{path}"
             node = Node(id, "file", path, event.log, event.seq)
@@ -564,7 +645,9 @@ class _Drawing:
             self._edges.append(Edge("wrote", effect, id, event.seq))
 
     def _place(self, event: Event, placement: Placement) -> str:
-        """The node of the placement that an effect ran in: the last one before it, in its log or where that was forked from."""
+        """The node of the placement that an effect ran in: the last one before it, in its log or
+        where that was forked from.
+        """
         log, seq = event.log, event.seq
         while True:
             found = [id for at, id in self._placements.get(log, ()) if at < seq]
@@ -584,7 +667,9 @@ class _Drawing:
                 cause = self._store.event(Digest(edge.target))
                 type = _TYPES.get(cause.kind, ("message", ""))[0]
                 detail: Detail = {"kind": cause.kind}
-                self._nodes[edge.target] = Node(edge.target, type, saying(cause), cause.log, cause.seq, detail)
+                self._nodes[edge.target] = Node(
+                    edge.target, type, saying(cause), cause.log, cause.seq, detail
+                )
         return Graph(tuple(self._nodes.values()), (*self._edges, *self._caused))
 
 

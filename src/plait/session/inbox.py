@@ -1,11 +1,12 @@
 """The inbox: the lane of all other writers.
 
-While a run holds a session, nobody else appends to its log: a message, an approval, a wish to cancel goes to the
-session's inbox, a log of its own with many writers, hash-linked like any other. The run delivers at safe points: it
-reads what has arrived since the last time and appends it to the session's log, after `Delivered`.
+While a run holds a session, nobody else appends to its log: a message, an approval, a wish to
+cancel goes to the session's inbox, a log of its own with many writers, hash-linked like any other.
+The run delivers at safe points: it reads what has arrived since the last time and appends it to the
+session's log, after `Delivered`.
 
-What waits for people is a fold over the session's own log, less what was answered in the inbox by now; across all
-sessions it is kept as rows.
+What waits for people is a fold over the session's own log, less what was answered in the inbox by
+now; across all sessions it is kept as rows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from plait.errors import AlreadyAnswered, AmbiguousRevision, AskExpired, InvalidValue, MayNotApprove, UnknownAsk, UnknownLog
+from plait.errors import (
+    AlreadyAnswered,
+    AmbiguousRevision,
+    AskExpired,
+    InvalidValue,
+    MayNotApprove,
+    UnknownAsk,
+    UnknownLog,
+)
 from plait.event import Body, Event
 from plait.event.kinds import ToolRequested, ValidationRecorded
 from plait.ids import Digest, LogId, Micros, inbox_of, short
@@ -41,12 +50,17 @@ def post(
     check: Callable[[Sequence[Event]], object] | None = None,
     run: str | None = None,
 ) -> list[Event]:
-    """Append to the inbox of a log, beginning it if need be: durable on return, whoever else writes there. See `Writer.post`."""
+    """Append to the inbox of a log, beginning it if need be: durable on return, whoever else writes
+    there. See `Writer.post`.
+    """
     return writer_of(run).post(store_address, log, drafts, blobs=blobs, check=check, run=run)
 
 
 def arrived(store: Store, log: LogId, after: int = 0) -> list[Event]:
-    """What stands in the inbox of a log after this place. Asked before every effect: one query, as long as there is nothing new."""
+    """What stands in the inbox of a log after this place.
+
+    Asked before every effect: one query, as long as there is nothing new.
+    """
     inbox = inbox_of(log)
     try:
         tip = store.log(inbox).tip
@@ -61,8 +75,14 @@ def arrived(store: Store, log: LogId, after: int = 0) -> list[Event]:
 def waiting_in(store: Store, log: LogId, first: int, last: int) -> list[Waiting]:
     """What a log's own events from first to last leave open, and nobody has answered by now."""
     found = asks_in(store, log, first, last)
-    given = {about: arrived(store, about) for about in dict.fromkeys(ask.of or ask.log for ask in found)}
-    return [with_request(store, ask) for ask in found if not any(answers(ask, event) for event in given[ask.of or ask.log])]
+    given = {
+        about: arrived(store, about) for about in dict.fromkeys(ask.of or ask.log for ask in found)
+    }
+    return [
+        with_request(store, ask)
+        for ask in found
+        if not any(answers(ask, event) for event in given[ask.of or ask.log])
+    ]
 
 
 def asks_in(store: Store, log: LogId, first: int, last: int) -> list[Waiting]:
@@ -72,8 +92,16 @@ def asks_in(store: Store, log: LogId, first: int, last: int) -> list[Waiting]:
 
 
 def all_waiting(store: Store, *, answered: bool = False) -> list[Waiting]:
-    """What waits in all sessions, in the order it was asked; if so asked for, also what is answered and not delivered yet."""
-    rows = store.rows(InboxRows.name, "ask", {"over": 0} if answered else {"answered": 0, "over": 0}, order="number", limit=_ALL)
+    """What waits in all sessions, in the order it was asked; if so asked for, also what is answered
+    and not delivered yet.
+    """
+    rows = store.rows(
+        InboxRows.name,
+        "ask",
+        {"over": 0} if answered else {"answered": 0, "over": 0},
+        order="number",
+        limit=_ALL,
+    )
     return [with_request(store, waiting_of(store, row)) for row in rows]
 
 
@@ -85,13 +113,18 @@ def waiting_in_branches(store: Store, run: str, root: LogId) -> list[Waiting]:
 
 
 def due(store: Store, now: Micros) -> list[LogId]:
-    """Sessions that could go on if somebody resumed them: a time is over, an answer is there, or they are to be cancelled.
+    """Sessions that could go on if somebody resumed them: a time is over, an answer is there, or
+    they are to be cancelled.
 
     These are the logs that wait; a branch goes on through the session its run began on: `root_of`.
     """
     woken = store.rows(InboxRows.name, "ask", {"woken": 1}, order="number", limit=_ALL)
-    late = store.rows(InboxRows.name, "ask", order="until", descending=True, before=now + 1, limit=_ALL)
-    return list(dict.fromkeys(LogId(str(row["log"])) for row in (*late[::-1], *woken) if not row["over"]))
+    late = store.rows(
+        InboxRows.name, "ask", order="until", descending=True, before=now + 1, limit=_ALL
+    )
+    return list(
+        dict.fromkeys(LogId(str(row["log"])) for row in (*late[::-1], *woken) if not row["over"])
+    )
 
 
 def root_of(store: Store, run: str | None, log: LogId) -> LogId:
@@ -114,13 +147,24 @@ def with_request(store: Store, ask: Waiting) -> Waiting:
 
 
 def failed_verdict(store: Store, ask: Waiting) -> Event | None:
-    """Return the last verdict that a gate was given while a run waited for it, if it is that it failed. None: there is none."""
+    """Return the last verdict that a gate was given while a run waited for it, if it is that it
+    failed. None: there is none.
+    """
     about = ask.of or ask.log
-    own = store.read(about, ask.seq + 1 if about == ask.log else 1, kinds={ValidationRecorded.__name__}, reverse=True)
+    own = store.read(
+        about,
+        ask.seq + 1 if about == ask.log else 1,
+        kinds={ValidationRecorded.__name__},
+        reverse=True,
+    )
     given = [*reversed(arrived(store, about, ask.heard)), *own]
     for event in given:
         body = event.body
-        if isinstance(body, ValidationRecorded) and body.name == ask.name and is_judge(ask.by, event.actor, body.by):
+        if (
+            isinstance(body, ValidationRecorded)
+            and body.name == ask.name
+            and is_judge(ask.by, event.actor, body.by)
+        ):
             return None if body.passed else event
     return None
 
@@ -128,22 +172,46 @@ def failed_verdict(store: Store, ask: Waiting) -> Event | None:
 # ── answering ────────────────────────────────────────────────────────────────────────────────
 
 
-def find_ask(open_now: Sequence[Waiting], name: Waiting | Event | str, *, kinds: Sequence[WaitKind], session: str = "") -> Waiting:
-    """The ask of this name: itself, its event, or the start of the id of its event, binding, call or request."""
+def find_ask(
+    open_now: Sequence[Waiting],
+    name: Waiting | Event | str,
+    *,
+    kinds: Sequence[WaitKind],
+    session: str = "",
+) -> Waiting:
+    """The ask of this name: itself, its event, or the start of the id of its event, binding, call
+    or request.
+    """
     if isinstance(name, (Waiting, Event)):
         text = name.event if isinstance(name, Waiting) else name.id
         found = [ask for ask in open_now if text in (ask.event, ask.request)]
     elif isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
         text = name.strip()
-        found = [ask for ask in open_now if any(_is_start(text, id) for id in (ask.event, ask.binding, ask.call, ask.request))]
+        found = [
+            ask
+            for ask in open_now
+            if any(_is_start(text, id) for id in (ask.event, ask.binding, ask.call, ask.request))
+        ]
     else:
-        raise InvalidValue("ask", f"a {type(name).__name__} names no ask", "pass one of session.waiting, or the start of its id")
+        raise InvalidValue(
+            "ask",
+            f"a {type(name).__name__} names no ask",
+            "pass one of session.waiting, or the start of its id",
+        )
     found = [ask for ask in found if ask.kind in kinds]
     if len(found) > 1:
-        raise AmbiguousRevision(text, tuple(f"{ask.event[:16]} ({ask.kind} in {ask.session})" for ask in found))
+        raise AmbiguousRevision(
+            text, tuple(f"{ask.event[:16]} ({ask.kind} in {ask.session})" for ask in found)
+        )
     if not found:
-        short = f"; the start of an id has at least {ASK_MIN} characters" if len(text) < ASK_MIN else ""
-        raise UnknownAsk(session, text, f"nothing that waits for {' or '.join(map(_wanted, kinds))} is called that{short}")
+        short = (
+            f"; the start of an id has at least {ASK_MIN} characters" if len(text) < ASK_MIN else ""
+        )
+        raise UnknownAsk(
+            session,
+            text,
+            f"nothing that waits for {' or '.join(map(_wanted, kinds))} is called that{short}",
+        )
     return found[0]
 
 
@@ -152,25 +220,44 @@ def _is_start(text: str, id: str | None) -> bool:
 
 
 def ask_now(spot: Spot, name: Waiting | Event | str, *kinds: WaitKind) -> Waiting:
-    """The ask of this name in a session as it is now; raises if it has been answered, or is over."""
+    """The ask of this name in a session as it is now; raises if it has been
+    answered, or is over.
+    """
     store, session = store_at(spot.store), short(spot.id)
     log = store.log(spot.id)
     try:
-        return find_ask(asks_in(store, log.id, log.place + 1, log.tip), name, kinds=kinds, session=session)
+        return find_ask(
+            asks_in(store, log.id, log.place + 1, log.tip), name, kinds=kinds, session=session
+        )
     except UnknownAsk:
-        if isinstance(name, Waiting) and name.log != log.id:  # of a branch, as `session.waiting` has it
+        # of a branch, as `session.waiting` has it
+        if isinstance(name, Waiting) and name.log != log.id:
             return ask_now(Spot(spot.store, name.log, 0, log.head), name, *kinds)
-        asked = [ask for event in store.read(log.id, log.place + 1, log.tip, kinds=ASKS) if (ask := ask_of(event)) is not None]
+        asked = [
+            ask
+            for event in store.read(log.id, log.place + 1, log.tip, kinds=ASKS)
+            if (ask := ask_of(event)) is not None
+        ]
         over = find_ask(asked, name, kinds=kinds, session=session)
     refuse_second(store, over)
-    raise UnknownAsk(session, over.event[:12], "it is not open any more: it was settled, or its run is over")
+    raise UnknownAsk(
+        session, over.event[:12], "it is not open any more: it was settled, or its run is over"
+    )
 
 
 def _wanted(kind: WaitKind) -> str:
-    return {"approval": "an approval", "question": "an answer", "unknown": "a resolution", "timer": "a time", "verdict": "a verdict"}[kind]
+    return {
+        "approval": "an approval",
+        "question": "an answer",
+        "unknown": "a resolution",
+        "timer": "a time",
+        "verdict": "a verdict",
+    }[kind]
 
 
-def reply(spot: Spot, ask: Waiting, body: Body, act: Act, *, blobs: Mapping[Digest, bytes] | None = None) -> Event:
+def reply(
+    spot: Spot, ask: Waiting, body: Body, act: Act, *, blobs: Mapping[Digest, bytes] | None = None
+) -> Event:
     """Put an answer into the inbox, if whoever gives it may and nobody was first."""
     store = store_at(spot.store)
     session = short(spot.id)
@@ -182,7 +269,13 @@ def reply(spot: Spot, ask: Waiting, body: Body, act: Act, *, blobs: Mapping[Dige
             raise AskExpired(session, ask.event, ask.expires or 0)
         refuse_second(store, ask)
 
-    return writer_of(spot.run).post(spot.store, ask.log, [Draft(body, act._replace(causes=(ask.event,)))], blobs=blobs, check=check)[0]
+    return writer_of(spot.run).post(
+        spot.store,
+        ask.log,
+        [Draft(body, act._replace(causes=(ask.event,)))],
+        blobs=blobs,
+        check=check,
+    )[0]
 
 
 def refuse_second(store: Store, ask: Waiting) -> None:

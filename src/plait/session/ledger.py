@@ -1,7 +1,8 @@
 """What was spent, added up over many sessions: by whom, on what, with which model, on which day.
 
-Every event stands in the store once, however many forks and merges take it along, so each is counted once. What is counted, and how,
-is what a session's own `spent` counts: over all that a session covers, the total is the same, less tool calls that a policy refused.
+Every event stands in the store once, however many forks and merges take it along, so each is
+counted once. What is counted, and how, is what a session's own `spent` counts: over all that a
+session covers, the total is the same, less tool calls that a policy refused.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from plait.session.times import When, parse_when
 from plait.store import Store
 
 NAMES = ("user", "project", "agent", "model", "session", "run", "day")  # and tag:NAME
-BRANCH, LOSING = "branch", "not merged"  # beside a run: whether a branch of it was ever merged; "": it was, or it is the session's own log
+# beside a run: whether a branch of it was ever merged; "": it was, or it is the session's own log
+BRANCH, LOSING = "branch", "not merged"
 
 _tags = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -33,7 +35,8 @@ class Costs(NamedTuple):
     """Sums by what was asked for, the dearest first, and the sum of all."""
 
     by: tuple[str, ...]
-    rows: tuple[tuple[tuple[str, ...], Spent], ...]  # "": there is none, as there is no model to a call of the program's own
+    # "": there is none, as there is no model to a call of the program's own
+    rows: tuple[tuple[tuple[str, ...], Spent], ...]
     total: Spent
     since: Micros | None = None  # None: from the beginning
     until: Micros | None = None  # None: up to the end
@@ -47,8 +50,13 @@ def costs(
     until: When | None = None,
     session: Reading | None = None,
 ) -> Costs:
-    """What the sessions of a store spent, or one session and all that it covers. A span such as "7d" counts back from the last event."""
-    names = _check_names([name for text in ([by] if isinstance(by, str) else by) for name in text.split(",")])
+    """What the sessions of a store spent, or one session and all that it covers.
+
+    A span such as "7d" counts back from the last event.
+    """
+    names = _check_names(
+        [name for text in ([by] if isinstance(by, str) else by) for name in text.split(",")]
+    )
     first, last = _moments(store, since, until, session)
     about = _About(store, session)
     sums: dict[tuple[str, ...], list[Spent]] = {}
@@ -58,31 +66,48 @@ def costs(
         if (first is None or event.time >= first) and (last is None or event.time <= last):
             spent = NOTHING if _is_refused(body) else spent_by(body)
             if spent is not NOTHING:
-                sums.setdefault(tuple([about.value(name, event, body) for name in names]), []).append(spent)
+                sums.setdefault(
+                    tuple([about.value(name, event, body) for name in names]), []
+                ).append(spent)
     rows = [(key, _sum(parts)) for key, parts in sums.items()]
     rows.sort(key=lambda row: (-row[1].cost_usd_nano, -row[1].tokens, row[0]))
     return Costs(names, tuple(rows), _sum([spent for _, spent in rows]), first, last)
 
 
 def _is_refused(body: Any) -> bool:
-    """Say whether a policy refused this call: it was asked for and not made. A budget counts what was asked for."""
+    """Say whether a policy refused this call: it was asked for and not made.
+
+    A budget counts what was asked for.
+    """
     return isinstance(body, ToolRequested) and body.decision == "refuse"
 
 
 def _check_names(names: Sequence[str]) -> tuple[str, ...]:
     given = [name.strip() for name in names if name.strip()]
     # A run also tells what was spent in branches that were never merged.
-    found = tuple(dict.fromkeys([part for name in given for part in ((name, BRANCH) if name == "run" else (name,))]))
+    found = tuple(
+        dict.fromkeys(
+            [part for name in given for part in ((name, BRANCH) if name == "run" else (name,))]
+        )
+    )
     for name in found:
         if name not in (*NAMES, BRANCH) and not (name.startswith("tag:") and len(name) > 4):
-            raise InvalidValue("by", f"nothing is summed by {name!r}", f"use {', '.join(NAMES)} or tag:NAME")
+            raise InvalidValue(
+                "by", f"nothing is summed by {name!r}", f"use {', '.join(NAMES)} or tag:NAME"
+            )
     return found
 
 
-def _moments(store: Store, since: When | None, until: When | None, session: Reading | None) -> tuple[Micros | None, Micros | None]:
+def _moments(
+    store: Store, since: When | None, until: When | None, session: Reading | None
+) -> tuple[Micros | None, Micros | None]:
     if since is None and until is None:
         return None, None
-    newest = session.events[-1] if session is not None else next((event for _, event in store.feed(limit=1, reverse=True)), None)
+    newest = (
+        session.events[-1]
+        if session is not None
+        else next((event for _, event in store.feed(limit=1, reverse=True)), None)
+    )
     last = newest.time if newest is not None else 0
     return (
         parse_when(since, last, "since") if since is not None else None,
@@ -91,7 +116,10 @@ def _moments(store: Store, since: When | None, until: When | None, session: Read
 
 
 def _events(store: Store, session: Reading | None, *, losing: bool) -> Iterator[Event]:
-    """Yield each event that may have cost something, once. `losing`: also of branches of its runs that the session does not cover."""
+    """Yield each event that may have cost something, once.
+
+    `losing`: also of branches of its runs that the session does not cover.
+    """
     if session is None:
         for _, event in store.feed(kinds=SPENDING):
             yield event
@@ -100,18 +128,26 @@ def _events(store: Store, session: Reading | None, *, losing: bool) -> Iterator[
     for log, upto in covers.items():
         yield from store.read(log, store.log(log).place + 1, upto, kinds=SPENDING)
     for log in _branches_of_runs(store, covers) if losing else ():
-        yield from store.read(log, max(store.log(log).place, covers.get(log, 0)) + 1, kinds=SPENDING)
+        yield from store.read(
+            log, max(store.log(log).place, covers.get(log, 0)) + 1, kinds=SPENDING
+        )
 
 
 def _branches_of_runs(store: Store, covers: Mapping[LogId, int]) -> Iterator[LogId]:
-    """Yield the logs that runs forked from these logs, and their forks, where they go beyond what is covered."""
+    """Yield the logs that runs forked from these logs, and their forks, where they go beyond what
+    is covered.
+    """
     logs, seen = list(covers), set[LogId]()
     while logs:
         parent = logs.pop()
         last = covers.get(parent) if not _is_of_run(store, parent) else None
         for row in store.rows("session", "session", {"parent": parent}, limit=2**31):
             log = LogId(str(row["log"]))
-            if log in seen or (last is not None and int(row["place"] or 0) > last) or not _is_of_run(store, log):
+            if (
+                log in seen
+                or (last is not None and int(row["place"] or 0) > last)
+                or not _is_of_run(store, log)
+            ):
                 continue
             seen.add(log)
             logs.append(log)
@@ -126,8 +162,13 @@ def _is_of_run(store: Store, log: LogId) -> bool:
 
 
 def _sum(parts: Sequence[Spent]) -> Spent:
-    usage = Usage(*(sum([getattr(part.usage, name) for part in parts]) for name in Usage.__struct_fields__))
-    return Spent(usage, *(sum([getattr(part, name) for part in parts]) for name in Spent.__struct_fields__[1:]))
+    usage = Usage(
+        *(sum([getattr(part.usage, name) for part in parts]) for name in Usage.__struct_fields__)
+    )
+    return Spent(
+        usage,
+        *(sum([getattr(part, name) for part in parts]) for name in Spent.__struct_fields__[1:]),
+    )
 
 
 class _About:
@@ -138,7 +179,8 @@ class _About:
         self._counted: dict[LogId, int] = dict(session.covers) if session is not None else {}
         self._of_one = session is not None
         self._rows: dict[LogId, dict[str, Any]] = {}
-        self._asked: dict[tuple[LogId, str | None], str] = {}  # which model a call asked: a failure does not say it
+        # which model a call asked: a failure does not say it
+        self._asked: dict[tuple[LogId, str | None], str] = {}
 
     def hear(self, event: Event, body: Any) -> None:
         if isinstance(body, ModelAsked):
@@ -150,29 +192,46 @@ class _About:
         return _VALUES[name](self, event, body)
 
     def model(self, event: Event, body: Any) -> str:
-        """As it was asked for: what a provider calls itself in its answer may differ, and the bill would be in two halves."""
+        """As it was asked for: what a provider calls itself in its answer may differ, and the bill
+        would be in two halves.
+        """
         if isinstance(body, ToolRequested):
             return ""
         return self._asked.get((event.log, event.header.call)) or getattr(body, "model", "")
 
     def branch(self, event: Event) -> str:
-        """Say whether what was spent here counts in the session, or stands in a branch of a run that was never merged."""
+        """Say whether what was spent here counts in the session, or stands in a branch of a run
+        that was never merged.
+        """
         upto = self._counted.get(event.log, 0) if self._of_one else self._counted_upto(event.log)
         return "" if event.seq <= upto else LOSING
 
     def _counted_upto(self, log: LogId) -> int:
-        """Return the last place of a log that counts: its tip, or for a branch of a run what was merged into a log that counts."""
+        """Return the last place of a log that counts: its tip, or for a branch of a run what was
+        merged into a log that counts.
+        """
         waiting = [log] if log not in self._counted else []
         while waiting:
             at = waiting[-1]
-            merges = self._store.rows("graph", "merge", {"log": at}, limit=2**31) if _is_of_run(self._store, at) else None
-            known = [(LogId(str(row["into"])), int(row["seq"] or 0), int(row["place"] or 0)) for row in merges or ()]
-            further = [into for into, _, _ in known if into not in self._counted and into not in waiting]
+            merges = (
+                self._store.rows("graph", "merge", {"log": at}, limit=2**31)
+                if _is_of_run(self._store, at)
+                else None
+            )
+            known = [
+                (LogId(str(row["into"])), int(row["seq"] or 0), int(row["place"] or 0))
+                for row in merges or ()
+            ]
+            further = [
+                into for into, _, _ in known if into not in self._counted and into not in waiting
+            ]
             if further:
                 waiting += further
                 continue
             places = [place for into, seq, place in known if seq <= self._counted.get(into, 0)]
-            self._counted[at] = self._store.log(at).tip if merges is None else max(places, default=0)
+            self._counted[at] = (
+                self._store.log(at).tip if merges is None else max(places, default=0)
+            )
             waiting.pop()
         return self._counted[log]
 

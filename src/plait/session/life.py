@@ -1,7 +1,8 @@
 """A session's life: open, active, waiting, paused, closed, archived.
 
-One small machine, used by the row that a listing shows, by the state and by whoever wants to change it. It runs over a
-log's own events: a branch inherits what happened, not what is open, so it begins its own life.
+One small machine, used by the row that a listing shows, by the state and by whoever wants to change
+it. It runs over a log's own events: a branch inherits what happened, not what is open, so it begins
+its own life.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ _RUNS = _names(RunStarted, RunResumed, RunBranched)
 _ENDS = _names(RunFinished, RunFailed, RunCancelled)
 _ASKS = _names(ApprovalRequested, QuestionAsked)
 _ANSWERS = _names(ApprovalGranted, ApprovalDenied, ApprovalExpired, QuestionAnswered)
-_COUNTS = {  # each kind counts in a column of its own: an answer to nothing must not take another's place
+# each kind counts in a column of its own: an answer to nothing must not take another's place
+_COUNTS = {
     **{name: ("asks", 1) for name in _ASKS},
     **{name: ("asks", -1) for name in _ANSWERS},
     ToolUnknown.__name__: ("unknown", 1),
@@ -131,7 +133,17 @@ _FROM: dict[str, tuple[tuple[Status, ...], str]] = {
 
 
 def check_may(session: str, status: Status, verb: str) -> None:
-    """Whether a session of this status may do this. What is over takes no more events, but can be forked."""
-    allowed, step = _FROM.get(verb, (("open", "active", "waiting", "paused"), "go on in a fork of it"))
+    """Whether a session of this status may do this.
+
+    What is over takes no more events, but can be forked.
+    """
+    allowed, step = _FROM.get(
+        verb, (("open", "active", "waiting", "paused"), "go on in a fork of it")
+    )
     if status not in allowed:
-        raise WrongStatus(session, status, verb, "it is over already" if verb == "be archived" and status == "archived" else step)
+        raise WrongStatus(
+            session,
+            status,
+            verb,
+            "it is over already" if verb == "be archived" and status == "archived" else step,
+        )

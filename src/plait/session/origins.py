@@ -1,12 +1,13 @@
 """Where the content of a story comes from: the origins that a policy asks about.
 
-An origin follows a story in two ways. Along the path: a fork, a merge, a compaction or a detached session
-takes the origins along with the events. Along causes: an event whose cause is not on the path (a fact that
-a successor took over, a result of another branch that the program handed on, evidence from another session)
-brings the origins of all that stood before that cause. Nothing else is stored, so that old records have
-their origins, too.
+An origin follows a story in two ways. Along the path: a fork, a merge, a compaction or a detached
+session takes the origins along with the events. Along causes: an event whose cause is not on the
+path (a fact that a successor took over, a result of another branch that the program handed on,
+evidence from another session) brings the origins of all that stood before that cause. Nothing else
+is stored, so that old records have their origins, too.
 
-What was found out about a stretch of a log is kept by the process and extended: events never change.
+What was found out about a stretch of a log is kept by the process and extended: events never
+change.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from plait.session.fold import state_at
 from plait.session.state import Known, Ref, Stretch
 from plait.store import Store
 
-# Who speaks for itself. Any other origin names a source outside of the session: web, mcp:git, mail:inbox.
+# Who speaks for itself. Any other origin names a source outside of the session: web, mcp:git,
+# mail:inbox.
 ORDINARY = frozenset({"human", "model", "program", "tool"})
 
 _STRETCHES_MAX = 4096  # stretches of logs that are remembered for one store
@@ -99,8 +101,13 @@ def _extended(store: Store, stretch: Stretch, kept: _Scanned) -> _Scanned:
     return _Scanned(stretch.last, origins, leads, recent)
 
 
-def _causes(store: Store, event: Event, ids: Sequence[Digest], origins: dict[str, int]) -> Iterable[Event]:
-    """The causes of these ids. One in the inbox stands for itself: what was sent before it does not."""
+def _causes(
+    store: Store, event: Event, ids: Sequence[Digest], origins: dict[str, int]
+) -> Iterable[Event]:
+    """The causes of these ids.
+
+    One in the inbox stands for itself: what was sent before it does not.
+    """
     todo = list(ids)
     while todo:
         with suppress(PlaitError):

@@ -1,8 +1,9 @@
 """What a session needs from above, declared here and bound by the composition root.
 
-A session is plain data: a `Spot`. Whatever it appends goes through the `Writer`, found by the run id in the spot (a
-registry, not a context variable: threads of a run must find it too). Outside a run the writer seals and appends; a run
-registers one of its own, which consults what was recorded first. What needs tools or files goes through the `Host`.
+A session is plain data: a `Spot`. Whatever it appends goes through the `Writer`, found by the run
+id in the spot (a registry, not a context variable: threads of a run must find it too). Outside a
+run the writer seals and appends; a run registers one of its own, which consults what was recorded
+first. What needs tools or files goes through the `Host`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Act(NamedTuple):
     origin: str = "program"
     behalf: str | None = None
     call: str | None = None
-    causes: tuple[Digest | int, ...] = ()  # a number is a draft of the same append, counted from 0: it has no id yet
+    # a number is a draft of the same append, counted from 0: it has no id yet
+    causes: tuple[Digest | int, ...] = ()
 
 
 class Draft(NamedTuple):
@@ -58,11 +60,14 @@ class Writer(Protocol):
         ...
 
     def principal(self, log: LogId | None = None) -> str:
-        """Who acts when nobody is named: a person, or in a run the workflow that has this log in hand."""
+        """Who acts when nobody is named: a person, or in a run the workflow that has this log in
+        hand.
+        """
         ...
 
     def acting(self, store: str, spot: Spot | None = None) -> Act:
-        """How a value of this writer acts when nobody is named. An empty actor or origin is for the caller to fill in.
+        """How a value of this writer acts when nobody is named. An empty actor or origin is for the
+        caller to fill in.
 
         The causes are the places whose content the program read elsewhere before it wrote this.
         """
@@ -77,19 +82,29 @@ class Writer(Protocol):
         blobs: Mapping[Digest, bytes] | None = None,
         run: str | None = None,
     ) -> Spot:
-        """Begin a session with these events; with `fork`, as a branch from that place; by a value of this run."""
+        """Begin a session with these events; with `fork`, as a branch from that place; by a value
+        of this run.
+        """
         ...
 
     def judges(self, log: LogId, store: str) -> tuple[str, ...]:
-        """The names under which code of a run gives verdicts on this log: its principal, path and classes; (): it is no code of a run."""
+        """The names under which code of a run gives verdicts on this log: its principal, path and
+        classes; (): it is no code of a run.
+        """
         ...
 
     def path_of(self, log: LogId, workflow: object) -> str | None:
-        """The path that this very workflow has in the run that has the log in hand. None: it has none there."""
+        """The path that this very workflow has in the run that has the log in hand.
+
+        None: it has none there.
+        """
         ...
 
     def has_in_hand(self, spot: Spot) -> bool:
-        """Whether the code that executes may append after this spot. In a run another thread may not: it writes from outside."""
+        """Whether the code that executes may append after this spot.
+
+        In a run another thread may not: it writes from outside.
+        """
         ...
 
     def is_current(self, spot: Spot) -> bool:
@@ -97,13 +112,23 @@ class Writer(Protocol):
         ...
 
     def latest(self, spot: Spot) -> Spot:
-        """Where the log of this spot ends now; to a run that is taken up again, where it ended then."""
+        """Where the log of this spot ends now; to a run that is taken up again, where it ended
+        then.
+        """
         ...
 
     def append(
-        self, spot: Spot, drafts: Sequence[Draft], *, merges: tuple[Digest, ...] = (), blobs: Mapping[Digest, bytes] | None = None
+        self,
+        spot: Spot,
+        drafts: Sequence[Draft],
+        *,
+        merges: tuple[Digest, ...] = (),
+        blobs: Mapping[Digest, bytes] | None = None,
     ) -> Spot:
-        """Append after exactly this spot, or raise StaleHead. `merges` are further parents of the first event."""
+        """Append after exactly this spot, or raise StaleHead.
+
+        `merges` are further parents of the first event.
+        """
         ...
 
     def post(
@@ -116,10 +141,12 @@ class Writer(Protocol):
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
     ) -> list[Event]:
-        """Append to the inbox of a log, whoever else does so at the same time, and return the events as they were written.
+        """Append to the inbox of a log, whoever else does so at the same time, and return the
+        events as they were written.
 
-        `check` is called with the events as they would be written, and anew whenever somebody else was first: what it finds in the
-        inbox is all there is before them. If it raises, nothing is written. `run` is who writes, if it is a run.
+        `check` is called with the events as they would be written, and anew whenever somebody else
+        was first: what it finds in the inbox is all there is before them. If it raises, nothing is
+        written. `run` is who writes, if it is a run.
         """
         ...
 
@@ -128,7 +155,9 @@ class Reader(Protocol):
     """Who is told what the program reads."""
 
     def read(self, spot: Spot, whole: bool) -> None:
-        """The program was handed content of the value at this spot; `whole`: rewound parts included."""
+        """The program was handed content of the value at this spot; `whole`: rewound parts
+        included.
+        """
         ...
 
 
@@ -140,15 +169,21 @@ class Value(Protocol):
 
 
 class Host(Protocol):
-    """Who runs tools, places files and publishes them for a session; each returns where the session then stands."""
+    """Who runs tools, places files and publishes them for a session; each returns where the session
+    then stands.
+    """
 
     def use(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Spot | Value: ...
-    async def ause(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Spot | Value: ...
+    async def ause(
+        self, session: Value, tool: object, arguments: Mapping[str, Json]
+    ) -> Spot | Value: ...
     def ask(self, session: Value, question: str, choices: Sequence[str]) -> Spot: ...
     def sleep(self, session: Value, seconds: float) -> Spot: ...
     def wait_for(self, session: Value, name: str, timeout_s: float | None) -> Spot: ...
     def cancel(self, session: Value, reason: str) -> None: ...
-    def place(self, session: Value, backend: str, where: str | None, options: Mapping[str, Any]) -> Spot: ...
+    def place(
+        self, session: Value, backend: str, where: str | None, options: Mapping[str, Any]
+    ) -> Spot: ...
     def publish(self, session: Value, resolve: object) -> Spot | Value: ...
     def prompt(self, session: Value, asked: Event) -> Json: ...
     def is_held(self, session: Value, run: str) -> bool: ...
@@ -189,7 +224,10 @@ def bind_host(host: Host) -> None:
 
 
 def writer_of(run: str | None) -> Writer:
-    """The writer of a run. A value that outlived its run, or came from another process, writes as anybody else."""
+    """The writer of a run.
+
+    A value that outlived its run, or came from another process, writes as anybody else.
+    """
     return _writers.get(run) or _writers[None]
 
 

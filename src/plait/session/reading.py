@@ -1,8 +1,9 @@
 """What a session tells of itself: a place in a log, and everything that follows from it.
 
-A value is a spot and a few memos of what was worked out for it. What it knows is folded from events when asked for, from
-the nearest place whose state is known; that state is passed on from value to value and shared, so a thousand branches
-cost little more than one. The verbs, which append, are in `session.py`.
+A value is a spot and a few memos of what was worked out for it. What it knows is folded from events
+when asked for, from the nearest place whose state is known; that state is passed on from value to
+value and shared, so a thousand branches cost little more than one. The verbs, which append, are in
+`session.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from typing import Any, Literal, NoReturn, Self, TypeVar
 
 import msgspec
 
-from plait.errors import InvalidValue, NoStore, NoSuchFile, NotAFile, NotPlaced, OutsideWorkspace, PlaitError, UnknownKey
+from plait.errors import (
+    InvalidValue,
+    NoStore,
+    NoSuchFile,
+    NotAFile,
+    NotPlaced,
+    OutsideWorkspace,
+    PlaitError,
+    UnknownKey,
+)
 from plait.event import Event, Json
 from plait.event.kinds import (
     Budget,
@@ -94,12 +104,25 @@ _ENDS: dict[str, Literal["finished", "failed", "cancelled"]] = {
 }
 _RUN_KINDS = frozenset({RunStarted.__name__, RunBranched.__name__, *_ENDS})
 
-_RESULT_KINDS = frozenset(kind.__name__ for kind in (ToolReturned, ToolResolved, ModelReplied, QuestionAnswered, Signalled, TimerFired))
+_RESULT_KINDS = frozenset(
+    kind.__name__
+    for kind in (ToolReturned, ToolResolved, ModelReplied, QuestionAnswered, Signalled, TimerFired)
+)
 _MESSAGE_KINDS = frozenset({MessageSaid.__name__, ModelReplied.__name__})
 # What a verdict no longer speaks of, once it happened.
 _MATERIAL = frozenset(
     kind.__name__
-    for kind in (MessageSaid, ModelReplied, ToolReturned, ToolFailed, ToolResolved, FactRecorded, FactRetracted, Merged, PlacementChanged)
+    for kind in (
+        MessageSaid,
+        ModelReplied,
+        ToolReturned,
+        ToolFailed,
+        ToolResolved,
+        FactRecorded,
+        FactRetracted,
+        Merged,
+        PlacementChanged,
+    )
 )
 
 
@@ -169,7 +192,9 @@ class Reading:
         return self
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Session never changes: {name} cannot be set. Operations return the next value.")
+        raise AttributeError(
+            f"a Session never changes: {name} cannot be set. Operations return the next value."
+        )
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a Session never changes: {name} cannot be deleted.")
@@ -180,7 +205,9 @@ class Reading:
         except Exception as error:  # a repr must not raise, least of all in a traceback
             return f"<Session {self.short}@{self.place} ({type(error).__name__})>"
         about = " ".join(f"{text[:40]!r}" for text in (state.label, state.title) if text)
-        return f"<Session {self.short}@{self.place}{' ' + about if about else ''} {state.life.status}>"
+        return (
+            f"<Session {self.short}@{self.place}{' ' + about if about else ''} {state.life.status}>"
+        )
 
     def __str__(self) -> str:
         """As it can be written again: `Session.open(str(s)) == s`, as long as its id is unique."""
@@ -194,7 +221,12 @@ class Reading:
         return session
 
     def _become(
-        self, spot: Spot, near: State | None = None, life: Life | None = None, user: str | None = None, busy: bool | None = None
+        self,
+        spot: Spot,
+        near: State | None = None,
+        life: Life | None = None,
+        user: str | None = None,
+        busy: bool | None = None,
     ) -> None:
         object.__setattr__(self, "_spot", spot)
         object.__setattr__(self, "_near", near)
@@ -206,7 +238,9 @@ class Reading:
 
     @classmethod
     def open(cls, name: str, *, store: str | Path | Store | None = None) -> Self:
-        """The session of this revision: an id or the start of either end of it, a label, `@`; then perhaps `@42` or `@-1`."""
+        """The session of this revision: an id or the start of either end of it, a label, `@`; then
+        perhaps `@42` or `@-1`.
+        """
         parsed, address = revision.parse(name), existing(store)
         there = store_at(address)
         log = there.log(revision.find(there, parsed.name))
@@ -233,19 +267,43 @@ class Reading:
         limit: int = 100,
         store: str | Path | Store | None = None,
     ) -> builtins.list[Self]:
-        """A page of sessions as they are now, latest opened first; `before=` the last one gives the next page."""
+        """A page of sessions as they are now, latest opened first; `before=` the last one gives the
+        next page.
+        """
         if status is not None and status not in STATUSES:
-            raise InvalidValue("status", f"{status!r} is not one", f"use one of {', '.join(STATUSES)}")
+            raise InvalidValue(
+                "status", f"{status!r} is not one", f"use one of {', '.join(STATUSES)}"
+            )
         _check_filters(tag, before)
         address = existing(store)
         there = store_at(address)
-        above = parent.id if isinstance(parent, Reading) else cls.open(parent, store=store).id if parent is not None else None
-        where = {"status": status, "user": user, "project": project, "label": label, "parent": above}
+        above = (
+            parent.id
+            if isinstance(parent, Reading)
+            else cls.open(parent, store=store).id
+            if parent is not None
+            else None
+        )
+        where = {
+            "status": status,
+            "user": user,
+            "project": project,
+            "label": label,
+            "parent": above,
+        }
         found = list_rows(
-            there, {name: value for name, value in where.items() if value is not None}, tag, before.id if before else None, limit
+            there,
+            {name: value for name, value in where.items() if value is not None},
+            tag,
+            before.id if before else None,
+            limit,
         )
         heads = there.heads([LogId(str(row["log"])) for row in found])
-        return [cls.of(Spot(address, log.id, log.tip, log.head)) for row in found if (log := heads.get(LogId(str(row["log"]))))]
+        return [
+            cls.of(Spot(address, log.id, log.tip, log.head))
+            for row in found
+            if (log := heads.get(LogId(str(row["log"]))))
+        ]
 
     def reload(self) -> Self:
         """The same session as it is now."""
@@ -264,7 +322,9 @@ class Reading:
 
     @property
     def durability(self) -> Durability:
-        """How its log is written: `full`, on disk at once; `async`, at the next boundary; `memory`, never."""
+        """How its log is written: `full`, on disk at once; `async`, at the next boundary; `memory`,
+        never.
+        """
         return self._opening.durability or self._store.log(self.id).durability
 
     @property
@@ -280,7 +340,9 @@ class Reading:
             life = live_on(life, event.kind)
             if not changes or changes[-1].status != life.status:
                 reason = getattr(event.body, "reason", "")
-                changes.append(Change(life.status, event.seq, event.header.time, event.header.actor, reason))
+                changes.append(
+                    Change(life.status, event.seq, event.header.time, event.header.actor, reason)
+                )
         return tuple(changes)
 
     # ── what it knows ────────────────────────────────────────────────────────────────────────
@@ -325,12 +387,16 @@ class Reading:
         return [event for _, event in along(self._store, own)]
 
     def walk(self, kinds: Collection[str] | None = None) -> Iterator[tuple[Stretch, Event]]:
-        """Its path and those of merged branches, event by event, each with the stretch it came on."""
+        """Its path and those of merged branches, event by event, each with the
+        stretch it came on.
+        """
         return along(self._store, self._state.story.path, kinds)
 
     @property
     def origins(self) -> frozenset[str]:
-        """Where its content comes from, causes in other sessions included: with "web" in it, a prompt may show text of the web."""
+        """Where its content comes from, causes in other sessions included: with "web" in it, a
+        prompt may show text of the web.
+        """
         return origins_of(self._store, self._state.story.path)
 
     @property
@@ -338,12 +404,18 @@ class Reading:
         """The transcript: its own path, and one named block per merged branch."""
         note_read(self._spot)
         store = self._store
-        found = (message_of(event, stretch, store.get_blob) for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS))
+        found = (
+            message_of(event, stretch, store.get_blob)
+            for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS)
+        )
         return [message for message in found if message is not None]
 
     @property
     def result(self) -> Any:
-        """What the last tool returned, or an agent that returns a type: plain data, as recorded. None: nothing yet, or nothing."""
+        """What the last tool returned, or an agent that returns a type: plain data, as recorded.
+
+        None: nothing yet, or nothing.
+        """
         note_read(self._spot)
         return self._last_result()[1]
 
@@ -361,12 +433,17 @@ class Reading:
             if isinstance(body, Signalled):
                 return event, body.value
             assert isinstance(body, (ToolReturned, ToolResolved, ModelReplied))
-            if not isinstance(body, ModelReplied) or (not body.aside and any(isinstance(part, Data) for part in body.parts)):
+            if not isinstance(body, ModelReplied) or (
+                not body.aside and any(isinstance(part, Data) for part in body.parts)
+            ):
                 return event, value_of(unpack(body.parts, store.get_blob))
         return None, None
 
     def _last_shown(self, value: Any) -> Event | None:
-        """The event behind a value that is the last result, or the last text. None: it is neither."""
+        """The event behind a value that is the last result, or the last text.
+
+        None: it is neither.
+        """
         if type(value) not in (str, bool, float, list, dict) or value in ("", [], {}):
             return None
         event, result = self._last_result()
@@ -374,7 +451,9 @@ class Reading:
             return event
         if not isinstance(value, str):
             return None
-        for stretch, event in along(self._store, self._state.story.path, _MESSAGE_KINDS, reverse=True):
+        for stretch, event in along(
+            self._store, self._state.story.path, _MESSAGE_KINDS, reverse=True
+        ):
             if (message := message_of(event, stretch, self._store.get_blob)) is not None:
                 return event if message.text == value else None
         return None
@@ -385,14 +464,20 @@ class Reading:
             return to_type(self.result, type_)
         except ValueError as error:
             raise InvalidValue(
-                "result", f"it is not a {name_of(type_)}: {error}", "ask for the type it has, or look at session.result"
+                "result",
+                f"it is not a {name_of(type_)}: {error}",
+                "ask for the type it has, or look at session.result",
             ) from error
 
     @property
     def effects(self) -> builtins.list[Effect]:
-        """Every tool call on its path and those of merged branches, with what came of it: the evidence."""
+        """Every tool call on its path and those of merged branches, with what came of it: the
+        evidence.
+        """
         note_read(self._spot)
-        return effects_of(along(self._store, self._state.story.path, EFFECT_KINDS), self._store.get_blob)
+        return effects_of(
+            along(self._store, self._state.story.path, EFFECT_KINDS), self._store.get_blob
+        )
 
     @property
     def runs(self) -> builtins.list[Run]:
@@ -404,8 +489,14 @@ class Reading:
                 found[id] = Run(id, body.workflow, "open", "", event.seq, None)
             elif id in found:
                 ended, why = _ENDS[event.kind], getattr(body, "reason", "")
-                why = f"{body.failure.kind}: {body.failure.message}" if isinstance(body, RunFailed) else why
-                found[id] = msgspec.structs.replace(found[id], status=ended, why=why, last=event.seq)
+                why = (
+                    f"{body.failure.kind}: {body.failure.message}"
+                    if isinstance(body, RunFailed)
+                    else why
+                )
+                found[id] = msgspec.structs.replace(
+                    found[id], status=ended, why=why, last=event.seq
+                )
         return list(found.values())
 
     @property
@@ -456,7 +547,9 @@ class Reading:
 
     @property
     def usage(self) -> Usage:
-        """Tokens of every event counted here once: its own log, rewound parts too, and merged branches."""
+        """Tokens of every event counted here once: its own log, rewound parts too, and merged
+        branches.
+        """
         return self._state.spent.usage
 
     @property
@@ -465,7 +558,10 @@ class Reading:
 
     @property
     def cost(self) -> Cost:
-        """What asking models cost, in US dollars. `dollars` is None where no price is known; `unpriced` counts calls without one."""
+        """What asking models cost, in US dollars.
+
+        `dollars` is None where no price is known; `unpriced` counts calls without one.
+        """
         return self._state.spent.cost
 
     @property
@@ -480,7 +576,8 @@ class Reading:
 
     @property
     def left(self) -> Budget | None:
-        """What the session's own log and its merges leave of the budget at this place. None: unlimited.
+        """What the session's own log and its merges leave of the budget at this place. None:
+        unlimited.
 
         A value cannot know of branches that were never merged: `left_now` counts them.
         """
@@ -490,7 +587,8 @@ class Reading:
     def left_now(self) -> Budget | None:
         """What may still be spent, in the store as it is now. None: unlimited.
 
-        Branches that were never merged and sessions that follow this one count, as they do when something is spent.
+        Branches that were never merged and sessions that follow this one count, as they do when
+        something is spent.
         """
         return budget_left(self._store, self.id, self.place, self._state.left)
 
@@ -531,13 +629,17 @@ class Reading:
         note_read(self._spot)
         store = self._store
         return [
-            Attachment(body.name, unpack(body.parts, store.get_blob), event.log, event.seq) for event, body in self._along(EvidenceAttached)
+            Attachment(body.name, unpack(body.parts, store.get_blob), event.log, event.seq)
+            for event, body in self._along(EvidenceAttached)
         ]
 
     @property
     def links(self) -> builtins.list[Link]:
         note_read(self._spot)
-        return [Link(body.system, body.ref, body.digest, body.note, event.log, event.seq) for event, body in self._along(Linked)]
+        return [
+            Link(body.system, body.ref, body.digest, body.note, event.log, event.seq)
+            for event, body in self._along(Linked)
+        ]
 
     @property
     def lineage(self) -> tuple[Self, ...]:
@@ -578,7 +680,9 @@ class Reading:
     def diff(self, other: Reading | None = None) -> Diff:
         """How this value and another differ; without another, what came since it began."""
         if other is not None and not isinstance(other, Reading):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-            raise InvalidValue("other", f"a {type(other).__name__} is not a session", "open it first")
+            raise InvalidValue(
+                "other", f"a {type(other).__name__} is not a session", "open it first"
+            )
         left, right = (self.at(1), self) if other is None else (self, other)
         note_read(left._spot)
         note_read(right._spot)
@@ -602,8 +706,9 @@ class Reading:
     def why(self, about: Any, *, limit: int = 100, prompt: bool = False) -> Trace:
         """Where something comes from.
 
-        `about` is an event or its place, a line of a file ("cart.py:6"), a fact, pending work, a verdict or evidence by name,
-        an effect, a run, the last result, or a text that was said. `prompt` adds to each ask what the model was sent.
+        `about` is an event or its place, a line of a file ("cart.py:6"), a fact, pending work, a
+        verdict or evidence by name, an effect, a run, the last result, or a text that was said.
+        `prompt` adds to each ask what the model was sent.
         """
         note_read(self._spot, whole=True)
         events, question = self._events_about(about)
@@ -618,17 +723,29 @@ class Reading:
         return influence(self._store, events[0], question, limit)
 
     def graph(self) -> Graph:
-        """The family of this session in the store as it is now: sessions, what they did, how it hangs together."""
+        """The family of this session in the store as it is now: sessions, what they did, how it
+        hangs together.
+        """
         drawn = graph(self._store, self.id)
         for node in drawn.nodes:
             if node.type == "session":  # its nodes quote every one of them
-                note_read(Spot(self.store, node.session, node.place, Digest(str(node.detail["head"]))), whole=True)
+                note_read(
+                    Spot(self.store, node.session, node.place, Digest(str(node.detail["head"]))),
+                    whole=True,
+                )
         return drawn
 
     def verdict(self, name: str) -> tuple[bool, int] | None:
-        """The last verdict of a name that counts: whether it passed, and where it was given. None: nobody gave one."""
+        """The last verdict of a name that counts: whether it passed, and where it was given.
+
+        None: nobody gave one.
+        """
         found, _ = self._judged(name)
-        return (found.body.passed, found.seq) if found is not None and isinstance(found.body, ValidationRecorded) else None
+        return (
+            (found.body.passed, found.seq)
+            if found is not None and isinstance(found.body, ValidationRecorded)
+            else None
+        )
 
     def _judged(self, name: str) -> tuple[Event | None, Event | None]:
         """The last verdict of a name that counts, and the last one of anybody else."""
@@ -636,7 +753,9 @@ class Reading:
         other: Event | None = None
         if name not in self._state.story.verdicts:
             return None, None
-        for stretch, event in along(self._store, self._state.story.path, {ValidationRecorded.__name__}, reverse=True):
+        for stretch, event in along(
+            self._store, self._state.story.path, {ValidationRecorded.__name__}, reverse=True
+        ):
             body = event.body
             if stretch.via or not isinstance(body, ValidationRecorded) or body.name != name:
                 continue  # what was judged in a branch was judged before it was merged
@@ -656,7 +775,10 @@ class Reading:
             if verdict is None or not isinstance(body, ValidationRecorded):
                 found[name] = "nobody gave a verdict"
                 if other is not None:
-                    found[name] = f"the verdict at {other.seq} is by {other.actor} and does not count: only that of {gate.by} does"
+                    found[name] = (
+                        f"the verdict at {other.seq} is by {other.actor} and does not count: only"
+                        f" that of {gate.by} does"
+                    )
             elif not body.passed:
                 found[name] = f"the verdict at {verdict.seq} is that it failed"
             elif body.tree != (tree.digest if tree else None):
@@ -710,17 +832,24 @@ class Reading:
         return self._life
 
     def digest(self, ahead: int = 0) -> StateDigest:
-        """The digest of its state, or of what that is after so many more events that fold nothing."""
+        """The digest of its state, or of what that is after so many more events
+        that fold nothing.
+        """
         return state_digest(advanced(self._store, self._state, ahead))
 
     def keep_state(self, *, since: int) -> None:
-        """Keep a snapshot if one is due between that place and this one. It is a cache: whatever goes wrong with it is nobody's concern."""
+        """Keep a snapshot if one is due between that place and this one.
+
+        It is a cache: whatever goes wrong with it is nobody's concern.
+        """
         if self.place // SNAPSHOT_EVERY != since // SNAPSHOT_EVERY:
             with suppress(PlaitError):
                 keep_snapshot(self._store, self._state, self.head)
 
     def later(self, spot: Spot, *kinds: str) -> Self:
-        """The value at a later spot of the same log, reached by events of these kinds: what is known of this one is handed on."""
+        """The value at a later spot of the same log, reached by events of these kinds: what is
+        known of this one is handed on.
+        """
         life, busy = self._life, self._busy if spot.run == self._spot.run else None
         for kind in kinds:
             if kind in LIFE_KINDS:
@@ -736,25 +865,41 @@ class Reading:
         """A value of the same lineage: earlier, later, or a branch from here."""
         near = self._near
         session = object.__new__(type(self))
-        session._become(spot, near if near is not None and near.place <= spot.place else None, life, self._user, busy)
+        session._become(
+            spot,
+            near if near is not None and near.place <= spot.place else None,
+            life,
+            self._user,
+            busy,
+        )
         return session
 
     def _is_busy(self) -> bool:
-        """Whether a run is open at this place: one that began on this log, or one that this log is a branch of."""
+        """Whether a run is open at this place: one that began on this log, or one that this log is
+        a branch of.
+        """
         if self._busy is None:
             path = self._state.story.path
-            is_root = bool(path) and path[0].log == self.id  # as most are, and a root is no branch of a run
-            busy = self._state.run is not None or (not is_root and run_of_branch(self._store, self.id) is not None)
+            # as most are, and a root is no branch of a run
+            is_root = bool(path) and path[0].log == self.id
+            busy = self._state.run is not None or (
+                not is_root and run_of_branch(self._store, self.id) is not None
+            )
             object.__setattr__(self, "_busy", busy)
         return bool(self._busy)
 
     def _own_events(self, kinds: frozenset[str]) -> Iterator[Event]:
-        """Events of this branch alone; below the fork point, those of the ancestor that has this place."""
+        """Events of this branch alone; below the fork point, those of the ancestor that has this
+        place.
+        """
         log = self.lineage[-1].id
         return self._store.read(log, self._store.log(log).place + 1, self.place, kinds=kinds)
 
     def _along(self, kind: type[Any]) -> builtins.list[tuple[Event, Any]]:
-        return [(event, event.body) for _, event in along(self._store, self._state.story.path, {kind.__name__})]
+        return [
+            (event, event.body)
+            for _, event in along(self._store, self._state.story.path, {kind.__name__})
+        ]
 
     def _events_about(self, about: Any, where: str = "about") -> tuple[list[Event], str]:
         store, state = self._store, self._state
@@ -763,7 +908,9 @@ class Reading:
         if isinstance(about, Message):
             return [store.event(about.id)], f"message {about.seq} of {short(about.log)}"
         if isinstance(about, Effect):
-            return [about.outcome or about.request], f"{about.tool}, event {about.request.seq} of {short(about.request.log)}"
+            return [
+                about.outcome or about.request
+            ], f"{about.tool}, event {about.request.seq} of {short(about.request.log)}"
         if isinstance(about, Reading):
             return [store.event(about.head)], f"event {about.place} of {about.short}"
         if isinstance(about, (Attachment, Validation, Link, Line)):
@@ -777,7 +924,10 @@ class Reading:
         found = self._named(about) if isinstance(about, str) else None
         if found is not None:
             return found
-        if not (isinstance(about, str) and is_digest(about)) and (shown := self._last_shown(about)) is not None:
+        if (
+            not (isinstance(about, str) and is_digest(about))
+            and (shown := self._last_shown(about)) is not None
+        ):
             what = "the text" if shown.kind in _MESSAGE_KINDS else "the result"
             return [shown], f"{what} {about!r:.80}"
         if not isinstance(about, str):
@@ -794,22 +944,34 @@ class Reading:
         raise self._unknown(about)
 
     def _end_of_run(self, run: Run, where: str) -> Event:
-        """The event that ended a run of this session; of one that is open, the event that began it."""
+        """The event that ended a run of this session; of one that is open, the
+        event that began it.
+        """
         seq = run.last or run.first
         event = Events(self._spot)[seq - 1] if 1 <= seq <= self.place else None
         if event is None or run.id not in (event.header.run, event.id):
-            raise InvalidValue(where, f"run {run.id} is not one of session {self.short}", "pass an event of it, or its session")
+            raise InvalidValue(
+                where,
+                f"run {run.id} is not one of session {self.short}",
+                "pass an event of it, or its session",
+            )
         return event
 
     def _unknown(self, about: str) -> PlaitError:
-        """The error for a text that names nothing here: where it looks like a file, it says how files are named."""
+        """The error for a text that names nothing here: where it looks like a file, it says how
+        files are named.
+        """
         state = self._state
         what = "fact, pending work, verdict, evidence, result, file line or message"
         unknown = UnknownKey(self.short, what, about, tuple(state.story.facts))
         path, _, number = about.rpartition(":")
         is_line = bool(path) and number.isdecimal()
         path = path if is_line else about
-        if state.story.tree is None or not path or (not is_line and ("\n" in path or path.isspace())):
+        if (
+            state.story.tree is None
+            or not path
+            or (not is_line and ("\n" in path or path.isspace()))
+        ):
             return unknown
         reader, tree = TreeReader(self._store), state.story.tree.digest
         try:
@@ -818,7 +980,11 @@ class Reading:
             return error if is_line else unknown
         found = reader.find(tree, plain)
         if found is not None and found.kind == "file":
-            return InvalidValue("about", f"a file needs path:line, and {about!r} has no line", f"name one, as in {plain}:1")
+            return InvalidValue(
+                "about",
+                f"a file needs path:line, and {about!r} has no line",
+                f"name one, as in {plain}:1",
+            )
         if found is not None:
             return NotAFile(path, f"a {found.kind}")
         if not is_line:
@@ -830,7 +996,14 @@ class Reading:
         """The events behind a fact, pending work, a verdict or evidence of this name."""
         store, state = self._store, self._state
         if (fact := state.story.facts.get(about)) is not None:
-            return self._fact_events(about), f"{about} = {fact.json}" if fact.json is not None else f"{about}, which was retracted"
+            return (
+                self._fact_events(about),
+                (
+                    f"{about} = {fact.json}"
+                    if fact.json is not None
+                    else f"{about}, which was retracted"
+                ),
+            )
         if (work := state.story.pending.get(about)) is not None:
             return [store.event(work.at.id)], f"pending: {work.what}"
         if (verdict := state.story.verdicts.get(about)) is not None:
@@ -859,7 +1032,9 @@ class Reading:
         return [self._store.event(line.event)], f"{found.path}:{number}  {line.text.strip()}"
 
     def _fact_events(self, key: str) -> builtins.list[Event]:
-        """The event that gave a fact its value; if that was a choice at a merge, also what was chosen between."""
+        """The event that gave a fact its value; if that was a choice at a merge, also what was
+        chosen between.
+        """
         event = self._store.event(self._state.story.facts[key].at.id)
         body, found = event.body, [event]
         if isinstance(body, Merged):
@@ -884,7 +1059,9 @@ def _check_filters(tag: object, before: object) -> None:
     if tag is not None and not isinstance(tag, Mapping):
         raise InvalidValue("tag", f"{tag!r} is not a mapping", 'pass {"team": "web"}')
     if before is not None and not isinstance(before, Reading):
-        raise InvalidValue("before", f"{before!r} is not a session", "pass the last session of the page before")
+        raise InvalidValue(
+            "before", f"{before!r} is not a session", "pass the last session of the page before"
+        )
 
 
 def address_of(store: str | Path | Store | None) -> str:

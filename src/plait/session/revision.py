@@ -42,9 +42,14 @@ def parse(text: str) -> Revision:
     name, at, place = text.strip().partition("@")
     if not at or not (name or place):
         return Revision(name, None)
-    place = place if name else place.removeprefix("@")  # @ is a session, and S@42 a place in it: then so is @@42
+    # @ is a session, and S@42 a place in it: then so is @@42
+    place = place if name else place.removeprefix("@")
     if not _PLACE.match(place):
-        raise UnknownRevision(text, f"{place!r} is not a place: write a number, counted from 1, or -1 and so on back from the last")
+        raise UnknownRevision(
+            text,
+            f"{place!r} is not a place: write a number, counted from 1, or -1 and so on back from"
+            " the last",
+        )
     return Revision(name, int(place))
 
 
@@ -62,10 +67,18 @@ def check_label(label: str | None) -> None:
         return
     if not isinstance(label, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
         raise InvalidValue("label", f"a {type(label).__name__} is not a name", "pass a text")
-    bad = not label or len(label) > 100 or not label.isprintable() or label != label.strip() or label.startswith("-")
+    bad = (
+        not label
+        or len(label) > 100
+        or not label.isprintable()
+        or label != label.strip()
+        or label.startswith("-")
+    )
     if bad or "@" in label or ".." in label or ":" in label:
         raise InvalidValue(
-            "label", f"{label!r} cannot be a name", "use 1 to 100 printable characters without @, : and .., not starting with -"
+            "label",
+            f"{label!r} cannot be a name",
+            "use 1 to 100 printable characters without @, : and .., not starting with -",
         )
 
 
@@ -75,14 +88,21 @@ def find(store: Store, name: str) -> LogId:
         return latest(store)
     if _WHOLE.match(name) and session_row(store, LogId(name)):  # a whole id is never a label
         return LogId(name)
-    found = dict.fromkeys(LogId(str(row["log"])) for row in store.rows("session", "session", {"label": name}, descending=True, limit=20))
+    found = dict.fromkeys(
+        LogId(str(row["log"]))
+        for row in store.rows("session", "session", {"label": name}, descending=True, limit=20)
+    )
     if _HEX.match(name) and len(name.replace("-", "")) >= PREFIX_MIN:
         found |= dict.fromkeys(log for log in store.match(name) if _is_session(store, log))
     if len(found) == 1:
         return next(iter(found))
     if found:
         raise AmbiguousRevision(name, tuple(_describe(store, log) for log in found))
-    why = f"an id is given by at least {PREFIX_MIN} characters of it" if _too_short(name) else "no session is called that"
+    why = (
+        f"an id is given by at least {PREFIX_MIN} characters of it"
+        if _too_short(name)
+        else "no session is called that"
+    )
     raise UnknownRevision(name, why)
 
 
@@ -97,7 +117,11 @@ def latest(store: Store) -> LogId:
 def place_in(log: LogId, place: int, tip: int) -> int:
     """A position as a number from 1: negative ones count back from the tip."""
     if type(place) is not int:
-        raise InvalidValue("place", f"{place!r} is not a position", "pass a number, counted from 1, or back from -1")
+        raise InvalidValue(
+            "place",
+            f"{place!r} is not a position",
+            "pass a number, counted from 1, or back from -1",
+        )
     wanted = place if place >= 0 else tip + place
     if not 1 <= wanted <= tip:
         raise UnknownPlace(short(log), place, tip)

@@ -1,4 +1,6 @@
-"""Rows that are kept about sessions: what a listing shows and searches by, and what waits for people, each folded from few events."""
+"""Rows that are kept about sessions: what a listing shows and searches by, and what waits for
+people, each folded from few events.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,17 @@ from plait.event.kinds import (
     VerdictHeard,
 )
 from plait.ids import Digest, LogId, Micros, inbox_of
-from plait.session.asks import ASKS, ENDS, LIFE_OF_ASKS, RUN_ENDS, SETTLES, answers, ask_of, is_about, wakes
+from plait.session.asks import (
+    ASKS,
+    ENDS,
+    LIFE_OF_ASKS,
+    RUN_ENDS,
+    SETTLES,
+    answers,
+    ask_of,
+    is_about,
+    wakes,
+)
 from plait.session.life import LIFE_KINDS, Life, live_on
 from plait.session.views import Waiting
 from plait.store import Row, Rows, Scalar, Store, Table
@@ -33,7 +45,10 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class SessionRows:
-    """The first `Projection`: one row per session, one per tag, one per successor. `number` is the commit that opened it: the order of a listing."""
+    """The first `Projection`: one row per session, one per tag, one per successor.
+
+    `number` is the commit that opened it: the order of a listing.
+    """
 
     name = "session"
     version = 4
@@ -85,15 +100,36 @@ class SessionRows:
         if row is None:
             body = event.body
             if isinstance(body, SessionOpened):
-                fields = {"title": body.title, "user": body.user, "project": body.project, "tags": _encode(body.tags).decode()}
+                fields = {
+                    "title": body.title,
+                    "user": body.user,
+                    "project": body.project,
+                    "tags": _encode(body.tags).decode(),
+                }
                 self._open(rows, _row(number, event, **fields))
                 if body.continues is not None:
-                    rows.put("successor", {"log": event.log, "continues": body.continues.log, "number": number})
+                    rows.put(
+                        "successor",
+                        {"log": event.log, "continues": body.continues.log, "number": number},
+                    )
             elif isinstance(body, ForkedFrom):
-                # A branch is listed under its parent's title, user and project; tags stay the root's: a fork costs the same for all.
+                # A branch is listed under its parent's title, user and project; tags stay the
+                # root's: a fork costs the same for all.
                 above = rows.get("session", body.parent) or {}
                 fields = {name: above.get(name) for name in ("title", "user", "project")}
-                self._open(rows, _row(number, event, **{**fields, "label": body.label, "parent": body.parent, "place": body.place}))
+                self._open(
+                    rows,
+                    _row(
+                        number,
+                        event,
+                        **{
+                            **fields,
+                            "label": body.label,
+                            "parent": body.parent,
+                            "place": body.place,
+                        },
+                    ),
+                )
             return
         life = live_on(_life(str(row["life"])), event.kind)
         after: Row = {**row, "status": life.status, "life": _encode(life).decode()}
@@ -103,7 +139,9 @@ class SessionRows:
     def _open(self, rows: Rows, row: Row) -> None:
         rows.put("session", row)
         for tag, value in _tags(str(row["tags"])).items():
-            rows.put("tag", {"log": row["log"], "tag": tag, "value": value, "number": row["number"]})
+            rows.put(
+                "tag", {"log": row["log"], "tag": tag, "value": value, "number": row["number"]}
+            )
 
 
 def _row(number: int, event: Event, **known: Scalar) -> Row:
@@ -130,16 +168,22 @@ _ids = msgspec.json.Decoder(list[str]).decode
 
 
 class InboxRows:
-    """A `Projection`: one row per open ask, found by the log that waits, by its inbox and by its run.
+    """A `Projection`: one row per open ask, found by the log that waits, by its inbox and by its
+    run.
 
-    `answered` is set once a valid answer stands in the inbox, `woken` once the session could go on for that or another
-    reason; `until` is when it could go on by itself. Rows go away as their asks do: settled, or over with their run. Those of
-    branches of a run that failed are `over` until the run is taken up again: the branch still waits for the same.
+    `answered` is set once a valid answer stands in the inbox, `woken` once the session could go on
+    for that or another reason; `until` is when it could go on by itself. Rows go away as their asks
+    do: settled, or over with their run. Those of branches of a run that failed are `over` until the
+    run is taken up again: the branch still waits for the same.
     """
 
     name = "inbox"
     version = 2
-    kinds = LIFE_OF_ASKS | _STARTS | {Signalled.__name__, CancelRequested.__name__, ValidationRecorded.__name__}
+    kinds = (
+        LIFE_OF_ASKS
+        | _STARTS
+        | {Signalled.__name__, CancelRequested.__name__, ValidationRecorded.__name__}
+    )
     tables = (
         Table(
             "ask",
@@ -168,7 +212,11 @@ class InboxRows:
             indexes=(("log", "number"), ("answered", "number"), ("woken", "number"), ("until",)),
         ),
         Table("lane", key=("inbox",), columns={"inbox": "text", "log": "text", "asks": "text"}),
-        Table("run", key=("run",), columns={"run": "text", "log": "text", "asks": "text", "ended": "integer"}),
+        Table(
+            "run",
+            key=("run",),
+            columns={"run": "text", "log": "text", "asks": "text", "ended": "integer"},
+        ),
         Table("signal", key=("log", "name"), columns={"log": "text", "name": "text", "id": "text"}),
     )
 
@@ -181,7 +229,9 @@ class InboxRows:
         elif kind in ASKS:
             self._asked(rows, number, event)
         elif kind == ValidationRecorded.__name__:
-            self._arrived(rows, rows.get("lane", event.log) or rows.get("lane", inbox_of(event.log)), event)
+            self._arrived(
+                rows, rows.get("lane", event.log) or rows.get("lane", inbox_of(event.log)), event
+            )
         elif kind == VerdictHeard.__name__:
             body = event.body
             assert isinstance(body, VerdictHeard)
@@ -207,21 +257,29 @@ class InboxRows:
                 rows.put("ask", {**row, "over": 0})
 
     def _ended(self, rows: Rows, event: Event) -> None:
-        run = rows.get("run", event.header.run) if event.kind in RUN_ENDS and event.header.run is not None else None
+        run = (
+            rows.get("run", event.header.run)
+            if event.kind in RUN_ENDS and event.header.run is not None
+            else None
+        )
         own = self._open(rows, rows.get("lane", inbox_of(event.log)))
         elsewhere = [row for row in self._open(rows, run) if row not in own]
         kept = elsewhere if _may_go_on(event) else []
         for row in (*own, *elsewhere):
             rows.put("ask", {**row, "over": 1}) if row in kept else self._drop(rows, row)
         if run is not None:
-            rows.put("run", {**run, "asks": _encode([row["id"] for row in kept]).decode(), "ended": 1})
+            rows.put(
+                "run", {**run, "asks": _encode([row["id"] for row in kept]).decode(), "ended": 1}
+            )
 
     def _asked(self, rows: Rows, number: int, event: Event) -> None:
         ask = ask_of(event)
         assert ask is not None
         about = ask.of or ask.log
         inbox = inbox_of(about)
-        called = ask.kind == "timer" and ask.name and rows.get("signal", inbox, ask.name) is not None
+        called = (
+            ask.kind == "timer" and ask.name and rows.get("signal", inbox, ask.name) is not None
+        )
         rows.put("ask", _ask_row(ask, number, woken=bool(called)))
         lane = rows.get("lane", inbox) or {"inbox": inbox, "log": about, "asks": "[]"}
         rows.put("lane", {**lane, "asks": _encode([*_ids(str(lane["asks"])), ask.event]).decode()})
@@ -235,10 +293,15 @@ class InboxRows:
         for row in self._open(rows, lane):
             ask = _known(row)
             if cancels or wakes(ask, event):
-                rows.put("ask", {**row, "answered": 1 if answers(ask, event) else row["answered"], "woken": 1})
+                rows.put(
+                    "ask",
+                    {**row, "answered": 1 if answers(ask, event) else row["answered"], "woken": 1},
+                )
 
     def _signalled(self, rows: Rows, event: Event) -> None:
-        """A signal is remembered until it is delivered: the timer that waits for it may be set only then."""
+        """A signal is remembered until it is delivered: the timer that waits for it may be set only
+        then.
+        """
         body, inbox = event.body, inbox_of(event.log)
         assert isinstance(body, Signalled)
         before = rows.get("signal", inbox, body.name)
@@ -248,7 +311,9 @@ class InboxRows:
             rows.put("signal", {"log": event.log, "name": body.name, "id": event.id})
 
     def _open(self, rows: Rows, holder: Row | None) -> list[Row]:
-        found = [rows.get("ask", id) for id in _ids(str(holder["asks"]))] if holder is not None else []
+        found = (
+            [rows.get("ask", id) for id in _ids(str(holder["asks"]))] if holder is not None else []
+        )
         return [row for row in found if row is not None]
 
     def _drop(self, rows: Rows, row: Row) -> None:
@@ -257,10 +322,20 @@ class InboxRows:
         lane = rows.get("lane", inbox_of(ask.of or ask.log))
         if lane is not None:
             left = [id for id in _ids(str(lane["asks"])) if id != row["id"]]
-            rows.put("lane", {**lane, "asks": _encode(left).decode()}) if left else rows.delete("lane", lane["inbox"])
+            rows.put("lane", {**lane, "asks": _encode(left).decode()}) if left else rows.delete(
+                "lane", lane["inbox"]
+            )
         run = rows.get("run", row["run"]) if row["run"] is not None else None
         if run is not None:
-            rows.put("run", {**run, "asks": _encode([id for id in _ids(str(run["asks"])) if id != row["id"]]).decode()})
+            rows.put(
+                "run",
+                {
+                    **run,
+                    "asks": _encode(
+                        [id for id in _ids(str(run["asks"])) if id != row["id"]]
+                    ).decode(),
+                },
+            )
 
 
 def _may_go_on(end: Event) -> bool:
@@ -275,7 +350,13 @@ def _ask_row(ask: Waiting, number: int, *, woken: bool) -> Row:
         "question": {"question": ask.question, "choices": ask.choices},
         "unknown": {"why": ask.why, "returns": ask.returns},
         "timer": {"name": ask.name},
-        "verdict": {"name": ask.name, "by": ask.by, "why": ask.why, "of": ask.of, "heard": ask.heard},
+        "verdict": {
+            "name": ask.name,
+            "by": ask.by,
+            "why": ask.why,
+            "of": ask.of,
+            "heard": ask.heard,
+        },
     }
     text = _encode(shown[ask.kind]).decode()
     return {
@@ -292,7 +373,8 @@ def _ask_row(ask: Waiting, number: int, *, woken: bool) -> Row:
         "behalf": ask.behalf,
         "shown": text if len(text) <= _SHOWN_MAX or ask.kind in ("timer", "verdict") else None,
         "expires": _fitting(ask.expires),
-        "until": _fitting(ask.until if ask.until is not None else ask.expires),  # it goes on by itself when nobody answers in time, too
+        # it goes on by itself when nobody answers in time, too
+        "until": _fitting(ask.until if ask.until is not None else ask.expires),
         "since": ask.since,
         "answered": 0,
         "woken": int(woken),
@@ -301,9 +383,16 @@ def _ask_row(ask: Waiting, number: int, *, woken: bool) -> Row:
 
 
 def run_of_branch(store: Store, log: LogId) -> str | None:
-    """The open run that a log was forked in. None: it was not forked in a run, or that run is over."""
+    """The open run that a log was forked in.
+
+    None: it was not forked in a run, or that run is over.
+    """
     info = store.log(log)
-    first = next(store.read(log, info.place + 1, info.place + 1), None) if info.parent is not None else None
+    first = (
+        next(store.read(log, info.place + 1, info.place + 1), None)
+        if info.parent is not None
+        else None
+    )
     if first is None or first.header.run is None:
         return None
     run = first.header.run.partition("/")[0]  # a tool forks in the name of its call
@@ -331,9 +420,17 @@ def _fitting(time: Micros | None) -> Micros | None:
 
 
 def _known(row: Row) -> Waiting:
-    """What the rules need to know of an ask, from its row; what is shown is left out if it is long."""
-    fields: dict[str, Any] = {name: row[name] for name in ("log", "seq", "since", "actor", "behalf", "run", "call", "binding", "request")}
-    kind, more = str(row["kind"]), msgspec.json.decode(str(row["shown"]) if row["shown"] is not None else "{}")
+    """What the rules need to know of an ask, from its row; what is shown is left
+    out if it is long.
+    """
+    fields: dict[str, Any] = {
+        name: row[name]
+        for name in ("log", "seq", "since", "actor", "behalf", "run", "call", "binding", "request")
+    }
+    kind, more = (
+        str(row["kind"]),
+        msgspec.json.decode(str(row["shown"]) if row["shown"] is not None else "{}"),
+    )
     if kind == "approval":
         fields |= {"shown": more, "expires": row["expires"]}
     else:

@@ -16,7 +16,10 @@ from plait.session.content import text_of
 
 
 def saying(event: Event) -> str:
-    """What the event says. Text in it comes from wherever the event came from: clean it before it meets a terminal."""
+    """What the event says.
+
+    Text in it comes from wherever the event came from: clean it before it meets a terminal.
+    """
     try:
         body = event.body
     except PlaitError as error:
@@ -38,7 +41,13 @@ def _said(body: k.MessageSaid) -> str:
 
 
 def _text(parts: k.Parts) -> str:
-    said = text_of(tuple(part for part in parts if not isinstance(part, (k.Text, k.Data)) or not part.blob or getattr(part, "text", "")))
+    said = text_of(
+        tuple(
+            part
+            for part in parts
+            if not isinstance(part, (k.Text, k.Data)) or not part.blob or getattr(part, "text", "")
+        )
+    )
     return said or ("(long text)" if any(part.blob for part in parts) else "")
 
 
@@ -52,12 +61,16 @@ def _fact(body: k.FactRecorded) -> str:
 
 
 def _forked(body: k.ForkedFrom) -> str:
-    return f"forked from {short(body.parent)}@{body.place}" + (f" as {body.label}" if body.label else "")
+    return f"forked from {short(body.parent)}@{body.place}" + (
+        f" as {body.label}" if body.label else ""
+    )
 
 
 def _merged(body: k.Merged) -> str:
     chosen = f", chose {', '.join(body.resolved)}" if body.resolved else ""
-    return "merged " + ", ".join(f"{short(place.log)}@{place.seq}" for place in body.branches) + chosen
+    return (
+        "merged " + ", ".join(f"{short(place.log)}@{place.seq}" for place in body.branches) + chosen
+    )
 
 
 def _rewound(body: k.Rewound) -> str:
@@ -81,11 +94,15 @@ def place_text(placement: k.Placement) -> str:
 
 
 def _placed(body: k.PlacementChanged) -> str:
-    return f"placed in {place_text(body.placement)}" + (f", in the place of {short_sandbox(body.replaced)}" if body.replaced else "")
+    return f"placed in {place_text(body.placement)}" + (
+        f", in the place of {short_sandbox(body.replaced)}" if body.replaced else ""
+    )
 
 
 def short_sandbox(id: str) -> str:
-    """A sandbox that is called by its session's id is told as sessions are; names that backends give stay as they are."""
+    """A sandbox that is called by its session's id is told as sessions are; names that backends
+    give stay as they are.
+    """
     return short(LogId(id[:36])) + id[36:] if _BY_SESSION.match(id) else id
 
 
@@ -104,14 +121,20 @@ _SAYINGS: dict[str, Callable[[Any], str]] = {
     "Rewound": _rewound,
     "Merged": _merged,
     "MessageSaid": _said,
-    "ModelReplied": lambda b: " → ".join(filter(None, [f"reply: {_text(b.parts)}".strip(), ", ".join(c.tool for c in b.calls)])),
-    "ModelAsked": lambda b: f"asked {b.model}" + (f", attempt {b.attempt}" if b.attempt > 1 else ""),
+    "ModelReplied": lambda b: " → ".join(
+        filter(None, [f"reply: {_text(b.parts)}".strip(), ", ".join(c.tool for c in b.calls)])
+    ),
+    "ModelAsked": lambda b: (
+        f"asked {b.model}" + (f", attempt {b.attempt}" if b.attempt > 1 else "")
+    ),
     "ModelFailed": lambda b: f"no answer: {b.failure.kind}: {b.failure.message}",
     "RunStarted": lambda b: f"run started: {b.workflow.rpartition(':')[2]}",
     "RunFinished": lambda b: "run finished",
     "RunFailed": lambda b: f"run failed: {b.failure.kind}: {b.failure.message}",
     "RunCancelled": lambda b: f"run cancelled{_because(b.reason)}",
-    "CallStarted": lambda b: f"{b.path} started" + (f" to {b.purpose}" if b.purpose not in (None, "act") else ""),
+    "CallStarted": lambda b: (
+        f"{b.path} started" + (f" to {b.purpose}" if b.purpose not in (None, "act") else "")
+    ),
     "CallFinished": lambda b: "failed: " + b.failure.message if b.failure else "finished",
     "HandedOff": lambda b: f"handed off to {b.to}{_because(b.reason)}",
     "RouteSelected": lambda b: f"chose {b.choice} of {', '.join(b.candidates)}{_because(b.reason)}",
@@ -137,20 +160,32 @@ _SAYINGS: dict[str, Callable[[Any], str]] = {
     "RunResumed": lambda b: "run resumed",
     "RunBranched": lambda b: f"run branched off {short(b.source.log)}@{b.source.seq}",
     "ApprovalRequested": lambda b: f"needs consent{', asked again' if b.asked > 1 else ''}",
-    "ApprovalGranted": lambda b: f"allowed{', with other arguments ' + _json(b.edited) if b.edited is not None else ''}{_because(b.note)}",
+    "ApprovalGranted": lambda b: (
+        f"allowed{', with other arguments ' + _json(b.edited) if b.edited is not None else ''}{_because(b.note)}"  # noqa: E501
+    ),
     "ApprovalDenied": lambda b: f"not allowed{_because(b.reason)}",
     "ApprovalExpired": lambda b: "nobody allowed it in time",
-    "QuestionAsked": lambda b: f"asked: {b.question}" + (f" ({', '.join(b.choices)})" if b.choices else ""),
+    "QuestionAsked": lambda b: (
+        f"asked: {b.question}" + (f" ({', '.join(b.choices)})" if b.choices else "")
+    ),
     "QuestionAnswered": lambda b: f"answered: {_json(b.answer)}",
     "Delivered": lambda b: f"heard what stood in its inbox up to {b.upto}",
     "CancelRequested": lambda b: f"wants it cancelled{_because(b.reason)}",
     "TimerSet": lambda b: f"waits for {b.event}" if b.event else "waits for a time",
-    "TimerFired": lambda b: "the time is over" if b.by == "time" else "what it waited for has happened",
+    "TimerFired": lambda b: (
+        "the time is over" if b.by == "time" else "what it waited for has happened"
+    ),
     "VerdictAwaited": lambda b: f"waits for the verdict {b.name}" + (f" of {b.by}" if b.by else ""),
     "VerdictHeard": lambda b: "does not wait for the verdict any more",
-    "Signalled": lambda b: f"signalled {b.name}" + (f" = {_json(b.value)}" if b.value is not None else ""),
-    "ContextCompacted": lambda b: f"put events {b.left[0]} to {b.left[1]} in short: {_text(b.summary)}",
-    "BudgetRefused": lambda b: f"the budget does not allow it: {b.why or f'{b.limit}, {b.left:g} left'}",
+    "Signalled": lambda b: (
+        f"signalled {b.name}" + (f" = {_json(b.value)}" if b.value is not None else "")
+    ),
+    "ContextCompacted": lambda b: (
+        f"put events {b.left[0]} to {b.left[1]} in short: {_text(b.summary)}"
+    ),
+    "BudgetRefused": lambda b: (
+        f"the budget does not allow it: {b.why or f'{b.limit}, {b.left:g} left'}"
+    ),
     "Bypassed": lambda b: f"around the session: {b.what} {_json(b.detail)}",
     "BudgetSet": lambda b: f"budget {_json(msgspec.to_builtins(b.budget))}",
 }
@@ -159,5 +194,9 @@ _SAYINGS: dict[str, Callable[[Any], str]] = {
 def _plain(kind: str, body: object) -> str:
     """For kinds without words of their own: the name and the first fields that are short."""
     fields = {name: getattr(body, name) for name in getattr(body, "__struct_fields__", ())}
-    brief = [f"{name}={value}" for name, value in fields.items() if isinstance(value, (str, int)) and value not in ("", 0, False)]
+    brief = [
+        f"{name}={value}"
+        for name, value in fields.items()
+        if isinstance(value, (str, int)) and value not in ("", 0, False)
+    ]
     return " ".join([kind, *brief[:3]])

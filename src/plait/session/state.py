@@ -1,10 +1,12 @@
 """What a session is at a place, apart from its transcript: plain data, folded from events.
 
-The *story* is what a rewind goes back to: facts, pending work, scratch, verdicts, placement, and the stretches of log
-that are its path. The *ledger* never goes back: what was spent, which logs are counted, whose life it is, which gates
-stand. Everything here is bounded by what was said of it, not by the length of the log, so it can be kept as a snapshot.
+The *story* is what a rewind goes back to: facts, pending work, scratch, verdicts, placement, and
+the stretches of log that are its path. The *ledger* never goes back: what was spent, which logs are
+counted, whose life it is, which gates stand. Everything here is bounded by what was said of it, not
+by the length of the log, so it can be kept as a snapshot.
 
-Values stay in their JSON form and are decoded when asked for: nobody can edit the past through what they were handed.
+Values stay in their JSON form and are decoded when asked for: nobody can edit the past through what
+they were handed.
 """
 
 from __future__ import annotations
@@ -35,14 +37,18 @@ class Ref(msgspec.Struct, frozen=True):
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """The last word on a key. Without a value it is a retraction, which must be known to merge rightly."""
+    """The last word on a key.
+
+    Without a value it is a retraction, which must be known to merge rightly.
+    """
 
     key: str
     at: Ref
     json: str | None
     kind: FactKind = "fact"
     review_by: Micros | None = None
-    also: tuple[Ref, ...] = ()  # writes of other branches that said the same when they met: it stands for them too
+    # writes of other branches that said the same when they met: it stands for them too
+    also: tuple[Ref, ...] = ()
 
     @property
     def value(self) -> Json:
@@ -81,7 +87,8 @@ class Stretch(msgspec.Struct, frozen=True):
     log: LogId
     first: int
     last: int
-    branch: str | None = None  # the name of the merged branch it came with; None: the session's own path
+    # the name of the merged branch it came with; None: the session's own path
+    branch: str | None = None
     via: int = 0  # the place of the merge that brought it
     apart: bool = False  # taken over by a session that was detached: no lineage
 
@@ -111,7 +118,8 @@ class Cost(msgspec.Struct, frozen=True):
 
     dollars: float | None  # of the calls whose price is known; None: no price is known
     unpriced: int = 0  # calls whose price is not known
-    estimated: bool = False  # whether some tokens are an estimate, since the provider did not count them
+    # whether some tokens are an estimate, since the provider did not count them
+    estimated: bool = False
 
     def as_dict(self) -> dict[str, float | int | bool | None]:
         """Return it as plain data, for `json.dumps`."""
@@ -121,13 +129,21 @@ class Cost(msgspec.Struct, frozen=True):
         if self.dollars is None:
             return "unknown"
         known = f"{'~' if self.estimated else ''}{dollars_text(self.dollars)}"
-        return f"{known} and {self.unpriced} call{'s' if self.unpriced > 1 else ''} unpriced" if self.unpriced else known
+        return (
+            f"{known} and {self.unpriced} call{'s' if self.unpriced > 1 else ''} unpriced"
+            if self.unpriced
+            else known
+        )
 
 
 def dollars_text(dollars: float) -> str:
     """Write an amount with four decimals, and with more where four would show nothing of it."""
     text = f"{dollars:,.4f}"
-    return f"${text}" if dollars == 0 or float(text.replace(",", "")) else f"${dollars:.9f}".rstrip("0")
+    return (
+        f"${text}"
+        if dollars == 0 or float(text.replace(",", ""))
+        else f"${dollars:.9f}".rstrip("0")
+    )
 
 
 def tokens_text(spent: Spent) -> str:
@@ -152,7 +168,12 @@ class Spent(msgspec.Struct, frozen=True):
         )
 
     def __sub__(self, other: Spent) -> Spent:
-        usage = Usage(*(getattr(self.usage, name) - getattr(other.usage, name) for name in Usage.__struct_fields__))
+        usage = Usage(
+            *(
+                getattr(self.usage, name) - getattr(other.usage, name)
+                for name in Usage.__struct_fields__
+            )
+        )
         fields = ("cost_usd_nano", "unpriced", "model_calls", "tool_calls")
         return Spent(usage, *(getattr(self, name) - getattr(other, name) for name in fields))
 
@@ -192,7 +213,8 @@ class State(msgspec.Struct, frozen=True):
     budget: Budget | None = None
     granted_at: Spent = Spent()  # what had been spent when the budget was granted
     covers: dict[LogId, int] = {}  # every log counted here, with its last place that is
-    bills: dict[LogId, Spent] = {}  # what each of them spent up to there, if anything: no event is counted twice
+    # what each of them spent up to there, if anything: no event is counted twice
+    bills: dict[LogId, Spent] = {}
     run: str | None = None  # the run that is open
     calls: dict[str, int] = {}  # brackets that are open, with the place of their first ask
     delivered: int = 0  # the last place of its inbox that has reached it
@@ -211,11 +233,19 @@ class State(msgspec.Struct, frozen=True):
         spent, before = self.spent, self.granted_at
         cost = (spent.cost_usd_nano - before.cost_usd_nano) / 1e9
         return Budget(
-            tokens_max=None if grant.tokens_max is None else max(0, grant.tokens_max - (spent.tokens - before.tokens)),
-            cost_usd_max=None if grant.cost_usd_max is None else max(0.0, grant.cost_usd_max - cost),
+            tokens_max=None
+            if grant.tokens_max is None
+            else max(0, grant.tokens_max - (spent.tokens - before.tokens)),
+            cost_usd_max=None
+            if grant.cost_usd_max is None
+            else max(0.0, grant.cost_usd_max - cost),
             wall_s_max=grant.wall_s_max,
-            steps_max=None if grant.steps_max is None else max(0, grant.steps_max - (spent.model_calls - before.model_calls)),
-            tool_calls_max=None if grant.tool_calls_max is None else max(0, grant.tool_calls_max - (spent.tool_calls - before.tool_calls)),
+            steps_max=None
+            if grant.steps_max is None
+            else max(0, grant.steps_max - (spent.model_calls - before.model_calls)),
+            tool_calls_max=None
+            if grant.tool_calls_max is None
+            else max(0, grant.tool_calls_max - (spent.tool_calls - before.tool_calls)),
         )
 
 
@@ -252,7 +282,10 @@ def to_snapshot(state: State, head: Digest) -> bytes:
 
 
 def from_snapshot(data: bytes) -> tuple[Digest, State] | None:
-    """The state that was kept and the event it belongs to; None: of another fold, or damaged. It is only a cache."""
+    """The state that was kept and the event it belongs to; None: of another fold, or damaged.
+
+    It is only a cache.
+    """
     try:
         kept = _decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -279,7 +312,8 @@ class Known:
     def add(self, stretches: Iterable[Stretch]) -> None:
         for stretch in stretches:
             spans = self._spans.setdefault(stretch.log, [])
-            if spans and spans[-1][1] + 1 == stretch.first:  # merges cut a path into many pieces; together they are one span
+            # merges cut a path into many pieces; together they are one span
+            if spans and spans[-1][1] + 1 == stretch.first:
                 spans[-1] = (spans[-1][0], stretch.last)
             else:
                 spans.append((stretch.first, stretch.last))
@@ -287,7 +321,14 @@ class Known:
     def last_shared(self, stretch: Stretch) -> int | None:
         """The last place of a stretch that is known."""
         spans = self._spans.get(stretch.log, ())
-        return max([min(last, stretch.last) for first, last in spans if first <= stretch.last and last >= stretch.first], default=None)
+        return max(
+            [
+                min(last, stretch.last)
+                for first, last in spans
+                if first <= stretch.last and last >= stretch.first
+            ],
+            default=None,
+        )
 
     def without(self, stretch: Stretch) -> list[Stretch]:
         """The pieces of a stretch that are not known yet."""
@@ -307,5 +348,7 @@ class Known:
 
 
 def share_a_place(one: State, other: State) -> bool:
-    """Whether two sessions count events of one log, by lineage or by a merge: then it is known who changed what."""
+    """Whether two sessions count events of one log, by lineage or by a merge: then it is known who
+    changed what.
+    """
     return not one.covers.keys().isdisjoint(other.covers)

@@ -11,13 +11,25 @@ from plait.ids import Micros
 When = str | datetime | timedelta
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|sec|m|min|h|d|w)\Z")
-_UNITS = {"us": 1, "ms": 1_000, "s": 10**6, "sec": 10**6, "m": 60 * 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
+_UNITS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 10**6,
+    "sec": 10**6,
+    "m": 60 * 10**6,
+    "min": 60 * 10**6,
+    "h": 3600 * 10**6,
+    "d": 86400 * 10**6,
+}
 _UNITS["w"] = 7 * _UNITS["d"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_when(when: When, last: Micros, where: str) -> Micros:
-    """The moment meant, in microseconds. A span counts back from `last`; a time without a zone is UTC."""
+    """The moment meant, in microseconds.
+
+    A span counts back from `last`; a time without a zone is UTC.
+    """
     if isinstance(when, timedelta):
         return last - when // timedelta(microseconds=1)
     if isinstance(when, datetime):
@@ -29,7 +41,11 @@ def parse_when(when: When, last: Micros, where: str) -> Micros:
             return _micros(datetime.fromisoformat(when.strip()))
         except (ValueError, OverflowError):
             pass
-    raise InvalidValue(where, f"{when!r} is not a moment", "write a span such as 10m, 2h or 3d, or a time such as 2026-11-15T20:30")
+    raise InvalidValue(
+        where,
+        f"{when!r} is not a moment",
+        "write a span such as 10m, 2h or 3d, or a time such as 2026-11-15T20:30",
+    )
 
 
 def _micros(moment: datetime) -> Micros:

@@ -1,7 +1,8 @@
 """Values of the program's own types: their JSON schema, their JSON, and back.
 
-Builtins, Literal, Enum, dataclass, TypedDict, NamedTuple, datetime and msgspec structs are msgspec's own ground. Pydantic models are
-asked by name of method, so that pydantic is never imported here.
+Builtins, Literal, Enum, dataclass, TypedDict, NamedTuple, datetime and msgspec structs are
+msgspec's own ground. Pydantic models are asked by name of method, so that pydantic is never
+imported here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def schema_of(type_: Any) -> dict[str, Any]:
 
 
 def result_schema_of(type_: Any) -> dict[str, Any]:
-    """The JSON schema of a type, with formats also for times and keys, of which msgspec says only that they are strings.
+    """The JSON schema of a type, with formats also for times and keys, of which msgspec says only
+    that they are strings.
 
     It is apart from `schema_of`, whose bytes stand in the prompts that are on record.
     """
@@ -37,7 +39,9 @@ def result_schema_of(type_: Any) -> dict[str, Any]:
     return _flat(schema)
 
 
-def _add_formats(info: types.Type, schema: dict[str, Any], known: Mapping[str, Any], seen: set[str]) -> None:
+def _add_formats(
+    info: types.Type, schema: dict[str, Any], known: Mapping[str, Any], seen: set[str]
+) -> None:
     while isinstance(info, types.Metadata):
         info = info.type
     if isinstance(ref := schema.get("$ref"), str):
@@ -58,20 +62,29 @@ def _add_formats(info: types.Type, schema: dict[str, Any], known: Mapping[str, A
             _add_formats(info.value_type, cast("dict[str, Any]", rule), known, seen)
     elif isinstance(info, types.UnionType):
         # Structs and None stand last in the schema, in this order; what has a format is neither.
-        others = [each for each in info.types if not isinstance(_bare(each), (types.StructType, types.NoneType))]
+        others = [
+            each
+            for each in info.types
+            if not isinstance(_bare(each), (types.StructType, types.NoneType))
+        ]
         for each, rule in zip(others, schema.get("anyOf", ()), strict=False):
             _add_formats(each, rule, known, seen)
         structs = [each for each in info.types if isinstance(_bare(each), types.StructType)]
         for each, rule in zip(structs, schema.get("anyOf", ())[len(others) :], strict=False):
             _add_formats(each, rule, known, seen)
-    elif isinstance(info, (types.StructType, types.DataclassType, types.TypedDictType, types.NamedTupleType)):
+    elif isinstance(
+        info, (types.StructType, types.DataclassType, types.TypedDictType, types.NamedTupleType)
+    ):
         _add_field_formats(info.fields, schema, known, seen)
 
 
-def _add_field_formats(fields: Sequence[types.Field], schema: dict[str, Any], known: Mapping[str, Any], seen: set[str]) -> None:
+def _add_field_formats(
+    fields: Sequence[types.Field], schema: dict[str, Any], known: Mapping[str, Any], seen: set[str]
+) -> None:
     by_name: dict[str, Any] = schema.get("properties", {})
     in_order: list[Any] = schema.get("prefixItems", [])
-    for place, field in enumerate(fields, len(in_order) - len(fields) if in_order else 0):  # a tag stands first
+    # a tag stands first
+    for place, field in enumerate(fields, len(in_order) - len(fields) if in_order else 0):
         rule = by_name.get(field.encode_name) or (in_order[place] if in_order else None)
         if rule is not None:
             _add_formats(field.type, rule, known, seen)
@@ -155,7 +168,8 @@ def _whole(value: Any) -> Any:
 
 
 def misfit(value: Json, schema: Any, definitions: Any = None) -> str | None:
-    """Why a JSON value does not have the shape that a JSON schema says; None: it has, as far as types, fields and choices go.
+    """Why a JSON value does not have the shape that a JSON schema says; None: it has, as far as
+    types, fields and choices go.
 
     It is for where the type itself is not at hand: in a shell, or in another program.
     """
@@ -167,11 +181,18 @@ def misfit(value: Json, schema: Any, definitions: Any = None) -> str | None:
         return misfit(value, known.get(ref.rpartition("/")[2]), known)
     for rule in ("anyOf", "oneOf"):
         if rule in rules and all(misfit(value, each, known) is not None for each in rules[rule]):
-            return misfit(value, rules[rule][0], known) if len(rules[rule]) == 1 else f"it is none of {len(rules[rule])} shapes"
+            return (
+                misfit(value, rules[rule][0], known)
+                if len(rules[rule]) == 1
+                else f"it is none of {len(rules[rule])} shapes"
+            )
     for each in rules.get("allOf", ()):
         if (why := misfit(value, each, known)) is not None:
             return why
-    if "enum" in rules and not any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in rules["enum"]):
+    if "enum" in rules and not any(
+        value == each and isinstance(value, bool) == isinstance(each, bool)
+        for each in rules["enum"]
+    ):
         return f"it is not one of {', '.join(map(repr, rules['enum']))}"
     if "const" in rules and value != rules["const"]:
         return f"it is not {rules['const']!r}"
@@ -284,20 +305,31 @@ def _is_flat(value: Any) -> bool:
 
 
 def _sorted_sets(value: Any) -> Any:
-    """With the items of sets in one order, which they have not: it differs from process to process."""
+    """With the items of sets in one order, which they have not: it differs from
+    process to process.
+    """
     if type(value) in _PLAIN:
         return value
     if isinstance(value, (set, frozenset)):
         items = [_sorted_sets(item) for item in cast("set[Any]", value)]
-        return sorted(items, key=lambda item: msgspec.json.encode(item, enc_hook=_enc_hook, order="deterministic"))
+        return sorted(
+            items,
+            key=lambda item: msgspec.json.encode(item, enc_hook=_enc_hook, order="deterministic"),
+        )
     if type(value) in (list, tuple):
         return [_sorted_sets(item) for item in cast("Sequence[Any]", value)]
     if type(value) is dict:
         known = cast("dict[Any, Any]", value)
-        return {key: item if type(item) in _PLAIN else _sorted_sets(item) for key, item in known.items()}
+        return {
+            key: item if type(item) in _PLAIN else _sorted_sets(item) for key, item in known.items()
+        }
     kind = cast("object", type(value))
-    fields: Any = getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", None)
-    if fields is not None and any(isinstance(getattr(value, name, None), _HOLDERS) for name in fields):
+    fields: Any = getattr(kind, "__struct_fields__", None) or getattr(
+        kind, "__dataclass_fields__", None
+    )
+    if fields is not None and any(
+        isinstance(getattr(value, name, None), _HOLDERS) for name in fields
+    ):
         return msgspec.to_builtins(value, enc_hook=_enc_hook, str_keys=True, order="deterministic")
     return value
 
@@ -337,7 +369,8 @@ def _schema_hook(type_: Any) -> dict[str, Any]:
 
 def _dec_hook(type_: Any, value: Any) -> Any:
     if _is_pydantic(type_):
-        return type_.model_validate(value)  # its error is a ValueError, which msgspec passes on with the place
+        # its error is a ValueError, which msgspec passes on with the place
+        return type_.model_validate(value)
     if _is_path(type_) and isinstance(value, str):
         return type_(value)
     raise TypeError(f"{name_of(type_)} cannot be made from JSON")
@@ -353,7 +386,9 @@ def _enc_hook(value: Any) -> Any:
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """One root, one $defs: those of nested schemas are moved up, and a root that only refers is replaced by what it refers to."""
+    """One root, one $defs: those of nested schemas are moved up, and a root that only refers is
+    replaced by what it refers to.
+    """
     found: dict[str, Any] = {}
     root = cast("dict[str, Any]", _hoist(schema, found))
     while set(root) == {"$ref"}:
@@ -395,7 +430,11 @@ def _renamed(node: Any, names: Mapping[str, str]) -> Any:
         last = ref.rpartition("/")[2] if isinstance(ref, str) else ""
         more = {"$ref": f"#/$defs/{names[last]}"} if last in names else {}
         return {**{key: _renamed(value, names) for key, value in fields.items()}, **more}
-    return [_renamed(item, names) for item in cast("list[Any]", node)] if isinstance(node, list) else node
+    return (
+        [_renamed(item, names) for item in cast("list[Any]", node)]
+        if isinstance(node, list)
+        else node
+    )
 
 
 def _reachable(root: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""What a session shows of itself: small frozen values, and facts as a mapping that nobody can edit."""
+"""What a session shows of itself: small frozen values, and facts as a mapping that
+nobody can edit.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class Message(msgspec.Struct, frozen=True):
         return text_of(self.parts)
 
 
-def message_of(event: Event, stretch: Stretch, get_blob: Callable[[Digest], bytes]) -> Message | None:
+def message_of(
+    event: Event, stretch: Stretch, get_blob: Callable[[Digest], bytes]
+) -> Message | None:
     """The message an event is; None: it was said aside, and is none."""
     body = event.body
     assert isinstance(body, (MessageSaid, ModelReplied))
@@ -72,7 +76,9 @@ def message_of(event: Event, stretch: Stretch, get_blob: Callable[[Digest], byte
         return None
     if isinstance(body, MessageSaid):
         return Message(body.role, unpack(body.parts, get_blob), body.name, stretch.branch, event)
-    return Message("assistant", unpack(body.parts, get_blob), speaker(event.actor), stretch.branch, event)
+    return Message(
+        "assistant", unpack(body.parts, get_blob), speaker(event.actor), stretch.branch, event
+    )
 
 
 def speaker(actor: str) -> str:
@@ -81,7 +87,10 @@ def speaker(actor: str) -> str:
 
 
 class Facts(Mapping[str, Json]):
-    """Facts, decisions and findings by key. A value is decoded anew each time: editing it edits nothing here."""
+    """Facts, decisions and findings by key.
+
+    A value is decoded anew each time: editing it edits nothing here.
+    """
 
     __slots__ = ("_facts",)
 
@@ -144,22 +153,36 @@ class Effect(msgspec.Struct, frozen=True):
         return value_of(self.parts)
 
 
-EFFECT_KINDS = frozenset(kind.__name__ for kind in (ToolRequested, ToolReturned, ToolFailed, ToolResolved))
+EFFECT_KINDS = frozenset(
+    kind.__name__ for kind in (ToolRequested, ToolReturned, ToolFailed, ToolResolved)
+)
 
 
-def effects_of(events: Iterable[tuple[Stretch, Event]], get_blob: Callable[[Digest], bytes]) -> list[Effect]:
+def effects_of(
+    events: Iterable[tuple[Stretch, Event]], get_blob: Callable[[Digest], bytes]
+) -> list[Effect]:
     found: dict[str, Effect] = {}
     for _, event in events:
         body, key = event.body, event.header.call or event.id
         if isinstance(body, ToolRequested):
-            made = Effect(body.tool, body.arguments, body.effect, event.actor, body.path, event.header.call or "", event)
+            made = Effect(
+                body.tool,
+                body.arguments,
+                body.effect,
+                event.actor,
+                body.path,
+                event.header.call or "",
+                event,
+            )
             found[key] = msgspec.structs.replace(made, attempts=body.attempt)
         elif (before := found.get(key)) is not None:
             found[key] = _settled(before, event, body, get_blob)
     return list(found.values())
 
 
-def _settled(before: Effect, event: Event, body: Any, get_blob: Callable[[Digest], bytes]) -> Effect:
+def _settled(
+    before: Effect, event: Event, body: Any, get_blob: Callable[[Digest], bytes]
+) -> Effect:
     return msgspec.structs.replace(
         before,
         outcome=event,
@@ -189,7 +212,9 @@ WaitKind = Literal["approval", "question", "unknown", "timer", "verdict"]
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Something a session waits for: an approval, an answer, the outcome of an effect, a time or signal, or the verdict of a gate."""
+    """Something a session waits for: an approval, an answer, the outcome of an effect, a time or
+    signal, or the verdict of a gate.
+    """
 
     kind: WaitKind
     event: Digest  # the one that asks

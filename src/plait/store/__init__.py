@@ -67,9 +67,16 @@ _open: dict[str, Store] = {}
 
 
 def open_at(
-    address: str, *, source: Source, projections: Sequence[Projection] = (), durability: Literal["full", "async"] | None = None
+    address: str,
+    *,
+    source: Source,
+    projections: Sequence[Projection] = (),
+    durability: Literal["full", "async"] | None = None,
 ) -> Store:
-    """The store at an address. Opened once per process: a session holds the address, never the store."""
+    """The store at an address.
+
+    Opened once per process: a session holds the address, never the store.
+    """
     check_durability(durability)
     address = canonical(address)
     with _lock:
@@ -81,12 +88,15 @@ def open_at(
             make = MemoryStore if scheme == "memory" else SqliteStore
             store = _open[address] = make(rest, source=source, projections=projections)
         if durability is not None and isinstance(store, SqliteStore):
-            store.durability = durability  # for roots from now on; those that stand are written as they were
+            # for roots from now on; those that stand are written as they were
+            store.durability = durability
         return store
 
 
 def opened(address: str) -> Store | None:
-    """The store at a canonical address, if this process has it open: what every append of a session asks first."""
+    """The store at a canonical address, if this process has it open: what every append of a session
+    asks first.
+    """
     store = _open.get(address)
     if store is None or (store.closed_lately if isinstance(store, SqliteStore) else store.closed):
         return None
@@ -94,7 +104,10 @@ def opened(address: str) -> Store | None:
 
 
 def exists(address: str) -> bool:
-    """Whether a store was ever made at a canonical address. An empty file is none yet: opening it would make one."""
+    """Whether a store was ever made at a canonical address.
+
+    An empty file is none yet: opening it would make one.
+    """
     scheme, _, rest = address.partition(":")
     if scheme == "memory" or opened(address) is not None:
         return True
@@ -130,14 +143,16 @@ def canonical(address: str) -> str:
 
 
 def locate(start: Path, environ: Mapping[str, str]) -> str:
-    """The address to use when none is given: PLAIT_STORE, else `.plait` in the nearest folder upward that has one, else here.
+    """The address to use when none is given: PLAIT_STORE, else `.plait` in the nearest folder
+    upward that has one, else here.
 
     One that another user could have put there raises UntrustedStore.
     """
     if given := environ.get("PLAIT_STORE"):
         return canonical(given)
     for folder in folders_upward(start, environ):
-        if os.path.isdir(folder / FOLDER):  # unlike Path.is_dir, this takes a folder we may not enter for none
+        # unlike Path.is_dir, this takes a folder we may not enter for none
+        if os.path.isdir(folder / FOLDER):
             check_folder(folder, FOLDER, environ)
             return canonical(str(folder / FOLDER))
     check_folder(start, FOLDER, environ)

@@ -1,8 +1,9 @@
 """What a store is: a place where logs of events, and blobs, are kept.
 
-A store knows logs (id, parent, fork place, head), events and blobs, and nothing of what they mean. Upper layers that
-want rows to search by (a session's title and status, a memory index) hand in a `Projection`: the store applies it in
-the same transaction as the append, and can drop it and rebuild it from the events at any time.
+A store knows logs (id, parent, fork place, head), events and blobs, and nothing of what they mean.
+Upper layers that want rows to search by (a session's title and status, a memory index) hand in a
+`Projection`: the store applies it in the same transaction as the append, and can drop it and
+rebuild it from the events at any time.
 
 The contract that every store has to keep is `plait.testing.StoreContract`.
 """
@@ -31,12 +32,20 @@ from plait.event.kinds import (
 from plait.ids import Digest, LogId, Source, house_of, parse_digest
 
 Durability = Literal["full", "async", "memory"]
-"""How a log is written: `full`, on disk when an append returns; `async`, at the next boundary; `memory`, never."""
+"""How a log is written: `full`, on disk when an append returns; `async`, at the next boundary;
+`memory`, never.
+"""
 
 _KINDS = frozenset(kind.__name__ for kind in KINDS)
 
-TURNS = frozenset(kind.__name__ for kind in (RunStarted, RunBranched, RunResumed, RunFinished, RunFailed, RunCancelled))
-"""The kinds that say who may write for a run from there on. Each event of them raises the epoch of its log by one."""
+TURNS = frozenset(
+    kind.__name__
+    for kind in (RunStarted, RunBranched, RunResumed, RunFinished, RunFailed, RunCancelled)
+)
+"""The kinds that say who may write for a run from there on.
+
+Each event of them raises the epoch of its log by one.
+"""
 
 Scalar = str | int | float | bytes | None
 Row = dict[str, Scalar]
@@ -55,14 +64,20 @@ class Log(msgspec.Struct, frozen=True):
 
 
 class Fence(NamedTuple):
-    """What a write rests on: this log is still at this epoch. A run's writes rest on the log where the run began."""
+    """What a write rests on: this log is still at this epoch.
+
+    A run's writes rest on the log where the run began.
+    """
 
     log: LogId
     epoch: int
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One stored event as the store really has it, for those who trust nothing. `content` is None if unreadable."""
+    """One stored event as the store really has it, for those who trust nothing.
+
+    `content` is None if unreadable.
+    """
 
     number: int
     log: LogId
@@ -72,7 +87,8 @@ class Record(msgspec.Struct, frozen=True):
     raw: bytes
     salt: bytes
     content: bytes | None
-    refs: tuple[Digest, ...]  # the blobs the store counts it as pointing to, a body kept as a blob among them
+    # the blobs the store counts it as pointing to, a body kept as a blob among them
+    refs: tuple[Digest, ...]
     apart: Digest | None = None  # the blob that holds its body, if that was too long for the record
 
 
@@ -98,8 +114,9 @@ class Unchecked(msgspec.Struct, frozen=True):
 class Table(msgspec.Struct, frozen=True):
     """The shape of a projection's rows.
 
-    `order` is an integer column that differs from row to row, usually a commit number: rows are laid out by it, so that
-    listing in that order costs nothing extra. An index is (the columns filtered by …, the column ordered by).
+    `order` is an integer column that differs from row to row, usually a commit number: rows are
+    laid out by it, so that listing in that order costs nothing extra. An index is (the columns
+    filtered by …, the column ordered by).
     """
 
     name: str
@@ -118,7 +135,10 @@ class Rows(Protocol):
 
 
 class Projection(Protocol):
-    """A fold whose rows are kept. `version` grows whenever `apply` or the tables change: the store then rebuilds."""
+    """A fold whose rows are kept.
+
+    `version` grows whenever `apply` or the tables change: the store then rebuilds.
+    """
 
     @property
     def name(self) -> str:
@@ -137,7 +157,10 @@ class Projection(Protocol):
     def tables(self) -> tuple[Table, ...]: ...
 
     def apply(self, rows: Rows, number: int, event: Event) -> None:
-        """Fold one event, with its commit number, into the rows. Nothing else may decide what they become."""
+        """Fold one event, with its commit number, into the rows.
+
+        Nothing else may decide what they become.
+        """
         ...
 
 
@@ -154,9 +177,11 @@ class Store(Protocol):
 
     @property
     def id(self) -> LogId:
-        """Made once with the store. Its house log, `house_of(id)`, is made with it, and its first event names the id.
+        """Made once with the store. Its house log, `house_of(id)`, is made with it, and its first
+        event names the id.
 
-        That event has the commit number 0: it comes with the store. Numbers, the feed and lists of logs begin after it.
+        That event has the commit number 0: it comes with the store. Numbers, the feed and lists of
+        logs begin after it.
         """
         ...
 
@@ -176,10 +201,12 @@ class Store(Protocol):
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
     ) -> Digest:
-        """Begin a log with its first events and return the last one's id. With a parent it is a fork, after seq - 1 of its first event.
+        """Begin a log with its first events and return the last one's id. With a parent it is a
+        fork, after seq - 1 of its first event.
 
-        It is written as its first event says (`SessionOpened.durability`; full if it says nothing), a fork as its parent is.
-        Beginning the very same log a second time changes nothing and succeeds. `fences` are as for `append`.
+        It is written as its first event says (`SessionOpened.durability`; full if it says nothing),
+        a fork as its parent is. Beginning the very same log a second time changes nothing and
+        succeeds. `fences` are as for `append`.
         """
         ...
 
@@ -195,31 +222,39 @@ class Store(Protocol):
     ) -> Digest:
         """Append after exactly this head and return the new one; on return the events are on disk.
 
-        In an `async` log they are on disk at the next boundary: `flush` makes this append one. Whatever is lost to a power
-        cut until then is the end of the store's history, in commit order, by whole appends; a killed process loses nothing.
+        In an `async` log they are on disk at the next boundary: `flush` makes this append one.
+        Whatever is lost to a power cut until then is the end of the store's history, in commit
+        order, by whole appends; a killed process loses nothing.
 
-        Raises `StaleHead`, and writes nothing, if the head is another. Appending the very same events a second time
-        changes nothing and succeeds: that is how an unknown outcome is settled.
+        Raises `StaleHead`, and writes nothing, if the head is another. Appending the very same
+        events a second time changes nothing and succeeds: that is how an unknown outcome is
+        settled.
 
-        Raises `StaleEpoch`, and writes nothing, if the log of one of the `fences` is at another epoch. That is asked in the
-        transaction of the append: no event of TURNS can be committed to that log between the question and the commit. A
-        writer who was replaced is told so whatever the head is, and also if the very same events stand (unless those raised
-        the epoch themselves, from the one that the fence names).
+        Raises `StaleEpoch`, and writes nothing, if the log of one of the `fences` is at another
+        epoch. That is asked in the transaction of the append: no event of TURNS can be committed to
+        that log between the question and the commit. A writer who was replaced is told so whatever
+        the head is, and also if the very same events stand (unless those raised the epoch
+        themselves, from the one that the fence names).
         """
         ...
 
     def flush(self) -> None:
-        """On return everything that was ever appended is on disk, by whichever process and in whichever log."""
+        """On return everything that was ever appended is on disk, by whichever process and in
+        whichever log.
+        """
         ...
 
     def log(self, log: LogId) -> Log: ...
 
     def heads(self, logs: Sequence[LogId]) -> dict[LogId, Log]:
-        """Many logs in one question, in the order asked for; those that are unknown are left out."""
+        """Many logs in one question, in the order asked for; those that are unknown
+        are left out.
+        """
         ...
 
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
-        """A page of logs, latest begun first, each with its ordinal; `before=` the last ordinal gives the next page.
+        """A page of logs, latest begun first, each with its ordinal; `before=` the last ordinal
+        gives the next page.
 
         The house log is not among them: its id is `house_of(store.id)`.
         """
@@ -232,7 +267,13 @@ class Store(Protocol):
     # events
 
     def read(
-        self, log: LogId, first: int = 1, last: int | None = None, *, kinds: Collection[str] | None = None, reverse: bool = False
+        self,
+        log: LogId,
+        first: int = 1,
+        last: int | None = None,
+        *,
+        kinds: Collection[str] | None = None,
+        reverse: bool = False,
     ) -> Iterator[Event]:
         """The events of a log from first to last, through the logs it was forked from."""
         ...
@@ -244,9 +285,16 @@ class Store(Protocol):
         ...
 
     def feed(
-        self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None, reverse: bool = False
+        self,
+        after: int = 0,
+        *,
+        kinds: Collection[str] | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
     ) -> Iterator[tuple[int, Event]]:
-        """Everything in commit order, across all logs, with commit numbers; in reverse from the newest down to the first after `after`."""
+        """Everything in commit order, across all logs, with commit numbers; in reverse from the
+        newest down to the first after `after`.
+        """
         ...
 
     @property
@@ -267,7 +315,10 @@ class Store(Protocol):
         ...
 
     def missing_blobs(self, digests: Collection[Digest]) -> set[Digest]:
-        """Those that are not there. The others count as put just now: a sweep that looks at age leaves them."""
+        """Those that are not there.
+
+        The others count as put just now: a sweep that looks at age leaves them.
+        """
         ...
 
     def get_blob(self, digest: Digest) -> bytes: ...
@@ -278,7 +329,8 @@ class Store(Protocol):
         ...
 
     def sweep_blobs(self, *, before: int, keep: Container[Digest] = frozenset()) -> int:
-        """Remove blobs that no event points to, that were put when `number` was below this, and that are not in `keep`; returns how many.
+        """Remove blobs that no event points to, that were put when `number` was below this, and
+        that are not in `keep`; returns how many.
 
         `keep` is for what events point to through other blobs: the contents of a tree.
         """
@@ -291,7 +343,9 @@ class Store(Protocol):
         ...
 
     def kept(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
-        """The nearest bytes kept at or before a place, through the lineage, after the log and the place they were kept for."""
+        """The nearest bytes kept at or before a place, through the lineage, after the log and the
+        place they were kept for.
+        """
         ...
 
     def all_kept(self, log: LogId) -> list[tuple[int, bytes]]:
@@ -315,14 +369,17 @@ class Store(Protocol):
         before: Scalar = None,
         limit: int = 100,
     ) -> list[Row]:
-        """Rows with these values, in the table's own order or that of a column; `before` is the last value of the previous page.
+        """Rows with these values, in the table's own order or that of a column; `before` is the
+        last value of the previous page.
 
         Paging is by that one value, so page by a column that differs from row to row.
         """
         ...
 
     def attach(self, projections: Sequence[Projection]) -> None:
-        """Keep these projections from now on, folding those anew that are missing, outdated or stale."""
+        """Keep these projections from now on, folding those anew that are missing, outdated or
+        stale.
+        """
         ...
 
     def rebuild(self, projection: str) -> None:
@@ -330,7 +387,9 @@ class Store(Protocol):
         ...
 
     def check(self) -> list[str]:
-        """What is counted or referred to wrongly beside the logs, for `verify`; raises `StoreCorrupt` if its files are damaged."""
+        """What is counted or referred to wrongly beside the logs, for `verify`; raises
+        `StoreCorrupt` if its files are damaged.
+        """
         ...
 
     def unchecked(self) -> list[Unchecked]:
@@ -350,14 +409,22 @@ class Store(Protocol):
 # ── what all stores check before they write ──────────────────────────────────────────────────
 
 
-def check_chain(log: LogId, events: Sequence[Event], after: Digest | None, *, begins: bool = False) -> None:
+def check_chain(
+    log: LogId, events: Sequence[Event], after: Digest | None, *, begins: bool = False
+) -> None:
     """The events belong to this log and follow each other, the first one after `after`."""
     if not isinstance(events, (list, tuple)) or not events:
-        raise InvalidValue("events", "there are none, or not in a list", "pass a list of sealed events")
+        raise InvalidValue(
+            "events", "there are none, or not in a list", "pass a list of sealed events"
+        )
     seq, previous = 0, after
     for event in events:
         if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-            raise InvalidValue("events", f"a {type(event).__name__} is not a sealed event", "seal it with seal_all first")
+            raise InvalidValue(
+                "events",
+                f"a {type(event).__name__} is not a sealed event",
+                "seal it with seal_all first",
+            )
         if not event.checked:
             parse_event(event.raw, event.salt, event.content)
         for ref in event.refs:
@@ -365,15 +432,31 @@ def check_chain(log: LogId, events: Sequence[Event], after: Digest | None, *, be
         header = event.header
         seq = seq or header.seq
         if header.kind == ForkedFrom.__name__ and not (begins and event is events[0]):
-            raise InvalidValue("events", "ForkedFrom can only be the first event of a fork", "begin a new log with it")
+            raise InvalidValue(
+                "events",
+                "ForkedFrom can only be the first event of a fork",
+                "begin a new log with it",
+            )
         if header.log != log:
-            raise InvalidValue("log", f"event {header.seq} was sealed for log {header.log}, not {log}", "seal it for this log")
+            raise InvalidValue(
+                "log",
+                f"event {header.seq} was sealed for log {header.log}, not {log}",
+                "seal it for this log",
+            )
         if header.seq != seq:
-            raise InvalidValue("seq", f"event {header.seq} stands where {seq} is due", "seal the events one after another")
+            raise InvalidValue(
+                "seq",
+                f"event {header.seq} stands where {seq} is due",
+                "seal the events one after another",
+            )
         if (header.parents[0] if header.parents else None) != previous:
             if not begins:
                 parse_digest(previous, "after")
-            raise InvalidValue("parents", f"event {header.seq} does not follow {previous}", "seal it after the head you append to")
+            raise InvalidValue(
+                "parents",
+                f"event {header.seq} does not follow {previous}",
+                "seal it after the head you append to",
+            )
         seq, previous = seq + 1, event.id
 
 
@@ -383,7 +466,9 @@ def turns_in(events: Sequence[Event]) -> int:
 
 
 def check_epoch(fence: Fence, found: int, raised: int = 0) -> None:
-    """The log of a fence is at its epoch; `raised` is by how much the writer's own events have moved it since."""
+    """The log of a fence is at its epoch; `raised` is by how much the writer's own events have
+    moved it since.
+    """
     if found != fence.epoch + raised:
         raise StaleEpoch(fence.log, fence.epoch, found)
 
@@ -398,18 +483,37 @@ def check_fork(first: Event, parent: LogId | None, point: Event | None) -> None:
     """The first event of a log stands at 1 in a root, and right after the fork point in a child."""
     if parent is None:
         if first.seq != 1 or first.header.parents:
-            raise InvalidValue("seq", f"a root begins at 1 without parents, not at {first.seq}", "name the parent if it is a fork")
+            raise InvalidValue(
+                "seq",
+                f"a root begins at 1 without parents, not at {first.seq}",
+                "name the parent if it is a fork",
+            )
         if first.kind == ForkedFrom.__name__:
-            raise InvalidValue("parent", "the first event says it is a fork, but no parent is given", "name the parent")
+            raise InvalidValue(
+                "parent",
+                "the first event says it is a fork, but no parent is given",
+                "name the parent",
+            )
         return
-    step = "seal ForkedFrom(parent, place) at place + 1, with the id of the event at that place as its parent"
+    step = (
+        "seal ForkedFrom(parent, place) at place + 1, with the id of the event at that place as its"
+        " parent"
+    )
     if point is None:
         raise InvalidValue("place", f"{parent} has no event {first.seq - 1}", step)
     if first.header.parents[:1] != (point.id,):
-        raise InvalidValue("parents", f"the first event does not name event {point.seq} of {parent} as its parent", step)
+        raise InvalidValue(
+            "parents",
+            f"the first event does not name event {point.seq} of {parent} as its parent",
+            step,
+        )
     body = first.body
     if not isinstance(body, ForkedFrom) or (body.parent, body.place) != (parent, point.seq):
-        raise InvalidValue("events", f"the first event does not say that it was forked from {parent}@{point.seq}", step)
+        raise InvalidValue(
+            "events",
+            f"the first event does not say that it was forked from {parent}@{point.seq}",
+            step,
+        )
 
 
 def check_durability(durability: object) -> None:
@@ -419,7 +523,9 @@ def check_durability(durability: object) -> None:
 
 
 def is_async(first: Event) -> bool:
-    """Whether a root that begins with this event is to be written without an fsync for every append."""
+    """Whether a root that begins with this event is to be written without an fsync for every
+    append.
+    """
     if first.kind != SessionOpened.__name__:
         return False
     body = first.body
@@ -429,7 +535,9 @@ def is_async(first: Event) -> bool:
 def house_event(store: LogId, source: Source) -> Event:
     """The first event of a store's house log."""
     log = house_of(store)
-    (event,) = seal_all([HouseOpened(store)], log=log, seq=1, parents=(), source=source, actor="service:plait")
+    (event,) = seal_all(
+        [HouseOpened(store)], log=log, seq=1, parents=(), source=source, actor="service:plait"
+    )
     return event
 
 
@@ -447,18 +555,23 @@ def check_kinds(kinds: Collection[str] | None, known: Container[str]) -> None:
     """Names of kinds, and none that nobody ever heard of: a typo would look like an empty log."""
     if isinstance(kinds, str):
         raise InvalidValue("kinds", f"{kinds!r} is one text, not several", f"pass {{{kinds!r}}}")
-    if isinstance(kinds, frozenset) and kinds <= _KINDS:  # as ours are: a look at each name is more than reading a few events takes
+    # as ours are: a look at each name is more than reading a few events takes
+    if isinstance(kinds, frozenset) and kinds <= _KINDS:
         return
     for kind in kinds or ():
         if not isinstance(kind, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-            raise InvalidValue("kinds", f"{kind!r} is not the name of a kind", "pass names, such as 'MessageSaid'")
+            raise InvalidValue(
+                "kinds", f"{kind!r} is not the name of a kind", "pass names, such as 'MessageSaid'"
+            )
         if kind not in known:
             raise UnknownKind(kind)
 
 
 def check_prefix(text: str) -> None:
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-        raise InvalidValue("id", f"{text!r} is not a text", "pass the start of an id or of its last group")
+        raise InvalidValue(
+            "id", f"{text!r} is not a text", "pass the start of an id or of its last group"
+        )
 
 
 def check_span(first: int, last: int | None) -> None:
@@ -475,7 +588,9 @@ def check_place(name: str, place: int) -> None:
 def check_own(log: LogId, seq: int, place: int, tip: int) -> None:
     """The place is one of the log's own: neither inherited nor still to come."""
     if type(seq) is not int or not place < seq <= tip:
-        raise InvalidValue("seq", f"{seq!r} is not a place of {log} itself, whose own are {place + 1} to {tip}")
+        raise InvalidValue(
+            "seq", f"{seq!r} is not a place of {log} itself, whose own are {place + 1} to {tip}"
+        )
 
 
 def ancestry(store: Store, log: LogId) -> Iterator[Log]:
@@ -505,7 +620,9 @@ Lineage = tuple[Segment, ...]
 def extend_lineage(inherited: Lineage, place: int, log: LogId) -> Lineage:
     """The lineage of a fork: what it inherited up to its place, then itself, open-ended."""
     kept = tuple(
-        segment if segment.last <= place else Segment(segment.log, segment.first, place) for segment in inherited if segment.first <= place
+        segment if segment.last <= place else Segment(segment.log, segment.first, place)
+        for segment in inherited
+        if segment.first <= place
     )
     return (*kept, Segment(log, place + 1, 2**62))
 

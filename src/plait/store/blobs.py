@@ -1,6 +1,7 @@
 """Blobs: content by its digest.
 
-A blob's digest is the plain SHA-256 of its content, so `sha256sum` finds it too. How it is packed is in `packing.py`.
+A blob's digest is the plain SHA-256 of its content, so `sha256sum` finds it too. How it is packed
+is in `packing.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ def checked(blobs: Mapping[Digest, bytes] | None) -> dict[Digest, bytes]:
     if not blobs:
         return {}
     if not isinstance(blobs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-        raise InvalidValue("blobs", f"a {type(blobs).__name__} is not a mapping", "pass {digest: content}")
+        raise InvalidValue(
+            "blobs", f"a {type(blobs).__name__} is not a mapping", "pass {digest: content}"
+        )
     for name, content in blobs.items():
         check_size(content)
         found = digest_of(content)

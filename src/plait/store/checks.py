@@ -1,8 +1,10 @@
-"""Looks at what a SQLite store holds beside its logs: the schema, the vocabulary, counts and caches.
+"""Looks at what a SQLite store holds beside its logs: the schema, the vocabulary, counts and
+caches.
 
-`verify` recomputes events and blobs through the store's own protocol. Here are the parts that only this kind of store
-has. The schema that is expected is the one that the migrations make in an empty database, so a new migration needs
-nothing here. What no event can prove is named by `unchecked_parts`.
+`verify` recomputes events and blobs through the store's own protocol. Here are the parts that only
+this kind of store has. The schema that is expected is the one that the migrations make in an empty
+database, so a new migration needs nothing here. What no event can prove is named by
+`unchecked_parts`.
 """
 
 from __future__ import annotations
@@ -31,11 +33,18 @@ _SYNCED_MAX = 2**62
 
 # Edits of these change nothing that anybody reads.
 _HARMLESS = (
-    Unchecked("which codes the kinds have that no event is of", "any will do, and older stores have others"),
-    Unchecked("whether a projection was marked as old, stale or missing", "then its rows are folded anew on opening"),
+    Unchecked(
+        "which codes the kinds have that no event is of",
+        "any will do, and older stores have others",
+    ),
+    Unchecked(
+        "whether a projection was marked as old, stale or missing",
+        "then its rows are folded anew on opening",
+    ),
 )
 
-# The columns that something compares: here, in `verify`, or on opening. Others are named as not checked.
+# The columns that something compares: here, in `verify`, or on opening. Others are named as not
+# checked.
 _COMPARED = {
     "store": "id",
     "kind": "code name",
@@ -47,7 +56,8 @@ _COMPARED = {
     "snapshot": "key log seq data",
 }
 _TABLE_NAME = re.compile(r"p_([a-z0-9_]+?)__[a-z0-9_]+\Z")
-# SQLite makes these by itself. By their names alone anything could pass: a trigger can be given one of them.
+# SQLite makes these by itself. By their names alone anything could pass: a trigger can be given one
+# of them.
 _OF_SQLITE: frozenset[SchemaRow] = frozenset(
     ("table", name, name, f"CREATE TABLE {name}({columns})")
     for name, columns in (
@@ -58,8 +68,8 @@ _OF_SQLITE: frozenset[SchemaRow] = frozenset(
 )
 
 _COLUMNS = (
-    "SELECT s.name, c.name FROM sqlite_schema s, pragma_table_info(s.name) c "
-    "WHERE s.type = 'table' AND s.name NOT GLOB 'p_*' AND s.name NOT GLOB 'sqlite_*' ORDER BY s.name, c.cid"
+    "SELECT s.name, c.name FROM sqlite_schema s, pragma_table_info(s.name) c WHERE s.type = 'table'"
+    " AND s.name NOT GLOB 'p_*' AND s.name NOT GLOB 'sqlite_*' ORDER BY s.name, c.cid"
 )
 _DANGLING = "SELECT [table], rowid, parent FROM pragma_foreign_key_check LIMIT 5"
 _MISCOUNTED = (
@@ -67,14 +77,24 @@ _MISCOUNTED = (
     "LEFT JOIN (SELECT blob, count(*) AS events FROM attachment GROUP BY blob) a ON a.blob = b.key "
     "WHERE b.refs != coalesce(a.events, 0) LIMIT 5"
 )
-_BORN_LATE = "SELECT digest, born FROM blob WHERE born NOT BETWEEN 0 AND (SELECT coalesce(max(number), 0) FROM event) LIMIT 5"
-_LAZY = "SELECT id, lazy FROM log WHERE lazy NOT IN (0, 1) LIMIT 5"
-_MISPLACED = "SELECT l.id, s.seq FROM snapshot s JOIN log l ON l.key = s.log WHERE s.seq NOT BETWEEN l.place + 1 AND l.tip LIMIT 5"
-_OF_NO_SESSION = (
-    "SELECT l.id, s.seq FROM snapshot s JOIN log l ON l.key = s.log WHERE NOT EXISTS (SELECT 1 FROM event e JOIN kind k ON k.code = e.kind "
-    f"WHERE e.log = l.key AND e.seq = l.place + 1 AND k.name IN ('{SessionOpened.__name__}', '{ForkedFrom.__name__}')) LIMIT 5"
+_BORN_LATE = (
+    "SELECT digest, born FROM blob WHERE born NOT BETWEEN 0 AND (SELECT coalesce(max(number), 0)"
+    " FROM event) LIMIT 5"
 )
-_SNAPSHOT = "SELECT s.key, l.id, s.seq, s.data FROM snapshot s LEFT JOIN log l ON l.key = s.log WHERE s.key > ? ORDER BY s.key LIMIT 1"
+_LAZY = "SELECT id, lazy FROM log WHERE lazy NOT IN (0, 1) LIMIT 5"
+_MISPLACED = (
+    "SELECT l.id, s.seq FROM snapshot s JOIN log l ON l.key = s.log WHERE s.seq NOT BETWEEN l.place"
+    " + 1 AND l.tip LIMIT 5"
+)
+_OF_NO_SESSION = (
+    "SELECT l.id, s.seq FROM snapshot s JOIN log l ON l.key = s.log WHERE NOT EXISTS (SELECT 1"
+    " FROM event e JOIN kind k ON k.code = e.kind WHERE e.log = l.key AND e.seq = l.place + 1 AND"
+    f" k.name IN ('{SessionOpened.__name__}', '{ForkedFrom.__name__}')) LIMIT 5"
+)
+_SNAPSHOT = (
+    "SELECT s.key, l.id, s.seq, s.data FROM snapshot s LEFT JOIN log l ON l.key = s.log WHERE s.key"
+    " > ? ORDER BY s.key LIMIT 1"
+)
 
 
 # ── the file ─────────────────────────────────────────────────────────────────────────────────
@@ -95,12 +115,17 @@ def file_faults(db: Database, id: LogId, schema: int) -> Iterator[str]:
 
 
 def kind_faults(db: Database, known: Mapping[int, str]) -> Iterator[str]:
-    """Compare the kinds in the file with the vocabulary, and with what the store has read before."""
+    """Compare the kinds in the file with the vocabulary, and with what the store
+    has read before.
+    """
     there: dict[int, str] = dict(db.rows("SELECT code, name FROM kind ORDER BY code"))
     vocabulary = {kind.__name__ for kind in KINDS}
     for code, name in there.items():
         if name not in vocabulary:
-            yield f"the kind {name!r} (code {code}) is not in the vocabulary: it was edited, or a newer Plait wrote it"
+            yield (
+                f"the kind {name!r} (code {code}) is not in the vocabulary: it was edited, or a"
+                " newer Plait wrote it"
+            )
         elif known.get(code, name) != name:
             yield f"the kind with code {code} is {name}, and was {known[code]} before"
     for name in sorted(vocabulary.difference(there.values())):
@@ -113,8 +138,12 @@ def kind_faults(db: Database, known: Mapping[int, str]) -> Iterator[str]:
 # ── the schema ───────────────────────────────────────────────────────────────────────────────
 
 
-def schema_faults(db: Database, migrations: tuple[Migration, ...], attached: Collection[Projection]) -> Iterator[str]:
-    """Compare every table, index, view and trigger with those that migrations and projections make."""
+def schema_faults(
+    db: Database, migrations: tuple[Migration, ...], attached: Collection[Projection]
+) -> Iterator[str]:
+    """Compare every table, index, view and trigger with those that migrations and
+    projections make.
+    """
     db.execute("BEGIN")  # another process may fold a projection of another shape at this moment
     try:
         there = schema_rows(db)
@@ -146,7 +175,9 @@ def _projection_schema(projections: Sequence[Projection]) -> frozenset[SchemaRow
 
 
 def _is_of_projection(row: SchemaRow, names: Collection[str]) -> bool:
-    """Whether this is a table or a plain index as a projection of one of these names could have made it."""
+    """Whether this is a table or a plain index as a projection of one of these names could have
+    made it.
+    """
     type, name, table, sql = row
     match = _TABLE_NAME.match(table)
     if match is None or match[1] not in names:
@@ -166,9 +197,14 @@ def _by_name(row: SchemaRow) -> tuple[str, str]:
 
 
 def row_faults(db: Database) -> Iterator[str]:
-    """Look for rows that refer to nothing, counts that are wrong, and caches that cannot be read."""
+    """Look for rows that refer to nothing, counts that are wrong, and caches that
+    cannot be read.
+    """
     for table, key, parent in db.rows(_DANGLING):
-        yield f"row {'?' if key is None else key} of {table} refers to a row of {parent} that is not there"
+        yield (
+            f"row {'?' if key is None else key} of {table} refers to a row of {parent} that is not"
+            " there"
+        )
     for digest, refs, count in db.rows(_MISCOUNTED):
         yield f"blob {_hex(digest)} is counted {refs} times, but attached {count} times"
     for digest, born in db.rows(_BORN_LATE):
@@ -183,7 +219,10 @@ def row_faults(db: Database) -> Iterator[str]:
 
 
 def _snapshot_faults(db: Database) -> Iterator[str]:
-    """A snapshot that cannot be read is never used. It is named all the same: nothing of ours wrote it so."""
+    """A snapshot that cannot be read is never used.
+
+    It is named all the same: nothing of ours wrote it so.
+    """
     key = -(2**63)
     while (row := db.row(_SNAPSHOT, (key,))) is not None:
         key, log, seq, data = row
@@ -203,7 +242,11 @@ def _hex(raw: object) -> str:
 def unchecked_parts(db: Database, attached: Collection[Projection]) -> list[Unchecked]:
     """Name what stands in the file and has nothing to be compared with."""
     columns = db.rows(_COLUMNS)
-    loose = [f"{table}.{column}" for table, column in columns if column not in _COMPARED.get(table, "").split()]
+    loose = [
+        f"{table}.{column}"
+        for table, column in columns
+        if column not in _COMPARED.get(table, "").split()
+    ]
     parts = [Unchecked(", ".join(loose), "no event says it")] if loose else []
     versions: dict[str, int] = dict(db.rows("SELECT name, version FROM projection ORDER BY name"))
     for projection in attached:

@@ -1,8 +1,9 @@
 """Group commit: threads that write at the same time share one transaction, and so one fsync.
 
-There is no writer thread. Whoever comes while nobody writes leads: it runs its own work and all that has queued up,
-in one transaction. Whoever comes meanwhile waits and finds its work done, or is told to lead the next round. A lone
-writer therefore pays no thread switch, and sixteen at once pay one fsync per round.
+There is no writer thread. Whoever comes while nobody writes leads: it runs its own work and all
+that has queued up, in one transaction. Whoever comes meanwhile waits and finds its work done, or is
+told to lead the next round. A lone writer therefore pays no thread switch, and sixteen at once pay
+one fsync per round.
 """
 
 from __future__ import annotations
@@ -36,17 +37,20 @@ class _Ticket(Generic[T]):
         self.error: Exception | None = None
         self.done = False
         self.lead = False
-        self.gate: threading.Lock | None = None  # held until its thread should look up: its work is done, or it leads
+        # held until its thread should look up: its work is done, or it leads
+        self.gate: threading.Lock | None = None
         self.batch: list[_Ticket[Any]] = []  # what it leads
 
 
 class GroupCommit:
-    """`submit(work)` runs the work in a transaction and returns when that is on disk; if it need not be durable, when it is committed.
+    """`submit(work)` runs the work in a transaction and returns when that is on disk; if it need
+    not be durable, when it is committed.
 
     A round is as durable as the most demanding piece in it.
 
-    Work either succeeds or raises. A PlaitError raised before it changed anything refuses that piece alone; anything
-    else undoes the round, and each piece then gets a round of its own, so that nobody fails for a neighbour's sake.
+    Work either succeeds or raises. A PlaitError raised before it changed anything refuses that
+    piece alone; anything else undoes the round, and each piece then gets a round of its own, so
+    that nobody fails for a neighbour's sake.
     """
 
     def __init__(self, transaction: Transaction) -> None:
@@ -67,12 +71,15 @@ class GroupCommit:
                 ticket.gate.acquire()
             if ticket.lead:
                 self._lead(ticket)
-        except BaseException:  # Ctrl-C anywhere, even while settling: settle again, so that nobody is left waiting
+        # Ctrl-C anywhere, even while settling: settle again, so that nobody is left waiting
+        except BaseException:
             self._settle(ticket)
             raise
         finally:
             self._inside.discard(thread)
-            ticket.batch = []  # it is in there itself: the work, and the content that it wrote, would stay until cycles are collected
+            # it is in there itself: the work, and the content that it wrote, would stay until
+            # cycles are collected
+            ticket.batch = []
         if ticket.error is not None:
             raise ticket.error
         return cast("T", ticket.result)
@@ -99,7 +106,10 @@ class GroupCommit:
         self._settle(leader)
 
     def _settle(self, ticket: _Ticket[Any]) -> None:
-        """Leave: wake those whose work is done, queue the others again, name the next leader. Repeating it is harmless."""
+        """Leave: wake those whose work is done, queue the others again, name the next leader.
+
+        Repeating it is harmless.
+        """
         with self._mutex:
             if ticket in self._queue:
                 self._queue.remove(ticket)
@@ -162,6 +172,8 @@ class GroupCommit:
 
 
 def _wake(ticket: _Ticket[Any]) -> None:
-    """Called with the mutex held, so that nobody else opens the gate between the question and the act."""
+    """Called with the mutex held, so that nobody else opens the gate between the question and the
+    act.
+    """
     if ticket.gate is not None and ticket.gate.locked():
         ticket.gate.release()

@@ -1,9 +1,10 @@
-"""The connections of one process to one database: a writer that is shared, a few readers, and what os.fork means.
+"""The connections of one process to one database: a writer that is shared, a few readers, and what
+os.fork means.
 
-SQLite must not be carried across a fork. Not even a new connection in the child is safe while the old ones exist: the
-library remembers, per process, which locks it holds on a file, and the child inherits that memory but not the locks.
-So before a fork everybody who is using a connection finishes, all are closed, and both sides open new ones when they
-need them.
+SQLite must not be carried across a fork. Not even a new connection in the child is safe while the
+old ones exist: the library remembers, per process, which locks it holds on a file, and the child
+inherits that memory but not the locks. So before a fork everybody who is using a connection
+finishes, all are closed, and both sides open new ones when they need them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _FORK_WAIT_S = 10.0  # a fork waits this long for those who are in the middle of
 
 
 opening = threading.RLock()
-"""Held by whoever has a connection that no Connections knows of (a store being made or migrated), and by a fork."""
+"""Held by whoever has a connection that no Connections knows of (a store being made or
+migrated), and by a fork.
+"""
 
 
 class _Handles:
@@ -44,7 +47,9 @@ class _Handles:
         self.readers: list[Database] = []
 
     def close(self) -> None:
-        """What is not on the disk yet is brought there first; whatever comes of that, all is closed."""
+        """What is not on the disk yet is brought there first; whatever comes of that, all is
+        closed.
+        """
         try:
             if self.writer.unsynced:
                 self.writer.sync()
@@ -58,7 +63,8 @@ class _Handles:
 class Connections:
     """`write(work)` runs work on the writer inside a group commit; `reading()` lends a reader.
 
-    What was read is made sense of while the reader is lent: a value that makes none is then an error of the store's.
+    What was read is made sense of while the reader is lent: a value that makes none is then an
+    error of the store's.
     """
 
     def __init__(self, address: str, path: str, connect: Callable[[], Database]) -> None:
@@ -75,7 +81,8 @@ class Connections:
         self._owed = 0  # what a connection that is gone could not bring to the disk
         self._will_end = False  # whether the end of this process is known to bring us to the disk
         self._frozen = False
-        self._spoiled = False  # forked while in use: the library's memory of locks is wrong in this process
+        # forked while in use: the library's memory of locks is wrong in this process
+        self._spoiled = False
         self.closed = False
         _instances.add(self)
 
@@ -106,19 +113,26 @@ class Connections:
             if self._timer is None and not self.closed:
                 timer = threading.Timer(UNSYNCED_S, self._sync_late)
                 timer.daemon = True
-                with suppress(RuntimeError):  # no more threads, or the program is ending: then boundaries come by count, and at the end
+                # no more threads, or the program is ending: then boundaries come by count, and at
+                # the end
+                with suppress(RuntimeError):
                     timer.start()
                     self._timer = timer
 
     def _sync_at_the_end_of_a_child(self) -> None:
-        """A process of `multiprocessing` ends without `atexit`, but it has something like it of its own."""
+        """A process of `multiprocessing` ends without `atexit`, but it has something like it of its
+        own.
+        """
         self._will_end = True
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
             util.Finalize(None, _sync_at_exit, args=(weakref.ref(self),), exitpriority=10)
 
     def _sync_late(self) -> None:
-        """Nobody wrote for a while. If the disk refuses, whoever writes next hears of it; until then it is tried again."""
+        """Nobody wrote for a while.
+
+        If the disk refuses, whoever writes next hears of it; until then it is tried again.
+        """
         self._timer = None
         try:
             self.sync_if_needed()
@@ -147,8 +161,11 @@ class Connections:
                 raise db.translate(error) from error
             except PlaitError:
                 raise
-            except (AttributeError, TypeError, ValueError, OverflowError) as error:  # a damaged page can give any value anywhere
-                raise StoreCorrupt(self._path, f"a row holds something else than it should: {error}") from error
+            # a damaged page can give any value anywhere
+            except (AttributeError, TypeError, ValueError, OverflowError) as error:
+                raise StoreCorrupt(
+                    self._path, f"a row holds something else than it should: {error}"
+                ) from error
             finally:
                 if handles is self._handles and len(handles.readers) < _READERS_MAX:
                     handles.readers.append(db)
@@ -158,12 +175,16 @@ class Connections:
             self._leave()
 
     def _check_file(self) -> None:
-        """A file that was removed or replaced can still be written to, and all of that is lost when it is closed."""
+        """A file that was removed or replaced can still be written to, and all of that is lost when
+        it is closed.
+        """
         if self.gone_lately():
             raise StoreFailed(self._path, "it was removed or replaced while the store was open")
 
     def gone_lately(self) -> bool:
-        """As `gone`, a fiftieth of a second late: asking the system costs some 10 µs with cold caches, and every append asks."""
+        """As `gone`, a fiftieth of a second late: asking the system costs some 10 µs with cold
+        caches, and every append asks.
+        """
         now = time.monotonic()
         if now < self._check_at:
             return False
@@ -194,7 +215,10 @@ class Connections:
             if self.closed:
                 raise StoreClosed(self._address)
             if self._spoiled:
-                raise StoreFailed(self._address, "this process was forked in the middle of a write; open stores after forking")
+                raise StoreFailed(
+                    self._address,
+                    "this process was forked in the middle of a write; open stores after forking",
+                )
             if self._handles is None:
                 self._handles = _Handles(self._connect())
                 if self._owed:
@@ -239,7 +263,8 @@ class Connections:
         self._frozen, self._users, self._timer = False, 0, None
         self._owed, self._will_end = 0, False  # that is the parent's
         if self._spoiled and self._handles is not None:
-            # Not even the end of the child may close these: that could delete the write-ahead log under the parent.
+            # Not even the end of the child may close these: that could delete the write-ahead log
+            # under the parent.
             for db in (self._handles.writer, *self._handles.readers):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(db.connection))
             self._handles = None
@@ -283,7 +308,14 @@ def _each(act: Callable[[Connections], None]) -> Callable[[], None]:
     return run
 
 
-# Hooks before a fork run last in, first out: nobody may be opening a store before those who are in one are waited for.
-os.register_at_fork(before=_each(Connections.freeze), after_in_parent=_each(Connections.thaw), after_in_child=_each(Connections.start_over))
+# Hooks before a fork run last in, first out: nobody may be opening a store before those who are in
+# one are waited for.
+os.register_at_fork(
+    before=_each(Connections.freeze),
+    after_in_parent=_each(Connections.thaw),
+    after_in_child=_each(Connections.start_over),
+)
 atexit.register(_each(Connections.sync_at_exit))
-os.register_at_fork(before=opening.acquire, after_in_parent=opening.release, after_in_child=opening.release)
+os.register_at_fork(
+    before=opening.acquire, after_in_parent=opening.release, after_in_child=opening.release
+)

@@ -1,7 +1,8 @@
 """SQLite through apsw: opening it safely, its errors as ours, its schema in numbered steps.
 
-apsw brings its own SQLite. Many systems still have one in which a reset of the write-ahead log can corrupt the file
-(fixed in 3.51.3). Whatever durability rests on is set *and read back*: a pragma that did not take is refused.
+apsw brings its own SQLite. Many systems still have one in which a reset of the write-ahead log can
+corrupt the file (fixed in 3.51.3). Whatever durability rests on is set *and read back*: a pragma
+that did not take is refused.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ _FULL, _NORMAL = 2, 1  # of synchronous
 # Set on every connection, and asserted. synchronous=FULL: an acknowledged commit has been fsynced.
 PRAGMAS: dict[str, int | str] = {
     "synchronous": _FULL,
-    "foreign_keys": 0,  # references are checked by verify, against the hashes; the write path does not pay for them
+    # references are checked by verify, against the hashes; the write path does not pay for them
+    "foreign_keys": 0,
     "trusted_schema": 0,  # a hostile file's schema calls no function with effects
     "cell_size_check": 1,
     "fullfsync": 1,  # macOS: really reach the disk
@@ -65,11 +67,15 @@ class Database:
         self.busy_s = busy_s
         uri = path if path.startswith("file:") else f"file://{quote(os.fsencode(path))}"
         try:
-            # apsw's stubs need types of Python 3.12: the connection is untyped here, and typed for everybody by this class.
-            self._db: Any = apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW)
+            # apsw's stubs need types of Python 3.12: the connection is untyped here, and typed for
+            # everybody by this class.
+            self._db: Any = apsw.Connection(
+                uri, flags=flags | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW
+            )
         except apsw.Error as error:
             raise _translate(path, error, busy_s, 0) from error
-        # The file may be hostile: its triggers and views run nothing, and no statement reaches another file.
+        # The file may be hostile: its triggers and views run nothing, and no statement reaches
+        # another file.
         self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
         self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
         self._db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
@@ -82,7 +88,8 @@ class Database:
         self._unsynced_since = 0.0
         self._written = 0  # pages, before the transaction
         self.doubtful = False  # an fsync failed while others than its own commit relied on it
-        # For statements without rows on the path of an append: one cursor, used again, costs less than one each.
+        # For statements without rows on the path of an append: one cursor, used again, costs less
+        # than one each.
         self.run: Callable[..., Any] = self._db.cursor().execute
 
     def execute(self, sql: str, values: Values = ()) -> Iterator[Any]:
@@ -114,7 +121,9 @@ class Database:
     # a transaction, as GroupCommit wants it
 
     def begin(self, durable: bool = True) -> None:
-        """A transaction whose commit is fsynced, along with all before it, if it is to be durable or that is due anyway."""
+        """A transaction whose commit is fsynced, along with all before it, if it is to be durable
+        or that is due anyway.
+        """
         if self._db.in_transaction:  # somebody was interrupted even in their rollback
             self._db.execute("ROLLBACK")
         wanted = _FULL if durable or self._sync_is_due() else _NORMAL
@@ -137,7 +146,8 @@ class Database:
         self._commits += 1
         if self._synchronous != _FULL:
             self.owe(pieces)
-        elif self.unsynced and self._pages_written() != self._written:  # SQLite syncs at a commit that wrote pages, and only then
+        # SQLite syncs at a commit that wrote pages, and only then
+        elif self.unsynced and self._pages_written() != self._written:
             if self.doubtful:
                 self._write_anew()
             self.unsynced = 0
@@ -155,20 +165,28 @@ class Database:
         return self._db.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0]
 
     def _write_anew(self) -> None:
-        """After a failed fsync the system takes what it could not write for written, and the next one says nothing about it.
+        """After a failed fsync the system takes what it could not write for written, and the next
+        one says nothing about it.
 
-        So all that stands in the log is copied into the database, and that is synced. If it cannot be, nobody knows.
+        So all that stands in the log is copied into the database, and that is synced. If it cannot
+        be, nobody knows.
         """
         busy, pages, copied = self.row("PRAGMA wal_checkpoint(TRUNCATE)")
         if busy or pages != copied:
-            raise OutcomeUnknown(self.path, "an fsync had failed before, and somebody reads, so it cannot be made good now")
+            raise OutcomeUnknown(
+                self.path,
+                "an fsync had failed before, and somebody reads, so it cannot be made good now",
+            )
         self.doubtful = False
 
     def _sync_is_due(self) -> bool:
-        return self.unsynced >= UNSYNCED_MAX - 1 or (self.unsynced > 0 and time.monotonic() - self._unsynced_since > UNSYNCED_S)
+        return self.unsynced >= UNSYNCED_MAX - 1 or (
+            self.unsynced > 0 and time.monotonic() - self._unsynced_since > UNSYNCED_S
+        )
 
     def touch(self) -> None:
-        """Write something: SQLite syncs its log, with all that stands in it, at a commit that wrote, and only then.
+        """Write something: SQLite syncs its log, with all that stands in it, at a commit that
+        wrote, and only then.
 
         It has to be a change. SQLite does not write a row that stays the same.
         """
@@ -185,14 +203,17 @@ class Database:
             raise
 
     def others(self) -> int:
-        """Changes whenever somebody else has written; asked inside a transaction. Forty times cheaper than the pragma for it.
+        """Changes whenever somebody else has written; asked inside a transaction. Forty times
+        cheaper than the pragma for it.
 
-        SQLite's own number also grows by one with each commit of this connection, which is taken off again.
+        SQLite's own number also grows by one with each commit of this connection, which is taken
+        off again.
         """
         return self._db.data_version("main") - self._commits
 
     def rollback(self) -> None:
-        if self._db.in_transaction:  # after "disk full" SQLite has rolled back by itself, and ROLLBACK would raise
+        # after "disk full" SQLite has rolled back by itself, and ROLLBACK would raise
+        if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
     def changes(self) -> int:
@@ -203,10 +224,17 @@ class Database:
             return StoreClosed(self.path)
         if isinstance(error, UnicodeDecodeError):
             return StoreCorrupt(self.path, f"a text in it is not UTF-8: {error.reason}")
-        return _translate(self.path, error, self.busy_s, self._db.system_errno) if isinstance(error, apsw.Error) else error
+        return (
+            _translate(self.path, error, self.busy_s, self._db.system_errno)
+            if isinstance(error, apsw.Error)
+            else error
+        )
 
     def _wait(self, tries: int) -> bool:
-        """Another process has the lock. SQLite's own patience sleeps up to 100 ms at a time, long after it was free again."""
+        """Another process has the lock.
+
+        SQLite's own patience sleeps up to 100 ms at a time, long after it was free again.
+        """
         if tries == 0:
             self._waiting_since = time.monotonic()
         elif time.monotonic() - self._waiting_since > self.busy_s:
@@ -216,7 +244,11 @@ class Database:
 
     def journal_mode(self) -> str:
         """As the file's header has it: a connection that reads it as immutable does not say."""
-        return "wal" if self._db.read("main", 0, 18, 2)[1] == b"\2\2" else self.get("PRAGMA journal_mode")
+        return (
+            "wal"
+            if self._db.read("main", 0, 18, 2)[1] == b"\2\2"
+            else self.get("PRAGMA journal_mode")
+        )
 
     def keep_log(self) -> None:
         """Leave the write-ahead log as it is when this connection closes."""
@@ -232,13 +264,21 @@ class Database:
 
 def connect(path: str, *, create: bool = False, busy_s: float = BUSY_S) -> Database:
     """Open a store's file for reading and writing, or refuse it untouched."""
-    if apsw.SQLITE_VERSION_NUMBER < SQLITE_MIN[0] * 1_000_000 + SQLITE_MIN[1] * 1000 + SQLITE_MIN[2]:
-        raise StoreUnsafe(path, "SQLite's version", ".".join(map(str, SQLITE_MIN)), apsw.sqlite_lib_version())
+    if (
+        apsw.SQLITE_VERSION_NUMBER
+        < SQLITE_MIN[0] * 1_000_000 + SQLITE_MIN[1] * 1000 + SQLITE_MIN[2]
+    ):
+        raise StoreUnsafe(
+            path, "SQLite's version", ".".join(map(str, SQLITE_MIN)), apsw.sqlite_lib_version()
+        )
     if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
         raise _cannot_open(path, "it is not a file")
-    if _size(path) == 0 and _size(f"{path}-wal") > 0:  # SQLite would take this for a new database and delete the log
+    # SQLite would take this for a new database and delete the log
+    if _size(path) == 0 and _size(f"{path}-wal") > 0:
         raise StoreCorrupt(path, "it is empty or gone, but its write-ahead log is there")
-    db = Database(path, apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0), busy_s)
+    db = Database(
+        path, apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0), busy_s
+    )
     try:
         _refuse_foreign(db)
         _configure(db)
@@ -264,7 +304,9 @@ def _configure(db: Database) -> None:
 
 
 def _use_wal(db: Database) -> None:
-    """Two processes that open a new file at once collide here, and SQLite does not wait by itself for this one."""
+    """Two processes that open a new file at once collide here, and SQLite does not wait by itself
+    for this one.
+    """
     deadline = time.monotonic() + db.busy_s
     while True:
         try:
@@ -280,7 +322,8 @@ def _use_wal(db: Database) -> None:
 
 
 def _refuse_foreign(db: Database) -> None:
-    # The mark is read last: another process may be making the store at this moment, and it sets all three at once.
+    # The mark is read last: another process may be making the store at this moment, and it sets all
+    # three at once.
     used = db.get("PRAGMA user_version") or db.get("SELECT count(*) FROM sqlite_schema")
     mark = db.get("PRAGMA application_id")
     if mark != APPLICATION_ID and (mark or used):
@@ -320,7 +363,8 @@ def _cannot_open(path: str, why: str) -> StoreError:
         space = os.statvfs(os.path.dirname(path) or ".")
     except OSError as error:
         return StoreFailed(path, str(error))
-    no_inodes = space.f_files > 0 and space.f_favail == 0  # some file systems do not count them at all
+    # some file systems do not count them at all
+    no_inodes = space.f_files > 0 and space.f_favail == 0
     return DiskFull(path) if space.f_bavail == 0 or no_inodes else StoreFailed(path, why)
 
 
@@ -330,7 +374,9 @@ Migration = Callable[[Database], None]
 
 
 def migrate(db: Database, migrations: Sequence[Migration]) -> None:
-    """Bring the schema up to date, one numbered step per transaction: a crash leaves the old schema or the new one."""
+    """Bring the schema up to date, one numbered step per transaction: a crash leaves the old schema
+    or the new one.
+    """
     known = len(migrations)
     while check_schema(db, known) < known:
         db.begin()
@@ -348,7 +394,10 @@ def migrate(db: Database, migrations: Sequence[Migration]) -> None:
 
 
 def check_schema(db: Database, known: int) -> int:
-    """The schema's number; 0 for an empty file. Refuses a file of something else and one from the future."""
+    """The schema's number; 0 for an empty file.
+
+    Refuses a file of something else and one from the future.
+    """
     _refuse_foreign(db)
     found = db.get("PRAGMA user_version")
     if found > known:
@@ -389,10 +438,14 @@ def check_tables(db: Database, migrations: tuple[Migration, ...]) -> None:
 # ── looking without touching ─────────────────────────────────────────────────────────────────
 
 
-def inspect(path: str | None, *, known: int, still: bool = False, busy_s: float = BUSY_S) -> dict[str, Any]:
-    """What a file holds, for `plait doctor`, without a byte written to it, whatever it is. None: SQLite itself, no file.
+def inspect(
+    path: str | None, *, known: int, still: bool = False, busy_s: float = BUSY_S
+) -> dict[str, Any]:
+    """What a file holds, for `plait doctor`, without a byte written to it, whatever it is. None:
+    SQLite itself, no file.
 
-    `still` says that nobody has the file open. It is then read as immutable: no lock, and nothing made beside it.
+    `still` says that nobody has the file open. It is then read as immutable: no lock, and nothing
+    made beside it.
     """
     if path is None:
         memory = Database("file::memory:", apsw.SQLITE_OPEN_READWRITE, busy_s)
@@ -414,13 +467,23 @@ def inspect(path: str | None, *, known: int, still: bool = False, busy_s: float 
 
 
 def _look(db: Database, known: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"sqlite": apsw.sqlite_lib_version(), "pragmas": _pragmas(db), "schema": check_schema(db, known)}
+    found: dict[str, Any] = {
+        "sqlite": apsw.sqlite_lib_version(),
+        "pragmas": _pragmas(db),
+        "schema": check_schema(db, known),
+    }
     found |= {"quick_check": db.get("PRAGMA quick_check(1)"), "logs": 0, "events": 0, "blobs": 0}
     if found["schema"]:
-        found["pragmas"] |= {"journal_mode": db.journal_mode(), "page_size": db.get("PRAGMA page_size")}
+        found["pragmas"] |= {
+            "journal_mode": db.journal_mode(),
+            "page_size": db.get("PRAGMA page_size"),
+        }
         # Without the house log and its first event, which come with every store.
         counted = ("log", "key != 0"), ("event", "number != 0"), ("blob", "true")
-        found |= {f"{table}s": db.get(f"SELECT count(*) FROM {table} WHERE {which}") for table, which in counted}
+        found |= {
+            f"{table}s": db.get(f"SELECT count(*) FROM {table} WHERE {which}")
+            for table, which in counted
+        }
     return found
 
 
@@ -431,7 +494,10 @@ def _pragmas(db: Database) -> dict[str, Any]:
 
 
 def _try_lock(uri: str, busy_s: float) -> None:
-    """Whether the write lock can be had. The log is not checkpointed on close: that would write to the file."""
+    """Whether the write lock can be had.
+
+    The log is not checkpointed on close: that would write to the file.
+    """
     with closing(Database(uri, apsw.SQLITE_OPEN_READWRITE, busy_s)) as db:
         db.keep_log()
         db.begin()

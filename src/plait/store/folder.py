@@ -10,12 +10,19 @@ from plait.errors import BadAddress, DiskFull, StoreFailed
 
 
 def make_folder(folder: Path, file: str) -> None:
-    """Make the folder for a file if need be, so that it survives a power cut and stays out of version control."""
+    """Make the folder for a file if need be, so that it survives a power cut and stays out of
+    version control.
+    """
     try:
         if (folder / file).exists():
             return
-        # No .gitignore goes into somebody else's folder; one that was cut off in the making is ours.
-        ours = folder.name == ".plait" or not folder.is_dir() or [each.name for each in folder.iterdir()] == [".gitignore"]
+        # No .gitignore goes into somebody else's folder; one that was cut off in the making is
+        # ours.
+        ours = (
+            folder.name == ".plait"
+            or not folder.is_dir()
+            or [each.name for each in folder.iterdir()] == [".gitignore"]
+        )
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)  # what agents say and do is nobody else's business
         ignore = folder / ".gitignore"
@@ -33,7 +40,9 @@ def make_folder(folder: Path, file: str) -> None:
 
 
 def _sync_folders(folder: Path) -> None:
-    """It and all above it: which of them are new, nobody knows any more after an attempt that was cut off."""
+    """It and all above it: which of them are new, nobody knows any more after an attempt that was
+    cut off.
+    """
     for each in (folder, *folder.parents):
         try:
             handle = os.open(each, os.O_RDONLY)

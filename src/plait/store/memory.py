@@ -1,4 +1,6 @@
-"""A store in memory: for tests, for trying things out, and as the plainest statement of what a store does."""
+"""A store in memory: for tests, for trying things out, and as the plainest statement of what a
+store does.
+"""
 
 from __future__ import annotations
 
@@ -81,9 +83,14 @@ class _MemoryBlob:
 
 
 class MemoryStore:
-    """A store that ends with its process. After os.fork the child goes on with a copy of its own."""
+    """A store that ends with its process.
 
-    def __init__(self, name: str = "", *, source: Source, projections: Sequence[Projection] = ()) -> None:
+    After os.fork the child goes on with a copy of its own.
+    """
+
+    def __init__(
+        self, name: str = "", *, source: Source, projections: Sequence[Projection] = ()
+    ) -> None:
         self.address = f"memory:{name}"
         self.durability: Durability = "memory"
         self.id = source.fresh("store")
@@ -92,7 +99,8 @@ class MemoryStore:
         first = house_event(self.id, source)
         house = _MemoryLog(0, None, 0, extend_lineage((), 0, first.log))
         house.add(first, 0)
-        self._logs: dict[LogId, _MemoryLog] = {first.log: house}  # the house comes first, and has no ordinal
+        # the house comes first, and has no ordinal
+        self._logs: dict[LogId, _MemoryLog] = {first.log: house}
         self._feed: list[Event] = []
         self._by_id: dict[Digest, Event] = {first.id: first}
         self._blobs: dict[Digest, _MemoryBlob] = {}
@@ -117,7 +125,9 @@ class MemoryStore:
         check_chain(log, events, first_parent(events), begins=True)
         first = events[0]
         place = first.seq - 1
-        check_fork(first, parent, next(self.read(parent, place, place), None) if parent and place else None)
+        check_fork(
+            first, parent, next(self.read(parent, place, place), None) if parent and place else None
+        )
         with self._open():
             for fence in fences:
                 check_epoch(fence, self._find(fence.log).epoch)
@@ -127,7 +137,9 @@ class MemoryStore:
                     return events[-1].id
                 raise LogExists(log)
             inherited = self._logs[parent].lineage if parent else ()
-            known = _MemoryLog(len(self._logs), parent, place, extend_lineage(inherited, place, log))
+            known = _MemoryLog(
+                len(self._logs), parent, place, extend_lineage(inherited, place, log)
+            )
             self._write(known, events, blobs)
             self._logs[log] = known
             return events[-1].id
@@ -147,13 +159,21 @@ class MemoryStore:
             known = self._find(log)
             stands = known.head != after and self._stands(known, events[-1])
             for fence in fences:
-                check_epoch(fence, self._find(fence.log).epoch, turns_in(events) if stands and fence.log == log else 0)
+                check_epoch(
+                    fence,
+                    self._find(fence.log).epoch,
+                    turns_in(events) if stands and fence.log == log else 0,
+                )
             if known.head != after:
                 if stands:
                     return events[-1].id
                 raise StaleHead(log, after, known.head, known.tip)
             if events[0].seq != known.tip + 1:
-                raise InvalidValue("seq", f"event {events[0].seq} does not follow place {known.tip}", "seal it at the next place")
+                raise InvalidValue(
+                    "seq",
+                    f"event {events[0].seq} does not follow place {known.tip}",
+                    "seal it at the next place",
+                )
             self._write(known, events, blobs)
             return events[-1].id
 
@@ -167,7 +187,11 @@ class MemoryStore:
 
     def heads(self, logs: Sequence[LogId]) -> dict[LogId, Log]:
         with self._open():
-            return {log: _to_log(log, self._logs[log]) for log in logs if parse_log_id(log) in self._logs}
+            return {
+                log: _to_log(log, self._logs[log])
+                for log in logs
+                if parse_log_id(log) in self._logs
+            }
 
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
         check_limit(limit)
@@ -175,7 +199,10 @@ class MemoryStore:
         with self._open():
             ids = list(self._logs)
             last = len(ids) - 1 if before is None else min(before, len(ids)) - 1
-            return [(i, _to_log(ids[i], self._logs[ids[i]])) for i in range(last, max(last - limit, 0), -1)]
+            return [
+                (i, _to_log(ids[i], self._logs[ids[i]]))
+                for i in range(last, max(last - limit, 0), -1)
+            ]
 
     def match(self, text: str, limit: int = 20) -> list[LogId]:
         check_prefix(text)
@@ -192,7 +219,13 @@ class MemoryStore:
     # ── events ───────────────────────────────────────────────────────────────────────────────
 
     def read(
-        self, log: LogId, first: int = 1, last: int | None = None, *, kinds: Collection[str] | None = None, reverse: bool = False
+        self,
+        log: LogId,
+        first: int = 1,
+        last: int | None = None,
+        *,
+        kinds: Collection[str] | None = None,
+        reverse: bool = False,
     ) -> Iterator[Event]:
         check_span(first, last)
         check_kinds(kinds, VOCABULARY)
@@ -200,12 +233,16 @@ class MemoryStore:
             known = self._find(log)
             tip = known.tip
             found: list[Event] = []
-            for segment in cut(known.lineage, max(first, 1), tip if last is None else min(last, tip)):
+            for segment in cut(
+                known.lineage, max(first, 1), tip if last is None else min(last, tip)
+            ):
                 own = self._find(segment.log)
                 start = own.place + 1
                 stretch = own.events[segment.first - start : segment.last - start + 1]
                 size = max(segment.last - segment.first + 1, 0)
-                if len(stretch) != size or (size and (stretch[0].seq, stretch[-1].seq) != (segment.first, segment.last)):
+                if len(stretch) != size or (
+                    size and (stretch[0].seq, stretch[-1].seq) != (segment.first, segment.last)
+                ):
                     raise StoreCorrupt(f"log {segment.log}", "an event is missing, or stands twice")
                 found = found + stretch if found else stretch
         if kinds is not None:
@@ -227,13 +264,21 @@ class MemoryStore:
             return known.numbers[event.seq - known.place - 1]
 
     def feed(
-        self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None, reverse: bool = False
+        self,
+        after: int = 0,
+        *,
+        kinds: Collection[str] | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
     ) -> Iterator[tuple[int, Event]]:
         check_limit(limit)
         check_number("after", after)
         check_kinds(kinds, VOCABULARY)
         found = self._feed_down(after) if reverse else self._feed_up(after)
-        yield from islice(((number, event) for number, event in found if kinds is None or event.kind in kinds), limit)
+        yield from islice(
+            ((number, event) for number, event in found if kinds is None or event.kind in kinds),
+            limit,
+        )
 
     @property
     def number(self) -> int:
@@ -248,7 +293,9 @@ class MemoryStore:
                 seq, kind, refs = event.seq, event.kind, event.refs
             except PlaitError:  # somebody edited it; whoever verifies will say what is wrong
                 seq, kind, refs = 0, "", ()
-            yield Record(number, log, seq, kind, event.id, event.raw, event.salt, event.content, refs)
+            yield Record(
+                number, log, seq, kind, event.id, event.raw, event.salt, event.content, refs
+            )
 
     # ── blobs ────────────────────────────────────────────────────────────────────────────────
 
@@ -266,7 +313,9 @@ class MemoryStore:
 
     def missing_blobs(self, digests: Collection[Digest]) -> set[Digest]:
         with self._open():
-            there = [self._blobs[digest] for digest in digests if parse_digest(digest) in self._blobs]
+            there = [
+                self._blobs[digest] for digest in digests if parse_digest(digest) in self._blobs
+            ]
             for blob in there:
                 blob.born = max(blob.born, self.number)
             return {digest for digest in digests if digest not in self._blobs}
@@ -285,7 +334,11 @@ class MemoryStore:
     def sweep_blobs(self, *, before: int, keep: Container[Digest] = frozenset()) -> int:
         check_number("before", before)
         with self._open():
-            unused = [digest for digest, blob in self._blobs.items() if not blob.refs and blob.born < before and digest not in keep]
+            unused = [
+                digest
+                for digest, blob in self._blobs.items()
+                if not blob.refs and blob.born < before and digest not in keep
+            ]
             for digest in unused:
                 del self._blobs[digest]
         return len(unused)
@@ -350,7 +403,8 @@ class MemoryStore:
                     self.rebuild(projection.name)
                     every = self._projections.values()
                     self._interested = {
-                        kind: [each for each in every if kind in each.kinds] for kind in {kind for each in every for kind in each.kinds}
+                        kind: [each for each in every if kind in each.kinds]
+                        for kind in {kind for each in every for kind in each.kinds}
                     }
 
     def rebuild(self, projection: str) -> None:
@@ -370,7 +424,13 @@ class MemoryStore:
         return []
 
     def describe(self) -> dict[str, object]:
-        return {"address": self.address, "id": self.id, "logs": len(self._logs) - 1, "events": len(self._feed), "blobs": len(self._blobs)}
+        return {
+            "address": self.address,
+            "id": self.id,
+            "logs": len(self._logs) - 1,
+            "events": len(self._feed),
+            "blobs": len(self._blobs),
+        }
 
     def close(self) -> None:
         self.closed = True
@@ -416,8 +476,12 @@ class MemoryStore:
         place = event.seq - known.place - 1
         return 0 <= place < len(known.events) and known.events[place].id == event.id
 
-    def _write(self, known: _MemoryLog, events: Sequence[Event], blobs: Mapping[Digest, bytes] | None) -> None:
-        """All or nothing: rows are folded into copies first, and nothing below the fold can fail."""
+    def _write(
+        self, known: _MemoryLog, events: Sequence[Event], blobs: Mapping[Digest, bytes] | None
+    ) -> None:
+        """All or nothing: rows are folded into copies first, and nothing below the
+        fold can fail.
+        """
         content = checked(blobs)
         for parent in (parent for event in events for parent in event.header.parents[1:]):
             if parent not in self._by_id:
@@ -463,8 +527,12 @@ class _MemoryRows:
 
     def __init__(self, projection: Projection, base: _MemoryRows | None = None) -> None:
         self._projection, self._base = projection, base
-        self._shapes: dict[str, Table] = base._shapes if base else {table.name: table for table in projection.tables}
-        self._tables: _Tables = base._tables if base else {table.name: {} for table in projection.tables}
+        self._shapes: dict[str, Table] = (
+            base._shapes if base else {table.name: table for table in projection.tables}
+        )
+        self._tables: _Tables = (
+            base._tables if base else {table.name: {} for table in projection.tables}
+        )
         self._changes: dict[tuple[str, tuple[Scalar, ...]], Row | None] = {}
 
     def get(self, table: str, *key: Scalar) -> Row | None:
@@ -491,17 +559,38 @@ class _MemoryRows:
             _assign(self._tables[table], key, row)
         return self._base
 
-    def scan(self, table: str, where: Mapping[str, Scalar], order: str | None, descending: bool, before: Scalar, limit: int) -> list[Row]:
+    def scan(
+        self,
+        table: str,
+        where: Mapping[str, Scalar],
+        order: str | None,
+        descending: bool,
+        before: Scalar,
+        limit: int,
+    ) -> list[Row]:
         if table not in self._shapes:
-            raise UnknownRows(f"{self._projection.name}.{table}", f"the tables are {', '.join(self._shapes)}")
+            raise UnknownRows(
+                f"{self._projection.name}.{table}", f"the tables are {', '.join(self._shapes)}"
+            )
         shape: Table = self._shapes[table]
         order = order or order_of(shape)
         check_columns(self._projection.name, shape, (*where, order))
         check_where({**where, order: before})
-        rows = [row for row in self._tables[table].values() if all(row[column] == value for column, value in where.items())]
+        rows = [
+            row
+            for row in self._tables[table].values()
+            if all(row[column] == value for column, value in where.items())
+        ]
         if before is not None:
-            rows = [row for row in rows if row[order] is not None and _is_past(row[order], before, descending)]
-        rows.sort(key=lambda row: (False, 0) if row[order] is None else (True, row[order]), reverse=descending)
+            rows = [
+                row
+                for row in rows
+                if row[order] is not None and _is_past(row[order], before, descending)
+            ]
+        rows.sort(
+            key=lambda row: (False, 0) if row[order] is None else (True, row[order]),
+            reverse=descending,
+        )
         return [dict(row) for row in rows[:limit]]
 
     def _set(self, table: str, key: tuple[Scalar, ...], row: Row | None) -> None:

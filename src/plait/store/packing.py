@@ -1,11 +1,12 @@
 """How bytes are packed for the disk. What is hashed is always the content, never the packed form.
 
-An event is a few hundred bytes, too few for a compressor to learn anything from, so it is told: headers and bodies each
-have a shipped dictionary, trained by `tools/dictionaries.py`. That takes a header from 350 to about 150 bytes, and since
-the dictionary brings its tables along, it also halves the time it takes to pack and unpack a body. Blobs are long enough
-to do without.
+An event is a few hundred bytes, too few for a compressor to learn anything from, so it is told:
+headers and bodies each have a shipped dictionary, trained by `tools/dictionaries.py`. That takes a
+header from 350 to about 150 bytes, and since the dictionary brings its tables along, it also halves
+the time it takes to pack and unpack a body. Blobs are long enough to do without.
 
-The codec stands beside the bytes. A dictionary that was ever written with is read for ever, under its number.
+The codec stands beside the bytes. A dictionary that was ever written with is read for ever, under
+its number.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import zstandard
 
 from plait.errors import StoreCorrupt
 
-PLAIN, ZSTD, IN_BLOB, BODY_1 = 0, 1, 2, 3  # how a body is kept; IN_BLOB: it was too long, and its digest stands there
+# how a body is kept; IN_BLOB: it was too long, and its digest stands there
+PLAIN, ZSTD, IN_BLOB, BODY_1 = 0, 1, 2, 3
 HEADER_1 = 8  # added to that if the header is packed
 
 BLOB_SIZE_MAX = 1_000_000_000  # SQLite's own limit for one value
@@ -34,8 +36,9 @@ _Convert = Callable[[bytes], bytes]
 
 _frame_size = zstandard.frame_content_size
 
-# A frame is unpacked with (data, 0, False, False): to its own size, that one alone, and nothing may follow it, because
-# no hash would cover what follows. By position: a name costs as much as unpacking a header.
+# A frame is unpacked with (data, 0, False, False): to its own size, that one alone, and nothing may
+# follow it, because no hash would cover what follows. By position: a name costs as much as
+# unpacking a header.
 
 
 class _Codec(threading.local):
@@ -50,7 +53,9 @@ class _Codec(threading.local):
 
 def _with_dictionary(name: str) -> tuple[_Convert, Callable[..., bytes]]:
     dictionary = _dictionary(name)
-    packer = zstandard.ZstdCompressor(level=1, dict_data=dictionary, write_checksum=False, write_dict_id=False)
+    packer = zstandard.ZstdCompressor(
+        level=1, dict_data=dictionary, write_checksum=False, write_dict_id=False
+    )
     return packer.compress, zstandard.ZstdDecompressor(dict_data=dictionary).decompress
 
 
@@ -87,7 +92,10 @@ def pack_header(header: bytes) -> bytes:
 
 
 def unpack(codec: int, data: bytes, size_max: int = BLOB_SIZE_MAX) -> bytes:
-    """Content again, if no dictionary was used. A frame that claims more than `size_max` is refused before memory is given to it."""
+    """Content again, if no dictionary was used.
+
+    A frame that claims more than `size_max` is refused before memory is given to it.
+    """
     if codec == PLAIN:
         return _plain(data)
     if codec == ZSTD:
@@ -139,9 +147,16 @@ def _unpacked(data: bytes, size_max: int) -> bytes:
 
 
 def _unpacked_empty(data: bytes) -> bytes:
-    """Of a frame that claims to hold nothing the library believes it, without a look at the rest."""
+    """Of a frame that claims to hold nothing the library believes it, without a
+    look at the rest.
+    """
     reader = _codec.unpacker.decompressobj()
     content = reader.decompress(data)
-    if content or reader.unused_data or not reader.eof or not data.startswith(zstandard.FRAME_HEADER):
+    if (
+        content
+        or reader.unused_data
+        or not reader.eof
+        or not data.startswith(zstandard.FRAME_HEADER)
+    ):
         raise zstandard.ZstdError("an empty frame has bytes beside it")
     return content

@@ -1,8 +1,9 @@
 """The embedded store: one SQLite file in a folder.
 
-The path of an append is short on purpose. The event is packed in the caller's thread; the transaction is one
-compare-and-set of the log's head and one insert; the fsync is shared with whoever writes at the same moment
-(`commit.py`). Reads take a connection of their own, in pages, so that no reader holds the write-ahead log open.
+The path of an append is short on purpose. The event is packed in the caller's thread; the
+transaction is one compare-and-set of the log's head and one insert; the fsync is shared with
+whoever writes at the same moment (`commit.py`). Reads take a connection of their own, in pages, so
+that no reader holds the write-ahead log open.
 """
 
 from __future__ import annotations
@@ -62,7 +63,15 @@ from plait.store.base import (
 from plait.store.blobs import check_size, checked, digest_of
 from plait.store.checks import file_faults, kind_faults, row_faults, schema_faults, unchecked_parts
 from plait.store.connections import Connections, opening
-from plait.store.database import BUSY_S, PRAGMAS, Database, Migration, check_tables, connect, migrate
+from plait.store.database import (
+    BUSY_S,
+    PRAGMAS,
+    Database,
+    Migration,
+    check_tables,
+    connect,
+    migrate,
+)
 from plait.store.folder import make_folder
 from plait.store.rows import check_names, scan
 from plait.store.schema import MIGRATIONS
@@ -132,7 +141,9 @@ class SqliteStore:
             finally:
                 first.close()
             # Still inside: whoever is past this point is known to a fork.
-            self._connections = Connections(self.address, self.path, partial(connect, self.path, busy_s=busy_s))
+            self._connections = Connections(
+                self.address, self.path, partial(connect, self.path, busy_s=busy_s)
+            )
         self._work = Transact()
         self._known: dict[LogId, _Known] = {}
         self._names: dict[int, str] = {}
@@ -159,7 +170,9 @@ class SqliteStore:
         lazy = self._find(parent).lazy if parent else is_async(events[0])
         prepared = prepare(events, blobs)
         keyed = [KeyedFence(fence, self._find(fence.log).key) for fence in fences]
-        key = self._connections.write(lambda db: self._work.begin(db, log, fork, prepared, lazy, keyed), not lazy)
+        key = self._connections.write(
+            lambda db: self._work.begin(db, log, fork, prepared, lazy, keyed), not lazy
+        )
         if key is not None:
             self._remember(log, _Known(key, extend_lineage(lineage, events[0].seq - 1, log), lazy))
         return events[-1].id
@@ -177,7 +190,10 @@ class SqliteStore:
         check_chain(log, events, after)
         known, prepared = self._find(log), prepare(events, blobs)
         keyed = [KeyedFence(fence, self._find(fence.log).key) for fence in fences] if fences else ()
-        return self._connections.write(lambda db: self._work.append(db, log, known.key, after, prepared, keyed), flush or not known.lazy)
+        return self._connections.write(
+            lambda db: self._work.append(db, log, known.key, after, prepared, keyed),
+            flush or not known.lazy,
+        )
 
     def flush(self) -> None:
         self._connections.sync()
@@ -196,8 +212,9 @@ class SqliteStore:
         check_number("before", 0 if before is None else before)
         with self._reader() as db:
             rows = db.rows(
-                "SELECT l.key, l.id, p.id, l.place, l.head, l.tip, l.lazy, l.epoch FROM log l LEFT JOIN log p ON p.key = l.parent "
-                "WHERE l.key < ? AND l.key != 0 ORDER BY l.key DESC LIMIT ?",
+                "SELECT l.key, l.id, p.id, l.place, l.head, l.tip, l.lazy, l.epoch FROM log l LEFT"
+                " JOIN log p ON p.key = l.parent WHERE l.key < ? AND l.key != 0 ORDER BY l.key DESC"
+                " LIMIT ?",
                 (2**62 if before is None else before, limit),
             )
             return [(row[0], _to_log(to_id(row[1]), *row[2:])) for row in rows]
@@ -209,16 +226,28 @@ class SqliteStore:
         if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
             return []
         with self._reader() as db:
-            found = db.rows("SELECT id FROM log WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?", (*_span(digits, 16), limit))
+            found = db.rows(
+                "SELECT id FROM log WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
+                (*_span(digits, 16), limit),
+            )
             if len(digits) <= 12:
-                sql = "SELECT id FROM log WHERE substr(id, 11) BETWEEN ? AND ? ORDER BY substr(id, 11) LIMIT ?"
+                sql = (
+                    "SELECT id FROM log WHERE substr(id, 11) BETWEEN ? AND ? ORDER BY substr(id,"
+                    " 11) LIMIT ?"
+                )
                 found += db.rows(sql, (*_span(digits, 6), limit))
             return list(dict.fromkeys(to_id(id) for (id,) in found))[:limit]
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
 
     def read(
-        self, log: LogId, first: int = 1, last: int | None = None, *, kinds: Collection[str] | None = None, reverse: bool = False
+        self,
+        log: LogId,
+        first: int = 1,
+        last: int | None = None,
+        *,
+        kinds: Collection[str] | None = None,
+        reverse: bool = False,
     ) -> Iterator[Event]:
         check_span(first, last)
         check_kinds(kinds, self._work.codes)
@@ -230,7 +259,9 @@ class SqliteStore:
 
     def event(self, id: Digest) -> Event:
         with self._reader() as db:
-            for row in db.rows(f"SELECT {COLUMNS} FROM event WHERE short = ?", (short_of(parse_digest(id)),)):
+            for row in db.rows(
+                f"SELECT {COLUMNS} FROM event WHERE short = ?", (short_of(parse_digest(id)),)
+            ):
                 if (event := to_event(row, self.get_blob)).id == id:
                     return event
         raise UnknownEvent(id)
@@ -238,20 +269,30 @@ class SqliteStore:
     def number_of(self, id: Digest) -> int | None:
         wanted = bytes.fromhex(parse_digest(id))
         with self._reader() as db:
-            for number, codec, header in db.rows("SELECT number, codec, header FROM event WHERE short = ?", (short_of(id),)):
+            for number, codec, header in db.rows(
+                "SELECT number, codec, header FROM event WHERE short = ?", (short_of(id),)
+            ):
                 if sha256(EVENT_TAG + packing.unpack_header(codec, header)).digest() == wanted:
                     return number
         return None
 
     def feed(
-        self, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None, reverse: bool = False
+        self,
+        after: int = 0,
+        *,
+        kinds: Collection[str] | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
     ) -> Iterator[tuple[int, Event]]:
         check_limit(limit)
         check_number("after", after)
         check_kinds(kinds, self._work.codes)
         only, codes = only_kinds(kinds, self._work.codes)
         order = "DESC" if reverse else "ASC"
-        sql = f"SELECT {COLUMNS}, number FROM event WHERE number > ? AND number < ? {only} ORDER BY number {order} LIMIT ?"
+        sql = (
+            f"SELECT {COLUMNS}, number FROM event WHERE number > ? AND number < ? {only} ORDER BY"
+            f" number {order} LIMIT ?"
+        )
         before, left = 2**63 - 1, 2**62 if limit is None else limit
         while left > 0:
             with self._reader() as db:
@@ -270,7 +311,8 @@ class SqliteStore:
 
     def records(self, log: LogId) -> Iterator[Record]:
         with self._reader() as db:
-            key = db.get(f"SELECT key FROM log l WHERE {BY_ID}", by_id(log))  # its lineage may be what is broken
+            # its lineage may be what is broken
+            key = db.get(f"SELECT key FROM log l WHERE {BY_ID}", by_id(log))
         if key is None:
             raise UnknownLog(log)
         after = (-(2**62), 0, 0)
@@ -298,7 +340,8 @@ class SqliteStore:
             any_async = db.get("SELECT 1 FROM log WHERE lazy = 1 LIMIT 1")
         if there:
             if any_async:
-                self.flush()  # an event of an async log may have brought it, a moment ago, in whichever process
+                # an event of an async log may have brought it, a moment ago, in whichever process
+                self.flush()
             return digest
         packed = {digest: pack_blob(content)}
         self._connections.write(lambda db: self._work.put_blobs(db, packed))
@@ -306,7 +349,8 @@ class SqliteStore:
 
     def put_blobs(self, contents: Mapping[Digest, bytes]) -> None:
         content = checked(contents)
-        # Those of another length were planted. To read the others, too, would cost as much again: `verify` does.
+        # Those of another length were planted. To read the others, too, would cost as much again:
+        # `verify` does.
         missing = self.missing_blobs(content) | self._blobs_of_other_sizes(content)
         packed = {digest: pack_blob(content[digest]) for digest in missing}
         if packed:
@@ -321,10 +365,17 @@ class SqliteStore:
         names = [parse_digest(digest) for digest in digests]
         with self._reader() as db:
             born = db.get("SELECT max(number) FROM event") or 0
-            sql = "SELECT j.value, b.refs = 0 AND b.born < ? FROM json_each(?) j JOIN blob b ON b.digest = unhex(j.value)"
+            sql = (
+                "SELECT j.value, b.refs = 0 AND b.born < ? FROM json_each(?) j JOIN blob b ON"
+                " b.digest = unhex(j.value)"
+            )
             there = dict(db.rows(sql, (born, msgspec.json.encode(names).decode())))
         old = [digest for digest, is_old in there.items() if is_old]
-        gone = self._connections.write(lambda db: self._work.renew_blobs(db, old)) if old else set[Digest]()
+        gone = (
+            self._connections.write(lambda db: self._work.renew_blobs(db, old))
+            if old
+            else set[Digest]()
+        )
         return (set(names) - there.keys()) | gone
 
     def get_blob(self, digest: Digest) -> bytes:
@@ -333,7 +384,10 @@ class SqliteStore:
 
     def blob_info(self, digest: Digest) -> BlobInfo:
         with self._reader() as db:
-            row = db.row("SELECT size, length(data), refs FROM blob WHERE digest = ?", (bytes.fromhex(parse_digest(digest)),))
+            row = db.row(
+                "SELECT size, length(data), refs FROM blob WHERE digest = ?",
+                (bytes.fromhex(parse_digest(digest)),),
+            )
         if row is None:
             raise UnknownBlob(digest)
         return BlobInfo(*row)
@@ -342,7 +396,10 @@ class SqliteStore:
         after = -(2**63)
         while True:
             with self._reader() as db:
-                rows = db.rows("SELECT key, digest FROM blob WHERE key > ? ORDER BY key LIMIT ?", (after, _PAGE))
+                rows = db.rows(
+                    "SELECT key, digest FROM blob WHERE key > ? ORDER BY key LIMIT ?",
+                    (after, _PAGE),
+                )
                 digests = [Digest(digest.hex()) for _, digest in rows]
             yield from digests
             if len(rows) < _PAGE:
@@ -358,7 +415,9 @@ class SqliteStore:
     def keep(self, log: LogId, seq: int, data: bytes) -> None:
         check_size(data, "data")
         known, frame = self._find(log), packing.frame(data)
-        self._connections.write(lambda db: self._work.keep(db, log, known.key, seq, frame), not known.lazy)
+        self._connections.write(
+            lambda db: self._work.keep(db, log, known.key, seq, frame), not known.lazy
+        )
 
     def kept(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
         check_place("upto", upto)
@@ -392,9 +451,13 @@ class SqliteStore:
         limit: int = 100,
     ) -> list[Row]:
         check_limit(limit)
-        sql, values = scan(projection, self._shape(projection, table), where or {}, order, descending, before)
+        sql, values = scan(
+            projection, self._shape(projection, table), where or {}, order, descending, before
+        )
         with self._reader() as db:
-            version, stale = db.row("SELECT version, stale FROM projection WHERE name = ?", (projection,)) or (0, 1)
+            version, stale = db.row(
+                "SELECT version, stale FROM projection WHERE name = ?", (projection,)
+            ) or (0, 1)
             version = int(version)
         if version > self._projections[projection].version:
             raise RowsTooNew(projection, version, self._projections[projection].version)
@@ -407,12 +470,16 @@ class SqliteStore:
     def attach(self, projections: Sequence[Projection]) -> None:
         self._reload_kinds()
         with self._reader() as db:
-            there = {name: (int(version), stale) for name, version, stale in db.rows("SELECT name, version, stale FROM projection")}
+            there = {
+                name: (int(version), stale)
+                for name, version, stale in db.rows("SELECT name, version, stale FROM projection")
+            }
         for projection in projections:
             check_names(projection)
             version, stale = there.get(projection.name, (0, 1))
             if version > projection.version:
-                self._newer[projection.name] = version, projection.version  # kept by a newer program: foreign to us
+                # kept by a newer program: foreign to us
+                self._newer[projection.name] = version, projection.version
                 continue
             self._projections[projection.name] = projection
             if stale or version < projection.version:
@@ -426,7 +493,9 @@ class SqliteStore:
         self._connections.write(lambda db: self._work.rebuild(db, kept))
 
     def check(self) -> list[str]:
-        """SQLite's own look at every page and index: a search by a damaged index finds nothing, and nobody would know."""
+        """SQLite's own look at every page and index: a search by a damaged index finds nothing, and
+        nobody would know.
+        """
         with self._reader() as db:
             whole: str = db.get("PRAGMA integrity_check(1)")
             if whole != "ok":
@@ -444,7 +513,9 @@ class SqliteStore:
 
     def describe(self) -> dict[str, object]:
         with self._reader() as db:
-            pragmas = {name: db.get(f"PRAGMA {name}") for name in ("journal_mode", "page_size", *PRAGMAS)}
+            pragmas = {
+                name: db.get(f"PRAGMA {name}") for name in ("journal_mode", "page_size", *PRAGMAS)
+            }
             return {
                 "address": self.address,
                 "id": self.id,
@@ -453,7 +524,11 @@ class SqliteStore:
                 "logs": db.get("SELECT count(*) FROM log WHERE key != 0"),
                 "events": db.get("SELECT count(*) FROM event WHERE number != 0"),
                 "blobs": db.get("SELECT count(*) FROM blob"),
-                "bytes": sum(os.path.getsize(self.path + end) for end in ("", "-wal") if os.path.exists(self.path + end)),
+                "bytes": sum(
+                    os.path.getsize(self.path + end)
+                    for end in ("", "-wal")
+                    if os.path.exists(self.path + end)
+                ),
             }
 
     @property
@@ -462,7 +537,9 @@ class SqliteStore:
 
     @property
     def closed_lately(self) -> bool:
-        """As `closed`, for whoever asks at every append: a removed file is noticed a moment later."""
+        """As `closed`, for whoever asks at every append: a removed file is noticed
+        a moment later.
+        """
         return self._connections.closed or self._connections.gone_lately()
 
     def close(self) -> None:
@@ -478,10 +555,18 @@ class SqliteStore:
             check_fork(first, None, None)
             return None, ()
         known = self._find(parent)
-        at = next((self._find(segment.log).key for segment in cut(known.lineage, first.seq - 1, first.seq - 1)), known.key)
+        at = next(
+            (
+                self._find(segment.log).key
+                for segment in cut(known.lineage, first.seq - 1, first.seq - 1)
+            ),
+            known.key,
+        )
         return Fork(parent, known.key, at), known.lineage
 
-    def _read(self, segments: Sequence[Any], kinds: Collection[str] | None, reverse: bool) -> Iterator[Event]:
+    def _read(
+        self, segments: Sequence[Any], kinds: Collection[str] | None, reverse: bool
+    ) -> Iterator[Event]:
         only, codes = only_kinds(kinds, self._work.codes)
         order = "DESC" if reverse else "ASC"
         sql = (
@@ -503,7 +588,10 @@ class SqliteStore:
 
     def _blobs_of_other_sizes(self, contents: Mapping[Digest, bytes]) -> set[Digest]:
         sizes = {digest: len(content) for digest, content in contents.items()}
-        sql = "SELECT j.key FROM json_each(?) j JOIN blob b ON b.digest = unhex(j.key) WHERE b.size != j.value"
+        sql = (
+            "SELECT j.key FROM json_each(?) j JOIN blob b ON b.digest = unhex(j.key) WHERE b.size"
+            " != j.value"
+        )
         with self._reader() as db:
             return {digest for (digest,) in db.rows(sql, (msgspec.json.encode(sizes).decode(),))}
 
@@ -511,15 +599,23 @@ class SqliteStore:
         """The blobs counted for these events."""
         found: dict[int, tuple[Digest, ...]] = {}
         marks = ", ".join("?" * len(numbers))
-        sql = f"SELECT a.event, b.digest FROM attachment a JOIN blob b ON b.key = a.blob WHERE a.event IN ({marks})"
+        sql = (
+            "SELECT a.event, b.digest FROM attachment a JOIN blob b ON b.key = a.blob WHERE"
+            f" a.event IN ({marks})"
+        )
         for number, digest in db.rows(sql, numbers):
             found[number] = (*found.get(number, ()), Digest(digest.hex()))
         return found
 
     def _kept(self, stretch: Segment) -> tuple[int, bytes] | None:
-        """The last bytes kept in this stretch that can be read: a broken cache is as good as none."""
+        """The last bytes kept in this stretch that can be read: a broken cache is
+        as good as none.
+        """
         key, last = self._find(stretch.log).key, stretch.last
-        sql = "SELECT seq, data FROM snapshot WHERE log = ? AND seq BETWEEN ? AND ? ORDER BY seq DESC LIMIT 1"
+        sql = (
+            "SELECT seq, data FROM snapshot WHERE log = ? AND seq BETWEEN ? AND ? ORDER BY seq DESC"
+            " LIMIT 1"
+        )
         with self._reader() as db:
             while (row := db.row(sql, (key, stretch.first, last))) is not None:
                 if (data := _unframed(row[1])) is not None:
@@ -538,13 +634,29 @@ class SqliteStore:
             content = content_of(codec, body, self.get_blob)
         except PlaitError:
             content = None
-        apart = Digest(body.hex()) if codec & ~packing.HEADER_1 == packing.IN_BLOB and body is not None else None
+        apart = (
+            Digest(body.hex())
+            if codec & ~packing.HEADER_1 == packing.IN_BLOB and body is not None
+            else None
+        )
         name = self._names.get(kind) or self._reload_kinds().get(kind, f"#{kind}")
-        return Record(number, log, seq, name, short.to_bytes(8, "big", signed=True).hex(), raw, salt, content, refs, apart)
+        return Record(
+            number,
+            log,
+            seq,
+            name,
+            short.to_bytes(8, "big", signed=True).hex(),
+            raw,
+            salt,
+            content,
+            refs,
+            apart,
+        )
 
     def _log(self, db: Database, log: LogId) -> Log:
         row = db.row(
-            f"SELECT p.id, l.place, l.head, l.tip, l.lazy, l.epoch FROM log l LEFT JOIN log p ON p.key = l.parent WHERE {BY_ID}",
+            "SELECT p.id, l.place, l.head, l.tip, l.lazy, l.epoch FROM log l LEFT JOIN log p ON"
+            f" p.key = l.parent WHERE {BY_ID}",
             by_id(log),
         )
         if row is None:
@@ -565,7 +677,11 @@ class SqliteStore:
                 if (known := self._known.get(id)) is not None:
                     lineage = known.lineage
                     break
-                row = db.row(f"SELECT l.key, l.place, l.lazy, p.id FROM log l LEFT JOIN log p ON p.key = l.parent WHERE {BY_ID}", by_id(id))
+                row = db.row(
+                    "SELECT l.key, l.place, l.lazy, p.id FROM log l LEFT JOIN log p ON p.key ="
+                    f" l.parent WHERE {BY_ID}",
+                    by_id(id),
+                )
                 if row is None:
                     raise UnknownLog(log)
                 if id in trail:
@@ -619,7 +735,9 @@ def _check_gapless(log: LogId, seqs: list[int], first: int, last: int, reverse: 
 
 def _span(digits: str, size: int) -> tuple[bytes, bytes]:
     """The lowest and the highest value of `size` bytes that starts with these hex digits."""
-    return bytes.fromhex(digits.ljust(size * 2, "0")[: size * 2]), bytes.fromhex(digits.ljust(size * 2, "f")[: size * 2])
+    return bytes.fromhex(digits.ljust(size * 2, "0")[: size * 2]), bytes.fromhex(
+        digits.ljust(size * 2, "f")[: size * 2]
+    )
 
 
 def _unframed(data: bytes) -> bytes | None:
@@ -629,9 +747,19 @@ def _unframed(data: bytes) -> bytes | None:
         return None
 
 
-def _to_log(id: LogId, parent: bytes | None, place: int, head: bytes, tip: int, lazy: int, epoch: int) -> Log:
+def _to_log(
+    id: LogId, parent: bytes | None, place: int, head: bytes, tip: int, lazy: int, epoch: int
+) -> Log:
     _check_types(id, (place, head, tip, epoch), (int, bytes, int, int))
-    return Log(id, None if parent is None else to_id(parent), place, Digest(head.hex()), tip, "async" if lazy else "full", epoch)
+    return Log(
+        id,
+        None if parent is None else to_id(parent),
+        place,
+        Digest(head.hex()),
+        tip,
+        "async" if lazy else "full",
+        epoch,
+    )
 
 
 def _check_types(log: LogId, values: Sequence[object], types: Sequence[type]) -> None:

@@ -1,7 +1,8 @@
 """What happens inside the embedded store's write transaction, and what is made ready before it.
 
-Everything that needs no database (hashing, packing, moving a long body to a blob) is done by `prepare` in the caller's
-thread. A piece of work refuses by raising before it changes anything: others in the same round are then unharmed.
+Everything that needs no database (hashing, packing, moving a long body to a blob) is done by
+`prepare` in the caller's thread. A piece of work refuses by raising before it changes anything:
+others in the same round are then unharmed.
 """
 
 from __future__ import annotations
@@ -10,12 +11,28 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from plait.errors import InvalidValue, LogExists, StaleHead, StoreCorrupt, UnknownBlob, UnknownEvent, UnknownLog
+from plait.errors import (
+    InvalidValue,
+    LogExists,
+    StaleHead,
+    StoreCorrupt,
+    UnknownBlob,
+    UnknownEvent,
+    UnknownLog,
+)
 from plait.event import KINDS, Event
 from plait.event.kinds import HouseOpened
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import packing
-from plait.store.base import Fence, Projection, check_epoch, check_fork, check_own, house_event, turns_in
+from plait.store.base import (
+    Fence,
+    Projection,
+    check_epoch,
+    check_fork,
+    check_own,
+    house_event,
+    turns_in,
+)
 from plait.store.blobs import checked, digest_of
 from plait.store.database import Database
 from plait.store.rows import SqlRows, recreate
@@ -24,9 +41,13 @@ COLUMNS = "seq, codec, salt, header, body"
 
 BY_ID = "substr(l.id, 11) = ? AND l.id = ?"
 
-_INSERT = "INSERT INTO event (log, seq, kind, short, codec, salt, header, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT = (
+    "INSERT INTO event (log, seq, kind, short, codec, salt, header, body) VALUES (?, ?, ?, ?, ?, ?,"
+    " ?, ?)"
+)
 _ADVANCE = "UPDATE log SET head = ?, tip = ? WHERE key = ? AND head = ? AND tip = ?"
-_ADVANCE_HELD = f"{_ADVANCE} AND epoch = ?"  # of a log that rests on itself alone, as a run's root does
+# of a log that rests on itself alone, as a run's root does
+_ADVANCE_HELD = f"{_ADVANCE} AND epoch = ?"
 _FENCED = " AND (SELECT epoch FROM log WHERE key = ?) = ?"
 _EPOCH = "SELECT epoch FROM log WHERE key = ?"
 _RAISE = "UPDATE log SET epoch = epoch + ? WHERE key = ?"
@@ -54,7 +75,9 @@ class KeyedFence(NamedTuple):
 
 @cache
 def _advance(fences: int) -> str:
-    """The compare-and-set of a log's head under so many fences: one statement, whatever it rests on."""
+    """The compare-and-set of a log's head under so many fences: one statement, whatever it rests
+    on.
+    """
     return _ADVANCE + _FENCED * fences
 
 
@@ -98,10 +121,20 @@ def prepare(events: Sequence[Event], blobs: Mapping[Digest, bytes] | None) -> Pr
             digest = digest_of(body)
             content[digest] = body
             codec, header = packing.HEADER_1 | packing.IN_BLOB, packing.pack_header(event.raw)
-            ready.append(PreparedEvent(event, short_of(event.id), codec, header, bytes.fromhex(digest), (*refs, digest)))
+            ready.append(
+                PreparedEvent(
+                    event, short_of(event.id), codec, header, bytes.fromhex(digest), (*refs, digest)
+                )
+            )
         else:
-            ready.append(PreparedEvent(event, short_of(event.id), *packing.pack_event(event.raw, body), refs))
-    return Prepared(ready, {digest: pack_blob(data) for digest, data in content.items()} if content else {}, turns_in(events))
+            ready.append(
+                PreparedEvent(event, short_of(event.id), *packing.pack_event(event.raw, body), refs)
+            )
+    return Prepared(
+        ready,
+        {digest: pack_blob(data) for digest, data in content.items()} if content else {},
+        turns_in(events),
+    )
 
 
 def pack_blob(content: bytes) -> PackedBlob:
@@ -109,13 +142,17 @@ def pack_blob(content: bytes) -> PackedBlob:
 
 
 class Transact:
-    """The pieces of work. Each runs inside a transaction on `db` that somebody else begins and commits."""
+    """The pieces of work.
+
+    Each runs inside a transaction on `db` that somebody else begins and commits.
+    """
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
         self._projections: dict[str, Projection] = {}
         self._interested: dict[str, list[tuple[Projection, SqlRows]]] = {}
-        self._foreign: list[str] = []  # projections in the file that we do not keep, or not in that version
+        # projections in the file that we do not keep, or not in that version
+        self._foreign: list[str] = []
         self._seen: tuple[Database, int] | None = None  # when that was looked up
 
     def take_up(self, projections: Collection[Projection]) -> None:
@@ -123,7 +160,9 @@ class Transact:
         self._seen = None
 
     def _look_around(self, db: Database) -> None:
-        """Other processes may keep other projections, or newer ones: looked up again whenever they have written."""
+        """Other processes may keep other projections, or newer ones: looked up again whenever they
+        have written.
+        """
         seen = db, db.others()
         if seen == self._seen:
             return
@@ -132,22 +171,29 @@ class Transact:
         self._foreign = list(there.keys() - {each.name for each in ours})
         kinds = {kind for each in ours for kind in each.kinds}
         rows = {each.name: SqlRows(db, each) for each in ours}
-        self._interested = {kind: [(each, rows[each.name]) for each in ours if kind in each.kinds] for kind in kinds}
+        self._interested = {
+            kind: [(each, rows[each.name]) for each in ours if kind in each.kinds] for kind in kinds
+        }
         self._seen = seen
 
     def settle_in(self, db: Database, source: Source) -> LogId:
-        """The first work on a file: its id and its house log, made once, and a code for every kind."""
+        """The first work on a file: its id and its house log, made once, and a code
+        for every kind.
+        """
         ids = [id for (id,) in db.rows("SELECT id FROM store")]
         if not ids and db.get("SELECT 1 FROM log") is None:
             ids = [to_bytes(source.fresh("store"))]
             db.execute("INSERT INTO store (id) VALUES (?)", ids)
         if len(ids) != 1 or type(ids[0]) is not bytes or len(ids[0]) != 16:
-            raise StoreCorrupt(f"the store's own id in {db.path}", "there must be exactly one, of 16 bytes")
+            raise StoreCorrupt(
+                f"the store's own id in {db.path}", "there must be exactly one, of 16 bytes"
+            )
         there = {name for (name,) in db.rows("SELECT name FROM kind")}
         for kind in KINDS:
             if kind.__name__ not in there:
                 db.execute("INSERT INTO kind (name) VALUES (?)", (kind.__name__,))
-        # A file whose kinds have this name had its house log. If that is gone, `verify` says so: it is not made anew.
+        # A file whose kinds have this name had its house log. If that is gone, `verify` says so: it
+        # is not made anew.
         if HouseOpened.__name__ not in there and not db.get("SELECT 1 FROM log WHERE key = 0"):
             _make_house(db, house_event(to_id(ids[0]), source))
         return to_id(ids[0])
@@ -155,7 +201,13 @@ class Transact:
     # ── events ───────────────────────────────────────────────────────────────────────────────
 
     def begin(
-        self, db: Database, log: LogId, fork: Fork | None, prepared: Prepared, lazy: bool, fences: Sequence[KeyedFence]
+        self,
+        db: Database,
+        log: LogId,
+        fork: Fork | None,
+        prepared: Prepared,
+        lazy: bool,
+        fences: Sequence[KeyedFence],
     ) -> int | None:
         """Returns the new log's key; None if exactly this log stands already."""
         first, last = prepared.first, prepared.last
@@ -171,23 +223,49 @@ class Transact:
             check_fork(first, fork.parent, _event_at(db, fork.at, first.seq - 1))
         _check_refs(db, prepared)
         db.run(
-            "INSERT INTO log (id, parent, place, head, tip, lazy, epoch) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (to_bytes(log), fork and fork.key, first.seq - 1, bytes.fromhex(last.id), last.seq, lazy, prepared.turns),
+            "INSERT INTO log (id, parent, place, head, tip, lazy, epoch) VALUES (?, ?, ?, ?, ?,"
+            " ?, ?)",
+            (
+                to_bytes(log),
+                fork and fork.key,
+                first.seq - 1,
+                bytes.fromhex(last.id),
+                last.seq,
+                lazy,
+                prepared.turns,
+            ),
         )
         new: int = db.inserted()
         self._insert(db, new, prepared)
         return new
 
-    def append(self, db: Database, log: LogId, key: int, after: Digest, prepared: Prepared, fences: Sequence[KeyedFence]) -> Digest:
+    def append(
+        self,
+        db: Database,
+        log: LogId,
+        key: int,
+        after: Digest,
+        prepared: Prepared,
+        fences: Sequence[KeyedFence],
+    ) -> Digest:
         last = prepared.last
         _check_refs(db, prepared)
-        values = (bytes.fromhex(last.id), last.seq, key, bytes.fromhex(after), prepared.first.seq - 1)
+        values = (
+            bytes.fromhex(last.id),
+            last.seq,
+            key,
+            bytes.fromhex(after),
+            prepared.first.seq - 1,
+        )
         if not fences:
             db.run(_ADVANCE, values)
         elif len(fences) == 1 and fences[0].key == key:
             db.run(_ADVANCE_HELD, (*values, fences[0].fence.epoch))
         else:
-            db.run(_advance(len(fences)), (*values, *[value for fence, at in fences for value in (at, fence.epoch)]))
+            db.run(
+                _advance(len(fences)),
+                (*values, *[value for fence, at in fences for value in (at, fence.epoch)]),
+            )
         if db.changed() != 1:
             return _not_advanced(db, log, key, after, prepared, fences)
         if prepared.turns:
@@ -201,7 +279,10 @@ class Transact:
             self.put_blobs(db, prepared.blobs)
         for event, short, codec, packed, body, refs in prepared.events:
             header = event.header
-            db.run(_INSERT, (key, header.seq, self.codes[header.kind], short, codec, event.salt, packed, body))
+            db.run(
+                _INSERT,
+                (key, header.seq, self.codes[header.kind], short, codec, event.salt, packed, body),
+            )
             interested = self._interested.get(header.kind)
             if refs or interested:
                 number = db.inserted()
@@ -222,21 +303,29 @@ class Transact:
         born = db.get("SELECT max(number) FROM event") or 0
         for digest, (size, codec, data) in blobs.items():
             db.execute(
-                "INSERT INTO blob (digest, size, codec, refs, born, data) VALUES (?, ?, ?, 0, ?, ?) "
-                "ON CONFLICT (digest) DO UPDATE SET born = max(born, excluded.born), size = excluded.size, "
-                "codec = excluded.codec, data = excluded.data "
-                # Something else may have been planted under this digest. Whatever was, the content in hand is the right one.
-                "WHERE refs = 0 AND born < excluded.born OR (size, codec, data) IS NOT (excluded.size, excluded.codec, excluded.data)",
+                "INSERT INTO blob (digest, size, codec, refs, born, data) VALUES (?, ?, ?, 0, ?, ?)"
+                " ON CONFLICT (digest) DO UPDATE SET born = max(born, excluded.born), size ="
+                " excluded.size, codec = excluded.codec, data = excluded.data "
+                # Something else may have been planted under this digest. Whatever was, the content
+                # in hand is the right one.
+                "WHERE refs = 0 AND born < excluded.born OR (size, codec, data) IS NOT"
+                " (excluded.size, excluded.codec, excluded.data)",
                 (bytes.fromhex(digest), size, codec, born, data),
             )
 
     def renew_blobs(self, db: Database, digests: Collection[Digest]) -> set[Digest]:
-        """They count as put now. Returns those that are gone: whoever looked before may have looked too early."""
+        """They count as put now.
+
+        Returns those that are gone: whoever looked before may have looked too early.
+        """
         born = db.get("SELECT max(number) FROM event") or 0
         gone: set[Digest] = set()
         for digest in digests:
             name = bytes.fromhex(digest)
-            db.execute("UPDATE blob SET born = ? WHERE digest = ? AND refs = 0 AND born < ?", (born, name, born))
+            db.execute(
+                "UPDATE blob SET born = ? WHERE digest = ? AND refs = 0 AND born < ?",
+                (born, name, born),
+            )
             if not db.get("SELECT 1 FROM blob WHERE digest = ?", (name,)):
                 gone.add(digest)
         return gone
@@ -256,7 +345,8 @@ class Transact:
             raise UnknownLog(log)  # somebody removed it under us
         check_own(log, seq, *row)
         db.execute(
-            "INSERT INTO snapshot (log, seq, data) VALUES (?, ?, ?) ON CONFLICT (log, seq) DO UPDATE SET data = excluded.data",
+            "INSERT INTO snapshot (log, seq, data) VALUES (?, ?, ?) ON CONFLICT (log, seq) DO"
+            " UPDATE SET data = excluded.data",
             (key, seq, frame),
         )
 
@@ -270,17 +360,25 @@ class Transact:
     # ── projections ──────────────────────────────────────────────────────────────────────────
 
     def rebuild(self, db: Database, projection: Projection) -> None:
-        self._seen = None  # first of all: if this fails, what was seen in an undone round may not be believed
+        # first of all: if this fails, what was seen in an undone round may not be believed
+        self._seen = None
         rows = SqlRows(db, projection)
         recreate(db, projection)
         only, codes = only_kinds(projection.kinds, self.codes)
-        for row in db.execute(f"SELECT {COLUMNS}, number FROM event WHERE number > 0 {only} ORDER BY number", codes):
+        for row in db.execute(
+            f"SELECT {COLUMNS}, number FROM event WHERE number > 0 {only} ORDER BY number", codes
+        ):
             projection.apply(rows, row[5], to_event(row, partial(get_blob, db)))
-        db.execute("INSERT OR REPLACE INTO projection (name, version, stale) VALUES (?, ?, 0)", (projection.name, projection.version))
+        db.execute(
+            "INSERT OR REPLACE INTO projection (name, version, stale) VALUES (?, ?, 0)",
+            (projection.name, projection.version),
+        )
 
 
 def _make_house(db: Database, first: Event) -> None:
-    """The house log has the key 0, and its first event the number 0: what is begun and committed later counts from 1."""
+    """The house log has the key 0, and its first event the number 0: what is begun and committed
+    later counts from 1.
+    """
     code = db.get("SELECT code FROM kind WHERE name = ?", (first.kind,))
     packed = packing.pack_event(first.raw, first.content)
     db.execute(
@@ -288,12 +386,20 @@ def _make_house(db: Database, first: Event) -> None:
         (to_bytes(first.log), bytes.fromhex(first.id)),
     )
     db.execute(
-        "INSERT INTO event (number, log, seq, kind, short, codec, salt, header, body) VALUES (0, 0, 1, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO event (number, log, seq, kind, short, codec, salt, header, body) VALUES (0, 0,"
+        " 1, ?, ?, ?, ?, ?, ?)",
         (code, short_of(first.id), packed[0], first.salt, *packed[1:]),
     )
 
 
-def _not_advanced(db: Database, log: LogId, key: int, after: Digest, prepared: Prepared, fences: Sequence[KeyedFence]) -> Digest:
+def _not_advanced(
+    db: Database,
+    log: LogId,
+    key: int,
+    after: Digest,
+    prepared: Prepared,
+    fences: Sequence[KeyedFence],
+) -> Digest:
     last = prepared.last
     stands = _stands(db, key, last)
     for fence, at in fences:
@@ -306,7 +412,9 @@ def _not_advanced(db: Database, log: LogId, key: int, after: Digest, prepared: P
         raise UnknownLog(log)  # somebody removed it under us
     head, tip = row
     if head.hex() == after:
-        raise InvalidValue("seq", f"event {last.seq} does not follow place {tip}", "seal it at the next place")
+        raise InvalidValue(
+            "seq", f"event {last.seq} does not follow place {tip}", "seal it at the next place"
+        )
     raise StaleHead(log, after, head.hex(), tip)
 
 
@@ -318,7 +426,9 @@ def _epoch_of(db: Database, fence: Fence, key: int) -> int:
 
 
 def _stands(db: Database, key: int, event: Event) -> bool:
-    """Whether exactly this event is on record already: then it was appended, and its acknowledgement was lost."""
+    """Whether exactly this event is on record already: then it was appended, and its
+    acknowledgement was lost.
+    """
     there = _event_at(db, key, event.seq)
     return there is not None and there.id == event.id
 
@@ -336,7 +446,9 @@ def _check_refs(db: Database, prepared: Prepared) -> None:
             if not any(to_event(row, partial(get_blob, db)).id == parent for row in rows):
                 raise UnknownEvent(parent)
         for ref in event.refs:
-            if ref not in prepared.blobs and not db.get("SELECT 1 FROM blob WHERE digest = ?", (bytes.fromhex(ref),)):
+            if ref not in prepared.blobs and not db.get(
+                "SELECT 1 FROM blob WHERE digest = ?", (bytes.fromhex(ref),)
+            ):
                 raise UnknownBlob(ref)
 
 
@@ -351,13 +463,26 @@ def _refer(db: Database, number: int, ref: Digest) -> None:
 
 
 def to_event(row: Any, get_blob: Callable[[Digest], bytes], kind: str | None = None) -> Event:
-    """An event from its COLUMNS. What has to be unpacked or fetched is, when somebody asks for it."""
+    """An event from its COLUMNS.
+
+    What has to be unpacked or fetched is, when somebody asks for it.
+    """
     codec, body = row[1], row[4]
     if type(codec) is not int:  # a damaged page can give anything
         raise StoreCorrupt("an event", f"its codec is {codec!r}")
     if codec == _PACKED and body is not None:
-        return Event(partial(packing.unpack_header, codec, row[3]), row[2], partial(packing.unpack_body, body), kind=kind)
-    return Event(partial(packing.unpack_header, codec, row[3]), row[2], partial(content_of, codec, body, get_blob), kind=kind)
+        return Event(
+            partial(packing.unpack_header, codec, row[3]),
+            row[2],
+            partial(packing.unpack_body, body),
+            kind=kind,
+        )
+    return Event(
+        partial(packing.unpack_header, codec, row[3]),
+        row[2],
+        partial(content_of, codec, body, get_blob),
+        kind=kind,
+    )
 
 
 def content_of(codec: int, body: bytes | None, get_blob: Callable[[Digest], bytes]) -> bytes:
@@ -373,7 +498,9 @@ def content_of(codec: int, body: bytes | None, get_blob: Callable[[Digest], byte
 
 def holds_blob(db: Database, digest: Digest, content: bytes) -> bool:
     """Whether events point to this digest, and this content stands under it."""
-    row = db.row("SELECT refs, size, codec, data FROM blob WHERE digest = ?", (bytes.fromhex(digest),))
+    row = db.row(
+        "SELECT refs, size, codec, data FROM blob WHERE digest = ?", (bytes.fromhex(digest),)
+    )
     if row is None or not row[0] or row[1] != len(content):
         return False
     try:
@@ -383,7 +510,10 @@ def holds_blob(db: Database, digest: Digest, content: bytes) -> bool:
 
 
 def get_blob(db: Database, digest: Digest) -> bytes:
-    row = db.row("SELECT codec, data, size FROM blob WHERE digest = ?", (bytes.fromhex(parse_digest(digest)),))
+    row = db.row(
+        "SELECT codec, data, size FROM blob WHERE digest = ?",
+        (bytes.fromhex(parse_digest(digest)),),
+    )
     if row is None:
         raise UnknownBlob(digest)
     codec, data, size = row

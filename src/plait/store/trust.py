@@ -1,7 +1,7 @@
 """Which folders a store is looked for in, when none is named.
 
-A store tells agents what was said and decided, and a run that is taken up from it runs code. One that another user could have put
-there is not taken for ours, as git does it: it has to be named.
+A store tells agents what was said and decided, and a run that is taken up from it runs code. One
+that another user could have put there is not taken for ours, as git does it: it has to be named.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def folders_upward(start: Path, environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def check_folder(folder: Path, name: str, environ: Mapping[str, str]) -> None:
-    """Refuse a store of this name in a folder that is not the user's alone, or one whose folder or files are not the user's.
+    """Refuse a store of this name in a folder that is not the user's alone, or one whose folder or
+    files are not the user's.
 
     A link is followed, and each folder that it leads through is looked at, too.
     """
@@ -44,14 +45,22 @@ def check_folder(folder: Path, name: str, environ: Mapping[str, str]) -> None:
     if fault is None and os.path.lexists(place):
         real = Path(os.path.realpath(place))
         moved = _shared_fault(real.parent, environ) if place.is_symlink() else None
-        fault = owner_fault(place, os.lstat(place), environ) or moved or folder_fault(place, environ) or _file_fault(real, environ)
+        fault = (
+            owner_fault(place, os.lstat(place), environ)
+            or moved
+            or folder_fault(place, environ)
+            or _file_fault(real, environ)
+        )
     if fault is not None:
         raise UntrustedStore(str(place), fault)
 
 
 def _way_fault(place: Path, environ: Mapping[str, str]) -> str | None:
-    """Return why another user could have laid the way to a path: a link of theirs, or a folder in which they may rename all."""
-    is_shared = False  # whether everybody may write to the folder above, and keeps only what is their own there
+    """Return why another user could have laid the way to a path: a link of theirs, or a folder in
+    which they may rename all.
+    """
+    # whether everybody may write to the folder above, and keeps only what is their own there
+    is_shared = False
     for path, found in _steps(place):
         if is_shared or stat.S_ISLNK(found.st_mode):
             fault = None if found.st_uid == 0 else owner_fault(path, found, environ)
@@ -65,7 +74,9 @@ def _way_fault(place: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def _steps(place: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Each folder and link on the way to a path, as the system goes it, from the root; the path itself is the last."""
+    """Each folder and link on the way to a path, as the system goes it, from the root; the path
+    itself is the last.
+    """
     done, rest, links = Path("/"), list(place.absolute().parts[1:]), 0
     while rest:
         name = rest.pop(0)
@@ -84,7 +95,11 @@ def _steps(place: Path) -> Iterator[tuple[Path, os.stat_result]]:
         if links > LINKS_MAX:
             return
         target = Path(os.readlink(done / name))
-        done, rest = (Path("/"), [*target.parts[1:], *rest]) if target.is_absolute() else (done, [*target.parts, *rest])
+        done, rest = (
+            (Path("/"), [*target.parts[1:], *rest])
+            if target.is_absolute()
+            else (done, [*target.parts, *rest])
+        )
 
 
 def _shared_fault(folder: Path, environ: Mapping[str, str]) -> str | None:
@@ -93,13 +108,20 @@ def _shared_fault(folder: Path, environ: Mapping[str, str]) -> str | None:
         found = os.stat(folder)
     except OSError:
         return None
-    return None if found.st_uid == 0 and not found.st_mode & stat.S_IWOTH else folder_fault(folder, environ)
+    return (
+        None
+        if found.st_uid == 0 and not found.st_mode & stat.S_IWOTH
+        else folder_fault(folder, environ)
+    )
 
 
 def _file_fault(store: Path, environ: Mapping[str, str]) -> str | None:
-    """Return why something in a store's own folder is not the user's alone: the database, what SQLite keeps beside it, copies."""
+    """Return why something in a store's own folder is not the user's alone: the database, what
+    SQLite keeps beside it, copies.
+    """
     try:
-        is_open = bool(os.stat(store).st_mode & stat.S_IXOTH)  # else nobody gets there, whatever the modes of files
+        # else nobody gets there, whatever the modes of files
+        is_open = bool(os.stat(store).st_mode & stat.S_IXOTH)
         with os.scandir(store) as listing:
             inside = [(Path(item.path), item.stat(follow_symlinks=False)) for item in listing]
     except OSError:  # no folder, or closed to us: whatever is done there is refused by itself

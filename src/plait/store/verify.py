@@ -1,8 +1,10 @@
-"""Checking a store against itself: its files, then every record against its hash, its neighbours and its log.
+"""Checking a store against itself: its files, then every record against its hash, its neighbours
+and its log.
 
-Nothing here trusts the database. Each record is taken as stored (`Store.records`), its id and its body's commitment
-are computed again from the bytes, and every column the store searches by is compared with the header it came from.
-Every blob is hashed, whether an event points to it or not. Commit numbers must follow from what events rest on.
+Nothing here trusts the database. Each record is taken as stored (`Store.records`), its id and its
+body's commitment are computed again from the bytes, and every column the store searches by is
+compared with the header it came from. Every blob is hashed, whether an event points to it or not.
+Commit numbers must follow from what events rest on.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from plait.store.base import TURNS, Log, Record, Store
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
-# What an event mostly shares with the one before it: while it stays the same, it need not be checked again.
+# What an event mostly shares with the one before it: while it stays the same, it need not be
+# checked again.
 _names = attrgetter("version", "log", "actor", "behalf", "origin", "run", "call", "causes")
 
 _NUMBERS_MAX = 100_000  # events whose commit number is remembered while their log is walked
@@ -45,14 +48,16 @@ class _Broken(Exception):
 
 
 def verify_store(store: Store) -> Iterator[Fault]:
-    """The first fault of every log that has one, then what belongs to no log and what is counted wrongly.
+    """The first fault of every log that has one, then what belongs to no log and what is counted
+    wrongly.
 
-    Others may write meanwhile. What stood when it began is checked in any case; what is counted across logs is compared as
-    of then, and if it moved, as far as it can be.
+    Others may write meanwhile. What stood when it began is checked in any case; what is counted
+    across logs is compared as of then, and if it moved, as far as it can be.
     """
     try:
         loose = store.check()
-    except PlaitError as error:  # its rows are not what they seem: whatever else they say means nothing
+    # its rows are not what they seem: whatever else they say means nothing
+    except PlaitError as error:
         yield Fault(None, 0, str(error))
         return
     census = _Census(store.number)
@@ -69,20 +74,35 @@ def verify_store(store: Store) -> Iterator[Fault]:
             seen.add(log.id)
             yield from _verify(store, log, census)
             if census.begun > begun:
-                yield Fault(log.id, log.place + 1, "it was begun after a log that is listed as newer")
+                yield Fault(
+                    log.id, log.place + 1, "it was begun after a log that is listed as newer"
+                )
             begun = census.begun or begun
             if census.begun:
                 begins[log.id] = census.begun
     for log, number in begins.items():
         inbox = inbox_of(log)
         if begins.get(inbox, number) < number:
-            yield Fault(inbox, 1, f"it has the commit number {begins[inbox]}, but its session begins with {number}")
+            yield Fault(
+                inbox,
+                1,
+                f"it has the commit number {begins[inbox]}, but its session begins with {number}",
+            )
     there = store.describe()["events"]
     quiet = store.number == census.upto
     if quiet and there != census.events:
-        yield Fault(None, 0, f"the store holds {there} events, but its logs {census.events}: some belong to no log")
+        yield Fault(
+            None,
+            0,
+            f"the store holds {there} events, but its logs {census.events}: some belong to no log",
+        )
     elif census.events != census.upto:
-        yield Fault(None, 0, f"commit numbers run to {census.upto}, but {census.events} events have one: some were moved or removed")
+        yield Fault(
+            None,
+            0,
+            f"commit numbers run to {census.upto}, but {census.events} events have one: some were"
+            " moved or removed",
+        )
     for blob, count in census.refs.items():
         try:
             counted = store.blob_info(blob).refs
@@ -90,7 +110,9 @@ def verify_store(store: Store) -> Iterator[Fault]:
             yield Fault(None, 0, str(error))
             continue
         if counted != count and (quiet or counted < count):
-            yield Fault(None, 0, f"blob {blob} is counted {counted} times, but {count} events point to it")
+            yield Fault(
+                None, 0, f"blob {blob} is counted {counted} times, but {count} events point to it"
+            )
     for blob in store.blobs():
         if blob in census.blobs:
             continue
@@ -105,7 +127,10 @@ def verify_store(store: Store) -> Iterator[Fault]:
 
 
 def verify_log(store: Store, log: LogId) -> Fault | None:
-    """The first fault of one log. The logs it was forked from are checked up to the fork point's own hash."""
+    """The first fault of one log.
+
+    The logs it was forked from are checked up to the fork point's own hash.
+    """
     return next(_verify(store, store.log(log), _Census(0)), None)
 
 
@@ -121,8 +146,10 @@ class _Census:
         self.upto = upto  # the last commit that is counted
         self.events = 0
         self.refs = Counter[Digest]()
-        self.blobs: dict[Digest, str | None] = {}  # those that events point to, and what is wrong with each
-        self.begun = 0  # the commit number of the first event of the log that was walked last; 0: not known
+        # those that events point to, and what is wrong with each
+        self.blobs: dict[Digest, str | None] = {}
+        # the commit number of the first event of the log that was walked last; 0: not known
+        self.begun = 0
         self._numbers: dict[Digest, int] = {}
 
     def count(self, record: Record) -> None:
@@ -143,7 +170,9 @@ class _Census:
         return self.blobs[blob]
 
     def number(self, id: Digest, number: int) -> None:
-        """Remember the commit number of an event: most events rest on a recent one of their own log."""
+        """Remember the commit number of an event: most events rest on a recent one of their own
+        log.
+        """
         if len(self._numbers) > _NUMBERS_MAX:
             self._numbers.clear()
         self._numbers[id] = number
@@ -154,16 +183,25 @@ class _Census:
 
 
 def _verify_house(store: Store, census: _Census) -> Iterator[Fault]:
-    """The house log begins by naming the store: whoever edits the store's id would have to edit that, too."""
+    """The house log begins by naming the store: whoever edits the store's id would have to edit
+    that, too.
+    """
     id = house_of(store.id)
     house = store.heads([id]).get(id)
     if house is None:
-        yield Fault(None, 0, f"the store says its id is {store.id}, but the house log of that id, {id}, is not there")
+        yield Fault(
+            None,
+            0,
+            f"the store says its id is {store.id}, but the house log of that id, {id}, is not"
+            " there",
+        )
         return
     yield from _verify(store, house, census)
     first = next(store.records(house.id), None)
     if first is not None and (first.kind, first.number) != (HouseOpened.__name__, 0):
-        yield Fault(house.id, 1, f"the house log begins with a {first.kind}, as commit {first.number}")
+        yield Fault(
+            house.id, 1, f"the house log begins with a {first.kind}, as commit {first.number}"
+        )
 
 
 def _verify(store: Store, log: Log, census: _Census) -> Iterator[Fault]:
@@ -198,9 +236,12 @@ def _verify(store: Store, log: Log, census: _Census) -> Iterator[Fault]:
             seq, previous, number, familiar = seq + 1, id, record.number, names
         if seq == log.place + 1:
             raise _Broken("the log has no events")
-        if head != log.head or seq - 1 > max(log.tip, store.log(log.id).tip):  # events beyond the row as it was read may be news
+        # events beyond the row as it was read may be news
+        if head != log.head or seq - 1 > max(log.tip, store.log(log.id).tip):
             seq = min(seq, log.tip)
-            raise _Broken(f"the log's row ends at {log.tip} with head {log.head[:12]}…, its events do not")
+            raise _Broken(
+                f"the log's row ends at {log.tip} with head {log.head[:12]}…, its events do not"
+            )
         if epoch != log.epoch:
             seq = log.tip
             raise _Broken(f"the log's row is at epoch {log.epoch}, its events at {epoch}")
@@ -226,8 +267,13 @@ def _fork_point(store: Store, log: Log) -> Digest | None:
     return point.id
 
 
-def _check_header(record: Record, header: Header, seq: int, previous: Digest | None, *, familiar: bool) -> None:
-    """The header is well-formed, stands where it belongs, and is what the store's columns say. `familiar`: its names are known to be."""
+def _check_header(
+    record: Record, header: Header, seq: int, previous: Digest | None, *, familiar: bool
+) -> None:
+    """The header is well-formed, stands where it belongs, and is what the store's columns say.
+
+    `familiar`: its names are known to be.
+    """
     if _encode(header) != record.raw:
         raise NotCanonical("header")
     # Its place, its parent and its body's digest are compared with ones of our own in any case.
@@ -261,14 +307,24 @@ _FIRST = frozenset({ForkedFrom.__name__, HouseOpened.__name__})
 
 
 def _check_first(store: Store, log: Log, header: Header, body: Body) -> None:
-    """What the log's row says of where it comes from and how it is written stands in its first event."""
+    """What the log's row says of where it comes from and how it is written stands in its first
+    event.
+    """
     if isinstance(body, ForkedFrom):
         if (body.parent, body.place) != (log.parent, log.place):
-            raise _Broken(f"it says it was forked from {body.parent}@{body.place}, the log's row says {log.parent}@{log.place}")
+            raise _Broken(
+                f"it says it was forked from {body.parent}@{body.place}, the log's row says"
+                f" {log.parent}@{log.place}"
+            )
     elif log.parent is not None:
-        raise _Broken(f"the log's row says it was forked from {log.parent}@{log.place}, but it begins with a {header.kind}")
+        raise _Broken(
+            f"the log's row says it was forked from {log.parent}@{log.place}, but it begins with a"
+            f" {header.kind}"
+        )
     if isinstance(body, HouseOpened) and (body.store, log.id) != (store.id, house_of(body.store)):
-        raise _Broken(f"it is the house log of store {body.store}, and this store says it is {store.id}")
+        raise _Broken(
+            f"it is the house log of store {body.store}, and this store says it is {store.id}"
+        )
     if log.durability == "memory":
         return
     if log.parent is not None:
@@ -282,8 +338,16 @@ def _check_first(store: Store, log: Log, header: Header, body: Body) -> None:
 
 
 def _check_order(store: Store, record: Record, header: Header, census: _Census) -> None:
-    """An event is committed after those it rests on. A cause may stand in another store, and then says nothing here."""
-    if len(header.parents) < 2 and not header.causes and record.seq != 1 and header.kind != ForkedFrom.__name__:
+    """An event is committed after those it rests on.
+
+    A cause may stand in another store, and then says nothing here.
+    """
+    if (
+        len(header.parents) < 2
+        and not header.causes
+        and record.seq != 1
+        and header.kind != ForkedFrom.__name__
+    ):
         return  # as with most events: the one before it was compared
     for id in header.parents:
         found = census.number_of(store, id)
@@ -302,18 +366,23 @@ def _check_after(store: Store, id: Digest, record: Record, census: _Census) -> N
 
 def _check_before(earlier: int, number: int, id: Digest) -> None:
     if earlier >= number:
-        raise _Broken(f"it has the commit number {number}, but rests on event {id[:12]}… with {earlier}")
+        raise _Broken(
+            f"it has the commit number {number}, but rests on event {id[:12]}… with {earlier}"
+        )
 
 
 def _check_references(store: Store, record: Record, body: Body, census: _Census) -> None:
-    """The blobs that the event points to are there, they alone are counted for it, and they are what their digests say."""
+    """The blobs that the event points to are there, they alone are counted for it, and they are
+    what their digests say.
+    """
     refs = body.refs()
     if not refs and not record.refs and not record.apart:  # as with most events
         return
     if set(record.refs) != {*refs, *([record.apart] if record.apart else [])}:
         raise _Broken("the store counts other blobs than the event points to")
     if record.apart:
-        census.blobs[record.apart] = None  # its content was compared with what the header commits to
+        # its content was compared with what the header commits to
+        census.blobs[record.apart] = None
     for ref in refs:
         fault = census.blob_fault(store, ref)
         if fault is not None:

@@ -1,4 +1,6 @@
-"""For tests, ours and yours: the contracts of stores and sandboxes, worlds made from a seed, and histories that can be compared."""
+"""For tests, ours and yours: the contracts of stores and sandboxes, worlds made from a seed, and
+histories that can be compared.
+"""
 
 from plait.testing.sandbox import SandboxContract
 from plait.testing.seeded import Seeded

@@ -9,8 +9,9 @@
         def store(self):
             return MemoryStore("mine", source=Seeded())
 
-What a backend does not offer, by its own probe, is not asked of it, except to say so with NotSupported. `wanted` can be overridden to
-name an image, options or a rung. Commands use nothing but a POSIX shell and what every small image has.
+What a backend does not offer, by its own probe, is not asked of it, except to say so with
+NotSupported. `wanted` can be overridden to name an image, options or a rung. Commands use nothing
+but a POSIX shell and what every small image has.
 """
 
 from __future__ import annotations
@@ -57,7 +58,17 @@ PLAIN: Tree = {
     "latest": Node("link", 0o777, target="src/cart.py"),
     "dangling": Node("link", 0o777, target="no/where"),
 }
-ODD_NAMES = ("a b", "naïve–名前.txt", "-rf", "line\nbreak", "end\n", "quote'\"$(x)`", os.fsdecode(b"bytes-\xff\xfe"), "*?[x]", "\\")
+ODD_NAMES = (
+    "a b",
+    "naïve–名前.txt",
+    "-rf",
+    "line\nbreak",
+    "end\n",
+    "quote'\"$(x)`",
+    os.fsdecode(b"bytes-\xff\xfe"),
+    "*?[x]",
+    "\\",
+)
 
 
 def put_tree(store: Store, nodes: Tree) -> Digest:
@@ -75,7 +86,9 @@ def nodes_of(store: Store, tree: Digest) -> dict[str, Node]:
 
 def _node(reader: TreeReader, entry: Entry) -> Node:
     assert entry.kind != "withheld"
-    return Node(entry.kind, entry.mode, reader.content(entry) if entry.kind == "file" else b"", entry.target)
+    return Node(
+        entry.kind, entry.mode, reader.content(entry) if entry.kind == "file" else b"", entry.target
+    )
 
 
 @contextmanager
@@ -98,7 +111,9 @@ class SandboxContract:
         return Wanted(store, derived("plait/testing/sandbox", next(_ordinal)), tree, **fields)
 
     @contextmanager
-    def made(self, backend: Backend, store: Store, nodes: Tree | None = None, **fields: Any) -> Generator[Sandbox]:
+    def made(
+        self, backend: Backend, store: Store, nodes: Tree | None = None, **fields: Any
+    ) -> Generator[Sandbox]:
         sandbox = backend.create(self.wanted(store, put_tree(store, nodes or {}), **fields))
         try:
             yield sandbox
@@ -119,7 +134,10 @@ class SandboxContract:
         return found.tree
 
     def _offers(self, backend: Backend, name: str) -> bool:
-        return any(capability.name == name and capability.offered for capability in backend.probe().capabilities)
+        return any(
+            capability.name == name and capability.offered
+            for capability in backend.probe().capabilities
+        )
 
     def _or_says_so(self, backend: Backend, name: str, do: Callable[[], object]) -> bool:
         """Do it if it is offered; else it is refused by name, and the test is over."""
@@ -138,8 +156,14 @@ class SandboxContract:
         assert probe.label
         names = [capability.name for capability in probe.capabilities]
         assert len(names) == len(set(names))
-        assert {"exec", "files", "snapshot", "fork"} <= {capability.name for capability in probe.capabilities if capability.offered}
-        assert all(capability.why and capability.fix for capability in probe.capabilities if not capability.offered)
+        assert {"exec", "files", "snapshot", "fork"} <= {
+            capability.name for capability in probe.capabilities if capability.offered
+        }
+        assert all(
+            capability.why and capability.fix
+            for capability in probe.capabilities
+            if not capability.offered
+        )
 
     def test_the_placement_says_what_it_was(self, backend: Backend, store: Store) -> None:
         with self.made(backend, store, limits=Limits(time_s=77.0)) as sandbox:
@@ -176,7 +200,9 @@ class SandboxContract:
                     assert entry.mode == node.mode, path
             assert sandbox.exec(["./run.sh"]).output.view() == "ran\n"
 
-    def test_a_snapshot_of_what_nobody_touched_is_the_same_tree(self, backend: Backend, store: Store) -> None:
+    def test_a_snapshot_of_what_nobody_touched_is_the_same_tree(
+        self, backend: Backend, store: Store
+    ) -> None:
         tree = put_tree(store, PLAIN)
         with self.made(backend, store, PLAIN) as sandbox:
             found = sandbox.snapshot()
@@ -202,7 +228,12 @@ class SandboxContract:
     def test_a_command_ends_with_its_code(self, backend: Backend, store: Store) -> None:
         with self.made(backend, store) as sandbox:
             ran = sandbox.exec(["sh", "-c", "echo out; exit 7"])
-            assert (ran.exit_code, ran.killed, ran.output.view(), ran.output.size) == (7, "", "out\n", 4)
+            assert (ran.exit_code, ran.killed, ran.output.view(), ran.output.size) == (
+                7,
+                "",
+                "out\n",
+                4,
+            )
             assert ran.duration_us > 0
             assert sandbox.exec(["true"]).exit_code == 0
 
@@ -232,7 +263,9 @@ class SandboxContract:
             assert sandbox.exec(["cat"]).output.size == 0
             small = bytes(range(256))
             assert b"".join(sandbox.exec(["cat"], stdin=small).output.pieces()) == small
-            assert sandbox.exec(["wc", "-c"], stdin=b"x" * 300_000).output.view().strip() == "300000"
+            assert (
+                sandbox.exec(["wc", "-c"], stdin=b"x" * 300_000).output.view().strip() == "300000"
+            )
 
     def test_the_folder_it_runs_in(self, backend: Backend, store: Store) -> None:
         with self.made(backend, store, PLAIN) as sandbox:
@@ -247,7 +280,10 @@ class SandboxContract:
         os.environ["PLAIT_CONTRACT_CANARY"] = "canary-of-the-host"
         try:
             with self.made(backend, store, env={"ONE": "1", "TWO": "2"}) as sandbox:
-                ran = sandbox.exec(["sh", "-c", 'echo "$ONE $TWO $THREE"'], env={"TWO": "two words", "THREE": "$3\n'"})
+                ran = sandbox.exec(
+                    ["sh", "-c", 'echo "$ONE $TWO $THREE"'],
+                    env={"TWO": "two words", "THREE": "$3\n'"},
+                )
                 assert ran.output.view() == "1 two words $3\n'\n"
                 assert "canary-of-the-host" not in sandbox.exec(["env"]).output.view()
         finally:
@@ -255,8 +291,12 @@ class SandboxContract:
 
     def test_both_streams_come_in_their_order(self, backend: Backend, store: Store) -> None:
         with self.made(backend, store) as sandbox:
-            ran = sandbox.exec(["sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do echo o$i; echo e$i >&2; done"])
-            assert ran.output.view().split() == [f"{stream}{i}" for i in range(1, 10) for stream in "oe"]
+            ran = sandbox.exec(
+                ["sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do echo o$i; echo e$i >&2; done"]
+            )
+            assert ran.output.view().split() == [
+                f"{stream}{i}" for i in range(1, 10) for stream in "oe"
+            ]
 
     def test_output_is_seen_before_the_end(self, backend: Backend, store: Store) -> None:
         if not self._offers(backend, "stream"):
@@ -264,9 +304,12 @@ class SandboxContract:
         seen: list[tuple[float, bytes]] = []
         with self.made(backend, store) as sandbox:
             ran = sandbox.exec(
-                ["sh", "-c", "echo one; sleep 2; echo two"], on_output=lambda data: seen.append((time.monotonic(), bytes(data)))
+                ["sh", "-c", "echo one; sleep 2; echo two"],
+                on_output=lambda data: seen.append((time.monotonic(), bytes(data))),
             )
-            assert b"".join(data for _, data in seen) == b"one\ntwo\n" == b"".join(ran.output.pieces())
+            assert (
+                b"".join(data for _, data in seen) == b"one\ntwo\n" == b"".join(ran.output.pieces())
+            )
             assert seen[0][1] == b"one\n"
             assert seen[-1][0] - seen[0][0] > 0.5
 
@@ -279,7 +322,9 @@ class SandboxContract:
             part = sandbox.keep(output, "what it wrote")
             assert b"".join(store.get_blob(blob) for blob in (part.blob, *part.rest)) == data
 
-    def test_much_output_is_kept_whole_and_not_in_memory(self, backend: Backend, store: Store) -> None:
+    def test_much_output_is_kept_whole_and_not_in_memory(
+        self, backend: Backend, store: Store
+    ) -> None:
         size = 16 << 20
         with self.made(backend, store) as sandbox:
             tracemalloc.start()
@@ -303,7 +348,9 @@ class SandboxContract:
     def test_too_long_ends_it_and_all_that_it_started(self, backend: Backend, store: Store) -> None:
         with self.made(backend, store) as sandbox:
             began = time.monotonic()
-            ran = sandbox.exec(["sh", "-c", f"{_BEATS} & echo begun; sleep 300"], limits=Limits(time_s=2))
+            ran = sandbox.exec(
+                ["sh", "-c", f"{_BEATS} & echo begun; sleep 300"], limits=Limits(time_s=2)
+            )
             assert time.monotonic() - began < 2 + self.margin_s
             assert (ran.killed, ran.output.view()) == ("time", "begun\n")
             assert ran.exit_code != 0
@@ -324,7 +371,10 @@ class SandboxContract:
             assert time.monotonic() - began < 1 + self.margin_s
 
     def _is_still(self, sandbox: Sandbox) -> None:
-        before, after = (sandbox.exec(["sh", "-c", "sleep 0.3; cat beat 2> /dev/null | wc -c"]).output.view() for _ in range(2))
+        before, after = (
+            sandbox.exec(["sh", "-c", "sleep 0.3; cat beat 2> /dev/null | wc -c"]).output.view()
+            for _ in range(2)
+        )
         assert before == after, "something still runs"
 
     # files, one by one
@@ -339,7 +389,9 @@ class SandboxContract:
             assert files.entry("new/folders/data").size == len(data)
             assert files.entry("new/folders/data").mode == 0o644
             assert sandbox.exec(["wc", "-c"], stdin=b"").exit_code == 0
-            assert sandbox.exec(["sh", "-c", "wc -c < new/folders/data"]).output.view().strip() == str(len(data))
+            assert sandbox.exec(
+                ["sh", "-c", "wc -c < new/folders/data"]
+            ).output.view().strip() == str(len(data))
 
     def test_modes_are_kept_and_set(self, backend: Backend, store: Store) -> None:
         with self.made(backend, store, PLAIN) as sandbox:
@@ -348,16 +400,23 @@ class SandboxContract:
             sandbox.files.write("run.sh", b"", mode=0o640)
             assert sandbox.files.entry("run.sh").mode == 0o640
             sandbox.files.chmod("README", 0o600)
-            assert sandbox.exec(["sh", "-c", "ls -l README | cut -c1-10"]).output.view().strip() == "-rw-------"
+            assert (
+                sandbox.exec(["sh", "-c", "ls -l README | cut -c1-10"]).output.view().strip()
+                == "-rw-------"
+            )
 
     def test_names_may_be_odd(self, backend: Backend, store: Store) -> None:
         with self.made(backend, store) as sandbox:
             sandbox.begin()
             for name in ODD_NAMES:
                 sandbox.files.write(name, name.encode(errors="surrogateescape"))
-            assert [entry.name for entry in sandbox.files.list()] == sorted(ODD_NAMES, key=os.fsencode)
+            assert [entry.name for entry in sandbox.files.list()] == sorted(
+                ODD_NAMES, key=os.fsencode
+            )
             tree = self._taken(sandbox, store)
-            assert nodes_of(store, tree) == {name: Node("file", 0o644, os.fsencode(name)) for name in ODD_NAMES}
+            assert nodes_of(store, tree) == {
+                name: Node("file", 0o644, os.fsencode(name)) for name in ODD_NAMES
+            }
             sandbox.begin()
             for name in ODD_NAMES:
                 assert sandbox.files.read(name) == os.fsencode(name)
@@ -403,7 +462,10 @@ class SandboxContract:
             names = [path for path in PLAIN if "/" not in path]
             assert [entry.name for entry in sandbox.files.list()] == sorted(names)
             found = {entry.name: entry for entry in sandbox.files.list("src")}
-            assert {name: entry.kind for name, entry in found.items()} == {"cart.py": "file", "deep": "folder"}
+            assert {name: entry.kind for name, entry in found.items()} == {
+                "cart.py": "file",
+                "deep": "folder",
+            }
             assert (found["cart.py"].size, found["cart.py"].mode) == (10, 0o644)
 
     def test_links(self, backend: Backend, store: Store) -> None:
@@ -428,7 +490,15 @@ class SandboxContract:
         }
         with self.made(backend, store, nodes) as sandbox:
             files = sandbox.files
-            paths = ("..", "../x", "in/../../x", "/etc/passwd", "folder/passwd", "twice/passwd", "up/etc/passwd")
+            paths = (
+                "..",
+                "../x",
+                "in/../../x",
+                "/etc/passwd",
+                "folder/passwd",
+                "twice/passwd",
+                "up/etc/passwd",
+            )
             for path in (*paths, "file"):
                 with refused(OutsideWorkspace):
                     files.read(path)
@@ -454,7 +524,11 @@ class SandboxContract:
             sandbox.begin()
             sandbox.files.remove("src")
             sandbox.files.remove("README")
-            left = {path: node for path, node in PLAIN.items() if path != "README" and path.split("/")[0] != "src"}
+            left = {
+                path: node
+                for path, node in PLAIN.items()
+                if path != "README" and path.split("/")[0] != "src"
+            }
             assert sandbox.snapshot().tree == put_tree(store, left)
 
     def test_folders_are_made(self, backend: Backend, store: Store) -> None:
@@ -463,7 +537,11 @@ class SandboxContract:
             sandbox.files.make_folder("a/b/c")
             sandbox.files.make_folder("a/b")
             sandbox.files.chmod("a/b/c", 0o700)
-            expected = {"a": Node("folder", 0o755), "a/b": Node("folder", 0o755), "a/b/c": Node("folder", 0o700)}
+            expected = {
+                "a": Node("folder", 0o755),
+                "a/b": Node("folder", 0o755),
+                "a/b/c": Node("folder", 0o700),
+            }
             assert nodes_of(store, self._taken(sandbox, store)) == expected
 
     # trees
@@ -476,7 +554,15 @@ class SandboxContract:
             found = sandbox.snapshot()
             store.put_blobs(found.blobs)
             assert nodes_of(store, found.tree) == CHANGED
-            assert set(found.changed) >= {"README", "src/new", "moved", "run.sh", "src/cart.py", "latest", "nothing"}
+            assert set(found.changed) >= {
+                "README",
+                "src/new",
+                "moved",
+                "run.sh",
+                "src/cart.py",
+                "latest",
+                "nothing",
+            }
             assert not {"src/deep", "dangling", "empty"} & set(found.changed)
 
     def test_what_files_did_is_the_same_tree(self, backend: Backend, store: Store) -> None:
@@ -503,7 +589,9 @@ class SandboxContract:
                 sandbox.exec(["sh", "-c", "printf %s " + number.decode() + " > n; touch -d @0 n"])
                 assert nodes_of(store, self._taken(sandbox, store))["n"].content == number
 
-    def test_what_the_store_does_not_have_yet_is_said_again(self, backend: Backend, store: Store) -> None:
+    def test_what_the_store_does_not_have_yet_is_said_again(
+        self, backend: Backend, store: Store
+    ) -> None:
         with self.made(backend, store) as sandbox:
             sandbox.begin()
             sandbox.files.write("one/file", b"never stored before: one")
@@ -518,15 +606,34 @@ class SandboxContract:
         with self.made(backend, store, PLAIN, ignore=("mine", "*.log")) as sandbox:
             sandbox.begin()
             folders = ".git src/node_modules/x src/__pycache__ .plait mine"
-            sandbox.exec(["sh", "-c", f"mkdir -p {folders}; for d in {folders} src; do echo x > $d/a.log; done"])
+            sandbox.exec(
+                [
+                    "sh",
+                    "-c",
+                    f"mkdir -p {folders}; for d in {folders} src; do echo x > $d/a.log; done",
+                ]
+            )
             assert sandbox.snapshot().tree == put_tree(store, PLAIN)
 
-    def test_what_no_tree_may_hold_is_not_there_for_the_next_command(self, backend: Backend, store: Store) -> None:
-        """Neither bytecode nor an environment that a command made: the next one runs what is recorded."""
+    def test_what_no_tree_may_hold_is_not_there_for_the_next_command(
+        self, backend: Backend, store: Store
+    ) -> None:
+        """Neither bytecode nor an environment that a command made: the next one runs what is
+        recorded.
+        """
         with self.made(backend, store, PLAIN, ignore=("mine", "src/*.so")) as sandbox:
             sandbox.begin()
             folders = ".venv/bin node_modules/.cache src/__pycache__ .tox mine"
-            sandbox.exec(["sh", "-c", f"mkdir -p {folders}; for d in {folders} src; do echo x > $d/a.pyc; echo x > $d/a.so; done"])
+            sandbox.exec(
+                [
+                    "sh",
+                    "-c",
+                    (
+                        f"mkdir -p {folders}; for d in {folders} src; do echo x > $d/a.pyc; echo x"
+                        " > $d/a.so; done"
+                    ),
+                ]
+            )
             self._taken(sandbox, store)
             left = sandbox.exec(["find", ".", "(", "-name", "*.pyc", "-o", "-name", "*.so", ")"])
             assert left.output.view() == ""
@@ -537,7 +644,16 @@ class SandboxContract:
         with self.made(backend, store, PLAIN) as sandbox:
             sandbox.begin()
             sandbox.exec(["sh", "-ec", _CHANGES])
-            sandbox.exec(["sh", "-ec", "mkdir -p more/deep; echo x > more/deep/x; rm -rf empty; echo x > empty; rm run.sh; mkdir run.sh"])
+            sandbox.exec(
+                [
+                    "sh",
+                    "-ec",
+                    (
+                        "mkdir -p more/deep; echo x > more/deep/x; rm -rf empty; echo x > empty; rm"
+                        " run.sh; mkdir run.sh"
+                    ),
+                ]
+            )
             self._taken(sandbox, store)
             for tree in (before, other, EMPTY, before):
                 sandbox.restore(tree)
@@ -546,11 +662,22 @@ class SandboxContract:
                 assert found.changed == ()
             assert sandbox.exec(["./run.sh"]).output.view() == "ran\n"
 
-    def test_a_restore_takes_back_what_no_snapshot_saw(self, backend: Backend, store: Store) -> None:
+    def test_a_restore_takes_back_what_no_snapshot_saw(
+        self, backend: Backend, store: Store
+    ) -> None:
         before = put_tree(store, PLAIN)
         with self.made(backend, store, PLAIN) as sandbox:
             sandbox.begin()
-            sandbox.exec(["sh", "-ec", "printf 'total = 9\\n' > src/cart.py; touch -d @0 src/cart.py; echo more > more"])
+            sandbox.exec(
+                [
+                    "sh",
+                    "-ec",
+                    (
+                        "printf 'total = 9\\n' > src/cart.py; touch -d @0 src/cart.py; echo more >"
+                        " more"
+                    ),
+                ]
+            )
             sandbox.restore(before)
             assert sandbox.files.read("src/cart.py") == b"total = 0\n"
             assert sandbox.snapshot().tree == before
@@ -620,7 +747,10 @@ class SandboxContract:
             sandbox.close()
         again = backend.attach(placement, wanted)
         try:
-            assert (again.placement.sandbox, again.placement.generation) == (placement.sandbox, placement.generation)
+            assert (again.placement.sandbox, again.placement.generation) == (
+                placement.sandbox,
+                placement.generation,
+            )
             assert again.files.read("README") == b"changed\n"
             assert nodes_of(store, self._taken(again, store)) == CHANGED
             again.restore(wanted.tree)
@@ -644,7 +774,9 @@ class SandboxContract:
         wanted = self.wanted(store)
         sandbox = backend.create(wanted)
         try:
-            (held,) = [held for held in backend.held(store) if held.sandbox == sandbox.placement.sandbox]
+            (held,) = [
+                held for held in backend.held(store) if held.sandbox == sandbox.placement.sandbox
+            ]
             assert (held.backend, held.key) == (backend.name, wanted.key)
             assert held.state
         finally:

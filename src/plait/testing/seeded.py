@@ -8,7 +8,9 @@ from plait.ids import SALT_SIZE, LogId, Micros, derived
 
 
 class Seeded:
-    """A `Source` whose answers follow from the seed and what is asked about, never from when or how often."""
+    """A `Source` whose answers follow from the seed and what is asked about, never from when or how
+    often.
+    """
 
     def __init__(self, seed: int = 0, start: Micros = 1_750_000_000_000_000) -> None:
         self.seed = seed

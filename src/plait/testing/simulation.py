@@ -1,11 +1,14 @@
-"""Runs in a world made from a seed: time, ids, which attempt fails, which tool is lost, who is done first, when the process dies.
+"""Runs in a world made from a seed: time, ids, which attempt fails, which tool is lost, who is done
+first, when the process dies.
 
-Everything follows from the seed and what is asked about, never from when or how often, so the same seed gives the same history, head
-and all, whatever threads do. Nothing waits: pauses are over at once.
+Everything follows from the seed and what is asked about, never from when or how often, so the same
+seed gives the same history, head and all, whatever threads do. Nothing waits: pauses are over at
+once.
 
-A process that dies writes nothing more, in any of its threads; the run is then taken up again, as a new process would, until it comes to
-its end. Where branches run side by side and may die, they take turns at their writes, so that what one has done when another dies follows
-from the seed, too. Threads of the program's own take no turns.
+A process that dies writes nothing more, in any of its threads; the run is then taken up again, as a
+new process would, until it comes to its end. Where branches run side by side and may die, they take
+turns at their writes, so that what one has done when another dies follows from the seed, too.
+Threads of the program's own take no turns.
 """
 
 from __future__ import annotations
@@ -23,7 +26,16 @@ import msgspec
 
 from plait.durable import _resume  # pyright: ignore[reportPrivateUsage]
 from plait.event import Event, Json, without_measured
-from plait.event.kinds import Failure, Merged, RunCancelled, RunFailed, RunFinished, SessionOpened, Text, ToolRequested
+from plait.event.kinds import (
+    Failure,
+    Merged,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    SessionOpened,
+    Text,
+    ToolRequested,
+)
 from plait.ids import Digest, digest
 from plait.model.base import Fault, Reply
 from plait.runtime import loop
@@ -51,17 +63,20 @@ _numbers = count(1)  # every simulated session has a store that nobody had befor
 FAULTS = ("RateLimited", "Overloaded", "ServerError", "Timeout", "ConnectionLost", "StreamCut")
 
 
-_ENDS = (RunFinished, RunFailed, RunCancelled)  # a process that dies after these has nothing left to do
+# a process that dies after these has nothing left to do
+_ENDS = (RunFinished, RunFailed, RunCancelled)
 
-Oracle = Callable[[Waiting, Digest], Happened | None]  # whether a call took place whose outcome was lost; the digest is its idempotency key
-Answer = Callable[[Waiting], Json]  # of whoever is asked: for an approval whether it is granted, for a question the answer
+# whether a call took place whose outcome was lost; the digest is its idempotency key
+Oracle = Callable[[Waiting, Digest], Happened | None]
+# of whoever is asked: for an approval whether it is granted, for a question the answer
+Answer = Callable[[Waiting], Json]
 
 
 class Simulation:
     """`Simulation(seed=7, model_fault_rate=0.1, crash_rate=0.1).run(Repair(), "Fix the bug")`.
 
-    A process may die before and after every write: by chance, at most `crashes_max` times, or with `crash_at` at just these moments,
-    counted from 1.
+    A process may die before and after every write: by chance, at most `crashes_max` times, or with
+    `crash_at` at just these moments, counted from 1.
     """
 
     def __init__(
@@ -74,7 +89,11 @@ class Simulation:
         crash_at: int | Sequence[int] = (),
         crashes_max: int = 100,
     ) -> None:
-        self.seed, self.model_fault_rate, self.tool_fault_rate = seed, model_fault_rate, tool_fault_rate
+        self.seed, self.model_fault_rate, self.tool_fault_rate = (
+            seed,
+            model_fault_rate,
+            tool_fault_rate,
+        )
         self.crash_rate, self.crashes_max = crash_rate, crashes_max
         self.crash_at = frozenset([crash_at] if isinstance(crash_at, int) else crash_at)
         self.crashes = 0  # how often a process died so far
@@ -93,21 +112,29 @@ class Simulation:
         self,
         workflow: Workflow | Callable[[], Workflow],
         *content: Content | Session,
-        oracle: Oracle | None = None,  # None: nobody knows, and a run that waits for it stays parked
-        answer: Answer | None = None,  # None: everything is allowed, and of choices the first is taken
-        between: Callable[[Session], object] | None = None,  # called between a death and the next life
+        # None: nobody knows, and a run that waits for it stays parked
+        oracle: Oracle | None = None,
+        # None: everything is allowed, and of choices the first is taken
+        answer: Answer | None = None,
+        # called between a death and the next life
+        between: Callable[[Session], object] | None = None,
     ) -> Session:
-        """Run a workflow on a new session, or on one made by `session()`, and return what it returned.
+        """Run a workflow on a new session, or on one made by `session()`, and return what it
+        returned.
 
-        If it dies, or parks for somebody, it is taken up again until it comes to its end. A function that makes the workflow is called
-        for every process anew.
+        If it dies, or parks for somebody, it is taken up again until it comes to its end. A
+        function that makes the workflow is called for every process anew.
         """
         given = content[0] if content and isinstance(content[0], Session) else None
-        session = given or self.session(*[each for each in content if not isinstance(each, Session)])
+        session = given or self.session(
+            *[each for each in content if not isinstance(each, Session)]
+        )
         made = _maker(workflow)
         try:
             first = made()
-            return first._run(original(type(first)), session, waiter=self.waiter(), on_start=self._entered)  # pyright: ignore[reportPrivateUsage]
+            return first._run(  # pyright: ignore[reportPrivateUsage]
+                original(type(first)), session, waiter=self.waiter(), on_start=self._entered
+            )
         except (Halted, Parked) as stop:
             last: Halted | Parked = stop
         while True:
@@ -185,12 +212,20 @@ class Simulation:
         body: Callable[[Simulation], object],
         *,
         seeds: Iterable[int] = range(100),
-        kept: str | Path | None = None,  # where seeds that failed are kept, one per line, and tried first from then on
+        # where seeds that failed are kept, one per line, and tried first from then on
+        kept: str | Path | None = None,
         **rates: Any,  # as for one
     ) -> int:
-        """Try a property on many seeds; a seed that fails is kept and named in the error. Returns how many were tried."""
+        """Try a property on many seeds; a seed that fails is kept and named in the error.
+
+        Returns how many were tried.
+        """
         file = Path(kept) if kept is not None else None
-        before = [int(line.split()[0]) for line in file.read_text().splitlines() if line.strip()] if file and file.exists() else []
+        before = (
+            [int(line.split()[0]) for line in file.read_text().splitlines() if line.strip()]
+            if file and file.exists()
+            else []
+        )
         tried = 0
         for seed in dict.fromkeys([*before, *seeds]):
             simulation = cls(seed, **rates)
@@ -226,8 +261,14 @@ class Simulated(Blocking):
             return op.batch.next()
         return None
 
-    def start_all(self, works: Mapping[str, Callable[[], T]]) -> tuple[dict[str, Future[T]], Callable[[], str]]:
-        return _Turns(self._simulation).start_all(works) if self._simulation.may_crash else loop.start_all(works)
+    def start_all(
+        self, works: Mapping[str, Callable[[], T]]
+    ) -> tuple[dict[str, Future[T]], Callable[[], str]]:
+        return (
+            _Turns(self._simulation).start_all(works)
+            if self._simulation.may_crash
+            else loop.start_all(works)
+        )
 
     def ask(self, op: CallModel) -> Reply | Fault:
         if self._simulation.lot("model", op.call, op.attempt) >= self._simulation.model_fault_rate:
@@ -236,9 +277,19 @@ class Simulated(Blocking):
         partial = ""
         if kind == "StreamCut":
             reply = super().ask(op)
-            words = text_of(tuple([part for part in reply.parts if isinstance(part, Text)])) if isinstance(reply, Reply) else ""
+            words = (
+                text_of(tuple([part for part in reply.parts if isinstance(part, Text)]))
+                if isinstance(reply, Reply)
+                else ""
+            )
             partial = words[: int(len(words) * self._simulation.lot("cut", op.call, op.attempt))]
-        return Fault(kind, "as the seed has it", retryable=True, retry_after_s=1.0 if kind == "RateLimited" else None, partial=partial)
+        return Fault(
+            kind,
+            "as the seed has it",
+            retryable=True,
+            retry_after_s=1.0 if kind == "RateLimited" else None,
+            partial=partial,
+        )
 
     def run(self, job: Job) -> Done:
         if self._simulation.lot("tool", job.call, job.attempt) >= self._simulation.tool_fault_rate:
@@ -246,7 +297,12 @@ class Simulated(Blocking):
         before = self._simulation.lot("before", job.call, job.attempt) < 0.5
         if not before:
             super().run(job)  # it ran, and nobody heard of it
-        return Done(job.number, failure=Failure("SimulatedFault", f"as the seed has it, {'before' if before else 'after'} it ran"))
+        return Done(
+            job.number,
+            failure=Failure(
+                "SimulatedFault", f"as the seed has it, {'before' if before else 'after'} it ran"
+            ),
+        )
 
 
 class _Batch:
@@ -257,7 +313,10 @@ class _Batch:
 
     def next(self) -> Done:
         simulation = self._waiter._simulation  # pyright: ignore[reportPrivateUsage]
-        lane = min((lane for lane in self._lanes if lane), key=lambda lane: simulation.lot("order", lane[0].call, lane[0].attempt))
+        lane = min(
+            (lane for lane in self._lanes if lane),
+            key=lambda lane: simulation.lot("order", lane[0].call, lane[0].attempt),
+        )
         job = lane.pop(0)
         if self._over:
             return Done(job.number, failure=Failure("Cancelled", "not run: the turn was cancelled"))
@@ -275,7 +334,9 @@ class _Batch:
 
 
 class _Turns:
-    """Threads of which one runs at a time, from write to write; whose turn it is follows from the seed."""
+    """Threads of which one runs at a time, from write to write; whose turn it is follows from the
+    seed.
+    """
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
@@ -283,10 +344,14 @@ class _Turns:
         self._ours = Semaphore(0)  # given back when it comes to a write, or to its end
         self._done: dict[str, Future[Any]] = {}
 
-    def start_all(self, works: Mapping[str, Callable[[], T]]) -> tuple[dict[str, Future[T]], Callable[[], str]]:
+    def start_all(
+        self, works: Mapping[str, Callable[[], T]]
+    ) -> tuple[dict[str, Future[T]], Callable[[], str]]:
         self._mine = {name: Semaphore(0) for name in works}
         futures = {
-            name: loop.spawn(lambda name=name, work=work: self._run(name, work), f"plait-{name}", apart=True)
+            name: loop.spawn(
+                lambda name=name, work=work: self._run(name, work), f"plait-{name}", apart=True
+            )
             for name, work in works.items()
         }
         return futures, self._next
@@ -311,7 +376,10 @@ class _Turns:
         while self._ended is None:
             _take_turns()  # whoever waits for these is one of several, too
             self._simulation.turns += 1
-            lots = {self._simulation.lot("turn", name, self._simulation.turns): name for name in self._mine}
+            lots = {
+                self._simulation.lot("turn", name, self._simulation.turns): name
+                for name in self._mine
+            }
             self._mine[lots[min(lots)]].release()
             self._ours.acquire()
         return self._ended
@@ -360,13 +428,19 @@ _IDS = re.compile(r"[0-9a-f]{64}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\bc
 
 
 def history(session: Session) -> list[str]:
-    """What happened, without what only a clock or chance decides: two runs of one history are equal by this.
+    """What happened, without what only a clock or chance decides: two runs of one history are equal
+    by this.
 
-    Merged branches come before the merge. Ids are told by when they are first met: they differ, what they stand for does not.
+    Merged branches come before the merge. Ids are told by when they are first met: they differ,
+    what they stand for does not.
     """
     met: dict[str, str] = {}
-    told = (_IDS.sub(lambda id: met.setdefault(id[0], f"#{len(met)}"), _told(event)) for event in _every(session, set()))
-    return [_encode(msgspec.json.decode(text)).decode() for text in told]  # keys in the order of their new names
+    told = (
+        _IDS.sub(lambda id: met.setdefault(id[0], f"#{len(met)}"), _told(event))
+        for event in _every(session, set())
+    )
+    # keys in the order of their new names
+    return [_encode(msgspec.json.decode(text)).decode() for text in told]
 
 
 def _every(session: Session, seen: set[str]) -> list[Event]:
@@ -375,15 +449,30 @@ def _every(session: Session, seen: set[str]) -> list[Event]:
         if event.id not in seen:
             seen.add(event.id)
             for branch in event.body.branches if isinstance(event.body, Merged) else ():
-                found.extend(_every(Session.of(Spot(session.store, branch.log, branch.seq, branch.head)), seen))
+                found.extend(
+                    _every(
+                        Session.of(Spot(session.store, branch.log, branch.seq, branch.head)), seen
+                    )
+                )
             found.append(event)
     return found
 
 
 def _told(event: Event) -> str:
     header = event.header
-    about = [header.log, header.seq, event.id, header.actor, header.behalf, header.origin, header.run, header.call, list(header.causes)]
+    about = [
+        header.log,
+        header.seq,
+        event.id,
+        header.actor,
+        header.behalf,
+        header.origin,
+        header.run,
+        header.call,
+        list(header.causes),
+    ]
     body = without_measured(event.body)
     if isinstance(body, SessionOpened):
-        body = msgspec.structs.replace(body, durability=None)  # how it is written down is not what happened
+        # how it is written down is not what happened
+        body = msgspec.structs.replace(body, durability=None)
     return _encode([event.kind, about, body]).decode()

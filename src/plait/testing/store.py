@@ -5,8 +5,8 @@
         def opened(self, tmp_path):
             return lambda *projections: MyStore(tmp_path, source=Seeded(), projections=projections)
 
-`opened(*projections)` opens the store at one place: called again after `close()`, it finds what was there. A store
-that keeps nothing beyond its process says `durable = False`.
+`opened(*projections)` opens the store at one place: called again after `close()`, it finds what was
+there. A store that keeps nothing beyond its process says `durable = False`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def extend(store: Store, log: LogId, *bodies: Body) -> list[Event]:
 def fork(store: Store, parent: LogId, place: int, label: str | None = None) -> LogId:
     log = new_log()
     point = next(store.read(parent, place, place))
-    store.begin(log, sealed([ForkedFrom(parent, place, label)], log, place + 1, (point.id,)), parent=parent)
+    store.begin(
+        log, sealed([ForkedFrom(parent, place, label)], log, place + 1, (point.id,)), parent=parent
+    )
     return log
 
 
@@ -121,13 +123,17 @@ def refused(error: type[Exception], store: Store) -> Generator[None]:
     try:
         yield
     except error:
-        assert (store.number, [log for _, log in store.logs(limit=10_000)]) == before, "something was written all the same"
+        assert (store.number, [log for _, log in store.logs(limit=10_000)]) == before, (
+            "something was written all the same"
+        )
     else:
         raise AssertionError(f"{error.__name__} was not raised")
 
 
 class Tally:
-    """A projection for tests: how often each scratch key was set in a log, and the last commit that did it."""
+    """A projection for tests: how often each scratch key was set in a log, and the last commit that
+    did it.
+    """
 
     name = "tally"
     version = 1
@@ -163,7 +169,12 @@ class Words:
     version = 1
     kinds = frozenset({"ScratchSet"})
     tables = (
-        Table("table", key=("into", "group"), columns={"into": "text", "group": "text", "order": "integer"}, indexes=(("group", "order"),)),
+        Table(
+            "table",
+            key=("into", "group"),
+            columns={"into": "text", "group": "text", "order": "integer"},
+            indexes=(("group", "order"),),
+        ),
         Table("index", key=("from",), columns={"from": "text", "order": "integer"}, order="order"),
     )
 
@@ -258,7 +269,11 @@ class StoreContract:
     def test_unknown_things_are_typed_errors(self, opened: Opened) -> None:
         store = opened()
         log, event = new_log(), Digest("0" * 64)
-        for ask in (lambda: store.log(log), lambda: store.read(log), lambda: list(store.records(log))):
+        for ask in (
+            lambda: store.log(log),
+            lambda: store.read(log),
+            lambda: list(store.records(log)),
+        ):
             with refused(UnknownLog, store):
                 ask()
         with refused(UnknownLog, store):
@@ -310,9 +325,18 @@ class StoreContract:
         store = opened()
         log, child = begin(store, said("one")), new_log()
         head = store.log(log).head
-        for place, parents, parent in ((9, (head,), log), (1, (head,), log), (2, (head,), None), (2, (Digest("1" * 64),), log)):
+        for place, parents, parent in (
+            (9, (head,), log),
+            (1, (head,), log),
+            (2, (head,), None),
+            (2, (Digest("1" * 64),), log),
+        ):
             with refused(InvalidValue, store):
-                store.begin(child, sealed([ForkedFrom(log, place)], child, place + 1, parents), parent=parent)
+                store.begin(
+                    child,
+                    sealed([ForkedFrom(log, place)], child, place + 1, parents),
+                    parent=parent,
+                )
         with refused(UnknownLog, store):
             store.begin(child, sealed([ForkedFrom(log, 2)], child, 3, (head,)), parent=new_log())
 
@@ -347,7 +371,9 @@ class StoreContract:
         assert seqs(28, 99) == [28, 29, 30]
         assert seqs(-5, 2) == [1, 2]
         assert seqs(31) == seqs(9, 8) == []
-        assert [event.seq for event in store.read(child, kinds={"ForkedFrom", "SessionOpened"})] == [1, 11]
+        assert [
+            event.seq for event in store.read(child, kinds={"ForkedFrom", "SessionOpened"})
+        ] == [1, 11]
         assert [event.seq for event in store.read(child, kinds=())] == []
 
     def test_odd_questions_are_typed_errors(self, opened: Opened) -> None:
@@ -368,7 +394,12 @@ class StoreContract:
             lambda: store.missing_blobs(["text"]),  # type: ignore[list-item]
             lambda: store.match(5),  # type: ignore[arg-type]
             lambda: store.rows("tally", "count", before=["a"]),  # type: ignore[arg-type]
-            lambda: store.append(log, sealed([said("x")], log, 2, (store.log(log).head,)), after=store.log(log).head, blobs=[1]),  # type: ignore[arg-type]
+            lambda: store.append(
+                log,
+                sealed([said("x")], log, 2, (store.log(log).head,)),
+                after=store.log(log).head,
+                blobs=[1],  # pyright: ignore[reportArgumentType]
+            ),
         ):
             with refused(InvalidInput, store):
                 ask()
@@ -426,9 +457,16 @@ class StoreContract:
         assert [(number, event.id) for number, event in store.feed(reverse=True)] == forward[::-1]
         assert [number for number, _ in store.feed(1199, reverse=True)] == [1203, 1202, 1201, 1200]
         assert [number for number, _ in store.feed(1199, reverse=True, limit=2)] == [1203, 1202]
-        assert [number for number, _ in store.feed(reverse=True, limit=700)] == list(range(1203, 503, -1))
+        assert [number for number, _ in store.feed(reverse=True, limit=700)] == list(
+            range(1203, 503, -1)
+        )
         assert [number for number, _ in store.feed(kinds={"ScratchSet"}, reverse=True)] == [1203, 2]
-        assert list(store.feed(1203, reverse=True)) == list(store.feed(9999, reverse=True)) == list(store.feed(reverse=True, limit=0)) == []
+        assert (
+            list(store.feed(1203, reverse=True))
+            == list(store.feed(9999, reverse=True))
+            == list(store.feed(reverse=True, limit=0))
+            == []
+        )
 
     def test_the_feed_backwards_begins_where_it_began(self, opened: Opened) -> None:
         store = opened()
@@ -487,7 +525,12 @@ class StoreContract:
         house = house_of(store.id)
         (first,) = store.read(house)
         assert first.body == HouseOpened(store.id) and store.event(first.id).id == first.id
-        assert (store.number_of(first.id), store.number, list(store.feed()), store.logs()) == (0, 0, [], [])
+        assert (store.number_of(first.id), store.number, list(store.feed()), store.logs()) == (
+            0,
+            0,
+            [],
+            [],
+        )
         assert store.describe()["logs"] == store.describe()["events"] == 0
         assert verify(store) == []
         with refused(LogExists, store):
@@ -495,12 +538,16 @@ class StoreContract:
         (event,) = extend(store, house, said("an act that belongs to no session"))
         log = begin(store)
         assert [(number, each.log) for number, each in store.feed()] == [(1, house), (2, log)]
-        assert [log for _, log in store.logs()] == [store.log(log)] and store.number_of(event.id) == 1
+        assert [log for _, log in store.logs()] == [store.log(log)] and store.number_of(
+            event.id
+        ) == 1
         assert verify(store) == []
         store.close()
         if self.durable:
             again = opened()
-            assert texts(again, house) == ["an act that belongs to no session"] and verify(again) == []
+            assert (
+                texts(again, house) == ["an act that belongs to no session"] and verify(again) == []
+            )
 
     def test_events_have_numbers_and_blobs_are_listed(self, opened: Opened) -> None:
         store = opened()
@@ -557,7 +604,12 @@ class StoreContract:
         content = b"evidence " * 100
         digest = store.put_blob(content)
         assert store.blob_info(digest).refs == 0
-        log = begin(store, MessageSaid("user", (File("a.txt", "text/plain", digest), File("b.txt", "text/plain", digest))))
+        log = begin(
+            store,
+            MessageSaid(
+                "user", (File("a.txt", "text/plain", digest), File("b.txt", "text/plain", digest))
+            ),
+        )
         assert store.blob_info(digest).refs == 1
         extend(store, log, MessageSaid("user", (File("c.txt", "text/plain", digest),)))
         assert store.blob_info(digest).refs == 2
@@ -598,7 +650,11 @@ class StoreContract:
         store.put_blob(b"one")
         with refused(CommitmentBroken, store):
             store.put_blobs({**contents, digest_of(b"two"): b"swapped"})
-        assert store.missing_blobs([*contents, digest_of(b"two")]) == {digest_of(b""), digest_of(b"text " * 1000), digest_of(b"two")}
+        assert store.missing_blobs([*contents, digest_of(b"two")]) == {
+            digest_of(b""),
+            digest_of(b"text " * 1000),
+            digest_of(b"two"),
+        }
         store.put_blobs(contents)
         store.put_blobs(contents)
         store.put_blobs({})
@@ -630,7 +686,12 @@ class StoreContract:
         for seq, data in ((8, b"state " * 1000), (3, b""), (5, bytes(range(256)))):
             store.keep(log, seq, data)
         assert store.all_kept(log) == [(3, b""), (5, bytes(range(256))), (8, b"state " * 1000)]
-        assert store.kept(log, 10) == store.kept(log, 8) == store.kept(log, 10**9) == (log, 8, b"state " * 1000)
+        assert (
+            store.kept(log, 10)
+            == store.kept(log, 8)
+            == store.kept(log, 10**9)
+            == (log, 8, b"state " * 1000)
+        )
         assert store.kept(log, 7) == store.kept(log, 5) == (log, 5, bytes(range(256)))
         assert store.kept(log, 3) == (log, 3, b"")
         assert store.kept(log, 2) is store.kept(log, 0) is store.kept(log, -1) is None
@@ -652,7 +713,9 @@ class StoreContract:
             store.keep(at, seq, f"{seq}".encode())
         assert store.kept(child, 9) == (child, 9, b"9")
         assert store.kept(grandchild, 9) == store.kept(child, 8) == (child, 8, b"8")
-        assert store.kept(grandchild, 7) == store.kept(child, 6) == (log, 4, b"4"), "never beyond the fork"
+        assert store.kept(grandchild, 7) == store.kept(child, 6) == (log, 4, b"4"), (
+            "never beyond the fork"
+        )
         assert store.kept(low, 5) == (log, 4, b"4")
         assert store.kept(low, 3) is None
         assert store.all_kept(grandchild) == store.all_kept(low) == []
@@ -680,7 +743,17 @@ class StoreContract:
         log = begin(store, said("one"), said("two"))
         child = fork(store, log, 2)
         odd: Any
-        for at, odd in ((log, 0), (log, 4), (log, -1), (log, "1"), (log, True), (log, 2**70), (child, 1), (child, 2), (child, 4)):
+        for at, odd in (
+            (log, 0),
+            (log, 4),
+            (log, -1),
+            (log, "1"),
+            (log, True),
+            (log, 2**70),
+            (child, 1),
+            (child, 2),
+            (child, 4),
+        ):
             with refused(InvalidValue, store):
                 store.keep(at, odd, b"state")
         for odd in ("text", None):
@@ -713,13 +786,23 @@ class StoreContract:
 
     def test_rows_are_kept_with_the_events(self, opened: Opened) -> None:
         store = opened(Tally())
-        one, two = begin(store, ScratchSet("a", 1)), begin(store, ScratchSet("a", 1), ScratchSet("b", 1))
+        one, two = (
+            begin(store, ScratchSet("a", 1)),
+            begin(store, ScratchSet("a", 1), ScratchSet("b", 1)),
+        )
         extend(store, one, ScratchSet("a", 2))
-        assert store.rows("tally", "count", {"log": one}) == [{"log": one, "key": "a", "times": 2, "number": 6}]
-        assert [row["log"] for row in store.rows("tally", "count", {"key": "a"}, order="number", descending=True)] == [one, two]
+        assert store.rows("tally", "count", {"log": one}) == [
+            {"log": one, "key": "a", "times": 2, "number": 6}
+        ]
+        assert [
+            row["log"]
+            for row in store.rows("tally", "count", {"key": "a"}, order="number", descending=True)
+        ] == [one, two]
         newest = store.rows("tally", "count", order="number", descending=True, limit=1)
         assert [row["number"] for row in newest] == [6]
-        older = store.rows("tally", "count", order="number", descending=True, before=newest[0]["number"])
+        older = store.rows(
+            "tally", "count", order="number", descending=True, before=newest[0]["number"]
+        )
         assert [row["number"] for row in older] == [5, 4]
         extend(store, two, ScratchSet("b", None))
         assert store.rows("tally", "count", {"key": "b"}) == []
@@ -727,9 +810,17 @@ class StoreContract:
     def test_any_lowercase_word_names_a_column(self, opened: Opened) -> None:
         store = opened(Words())
         log = begin(store, ScratchSet("a", 1), ScratchSet("b", 1), ScratchSet("gone", 1))
-        assert store.rows("words", "table", {"into": log, "group": "b"}) == [{"into": log, "group": "b", "order": 3}]
-        assert [row["group"] for row in store.rows("words", "table", order="order", descending=True, before=4)] == ["b", "a"]
-        assert store.rows("words", "index") == [{"from": "a", "order": 2}, {"from": "b", "order": 3}]
+        assert store.rows("words", "table", {"into": log, "group": "b"}) == [
+            {"into": log, "group": "b", "order": 3}
+        ]
+        assert [
+            row["group"]
+            for row in store.rows("words", "table", order="order", descending=True, before=4)
+        ] == ["b", "a"]
+        assert store.rows("words", "index") == [
+            {"from": "a", "order": 2},
+            {"from": "b", "order": 3},
+        ]
         store.rebuild("words")
         assert store.rows("words", "index", {"from": "b"}) == [{"from": "b", "order": 3}]
 
@@ -768,7 +859,9 @@ class StoreContract:
     def test_threads_on_logs_of_their_own(self, opened: Opened) -> None:
         store = opened()
         logs = [begin(store) for _ in range(16)]
-        run_threads([lambda log=log: [extend(store, log, said(str(i))) for i in range(25)] for log in logs])
+        run_threads(
+            [lambda log=log: [extend(store, log, said(str(i))) for i in range(25)] for log in logs]
+        )
         for log in logs:
             assert texts(store, log) == [str(i) for i in range(25)]
         assert sorted(number for number, _ in store.feed()) == list(range(1, 16 * 26 + 1))
@@ -784,7 +877,9 @@ class StoreContract:
             for i in range(20):
                 while True:
                     now = store.log(log)
-                    events = sealed([said(f"{name}/{i}")], log, now.tip + 1, (now.head,), source=source)
+                    events = sealed(
+                        [said(f"{name}/{i}")], log, now.tip + 1, (now.head,), source=source
+                    )
                     try:
                         store.append(log, events, after=now.head)
                     except StaleHead:
@@ -820,7 +915,14 @@ class StoreContract:
         store = opened()
         log = begin(store, said("one"))
         assert store.log(log).epoch == 0
-        turns = (RunStarted("a:B"), RunResumed("b", 1), RunFailed(Failure("E", "e")), RunResumed("c", 2), RunFinished(), RunCancelled())
+        turns = (
+            RunStarted("a:B"),
+            RunResumed("b", 1),
+            RunFailed(Failure("E", "e")),
+            RunResumed("c", 2),
+            RunFinished(),
+            RunCancelled(),
+        )
         for epoch, body in enumerate(turns, 1):
             extend(store, log, said("nothing turns"), body)
             assert store.log(log).epoch == epoch
@@ -844,7 +946,12 @@ class StoreContract:
         mine = Fence(log, 1)
         for each in (log, other):
             now = store.log(each)
-            store.append(each, sealed([said("held")], each, now.tip + 1, (now.head,)), after=now.head, fences=[mine])
+            store.append(
+                each,
+                sealed([said("held")], each, now.tip + 1, (now.head,)),
+                after=now.head,
+                fences=[mine],
+            )
         extend(store, log, RunResumed("b", 1))
         for each in (log, other):
             now = store.log(each)
@@ -853,7 +960,9 @@ class StoreContract:
                 with refused(StaleEpoch, store):
                     store.append(each, late, after=now.head, fences=stale)
             with refused(StaleEpoch, store):  # also where the head is another
-                gone = sealed([said("late")], each, now.tip, (store.event(now.head).header.parents[0],))
+                gone = sealed(
+                    [said("late")], each, now.tip, (store.event(now.head).header.parents[0],)
+                )
                 store.append(each, gone, after=gone[0].header.parents[0], fences=[mine])
             store.append(each, late, after=now.head, fences=[Fence(log, 2), Fence(other, 0)])
             extend(store, each, said("by others, who hold nothing"))
@@ -897,10 +1006,13 @@ class StoreContract:
         head = store.log(log).head
         taken = sealed([RunResumed("a", 1)], log, 3, (head,))
         held = sealed([said("held")], log, 4, (taken[-1].id,))
-        for _ in range(2):  # an unknown outcome is settled, also that of the append that raised the epoch
+        # an unknown outcome is settled, also that of the append that raised the epoch
+        for _ in range(2):
             assert store.append(log, taken, after=head, fences=[Fence(log, 1)]) == taken[-1].id
         for _ in range(2):
-            assert store.append(log, held, after=taken[-1].id, fences=[Fence(log, 2)]) == held[-1].id
+            assert (
+                store.append(log, held, after=taken[-1].id, fences=[Fence(log, 2)]) == held[-1].id
+            )
         extend(store, log, RunResumed("b", 2))
         with refused(StaleEpoch, store):
             store.append(log, taken, after=head, fences=[Fence(log, 1)])
@@ -913,7 +1025,12 @@ class StoreContract:
         log, gone = begin(store), new_log()
         now = store.log(log)
         with refused(UnknownLog, store):
-            store.append(log, sealed([said("x")], log, 2, (now.head,)), after=now.head, fences=[Fence(gone, 0)])
+            store.append(
+                log,
+                sealed([said("x")], log, 2, (now.head,)),
+                after=now.head,
+                fences=[Fence(gone, 0)],
+            )
         with refused(UnknownLog, store):
             other = new_log()
             store.begin(other, sealed([SessionOpened()], other), fences=[Fence(gone, 0)])
@@ -934,7 +1051,12 @@ class StoreContract:
                     return
                 written.extend(events)
 
-        run_threads([*[lambda branch=branch: hold(branch) for branch in branches], lambda: extend(store, log, RunResumed("b", 1))])
+        run_threads(
+            [
+                *[lambda branch=branch: hold(branch) for branch in branches],
+                lambda: extend(store, log, RunResumed("b", 1)),
+            ]
+        )
         numbers = {event.id: number for number, event in store.feed()}
         ((taken, _),) = store.feed(kinds={"RunResumed"})
         assert all(numbers[event.id] < taken for event in written)
@@ -948,9 +1070,13 @@ class StoreContract:
             log = new_log()
             store.begin(log, sealed([SessionOpened(durability=wanted)], log))
             child = fork(store, log, 1)
-            found = {store.log(each).durability for each in (log, child)} | {store.heads([log])[log].durability}
+            found = {store.log(each).durability for each in (log, child)} | {
+                store.heads([log])[log].durability
+            }
             assert found == ({wanted} if self.durable else {"memory"})
-        assert {log.durability for _, log in store.logs()} == ({"full", "async"} if self.durable else {"memory"})
+        assert {log.durability for _, log in store.logs()} == (
+            {"full", "async"} if self.durable else {"memory"}
+        )
 
     def test_what_is_not_yet_durable_is_there_all_the_same(self, opened: Opened) -> None:
         store, log = opened(), new_log()

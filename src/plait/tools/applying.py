@@ -1,7 +1,8 @@
 """`apply_patch`: a patch put to files, all of it or nothing.
 
-Every hunk of every file is fitted before the first byte is written. Each part of a patch speaks of the files as they were before it, so
-that two files can change names; a file that is named twice is changed twice, one after the other.
+Every hunk of every file is fitted before the first byte is written. Each part of a patch speaks of
+the files as they were before it, so that two files can change names; a file that is named twice is
+changed twice, one after the other.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def apply_patch(patch: str, sandbox: Sandbox) -> Result:
 
     Args:
         patch: the whole patch
-    """
+    """  # noqa: E501
     parts = parse_patch(patch)
     plan = _Plan(sandbox, parts)
     for part in parts:
@@ -63,7 +64,9 @@ class _Plan:
 
     def __init__(self, sandbox: Sandbox, parts: Sequence[FilePatch]) -> None:
         self._sandbox = sandbox
-        self._leaving = {self._named(part.path) for part in parts if part.operation in ("rename", "delete")}
+        self._leaving = {
+            self._named(part.path) for part in parts if part.operation in ("rename", "delete")
+        }
         self._edited: set[str] = set()  # where a later part goes on from what an earlier one made
         self._before: dict[str, _File | None] = {}  # as they are; None: not there
         self._after: dict[str, _File | None] = {}  # as they are to be; None: gone
@@ -74,19 +77,27 @@ class _Plan:
         path, target = self._named(part.path), self._named(part.target)
         if part.operation == "create":
             self._free(target)
-            return self._becomes(target, _File(apply_hunks(target, "", part.hunks), part.mode or 0o644), "created")
+            return self._becomes(
+                target, _File(apply_hunks(target, "", part.hunks), part.mode or 0o644), "created"
+            )
         found = self._found(path)
         if part.operation == "delete":
             self._check_all_goes(path, found, part)
             return self._becomes(path, None, "deleted")
-        made = _File(apply_hunks(path, found.text, part.hunks), found.mode if part.mode is None else part.mode)
+        made = _File(
+            apply_hunks(path, found.text, part.hunks),
+            found.mode if part.mode is None else part.mode,
+        )
         if target == path:
             return self._becomes(path, made, "changed")
         self._free(target)
         if part.operation == "rename":
-            self._after.setdefault(path, None)  # unless another file has taken its name in this very patch
+            # unless another file has taken its name in this very patch
+            self._after.setdefault(path, None)
         self._renamed.append({"from": path, "to": target, "copied": part.operation == "copy"})
-        return self._becomes(target, made, f"{'renamed' if part.operation == 'rename' else 'copied'} from {path},")
+        return self._becomes(
+            target, made, f"{'renamed' if part.operation == 'rename' else 'copied'} from {path},"
+        )
 
     def _named(self, path: str) -> str:
         return file_path(self._sandbox, path)
@@ -95,7 +106,9 @@ class _Plan:
         """What a part speaks of: as an earlier part left it, or as it is."""
         there = self._after[path] if path in self._edited else self._is_there(path)
         if there is None:
-            raise EditRefused(path, "there is no such file", f"Look what there is with list_files; {_NOTHING}")
+            raise EditRefused(
+                path, "there is no such file", f"Look what there is with list_files; {_NOTHING}"
+            )
         return there
 
     def _is_there(self, path: str) -> _File | None:
@@ -107,11 +120,19 @@ class _Plan:
         there = self._is_there(path) if path not in self._leaving else None
         taken = self._after.get(path, there)
         if taken is not None:
-            raise EditRefused(path, "there is a file of that name already", f"Change it instead, or delete it first; {_NOTHING}")
+            raise EditRefused(
+                path,
+                "there is a file of that name already",
+                f"Change it instead, or delete it first; {_NOTHING}",
+            )
 
     def _check_all_goes(self, path: str, found: _File, part: FilePatch) -> None:
         if part.hunks and apply_hunks(path, found.text, part.hunks):
-            raise EditRefused(path, "it is to be deleted, and has more lines than the patch removes", f"Read it again; {_NOTHING}")
+            raise EditRefused(
+                path,
+                "it is to be deleted, and has more lines than the patch removes",
+                f"Read it again; {_NOTHING}",
+            )
 
     def _becomes(self, path: str, made: _File | None, said: str) -> None:
         self._is_there(path)
@@ -125,7 +146,8 @@ class _Plan:
         self._check_folders()
         done: list[str] = []
         try:
-            for path in sorted(self._after, key=lambda path: self._after[path] is not None):  # what goes makes room for what comes
+            # what goes makes room for what comes
+            for path in sorted(self._after, key=lambda path: self._after[path] is not None):
                 done.append(path)
                 self._put(path, self._after[path])
         except BaseException:
@@ -141,7 +163,9 @@ class _Plan:
             for end in range(1, len(parts) + 1):
                 above = "/".join(parts[:end])
                 if above in kept or (above not in self._after and _is_file(self._sandbox, above)):
-                    raise EditRefused(path, f"{above!r} is a file, not a folder", f"Use another path; {_NOTHING}")
+                    raise EditRefused(
+                        path, f"{above!r} is a file, not a folder", f"Use another path; {_NOTHING}"
+                    )
 
     def _put(self, path: str, made: _File | None) -> None:
         files = self._sandbox.files
@@ -154,9 +178,16 @@ class _Plan:
         diffs = [(path, *self._sides(path)) for path in sorted(self._after)]
         diff = "".join(unified(path, before, after) for path, before, after in diffs)
         counts = [changed_lines(before or "", after or "") for _, before, after in diffs]
-        delta: dict[str, Json] = {"changed": sorted(self._after), "renamed": self._renamed, "modes": self._modes()}
+        delta: dict[str, Json] = {
+            "changed": sorted(self._after),
+            "renamed": self._renamed,
+            "modes": self._modes(),
+        }
         parts: list[Any] = evidence(delta, "patch", diff)
-        sums = f"{counted(sum(added for added, _ in counts), 'line')} added, {sum(removed for _, removed in counts):,} removed"
+        sums = (
+            f"{counted(sum(added for added, _ in counts), 'line')} added,"
+            f" {sum(removed for _, removed in counts):,} removed"
+        )
         return Result(["\n".join([*self._said, f"[{sums}]"]), *parts], delta=delta)
 
     def _sides(self, path: str) -> tuple[str | None, str | None]:
@@ -165,7 +196,11 @@ class _Plan:
 
     def _modes(self) -> Json:
         both = [(path, self._before[path], made) for path, made in sorted(self._after.items())]
-        return {path: f"{made.mode:o}" for path, before, made in both if made and made.mode != (before.mode if before else 0o644)}
+        return {
+            path: f"{made.mode:o}"
+            for path, before, made in both
+            if made and made.mode != (before.mode if before else 0o644)
+        }
 
 
 def _is_file(sandbox: Sandbox, path: str) -> bool:
@@ -178,10 +213,20 @@ def _read(sandbox: Sandbox, path: str) -> _File | None:
     if entry is None:
         return None
     if entry.kind != "file":
-        raise EditRefused(path, f"it is a {entry.kind}, and only plain files can be patched", f"Use the shell; {_NOTHING}")
+        raise EditRefused(
+            path,
+            f"it is a {entry.kind}, and only plain files can be patched",
+            f"Use the shell; {_NOTHING}",
+        )
     if entry.size > _FILE_MAX:
-        raise EditRefused(path, f"it has {entry.size:,} bytes, the limit is {_FILE_MAX:,}", f"Use the shell; {_NOTHING}")
+        raise EditRefused(
+            path,
+            f"it has {entry.size:,} bytes, the limit is {_FILE_MAX:,}",
+            f"Use the shell; {_NOTHING}",
+        )
     text = text_or_none(sandbox.files.read(path))
     if text is None:
-        raise EditRefused(path, "it is no UTF-8 text", f"Change it with a program, through the shell; {_NOTHING}")
+        raise EditRefused(
+            path, "it is no UTF-8 text", f"Change it with a program, through the shell; {_NOTHING}"
+        )
     return _File(text, entry.mode)

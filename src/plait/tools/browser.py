@@ -1,11 +1,14 @@
-"""A browser as tools: open, click, type, read, screenshot. It is the system's Chromium, and it runs inside the sandbox.
+"""A browser as tools: open, click, type, read, screenshot. It is the system's Chromium, and it runs
+inside the sandbox.
 
-Every call tells the address, the title and what a screen reader would see, with a ref at everything that can be acted on. The picture
-and the whole of that text go along as blobs, so that each step can be looked at later. The browser stays open between calls and ends
-with the sandbox's handle; a page that is gone is said to be gone, and never brought back by doing again what was done to it.
+Every call tells the address, the title and what a screen reader would see, with a ref at everything
+that can be acted on. The picture and the whole of that text go along as blobs, so that each step
+can be looked at later. The browser stays open between calls and ends with the sandbox's handle; a
+page that is gone is said to be gone, and never brought back by doing again what was done to it.
 
-It needs the extra `plait[browser]` and Chromium, as the system installs it or where PLAIT_CHROMIUM says. Pages come from the workspace,
-by path or `file:` address, or, if the sandbox has a network, from there.
+It needs the extra `plait[browser]` and Chromium, as the system installs it or where PLAIT_CHROMIUM
+says. Pages come from the workspace, by path or `file:` address, or, if the sandbox has a network,
+from there.
 """
 
 from __future__ import annotations
@@ -25,13 +28,21 @@ from plait.tool import Result, tool
 from plait.tools import screen
 
 SNAPSHOT_MAX = 8_000  # characters of a page that are shown; all of them are kept
-# On Debian the program comes before the script that starts it, which wants settings that a sandbox does not have.
-CHROMIUM = ("/usr/lib/chromium/chromium", "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+# On Debian the program comes before the script that starts it, which wants settings that a sandbox
+# does not have.
+CHROMIUM = (
+    "/usr/lib/chromium/chromium",
+    "/usr/bin/chromium",
+    "/usr/bin/chromium-browser",
+    "/usr/bin/google-chrome",
+)
 KIND = "browser"
 
 
 def _reads(placement: Placement | None, arguments: Mapping[str, Json]) -> EffectClass:
-    """To open a page over a network is to get it, which may be done again; without one, nothing but the screen changes."""
+    """To open a page over a network is to get it, which may be done again; without one, nothing but
+    the screen changes.
+    """
     return "workspace" if _offline(placement) else "idempotent"
 
 
@@ -62,7 +73,7 @@ def browser_click(target: str, sandbox: Sandbox) -> Result:
 
     Args:
         target: the ref of an element in the newest snapshot, as in e12; or its exact name or text; or a CSS selector
-    """
+    """  # noqa: E501
     return _do(sandbox, f"click {target}", {"do": "click", "target": target})
 
 
@@ -74,8 +85,12 @@ def browser_type(target: str, text: str, sandbox: Sandbox, submit: bool = False)
         target: the ref of the field in the newest snapshot, as in e12; or its label; or a CSS selector
         text: what to type
         submit: whether to press Enter afterwards
-    """
-    return _do(sandbox, f"type into {target}", {"do": "type", "target": target, "text": text, "submit": submit})
+    """  # noqa: E501
+    return _do(
+        sandbox,
+        f"type into {target}",
+        {"do": "type", "target": target, "text": text, "submit": submit},
+    )
 
 
 @tool(effect="pure", taints="web")
@@ -93,22 +108,38 @@ def browser_screenshot(sandbox: Sandbox) -> Result:
 def _started(sandbox: Sandbox) -> screen.Screen:
     named = os.environ.get("PLAIT_CHROMIUM")
     try:
-        return screen.started(sandbox, KIND, "browser_inside", sandbox.workdir, *([named] if named else CHROMIUM))
+        return screen.started(
+            sandbox, KIND, "browser_inside", sandbox.workdir, *([named] if named else CHROMIUM)
+        )
     except SandboxFailed as error:
         step = "install Chromium (or name it in PLAIT_CHROMIUM) and pip install 'plait[browser]'"
         raise SandboxFailed(KIND, "start", error.why, step) from error
 
 
-def _do(sandbox: Sandbox, what: str, request: Mapping[str, Json], shown: int = SNAPSHOT_MAX) -> Result:
+def _do(
+    sandbox: Sandbox, what: str, request: Mapping[str, Json], shown: int = SNAPSHOT_MAX
+) -> Result:
     page = screen.found(sandbox, KIND)
     if page is None:
-        raise SandboxFailed(KIND, what, "no page is open here, or the browser was closed", "open the page again with browser_open")
+        raise SandboxFailed(
+            KIND,
+            what,
+            "no page is open here, or the browser was closed",
+            "open the page again with browser_open",
+        )
     return _told(what, page.ask(what, request, lambda path: _content(sandbox, path)), shown)
 
 
 def _told(what: str, seen: Mapping[str, Any], shown: int) -> Result:
     url, title, snapshot = seen["url"], seen["title"], seen["snapshot"]
-    text = "\n".join([f"url: {url}", f"title: {title}", *(f"note: {note}" for note in seen["notes"]), *_shown(snapshot, shown)])
+    text = "\n".join(
+        [
+            f"url: {url}",
+            f"title: {title}",
+            *(f"note: {note}" for note in seen["notes"]),
+            *_shown(snapshot, shown),
+        ]
+    )
     picture = image(base64.b64decode(seen["png"]), "image/png", alt=f"the page {title!r}")
     parts = [text, picture, file(snapshot.encode(), "page.yaml", "text/yaml")]
     return Result(parts, delta={"url": url, "title": title, "action": what})
@@ -137,13 +168,22 @@ def _address(url: str, sandbox: Sandbox) -> str:
     parts = urlsplit(url)
     if parts.scheme in ("http", "https"):
         if _offline(sandbox.placement):
-            raise SandboxFailed(KIND, f"open {url}", "the network of this sandbox is off", "open a file of the workspace instead")
+            raise SandboxFailed(
+                KIND,
+                f"open {url}",
+                "the network of this sandbox is off",
+                "open a file of the workspace instead",
+            )
         return url
     root = f"{sandbox.workdir.rstrip('/')}/"
     if parts.scheme == "file" and parts.path.startswith(root):
         return url
     if parts.scheme:
-        raise InvalidValue("url", f"{url!r} is no page", "use http:, https:, or the path of a file in the workspace")
+        raise InvalidValue(
+            "url",
+            f"{url!r} is no page",
+            "use http:, https:, or the path of a file in the workspace",
+        )
     path, mark, rest = url.removeprefix(root).partition("?")
     _must_exist(sandbox, path.partition("#")[0])
     return f"file://{quote(root)}{quote(path, safe='/#%')}{mark}{rest}"

@@ -1,8 +1,10 @@
-"""The half of the browser tools that runs inside the sandbox: it holds Chromium and does what the other half asks, line by line.
+"""The half of the browser tools that runs inside the sandbox: it holds Chromium and does what the
+other half asks, line by line.
 
-This file is handed to the sandbox's Python as a program, so it imports nothing of ours. A request and its answer are one line of JSON
-each. In between it may ask for files of the workspace: the browser sees no others, since pages from `file:` are answered from what the
-other half sends, and so it sees the files as they are now and cannot look around in the machine.
+This file is handed to the sandbox's Python as a program, so it imports nothing of ours. A request
+and its answer are one line of JSON each. In between it may ask for files of the workspace: the
+browser sees no others, since pages from `file:` are answered from what the other half sends, and so
+it sees the files as they are now and cannot look around in the machine.
 """
 
 from __future__ import annotations
@@ -37,7 +39,16 @@ SIZE = {"width": 1024, "height": 768}
 NAME_MAX = 40
 ACT_MS, LOAD_MS, SETTLE_MS = 5_000, 20_000, 150
 NOTES_MAX, NOTE_MAX = 20, 300
-CONTROLS: tuple[Any, ...] = ("button", "link", "textbox", "combobox", "checkbox", "radio", "tab", "menuitem")
+CONTROLS: tuple[Any, ...] = (
+    "button",
+    "link",
+    "textbox",
+    "combobox",
+    "checkbox",
+    "radio",
+    "tab",
+    "menuitem",
+)
 REF = re.compile(r"\[?(?:ref=)?((?:f\d+)?e\d+)\]?\Z")
 FLAGS = [
     "--no-sandbox",  # its own would need user namespaces of its own; it is in a sandbox already
@@ -108,16 +119,25 @@ class Inside:
         self.settle()
         png = base64.b64encode(self.page.screenshot(type="png")).decode()
         notes, self.notes = self.notes, []
-        return {"url": self.page.url, "title": self.page.title(), "snapshot": self.snapshot(), "png": png, "notes": notes}
+        return {
+            "url": self.page.url,
+            "title": self.page.title(),
+            "snapshot": self.snapshot(),
+            "png": png,
+            "notes": notes,
+        }
 
     def snapshot(self) -> str:
         try:
             return self.page.aria_snapshot(mode="ai")
-        except Error as error:  # what was done is done, also if the page does not say what came of it
+        # what was done is done, also if the page does not say what came of it
+        except Error as error:
             return f"(the page cannot be read: {short(error)})"
 
     def settle(self) -> None:
-        """What an act set off has begun by now; a page that never stops loading is shown as it is."""
+        """What an act set off has begun by now; a page that never stops loading is
+        shown as it is.
+        """
         self.page.wait_for_timeout(SETTLE_MS)
         with suppress(Error):
             self.page.wait_for_load_state("load", timeout=LOAD_MS)
@@ -156,23 +176,35 @@ class Inside:
             raise Mistake(f"{target} cannot be reached: {short(error)}") from error
 
     def find(self, target: str) -> Locator:
-        """By its ref in the snapshot, by what it is called, or by a CSS selector: one element, or a word about why not."""
+        """By its ref in the snapshot, by what it is called, or by a CSS selector: one element, or a
+        word about why not.
+        """
         if ref := REF.match(target.strip()):
             return self.only(self.page.locator(f"aria-ref={ref[1]}"), target)
         for found in self.meant(target):
             with suppress(Error):  # not a selector at all
                 if found.count():
                     return self.only(found, target)
-        raise Mistake(f"nothing on the page is called {target!r}; take a ref from the snapshot, as in e12")
+        raise Mistake(
+            f"nothing on the page is called {target!r}; take a ref from the snapshot, as in e12"
+        )
 
     def meant(self, target: str) -> list[Locator]:
         page = self.page
         controls = [page.get_by_role(role, name=target, exact=True) for role in CONTROLS]
-        return [*controls, page.get_by_label(target, exact=True), page.get_by_text(target, exact=True), page.locator(f"css={target}")]
+        return [
+            *controls,
+            page.get_by_label(target, exact=True),
+            page.get_by_text(target, exact=True),
+            page.locator(f"css={target}"),
+        ]
 
     def only(self, found: Locator, target: str) -> Locator:
         if (count := found.count()) != 1:
-            raise Mistake(f"{target!r} names {count} elements on the page, not one; take a ref from the newest snapshot, as in e12")
+            raise Mistake(
+                f"{target!r} names {count} elements on the page, not one; take a ref from the"
+                " newest snapshot, as in e12"
+            )
         return found
 
 
@@ -202,9 +234,13 @@ def reply(inside: Inside, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def home() -> str:
-    """A folder of its own, emptied of what one that was killed left behind. The names of sockets in it have to be short."""
+    """A folder of its own, emptied of what one that was killed left behind.
+
+    The names of sockets in it have to be short.
+    """
     if len(tempfile.gettempdir()) > NAME_MAX:
-        return tempfile.mkdtemp(prefix="plait-browser-", dir="/tmp")  # only without isolation is the scratch folder's name a long one
+        # only without isolation is the scratch folder's name a long one
+        return tempfile.mkdtemp(prefix="plait-browser-", dir="/tmp")
     path = os.path.join(tempfile.gettempdir(), "plait-browser")
     shutil.rmtree(path, ignore_errors=True)
     os.mkdir(path)
@@ -216,7 +252,9 @@ def launched(playwright: Playwright, programs: list[str]) -> Browser:
     if program is None:
         raise SystemExit(f"there is no {' and no '.join(programs)} in the sandbox")
     try:
-        return playwright.chromium.launch(executable_path=program, args=FLAGS, chromium_sandbox=False)
+        return playwright.chromium.launch(
+            executable_path=program, args=FLAGS, chromium_sandbox=False
+        )
     except Error as error:
         lines = error.message.splitlines()
         raise SystemExit(next((line for line in lines if "[err]" in line), lines[0])) from None
@@ -226,7 +264,11 @@ def main(root: str, *programs: str) -> None:
     os.environ["TMPDIR"] = tempfile.tempdir = home()  # where it keeps its profile
     with sync_playwright() as playwright:
         browser = launched(playwright, list(programs))
-        context = browser.new_context(viewport=SIZE, accept_downloads=False, service_workers="block")  # pyright: ignore[reportArgumentType]
+        context = browser.new_context(
+            viewport=SIZE,  # pyright: ignore[reportArgumentType]
+            accept_downloads=False,
+            service_workers="block",
+        )
         inside = Inside(context, root)
         say({"ready": browser.version})
         while True:

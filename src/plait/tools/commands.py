@@ -1,7 +1,7 @@
 """Commands: `shell` and `python` run to their end in the sandbox, and say how they ended.
 
-A command that fails is a result: the exit code is on the event, and the model reads what was written. What is shown is bounded; where
-that leaves something out, all of it is kept as a file.
+A command that fails is a result: the exit code is on the event, and the model reads what was
+written. What is shown is bounded; where that leaves something out, all of it is kept as a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _TIME_MAX_S = 24 * 3600.0
 # One command instead of two: whether there is a bash is found out where it would be run.
 _BASH = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; else exec sh -c "$1"; fi'
 
-# The code comes by stdin, so that it may be long and leaves no file behind. It runs as the main module, and tracebacks show its lines.
+# The code comes by stdin, so that it may be long and leaves no file behind. It runs as the main
+# module, and tracebacks show its lines.
 _PYTHON = """
 def _start():
     import linecache, sys, traceback
@@ -46,7 +47,8 @@ _WHY = {
 
 
 def class_of_commands(placement: Placement | None, arguments: Mapping[str, Any]) -> EffectClass:
-    """A command can be undone if all that it can reach is the files of the session; otherwise it happened.
+    """A command can be undone if all that it can reach is the files of the session; otherwise it
+    happened.
 
     Without isolation (the rung `host`) it can reach everything, whatever was asked for its network.
     """
@@ -68,13 +70,22 @@ def shell(command: str, sandbox: Sandbox, timeout_s: float = 120.0) -> Result:
     Args:
         command: what to run, as in `pytest -q tests | tail -20`
         timeout_s: after how many seconds it is ended
-    """
+    """  # noqa: E501
     _check_time(timeout_s)
     if "\0" in command or not command.strip():
         raise InvalidValue("command", "it is empty, or holds a zero character", "pass a command")
     if len(command.encode("utf-8", "surrogatepass")) > _COMMAND_MAX:
-        raise InvalidValue("command", f"it is longer than {_COMMAND_MAX:,} bytes", "write it to a file with write_file, and run that")
-    return _told(sandbox, sandbox.exec(["/bin/sh", "-c", _BASH, "sh", command], limits=_only_time(timeout_s)), "shell", timeout_s)
+        raise InvalidValue(
+            "command",
+            f"it is longer than {_COMMAND_MAX:,} bytes",
+            "write it to a file with write_file, and run that",
+        )
+    return _told(
+        sandbox,
+        sandbox.exec(["/bin/sh", "-c", _BASH, "sh", command], limits=_only_time(timeout_s)),
+        "shell",
+        timeout_s,
+    )
 
 
 @tool(effect="at_most_once", effect_of=class_of_commands)
@@ -87,22 +98,35 @@ def python(code: str, sandbox: Sandbox, timeout_s: float = 120.0) -> Result:
     Args:
         code: a whole program
         timeout_s: after how many seconds it is ended
-    """
+    """  # noqa: E501
     _check_time(timeout_s)
     if not code.strip():
         raise InvalidValue("code", "there is none", "pass a program")
-    ran = sandbox.exec(["python3", "-c", _PYTHON], stdin=code.encode("utf-8", "surrogatepass"), limits=_only_time(timeout_s))
+    ran = sandbox.exec(
+        ["python3", "-c", _PYTHON],
+        stdin=code.encode("utf-8", "surrogatepass"),
+        limits=_only_time(timeout_s),
+    )
     return _told(sandbox, ran, "python", timeout_s)
 
 
 def _check_time(timeout_s: float) -> None:
     if not 0 < timeout_s <= _TIME_MAX_S:
-        raise InvalidValue("timeout_s", f"{timeout_s} is no time to wait", f"pass seconds, up to {_TIME_MAX_S:g}")
+        raise InvalidValue(
+            "timeout_s", f"{timeout_s} is no time to wait", f"pass seconds, up to {_TIME_MAX_S:g}"
+        )
 
 
 def _only_time(timeout_s: float) -> Limits:
     """A limit on time; the others are those of the sandbox, since a call can only narrow them."""
-    return Limits(time_s=timeout_s, memory_mb=None, processes=None, open_files=None, output_mb=None, disk_mb=None)
+    return Limits(
+        time_s=timeout_s,
+        memory_mb=None,
+        processes=None,
+        open_files=None,
+        output_mb=None,
+        disk_mb=None,
+    )
 
 
 def _told(sandbox: Sandbox, ran: Ran, name: str, timeout_s: float) -> Result:
@@ -110,20 +134,34 @@ def _told(sandbox: Sandbox, ran: Ran, name: str, timeout_s: float) -> Result:
     parts: list[Any] = [_with_end(text, _ending(ran, min(timeout_s, _time_of(sandbox.placement))))]
     if not whole:
         parts.append(sandbox.keep(ran.output, f"{name}-output.txt"))
-    return Result(parts, exit_code=ran.exit_code, delta={"output_bytes": ran.output.size, "killed": ran.killed})
+    return Result(
+        parts,
+        exit_code=ran.exit_code,
+        delta={"output_bytes": ran.output.size, "killed": ran.killed},
+    )
 
 
 def _time_of(placement: Placement) -> float:
     """How long a command may take there at most."""
-    limits = cast("Mapping[str, Json]", placement.detail).get("limits") if isinstance(placement.detail, Mapping) else None
-    found = cast("Mapping[str, Json]", limits).get("time_s") if isinstance(limits, Mapping) else None
+    limits = (
+        cast("Mapping[str, Json]", placement.detail).get("limits")
+        if isinstance(placement.detail, Mapping)
+        else None
+    )
+    found = (
+        cast("Mapping[str, Json]", limits).get("time_s") if isinstance(limits, Mapping) else None
+    )
     return float(found) if isinstance(found, (int, float)) else float("inf")
 
 
 def _ending(ran: Ran, timeout_s: float) -> str:
     """How it ended, if that has to be said."""
     if ran.killed:
-        why = f"it ran longer than {timeout_s:g} s" if ran.killed == "time" else _WHY.get(ran.killed, ran.killed)
+        why = (
+            f"it ran longer than {timeout_s:g} s"
+            if ran.killed == "time"
+            else _WHY.get(ran.killed, ran.killed)
+        )
         return f"[ended before it was done: {why} (limit: {ran.killed}); exit code {ran.exit_code}]"
     if ran.exit_code:
         return f"[exit code {ran.exit_code}]"
@@ -131,7 +169,9 @@ def _ending(ran: Ran, timeout_s: float) -> str:
 
 
 def _with_end(text: str, ending: str) -> str:
-    return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{ending}" if ending else text
+    return (
+        f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{ending}" if ending else text
+    )
 
 
 def _shown(output: Output) -> tuple[str, bool]:

@@ -1,10 +1,12 @@
-"""A desktop as tools: start a program, look, click, type, press keys. It is an X server without a screen, and it runs inside the sandbox.
+"""A desktop as tools: start a program, look, click, type, press keys. It is an X server without a
+screen, and it runs inside the sandbox.
 
-Every call tells which windows are there, with a picture of the screen as a blob, so that each step can be looked at later. The desktop
-stays between calls and ends with the sandbox's handle; one that is gone is said to be gone, and what was done on it is not done again.
+Every call tells which windows are there, with a picture of the screen as a blob, so that each step
+can be looked at later. The desktop stays between calls and ends with the sandbox's handle; one that
+is gone is said to be gone, and what was done on it is not done again.
 
-It needs the programs Xvfb, xdotool and ImageMagick's import, and xmodmap for what is on no key. On Debian:
-apt-get install xvfb xdotool imagemagick x11-xserver-utils.
+It needs the programs Xvfb, xdotool and ImageMagick's import, and xmodmap for what is on no key. On
+Debian: apt-get install xvfb xdotool imagemagick x11-xserver-utils.
 """
 
 from __future__ import annotations
@@ -31,11 +33,16 @@ def desktop_start(command: str, sandbox: Sandbox) -> Result:
 
     Args:
         command: what to run, as in: mousepad notes.txt
-    """
+    """  # noqa: E501
     try:
         screen.started(sandbox, KIND, "desktop_inside")
     except SandboxFailed as error:
-        raise SandboxFailed(KIND, "start", error.why, "install Xvfb, xdotool and ImageMagick where the sandbox can see them") from error
+        raise SandboxFailed(
+            KIND,
+            "start",
+            error.why,
+            "install Xvfb, xdotool and ImageMagick where the sandbox can see them",
+        ) from error
     return _do(sandbox, f"start {command}", {"do": "start", "command": command})
 
 
@@ -46,7 +53,13 @@ def desktop_screenshot(sandbox: Sandbox) -> Result:
 
 
 @tool(effect_of=class_of_commands)
-def desktop_click(x: int, y: int, sandbox: Sandbox, button: Literal["left", "middle", "right"] = "left", times: int = 1) -> Result:
+def desktop_click(
+    x: int,
+    y: int,
+    sandbox: Sandbox,
+    button: Literal["left", "middle", "right"] = "left",
+    times: int = 1,
+) -> Result:
     """Move the pointer to a place on the screen and click there. Places are counted in pixels from the top left corner.
 
     Args:
@@ -54,8 +67,12 @@ def desktop_click(x: int, y: int, sandbox: Sandbox, button: Literal["left", "mid
         y: how far down
         button: which mouse button
         times: 2 for a double click
-    """
-    return _do(sandbox, f"click {x}, {y}", {"do": "click", "x": x, "y": y, "button": BUTTONS[button], "times": times})
+    """  # noqa: E501
+    return _do(
+        sandbox,
+        f"click {x}, {y}",
+        {"do": "click", "x": x, "y": y, "button": BUTTONS[button], "times": times},
+    )
 
 
 @tool(effect_of=class_of_commands)
@@ -74,14 +91,19 @@ def desktop_key(keys: str, sandbox: Sandbox) -> Result:
 
     Args:
         keys: X names of keys, as in: ctrl+s; or: alt+f Down Return
-    """
+    """  # noqa: E501
     return _do(sandbox, f"press {keys}", {"do": "key", "keys": keys})
 
 
 def _do(sandbox: Sandbox, what: str, request: Mapping[str, Json]) -> Result:
     desktop = screen.found(sandbox, KIND)
     if desktop is None:
-        raise SandboxFailed(KIND, what, "nothing was started here, or the desktop was closed", "start the program with desktop_start")
+        raise SandboxFailed(
+            KIND,
+            what,
+            "nothing was started here, or the desktop was closed",
+            "start the program with desktop_start",
+        )
     if request["do"] != "look":
         sandbox.begin()  # programs write files as they please
     return _told(what, desktop.ask(what, request))
@@ -89,6 +111,8 @@ def _do(sandbox: Sandbox, what: str, request: Mapping[str, Json]) -> Result:
 
 def _told(what: str, seen: Mapping[str, Any]) -> Result:
     windows = [str(each) for each in seen["windows"]]
-    text = "\n".join([f"windows: {', '.join(windows) or 'none'}", *(f"note: {note}" for note in seen["notes"])])
+    text = "\n".join(
+        [f"windows: {', '.join(windows) or 'none'}", *(f"note: {note}" for note in seen["notes"])]
+    )
     picture = image(base64.b64decode(seen["png"]), "image/png", alt="the screen")
     return Result([text, picture], delta={"windows": windows, "action": what})

@@ -1,7 +1,9 @@
-"""The half of the desktop tools that runs inside the sandbox: it holds an X server without a screen, and the programs shown on it.
+"""The half of the desktop tools that runs inside the sandbox: it holds an X server without a
+screen, and the programs shown on it.
 
-This file is handed to the sandbox's Python as a program, so it imports nothing of ours. A request and its answer are one line of JSON
-each. The keyboard belongs to whatever window the pointer is in, since there is no window manager to say otherwise.
+This file is handed to the sandbox's Python as a program, so it imports nothing of ours. A request
+and its answer are one line of JSON each. The keyboard belongs to whatever window the pointer is in,
+since there is no window manager to say otherwise.
 """
 
 from __future__ import annotations
@@ -32,7 +34,12 @@ class Program:
 
     def __init__(self, command: str) -> None:
         self.command, self.words = command, tempfile.TemporaryFile()
-        self.process = subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.words)
+        self.process = subprocess.Popen(
+            ["sh", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self.words,
+        )
 
     @property
     def ended(self) -> bool:
@@ -41,11 +48,17 @@ class Program:
     def told(self) -> str:
         text = f"{self.command!r} ended with {self.process.returncode}"
         self.words.seek(max(0, self.words.seek(0, os.SEEK_END) - WORDS_MAX))
-        return f"{text}: {self.words.read().decode('utf-8', 'replace').strip()}" if self.process.returncode else text
+        return (
+            f"{text}: {self.words.read().decode('utf-8', 'replace').strip()}"
+            if self.process.returncode
+            else text
+        )
 
 
 class Keyboard:
-    """Gives characters that are on no key a key of their own. xdotool lends them one for a moment, which a slow program sees too late."""
+    """Gives characters that are on no key a key of their own. xdotool lends them one for a moment,
+    which a slow program sees too late.
+    """
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}  # character to key, the one learnt first first
@@ -57,7 +70,9 @@ class Keyboard:
             return
         self.free = unused_keys() if self.free is None else self.free
         words = [f"keycode {self.key_for(char)} = U{ord(char):04X}" for char in new]
-        subprocess.run(["xmodmap", "-"], input="\n".join(words), text=True, capture_output=True, timeout=RUN_S)
+        subprocess.run(
+            ["xmodmap", "-"], input="\n".join(words), text=True, capture_output=True, timeout=RUN_S
+        )
 
     def key_for(self, char: str) -> str:
         assert self.free is not None
@@ -68,7 +83,9 @@ class Keyboard:
 
 def unused_keys() -> list[str]:
     """Those that say nothing, and those of a laptop's lid and lamps."""
-    listed = subprocess.run(["xmodmap", "-pke"], capture_output=True, text=True, timeout=RUN_S).stdout
+    listed = subprocess.run(
+        ["xmodmap", "-pke"], capture_output=True, text=True, timeout=RUN_S
+    ).stdout
     rows = [line.split() for line in listed.splitlines()]
     return [row[1] for row in rows if len(row) == 3 or (len(row) > 3 and row[3].startswith("XF86"))]
 
@@ -83,7 +100,11 @@ class Inside:
         png = settled()
         ended = [each for each in self.programs if each.ended]
         self.programs = [each for each in self.programs if each not in ended]
-        return {"windows": windows(), "png": base64.b64encode(png).decode(), "notes": [each.told() for each in ended]}
+        return {
+            "windows": windows(),
+            "png": base64.b64encode(png).decode(),
+            "notes": [each.told() for each in ended],
+        }
 
     def do_look(self, asked: dict[str, Any]) -> None:
         """Nothing: the screen is told of as it is."""
@@ -101,39 +122,78 @@ class Inside:
         width, height, _ = map(int, SIZE.split("x"))
         if not (0 <= x < width and 0 <= y < height):
             raise Mistake(f"{x}, {y} is not on the screen, which is {width} wide and {height} high")
-        xdotool("mousemove", "--sync", str(x), str(y), "click", "--repeat", str(asked["times"]), "--delay", "60", str(asked["button"]))
+        xdotool(
+            "mousemove",
+            "--sync",
+            str(x),
+            str(y),
+            "click",
+            "--repeat",
+            str(asked["times"]),
+            "--delay",
+            "60",
+            str(asked["button"]),
+        )
 
     def do_type(self, asked: dict[str, Any]) -> None:
         self.keyboard.learn(asked["text"])
-        for piece in re.split(r"([\n\t])", asked["text"]):  # xdotool types a line break as a key that few programs know
+        # xdotool types a line break as a key that few programs know
+        for piece in re.split(r"([\n\t])", asked["text"]):
             if piece:
-                xdotool(*(["key", KEYS[piece]] if piece in KEYS else ["type", "--delay", "12", "--file", "-"]), words=piece)
+                xdotool(
+                    *(
+                        ["key", KEYS[piece]]
+                        if piece in KEYS
+                        else ["type", "--delay", "12", "--file", "-"]
+                    ),
+                    words=piece,
+                )
 
     def do_key(self, asked: dict[str, Any]) -> None:
         xdotool("key", "--delay", "60", *asked["keys"].split())
 
 
 def xdotool(*arguments: str, words: str = "") -> str:
-    done = subprocess.run(["xdotool", *arguments], input=words, capture_output=True, text=True, timeout=RUN_S)
+    done = subprocess.run(
+        ["xdotool", *arguments], input=words, capture_output=True, text=True, timeout=RUN_S
+    )
     if done.returncode or "No such key" in done.stderr:
         words = (done.stderr or done.stdout).strip().partition("\n")[0]
-        raise subprocess.SubprocessError(words or f"xdotool {arguments[0]} ended with {done.returncode}")  # the keys before it were pressed
+        # the keys before it were pressed
+        raise subprocess.SubprocessError(
+            words or f"xdotool {arguments[0]} ended with {done.returncode}"
+        )
     return done.stdout
 
 
 def windows() -> list[str]:
     """What the windows that can be seen are called."""
-    found = subprocess.run(["xdotool", "search", "--onlyvisible", "--name", "."], capture_output=True, text=True, timeout=RUN_S)
-    named = [subprocess.run(["xdotool", "getwindowname", each], capture_output=True, text=True) for each in found.stdout.split()]
+    found = subprocess.run(
+        ["xdotool", "search", "--onlyvisible", "--name", "."],
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+    )
+    named = [
+        subprocess.run(["xdotool", "getwindowname", each], capture_output=True, text=True)
+        for each in found.stdout.split()
+    ]
     return list(dict.fromkeys(each.stdout.strip() for each in named if each.stdout.strip()))
 
 
 def picture() -> bytes:
-    return subprocess.run(["import", "-silent", "-window", "root", "png:-"], capture_output=True, check=True, timeout=RUN_S).stdout
+    return subprocess.run(
+        ["import", "-silent", "-window", "root", "png:-"],
+        capture_output=True,
+        check=True,
+        timeout=RUN_S,
+    ).stdout
 
 
 def settled() -> bytes:
-    """The screen once it has stopped changing, or after a while: a cursor that blinks never stops."""
+    """The screen once it has stopped changing, or after a while: a cursor that
+    blinks never stops.
+    """
     time.sleep(STEP_S)
     until, before, now = time.monotonic() + SETTLE_S, b"", picture()
     while before != now and time.monotonic() < until:
@@ -166,8 +226,20 @@ def reply(inside: Inside, asked: dict[str, Any]) -> dict[str, Any]:
 def serve_screen() -> str:
     """An X server of our own; it says itself on which display, so that none is taken twice."""
     reading, writing = os.pipe()
-    command = ["Xvfb", "-displayfd", str(writing), "-screen", "0", SIZE, "-nolisten", "tcp", "-noreset"]
-    subprocess.Popen(command, pass_fds=(writing,), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    command = [
+        "Xvfb",
+        "-displayfd",
+        str(writing),
+        "-screen",
+        "0",
+        SIZE,
+        "-nolisten",
+        "tcp",
+        "-noreset",
+    ]
+    subprocess.Popen(
+        command, pass_fds=(writing,), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
     os.close(writing)
     with os.fdopen(reading) as told:
         display = told.readline().strip()
@@ -177,7 +249,13 @@ def serve_screen() -> str:
 
 
 def main() -> None:
-    os.environ.update(DISPLAY=serve_screen(), GDK_BACKEND="x11", NO_AT_BRIDGE="1", GSETTINGS_BACKEND="memory", LIBGL_ALWAYS_SOFTWARE="1")
+    os.environ.update(
+        DISPLAY=serve_screen(),
+        GDK_BACKEND="x11",
+        NO_AT_BRIDGE="1",
+        GSETTINGS_BACKEND="memory",
+        LIBGL_ALWAYS_SOFTWARE="1",
+    )
     os.environ.setdefault("LANG", "C.UTF-8")  # or what is typed is taken for ASCII
     inside = Inside()
     say({"ready": os.environ["DISPLAY"]})

@@ -1,8 +1,10 @@
 """Which addresses a tool may reach.
 
-A rule names hosts as `api.example.com`, `*.example.org` (what is below it) or `*` (any public host), or addresses as `10.0.0.5` and
-`10.0.0.0/8`, each with `:8080` or `:*` behind it if another port than 80 and 443 is meant. A name never leads to a loopback, private,
-link-local or multicast address, whatever it resolves to: those have to be named as addresses (`localhost` stands for loopback).
+A rule names hosts as `api.example.com`, `*.example.org` (what is below it) or `*` (any public
+host), or addresses as `10.0.0.5` and `10.0.0.0/8`, each with `:8080` or `:*` behind it if another
+port than 80 and 443 is meant. A name never leads to a loopback, private, link-local or multicast
+address, whatever it resolves to: those have to be named as addresses (`localhost` stands for
+loopback).
 """
 
 from __future__ import annotations
@@ -19,11 +21,14 @@ from plait.errors import EgressRefused, InvalidValue
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Sequence[str]]  # the addresses of a host, for a port
 
-_RULE = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\s]+|[0-9a-fA-F:.]+(?:/\d+)?)(?::(?P<port>\d{1,5}|\*))?\Z")
+_RULE = re.compile(
+    r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\s]+|[0-9a-fA-F:.]+(?:/\d+)?)(?::(?P<port>\d{1,5}|\*))?\Z"
+)
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?\.?\Z")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _INNER = [  # which not every version of ipaddress knows to be none of the public ones
-    ipaddress.ip_network(each) for each in ("192.0.0.0/24", "192.88.99.0/24", "100.64.0.0/10", "fec0::/10", "3fff::/20")
+    ipaddress.ip_network(each)
+    for each in ("192.0.0.0/24", "192.88.99.0/24", "100.64.0.0/10", "fec0::/10", "3fff::/20")
 ]
 _PORTS = {"http": 80, "https": 443}
 
@@ -69,43 +74,74 @@ class _Rule(NamedTuple):
 class Egress:
     """An allow-list of hosts and addresses; what is not on it is refused."""
 
-    def __init__(self, rules: Sequence[str], schemes: Sequence[str] = ("https", "http"), step: str = "") -> None:
+    def __init__(
+        self, rules: Sequence[str], schemes: Sequence[str] = ("https", "http"), step: str = ""
+    ) -> None:
         unknown = [scheme for scheme in schemes if scheme not in _PORTS]
         if unknown or isinstance(rules, str):
-            raise InvalidValue("schemes" if unknown else "hosts", "only http and https, and a list of hosts", "pass them as a list")
-        self._rules, self._schemes, self._step = [_rule(each) for each in rules], tuple(schemes), step
+            raise InvalidValue(
+                "schemes" if unknown else "hosts",
+                "only http and https, and a list of hosts",
+                "pass them as a list",
+            )
+        self._rules, self._schemes, self._step = (
+            [_rule(each) for each in rules],
+            tuple(schemes),
+            step,
+        )
 
     def target(self, url: str) -> Target:
         """The URL taken apart, if such a host may be asked at all."""
         parts, port = _split(url)
         host = (parts.hostname or "").rstrip(".")
         if parts.scheme not in self._schemes:
-            raise EgressRefused(shown(url), f"only {' and '.join(self._schemes)} may be used", "Use another URL")
+            raise EgressRefused(
+                shown(url), f"only {' and '.join(self._schemes)} may be used", "Use another URL"
+            )
         if parts.username is not None or parts.password is not None:
-            raise EgressRefused(shown(url), "a URL may not hold a name or password", "Leave them out")
+            raise EgressRefused(
+                shown(url), "a URL may not hold a name or password", "Leave them out"
+            )
         if address_of(host) is None and not _HOST.match(host):
-            raise EgressRefused(shown(url), f"{host[:80]!r} is no name of a host", "Correct the URL")
+            raise EgressRefused(
+                shown(url), f"{host[:80]!r} is no name of a host", "Correct the URL"
+            )
         if not any(rule.takes_host(host) and rule.takes_port(port) for rule in self._rules):
-            raise EgressRefused(shown(url), f"{host}:{port} is not on the list of what may be reached", self._step)
+            raise EgressRefused(
+                shown(url), f"{host}:{port} is not on the list of what may be reached", self._step
+            )
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         return Target(parts._replace(fragment="").geturl(), parts.scheme, host, port, path)
 
     def addresses(self, target: Target, resolve: Resolve) -> list[str]:
-        """The addresses to connect to, each of them allowed. If one is not, none is: an honest name has no inner address."""
+        """The addresses to connect to, each of them allowed.
+
+        If one is not, none is: an honest name has no inner address.
+        """
         literal = address_of(target.host)
-        found = [str(literal)] if literal is not None else list(dict.fromkeys(resolve(target.host, target.port)))
+        found = (
+            [str(literal)]
+            if literal is not None
+            else list(dict.fromkeys(resolve(target.host, target.port)))
+        )
         for text in found:
             address = address_of(text)
             if address is None or not self._may(address, target):
                 why = f"{target.host} leads to {text}, which is not a public address"
-                raise EgressRefused(shown(target.url), why, f"It may only be reached if it is allowed as an address, as in {text!r}")
+                raise EgressRefused(
+                    shown(target.url),
+                    why,
+                    f"It may only be reached if it is allowed as an address, as in {text!r}",
+                )
         return found
 
     def _may(self, address: Address, target: Target) -> bool:
         if is_public(address):
             return True
         inner = within(address)
-        return any(rule.takes_port(target.port) and rule.names(inner, target.host) for rule in self._rules)
+        return any(
+            rule.takes_port(target.port) and rule.names(inner, target.host) for rule in self._rules
+        )
 
 
 def _rule(text: str) -> _Rule:
@@ -121,17 +157,31 @@ def _rule(text: str) -> _Rule:
     except ValueError:
         pass
     name = bare.removeprefix("*.")
-    if not match or not (bare == "*" or _HOST.match(name)) or "*" in name.replace("*", "", bare == "*"):
-        raise InvalidValue("hosts", f"{text!r} names no host", "write api.example.com, *.example.org, 10.0.0.5 or 10.0.0.0/8, with :port")
+    if (
+        not match
+        or not (bare == "*" or _HOST.match(name))
+        or "*" in name.replace("*", "", bare == "*")
+    ):
+        raise InvalidValue(
+            "hosts",
+            f"{text!r} names no host",
+            "write api.example.com, *.example.org, 10.0.0.5 or 10.0.0.0/8, with :port",
+        )
     return _Rule(bare, None, port)
 
 
 def _split(url: str) -> tuple[SplitResult, int]:
     """A URL in its parts, and its port."""
     if len(url) > 8_000 or not url.isascii() or not url.isprintable() or " " in url:
-        raise InvalidValue("url", "it is too long, or holds spaces or other characters that have to be written with %", "write it anew")
+        raise InvalidValue(
+            "url",
+            "it is too long, or holds spaces or other characters that have to be written with %",
+            "write it anew",
+        )
     if "\\" in url:
-        raise InvalidValue("url", "it holds a backslash, which some take for a slash", "write it anew")
+        raise InvalidValue(
+            "url", "it holds a backslash, which some take for a slash", "write it anew"
+        )
     try:
         parts = urlsplit(url)
         return parts, parts.port if parts.port is not None else _PORTS.get(parts.scheme, 0)
@@ -165,12 +215,23 @@ def within(address: Address) -> Address:
         return address
     if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else address)
+    return (
+        address.ipv4_mapped
+        or address.sixtofour
+        or (address.teredo[1] if address.teredo else address)
+    )
 
 
 def is_public(address: Address) -> bool:
-    """Whether it is an ordinary address of the internet: no loopback, no private, link-local, multicast or reserved one."""
+    """Whether it is an ordinary address of the internet: no loopback, no private, link-local,
+    multicast or reserved one.
+    """
     inner = within(address)
     if any(inner in network for network in _INNER):
         return False
-    return inner.is_global and not inner.is_multicast and not inner.is_reserved and not inner.is_unspecified
+    return (
+        inner.is_global
+        and not inner.is_multicast
+        and not inner.is_reserved
+        and not inner.is_unspecified
+    )

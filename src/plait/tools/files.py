@@ -1,7 +1,8 @@
-"""Files: read, write, edit and list them, through the sandbox's own access to them, which leads nowhere else.
+"""Files: read, write, edit and list them, through the sandbox's own access to them, which leads
+nowhere else.
 
-What is read is exact, so that it can be handed back to `edit_file`; whatever is left out is said. What is written leaves the difference
-as evidence, not the number of bytes.
+What is read is exact, so that it can be handed back to `edit_file`; whatever is left out is said.
+What is written leaves the difference as evidence, not the number of bytes.
 """
 
 from __future__ import annotations
@@ -58,9 +59,11 @@ def read_file(path: str, sandbox: Sandbox, offset: int = 1, limit: int = _LINES_
         path: relative to the workspace, as in src/cart.py
         offset: the first line to show, counted from 1
         limit: how many lines to show at most
-    """
+    """  # noqa: E501
     if offset < 1 or limit < 1:
-        raise InvalidValue("offset" if offset < 1 else "limit", "lines are counted from 1", "pass a number from 1")
+        raise InvalidValue(
+            "offset" if offset < 1 else "limit", "lines are counted from 1", "pass a number from 1"
+        )
     name = path_in(sandbox, path)
     head = sandbox.files.read(name, size=_SNIFFED)
     size = _size(sandbox, name, head)
@@ -72,7 +75,11 @@ def read_file(path: str, sandbox: Sandbox, offset: int = 1, limit: int = _LINES_
     if read is None:
         return _binary(sandbox, name, head, size)
     if not read.text:
-        raise InvalidValue("offset", f"{name} has {read.total or 'fewer'} lines, and {offset} is beyond", "read from an earlier line")
+        raise InvalidValue(
+            "offset",
+            f"{name} has {read.total or 'fewer'} lines, and {offset} is beyond",
+            "read from an earlier line",
+        )
     delta: dict[str, Json] = {"path": name, "bytes": size, "lines": [offset, read.last]}
     note = _note(name, size, offset, read)
     return Result([note, read.text] if note else [read.text], delta=delta)
@@ -114,7 +121,8 @@ def _is_utf8(head: bytes) -> bool:
 def _lines(sandbox: Sandbox, name: str, size: int, offset: int, limit: int) -> _Read | None:
     """The lines from there on, as many as may be shown; None: it is no text after all.
 
-    Piece by piece: what comes before is counted and let go, and of a line without end only the beginning is held.
+    Piece by piece: what comes before is counted and let go, and of a line without end only the
+    beginning is held.
     """
     kept, cut, number, room, more = list[str](), list[int](), 1, SHOWN_MAX, False
     deadline = time.monotonic() + _SCAN_S
@@ -123,7 +131,11 @@ def _lines(sandbox: Sandbox, name: str, size: int, offset: int, limit: int) -> _
         if line is None:
             return None
         if time.monotonic() > deadline:
-            raise InvalidValue("offset", f"line {offset:,} of {name} was not found within {_SCAN_S:g} s", "read it with the shell")
+            raise InvalidValue(
+                "offset",
+                f"line {offset:,} of {name} was not found within {_SCAN_S:g} s",
+                "read it with the shell",
+            )
         if number >= offset and not more:
             shown = line if whole and len(line) <= LINE_MAX + 2 else f"{line[:LINE_MAX]}\n"
             if len(kept) >= limit or len(shown) > room:
@@ -139,7 +151,10 @@ def _lines(sandbox: Sandbox, name: str, size: int, offset: int, limit: int) -> _
 
 
 def _split(sandbox: Sandbox, name: str) -> Iterator[tuple[str | None, bool]]:
-    """The lines of a file, each with whether it is whole: of a long one the beginning. None for a line that is no text."""
+    """The lines of a file, each with whether it is whole: of a long one the beginning.
+
+    None for a line that is no text.
+    """
     rest, skipping = b"", False
     for piece in _pieces(sandbox, name):
         *ended, rest = (rest + piece).split(b"\n")
@@ -169,10 +184,16 @@ def _note(name: str, size: int, offset: int, read: _Read) -> str:
     notes: list[str] = []
     if read.more or offset > 1:
         of = f" of {read.total:,}" if read.total is not None else f" ({size:,} bytes in all)"
-        notes.append(f"{name}: lines {offset:,} to {read.last:,}{of}" + (f"; go on with offset={read.last + 1}" if read.more else ""))
+        notes.append(
+            f"{name}: lines {offset:,} to {read.last:,}{of}"
+            + (f"; go on with offset={read.last + 1}" if read.more else "")
+        )
     if read.cut:
         which = ", ".join(map(str, read.cut[:20]))
-        notes.append(f"of {'line' if len(read.cut) == 1 else 'lines'} {which} only the first {LINE_MAX:,} characters are shown")
+        notes.append(
+            f"of {'line' if len(read.cut) == 1 else 'lines'} {which} only the first {LINE_MAX:,}"
+            " characters are shown"
+        )
     return f"[{'; '.join(notes)}]" if notes else ""
 
 
@@ -183,7 +204,9 @@ def _binary(sandbox: Sandbox, name: str, head: bytes, size: int) -> Result:
     content = sandbox.files.read(name) if size <= _COUNTED_MAX else None
     if content is not None:
         delta["digest"] = digest_of(content)
-    told = f"sha256 {delta['digest']}" if content is not None else "too long for a digest to be told"
+    told = (
+        f"sha256 {delta['digest']}" if content is not None else "too long for a digest to be told"
+    )
     words = f"[{name} is no UTF-8 text: {kind}, {size:,} bytes, {told}]"
     if content is not None and image_type(head) and size <= _IMAGE_MAX:
         return Result([words, image(content, kind, alt=name)], delta=delta)
@@ -202,7 +225,7 @@ def write_file(path: str, content: str, sandbox: Sandbox) -> Result:
     Args:
         path: relative to the workspace, as in src/cart.py
         content: all of it, with the line feed at its end
-    """
+    """  # noqa: E501
     name = file_path(sandbox, path)
     there = entry_or_none(sandbox, name)
     before = None if there is None else _before(sandbox, name, there)
@@ -224,7 +247,9 @@ def _before(sandbox: Sandbox, name: str, there: Entry) -> bytes:
         raise NotAFile(name, "a folder")
     if there.kind == "file" and there.size > _COUNTED_MAX:
         raise InvalidValue(
-            "path", f"{name} has {there.size:,} bytes, too many to tell what would be lost", "remove it first, with the shell"
+            "path",
+            f"{name} has {there.size:,} bytes, too many to tell what would be lost",
+            "remove it first, with the shell",
         )
     return sandbox.files.read(name)
 
@@ -238,17 +263,42 @@ def _written(name: str, before: bytes | None, after: bytes) -> Result:
         return Result([f"overwrote {name}, which was binary; {len(after):,} bytes"], delta=delta)
     parts = evidence(delta, name, unified(name, old, new))
     if before is None:
-        return Result([f"created {name}: {counted(len(lines_of(new)), 'line')}, {len(after):,} bytes", *parts], delta=delta)
+        return Result(
+            [
+                f"created {name}: {counted(len(lines_of(new)), 'line')}, {len(after):,} bytes",
+                *parts,
+            ],
+            delta=delta,
+        )
     if before == after:
         return Result([f"{name} had this very content already"], delta=delta)
     added, removed = changed_lines(old or "", new)
-    return Result([f"overwrote {name}: {counted(added, 'line')} added, {removed:,} removed, {len(after):,} bytes", *parts], delta=delta)
+    return Result(
+        [
+            (
+                f"overwrote {name}: {counted(added, 'line')} added, {removed:,} removed,"
+                f" {len(after):,} bytes"
+            ),
+            *parts,
+        ],
+        delta=delta,
+    )
 
 
 def evidence(delta: dict[str, Json], name: str, diff: str) -> list[Any]:
     """The difference into the delta; if it is long, bounded there, and whole as a part."""
     delta["diff"] = bounded(diff, DIFF_MAX)
-    return [file(diff.encode("utf-8", "surrogatepass"), f"{name.rpartition('/')[2]}.diff", "text/x-diff")] if len(diff) > DIFF_MAX else []
+    return (
+        [
+            file(
+                diff.encode("utf-8", "surrogatepass"),
+                f"{name.rpartition('/')[2]}.diff",
+                "text/x-diff",
+            )
+        ]
+        if len(diff) > DIFF_MAX
+        else []
+    )
 
 
 # ── editing ──────────────────────────────────────────────────────────────────────────────────
@@ -266,13 +316,19 @@ def edit_file(path: str, old: str, new: str, sandbox: Sandbox, replace_all: bool
         old: what to replace, copied from the file
         new: what to put there; "" removes it
         replace_all: whether to replace every one of them
-    """
+    """  # noqa: E501
     name = file_path(sandbox, path)
     before = _editable(sandbox, name)
     after = replaced(name, before, old, new, every=replace_all)
     sandbox.files.write(name, after.encode("utf-8", "surrogatepass"))
     diff = unified(name, before, after)
-    delta: dict[str, Json] = {"path": name, "bytes": {"before": len(before.encode()), "after": len(after.encode("utf-8", "surrogatepass"))}}
+    delta: dict[str, Json] = {
+        "path": name,
+        "bytes": {
+            "before": len(before.encode()),
+            "after": len(after.encode("utf-8", "surrogatepass")),
+        },
+    }
     parts = evidence(delta, name, diff)
     return Result([bounded(diff, SHOWN_MAX), *parts], delta=delta)
 
@@ -280,7 +336,11 @@ def edit_file(path: str, old: str, new: str, sandbox: Sandbox, replace_all: bool
 def _editable(sandbox: Sandbox, name: str) -> str:
     entry = sandbox.files.entry(name)
     if entry.size > _EDITED_MAX:
-        raise EditRefused(name, f"it has {entry.size:,} bytes, the limit is {_EDITED_MAX:,}", "Edit it with the shell")
+        raise EditRefused(
+            name,
+            f"it has {entry.size:,} bytes, the limit is {_EDITED_MAX:,}",
+            "Edit it with the shell",
+        )
     text = text_or_none(sandbox.files.read(name))
     if text is None:
         raise EditRefused(name, "it is no UTF-8 text", "Edit it with a program, through the shell")
@@ -290,7 +350,11 @@ def _editable(sandbox: Sandbox, name: str) -> str:
 def replaced(name: str, text: str, old: str, new: str, *, every: bool = False) -> str:
     """The text with the replacement, or EditRefused with the lines to look at."""
     if not old:
-        raise EditRefused(name, "what to replace is empty", "Copy the text to replace from the file; use write_file for a new one")
+        raise EditRefused(
+            name,
+            "what to replace is empty",
+            "Copy the text to replace from the file; use write_file for a new one",
+        )
     if old == new:
         raise EditRefused(name, "old and new are the same", "Say what is to be different")
     if is_crlf(text):
@@ -323,29 +387,58 @@ def _not_there(name: str, text: str, old: str, new: str) -> EditRefused:
     done = text.find(new) if new.strip() else -1
     if done >= 0 and len(new) > 3:
         step = "Read the file: the edit may have been made before"
-        return EditRefused(name, f"the text is not there, but what it is to become is, at line {_line_at(text, done):,}", step)
+        return EditRefused(
+            name,
+            f"the text is not there, but what it is to become is, at line {_line_at(text, done):,}",
+            step,
+        )
     lines = text.split("\n")
     wanted = old.strip("\r\n").split("\n")
     start, why = _alike(lines, wanted)
     if start is None:
-        return EditRefused(name, "the text is not there, nor anything like it", "Read the file, and copy the text from it")
-    shown = "\n".join(f"{start + n + 1}\t{line[:300]}" for n, line in enumerate(lines[start : start + min(len(wanted), 12) + 1]))
-    return EditRefused(name, why, f"The nearest lines are:\n{shown}\nCopy the text from the file exactly, without the numbers")
+        return EditRefused(
+            name,
+            "the text is not there, nor anything like it",
+            "Read the file, and copy the text from it",
+        )
+    shown = "\n".join(
+        f"{start + n + 1}\t{line[:300]}"
+        for n, line in enumerate(lines[start : start + min(len(wanted), 12) + 1])
+    )
+    return EditRefused(
+        name,
+        why,
+        f"The nearest lines are:\n{shown}\nCopy the text from the file exactly, without the"
+        " numbers",
+    )
 
 
 def _alike(lines: list[str], wanted: list[str]) -> tuple[int | None, str]:
     """Where the lines are that come nearest, and in what they differ; None: nothing comes near."""
-    bare, sought = ["".join(line.split()) for line in lines[:50_000]], ["".join(line.split()) for line in wanted]
+    bare, sought = (
+        ["".join(line.split()) for line in lines[:50_000]],
+        ["".join(line.split()) for line in wanted],
+    )
     for at in range(len(bare) - len(sought) + 1):
         if bare[at] == sought[0] and bare[at : at + len(sought)] == sought and any(sought):
-            return at, f"the text is not there; lines {at + 1:,} to {at + len(sought):,} differ from it only in white space"
+            return (
+                at,
+                (
+                    f"the text is not there; lines {at + 1:,} to {at + len(sought):,} differ from"
+                    " it only in white space"
+                ),
+            )
     mark = max(range(len(wanted)), key=lambda n: len(sought[n]))
     best, score = None, 0.5
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted[mark].strip()[:200])
     for at, line in enumerate(lines[:20_000]):
         matcher.set_seq1(line.strip()[:200])
-        if matcher.real_quick_ratio() > score and matcher.quick_ratio() > score and (ratio := matcher.ratio()) > score:
+        if (
+            matcher.real_quick_ratio() > score
+            and matcher.quick_ratio() > score
+            and (ratio := matcher.ratio()) > score
+        ):
             best, score = at, ratio
     return (None if best is None else max(best - mark, 0)), "the text is not there"
 
@@ -363,9 +456,11 @@ def list_files(sandbox: Sandbox, path: str = "", depth: int = 2, limit: int = 50
         path: the folder, relative to the workspace; leave it out for the workspace itself
         depth: how many levels of folders to enter
         limit: how many paths to list at most
-    """
+    """  # noqa: E501
     if depth < 1 or limit < 1:
-        raise InvalidValue("depth" if depth < 1 else "limit", "less than 1 shows nothing", "pass a number from 1")
+        raise InvalidValue(
+            "depth" if depth < 1 else "limit", "less than 1 shows nothing", "pass a number from 1"
+        )
     name = path_in(sandbox, path)
     if name and sandbox.files.entry(name).kind != "folder":
         raise NoSuchFile(f"{name}/", "it is no folder; read it with read_file")
@@ -374,18 +469,27 @@ def list_files(sandbox: Sandbox, path: str = "", depth: int = 2, limit: int = 50
     ended = ""
     for where, entry in walk(sandbox, name, depth):
         if len(lines) >= min(limit, 5_000):
-            ended = f"[only the first {len(lines):,} are listed: name a folder, or raise limit (up to 5,000)]"
+            ended = (
+                f"[only the first {len(lines):,} are listed: name a folder, or raise limit (up to"
+                " 5,000)]"
+            )
         elif time.monotonic() > deadline:
             ended = f"[listing was ended after {_SCAN_S:g} s: name a folder]"
         if ended:
             break
         lines.append(_listed(where, entry))
     shown = bounded("\n".join(lines)) if lines else f"[{name or 'the workspace'} is empty]"
-    return Result([f"{shown}\n{ended}" if ended else shown], delta={"path": name, "listed": len(lines), "all": not ended})
+    return Result(
+        [f"{shown}\n{ended}" if ended else shown],
+        delta={"path": name, "listed": len(lines), "all": not ended},
+    )
 
 
 def walk(sandbox: Sandbox, folder: str, depth: int) -> Iterator[tuple[str, Entry]]:
-    """What is below a folder, names in order, folders before what is in them. Links are not followed."""
+    """What is below a folder, names in order, folders before what is in them.
+
+    Links are not followed.
+    """
     left = [iter(_within(sandbox, folder))]
     while left:
         for where, entry in left[-1]:
@@ -399,7 +503,10 @@ def walk(sandbox: Sandbox, folder: str, depth: int) -> Iterator[tuple[str, Entry
 
 def _within(sandbox: Sandbox, folder: str) -> list[tuple[str, Entry]]:
     try:
-        return [(f"{folder}/{entry.name}" if folder else entry.name, entry) for entry in sandbox.files.list(folder)]
+        return [
+            (f"{folder}/{entry.name}" if folder else entry.name, entry)
+            for entry in sandbox.files.list(folder)
+        ]
     except (NoSuchFile, NotAFile):  # it went away meanwhile
         return []
 

@@ -1,7 +1,7 @@
 """Notes: what an agent wants to stand in the record, besides what it says.
 
-They are `pure`: all that they change is the session, and a call that is made again records the same under the same key. A rewind takes
-them back like everything else on the path.
+They are `pure`: all that they change is the session, and a call that is made again records the same
+under the same key. A rewind takes them back like everything else on the path.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def decide(key: str, value: Json, session: Session, reason: str = "") -> str:
         key: what it is about, in a word or two, as in database
         value: what was decided: a text, a number, a list or an object
         reason: why, in a sentence
-    """
+    """  # noqa: E501
     _at_tip(session, lambda now: now.decide(key, value, reason=reason))
     return f"decided {key}"
 
@@ -52,7 +52,10 @@ def todo(what: str, session: Session, kind: PendingKind = "step") -> str:
         what: the work, in a sentence
         kind: step, question or hypothesis
     """
-    return f"to do, as {_last(_at_tip(session, lambda now: now.todo(what, kind=kind)), PendingAdded).key}"
+    return (
+        "to do, as"
+        f" {_last(_at_tip(session, lambda now: now.todo(what, kind=kind)), PendingAdded).key}"
+    )
 
 
 @tool(effect="pure", timeout_s=60)
@@ -68,7 +71,9 @@ def settle(key: str, session: Session, outcome: str = "") -> str:
 
 
 def _at_tip(session: Session, record: Callable[[Session], Session]) -> Session:
-    """Record at the end of the log, wherever that is by now: calls of one reply run side by side, and each of them writes."""
+    """Record at the end of the log, wherever that is by now: calls of one reply run side by side,
+    and each of them writes.
+    """
     for _ in range(_TRIES):
         try:
             return record(session)

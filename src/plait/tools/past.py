@@ -1,6 +1,8 @@
-"""`history`: an agent reads in its own session what a compacted or narrowed prompt does not show it.
+"""`history`: an agent reads in its own session what a compacted or narrowed prompt does not show
+it.
 
-What was read is recorded: the places stand in the delta of the call, so that what an agent knew can be told afterwards.
+What was read is recorded: the places stand in the delta of the call, so that what an agent knew can
+be told afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from plait.tools.text import SHOWN_MAX, bounded
 _EVENT_MAX = 2_000  # characters of one event that are shown
 _LAST_MAX = 200
 # What only keeps the books tells an agent nothing.
-_BOOKS = frozenset({"ModelAsked", "CallStarted", "CallFinished", "ScratchSet", "BudgetSet", "RunResumed"})
+_BOOKS = frozenset(
+    {"ModelAsked", "CallStarted", "CallFinished", "ScratchSet", "BudgetSet", "RunResumed"}
+)
 
 
 @tool(effect="pure", timeout_s=60)
@@ -35,16 +39,29 @@ def history(session: Session, query: str = "", since: int = 0, last: int = 20) -
         query: only entries with these words, whatever their case; leave it out for all
         since: only entries from this place on
         last: how many entries to show, the newest ones, up to 200
-    """
+    """  # noqa: E501
     if last < 1 or since < 0:
-        raise InvalidValue("last" if last < 1 else "since", "it shows nothing", "pass last from 1, and since from 0")
+        raise InvalidValue(
+            "last" if last < 1 else "since",
+            "it shows nothing",
+            "pass last from 1, and since from 0",
+        )
     found = list(_matching(session, query.casefold(), since))
     shown, places = _newest(found, min(last, _LAST_MAX))
     left = len(found) - len(shown)
     if not shown:
-        return Result([f"[nothing{' with these words' if query else ''} from place {since} on]"], delta={"query": query, "places": []})
-    note = [f"[{left:,} earlier entries are not shown; the first one here is at place {places[0]}]"] if left else []
-    return Result(["\n".join([*note, *shown])], delta={"query": query, "places": list[Json](places)})
+        return Result(
+            [f"[nothing{' with these words' if query else ''} from place {since} on]"],
+            delta={"query": query, "places": []},
+        )
+    note = (
+        [f"[{left:,} earlier entries are not shown; the first one here is at place {places[0]}]"]
+        if left
+        else []
+    )
+    return Result(
+        ["\n".join([*note, *shown])], delta={"query": query, "places": list[Json](places)}
+    )
 
 
 def _matching(session: Session, words: str, since: int) -> Iterator[tuple[int, str]]:

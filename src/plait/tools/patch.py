@@ -1,7 +1,8 @@
 """Patches: what a model or `git diff` writes, taken apart, and put to text.
 
-Two spellings are understood: unified diffs as git writes them, and the `*** Begin Patch` form, which has no line numbers. Both become
-the same hunks. A hunk fits where its old lines stand exactly; line numbers only say where to look first. Nothing here touches files.
+Two spellings are understood: unified diffs as git writes them, and the `*** Begin Patch` form,
+which has no line numbers. Both become the same hunks. A hunk fits where its old lines stand
+exactly; line numbers only say where to look first. Nothing here touches files.
 """
 
 from __future__ import annotations
@@ -19,7 +20,17 @@ _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@"
 _GIT = re.compile(r"diff --git (.+)")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r'\\([0-7]{3}|[abtnvfr"\\])')
-_NAMED = {"a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", '"': '"', "\\": "\\"}
+_NAMED = {
+    "a": "\a",
+    "b": "\b",
+    "t": "\t",
+    "n": "\n",
+    "v": "\v",
+    "f": "\f",
+    "r": "\r",
+    '"': '"',
+    "\\": "\\",
+}
 _STEP = "write it again, as a unified diff or between *** Begin Patch and *** End Patch"
 _NULL = "/dev/null"
 
@@ -31,7 +42,8 @@ class Line(NamedTuple):
 
 class Hunk(NamedTuple):
     lines: tuple[Line, ...]
-    start: int | None = None  # where it says that it begins in the old text, from 1; None: it does not say
+    # where it says that it begins in the old text, from 1; None: it does not say
+    start: int | None = None
     after: tuple[str, ...] = ()  # lines that come before it, one after another, somewhere
     at_end: bool = False  # whether it belongs to the end of the file
 
@@ -59,8 +71,12 @@ def parse_patch(patch: str) -> tuple[FilePatch, ...]:
     lines = patch.split("\n")
     if lines and not lines[-1]:
         lines.pop()
-    begun = next((number for number, line in enumerate(lines) if line.strip() == "*** Begin Patch"), None)
-    found = tuple(_plain_files(_Lines(lines, begun + 1)) if begun is not None else _git_files(_Lines(lines)))
+    begun = next(
+        (number for number, line in enumerate(lines) if line.strip() == "*** Begin Patch"), None
+    )
+    found = tuple(
+        _plain_files(_Lines(lines, begun + 1)) if begun is not None else _git_files(_Lines(lines))
+    )
     if not found:
         raise InvalidValue("patch", "there is no file in it", _STEP)
     return found
@@ -118,7 +134,12 @@ def _is_names(lines: _Lines) -> bool:
 
 
 def _git_file(lines: _Lines, head: _Head) -> FilePatch:
-    while (line := lines.peek()) is not None and not _is_names(lines) and head.git and not _GIT.match(line):
+    while (
+        (line := lines.peek()) is not None
+        and not _is_names(lines)
+        and head.git
+        and not _GIT.match(line)
+    ):
         if not _extended(lines, head, line):
             break
         lines.take()
@@ -144,7 +165,10 @@ def _extended(lines: _Lines, head: _Head, line: str) -> bool:
     """One line of git's own between `diff --git` and the names; False: it is none."""
     for words in ("rename from ", "copy from "):
         if line.startswith(words):
-            head.renamed_from, head.copied = _name(lines, line[len(words) :]), words.startswith("copy")
+            head.renamed_from, head.copied = (
+                _name(lines, line[len(words) :]),
+                words.startswith("copy"),
+            )
             return True
     for words in ("rename to ", "copy to "):
         if line.startswith(words):
@@ -153,17 +177,25 @@ def _extended(lines: _Lines, head: _Head, line: str) -> bool:
     for words in ("new file mode ", "deleted file mode ", "new mode ", "old mode "):
         if line.startswith(words):
             mode = _mode(lines, line[len(words) :])
-            head.created, head.deleted = head.created or words.startswith("new file"), head.deleted or words.startswith("deleted")
+            head.created, head.deleted = (
+                head.created or words.startswith("new file"),
+                head.deleted or words.startswith("deleted"),
+            )
             head.mode = mode if words.startswith("new") else head.mode
             return True
     if line.startswith(("GIT binary patch", "Binary files ")):
-        raise lines.wrong("it changes a binary file, which a patch cannot do here: write the file by other means")
+        raise lines.wrong(
+            "it changes a binary file, which a patch cannot do here: write the file by other means"
+        )
     return line.startswith(("index ", "similarity index ", "dissimilarity index "))
 
 
 def _mode(lines: _Lines, text: str) -> int:
     if text.strip() not in ("100644", "100755"):
-        raise lines.wrong(f"mode {text.strip()!r}: only plain files can be patched, not links or submodules (use the shell)")
+        raise lines.wrong(
+            f"mode {text.strip()!r}: only plain files can be patched, not links or submodules (use"
+            " the shell)"
+        )
     return int(text.strip()[-3:], 8)
 
 
@@ -196,7 +228,9 @@ def _pieces(text: str) -> Iterator[bytes]:
 
 
 def _paths(lines: _Lines, head: _Head) -> tuple[str, str]:
-    """What the file is called before and after, without the prefixes a/ and b/ where both have them."""
+    """What the file is called before and after, without the prefixes a/ and b/ where both have
+    them.
+    """
     if head.renamed_to:
         return head.renamed_from, head.renamed_to
     if head.old:
@@ -205,7 +239,8 @@ def _paths(lines: _Lines, head: _Head) -> tuple[str, str]:
             raise lines.wrong("a file that is nowhere, before and after")
         if old in (_NULL,) or new in (_NULL,) or (old.startswith("a/") and new.startswith("b/")):
             old, new = _bare(old, "a/"), _bare(new, "b/")
-        # What is not made by git may call the old file by another name (x.orig): the new one is meant.
+        # What is not made by git may call the old file by another name (x.orig): the new one is
+        # meant.
         return (new, new) if old == _NULL else (old, old) if new == _NULL else (new, new)
     return _git_names(lines, head.git)
 
@@ -234,7 +269,10 @@ def _git_hunks(lines: _Lines) -> Iterator[Hunk]:
         if match := _HUNK.match(line):
             yield _counted(lines, match)
         elif line.startswith("@@ -"):
-            raise lines.wrong(f"{line[:80]!r} is no head of a hunk, as in @@ -10,3 +10,4 @@; without numbers write @@ alone")
+            raise lines.wrong(
+                f"{line[:80]!r} is no head of a hunk, as in @@ -10,3 +10,4 @@; without numbers"
+                " write @@ alone"
+            )
         else:
             yield _uncounted(lines)
 
@@ -247,21 +285,38 @@ def _counted(lines: _Lines, head: re.Match[str]) -> Hunk:
     while old > 0 or new > 0:
         line = lines.peek()
         if line is None or (line[:1] not in (" ", "-", "+", "") and line != "\r"):
-            raise lines.wrong(f"the hunk {head[0]!r} lacks {old} old and {new} new lines: correct its numbers, or write @@ alone")
+            raise lines.wrong(
+                f"the hunk {head[0]!r} lacks {old} old and {new} new lines: correct its numbers, or"
+                " write @@ alone"
+            )
         made = _line(lines)
         old, new = old - (made.mark != "+"), new - (made.mark != "-")
         if old < 0 or new < 0:
-            raise lines.wrong(f"the hunk {head[0]!r} has more lines than it says: correct its numbers, or write @@ alone")
+            raise lines.wrong(
+                f"the hunk {head[0]!r} has more lines than it says: correct its numbers, or write"
+                " @@ alone"
+            )
         found.append(_ended(lines, made))
-    if (lines.peek() or "")[:1] in ("+", "-", " ") and not _is_names(lines) and (lines.peek() or "") != "-- ":
-        raise lines.wrong(f"the hunk {head[0]!r} has more lines than it says: correct its numbers, or write @@ alone")
+    if (
+        (lines.peek() or "")[:1] in ("+", "-", " ")
+        and not _is_names(lines)
+        and (lines.peek() or "") != "-- "
+    ):
+        raise lines.wrong(
+            f"the hunk {head[0]!r} has more lines than it says: correct its numbers, or write @@"
+            " alone"
+        )
     return Hunk(tuple(found), start)
 
 
 def _uncounted(lines: _Lines) -> Hunk:
     after = _anchors(lines)
     found: list[Line] = []
-    while (line := lines.peek()) is not None and line[:1] in (" ", "-", "+", "") and not _is_names(lines):
+    while (
+        (line := lines.peek()) is not None
+        and line[:1] in (" ", "-", "+", "")
+        and not _is_names(lines)
+    ):
         found.append(_ended(lines, _line(lines)))
     while found and found[-1] == Line(" ", "\n"):
         found.pop()  # an empty line between two files is none of the file's
@@ -275,7 +330,8 @@ def _line(lines: _Lines) -> Line:
     mark = text[:1]
     if mark in ("-", "+"):
         return Line("-" if mark == "-" else "+", text[1:] + "\n")
-    return Line(" ", text[1:] + "\n" if mark == " " else text + "\n")  # an empty line has lost its mark on the way
+    # an empty line has lost its mark on the way
+    return Line(" ", text[1:] + "\n" if mark == " " else text + "\n")
 
 
 def _ended(lines: _Lines, line: Line) -> Line:
@@ -291,14 +347,21 @@ def _ended(lines: _Lines, line: Line) -> Line:
 
 def _plain_files(lines: _Lines) -> Iterator[FilePatch]:
     while (line := lines.peek()) is not None and line.strip() != "*** End Patch":
-        for words, make in (("*** Add File: ", _added), ("*** Delete File: ", _deleted), ("*** Update File: ", _updated)):
+        for words, make in (
+            ("*** Add File: ", _added),
+            ("*** Delete File: ", _deleted),
+            ("*** Update File: ", _updated),
+        ):
             if line.startswith(words):
                 lines.take()
                 yield make(lines, line[len(words) :].strip())
                 break
         else:
             if line.strip():
-                raise lines.wrong(f"{line[:80]!r}: a file begins with *** Add File: , *** Update File: or *** Delete File: and its path")
+                raise lines.wrong(
+                    f"{line[:80]!r}: a file begins with *** Add File: , *** Update File: or ***"
+                    " Delete File: and its path"
+                )
             lines.take()
 
 
@@ -367,23 +430,42 @@ def apply_hunks(path: str, content: str, hunks: Sequence[Hunk]) -> str:
         done = at + len(hunk.old)
         made += _result(lines[at:done], hunk)
     whole = [*made, *lines[done:]]
-    joined = next((number for number, line in enumerate(whole[:-1]) if not line.endswith("\n")), None)
+    joined = next(
+        (number for number, line in enumerate(whole[:-1]) if not line.endswith("\n")), None
+    )
     if joined is not None:
         # The last line had no line feed, and now others follow it.
-        whole = [line if line.endswith("\n") or number == len(whole) - 1 else line + "\n" for number, line in enumerate(whole)]
+        whole = [
+            line if line.endswith("\n") or number == len(whole) - 1 else line + "\n"
+            for number, line in enumerate(whole)
+        ]
     return "".join(whole)
 
 
 def _in_its_lines(content: str, hunks: Sequence[Hunk]) -> list[Hunk]:
-    """The hunks with the line ends of the file, if it has those of Windows and they could not be meant exactly: their lines have others."""
-    loose = any(hunk.start is None or any(text.endswith("\n") for text in hunk.old) for hunk in hunks)
-    if not loose or not is_crlf(content) or any("\r" in line.text for hunk in hunks for line in hunk.lines):
+    """The hunks with the line ends of the file, if it has those of Windows and they could not be
+    meant exactly: their lines have others.
+    """
+    loose = any(
+        hunk.start is None or any(text.endswith("\n") for text in hunk.old) for hunk in hunks
+    )
+    if (
+        not loose
+        or not is_crlf(content)
+        or any("\r" in line.text for hunk in hunks for line in hunk.lines)
+    ):
         return list(hunks)
-    return [hunk._replace(lines=tuple([line._replace(text=as_crlf(line.text)) for line in hunk.lines])) for hunk in hunks]
+    return [
+        hunk._replace(lines=tuple([line._replace(text=as_crlf(line.text)) for line in hunk.lines]))
+        for hunk in hunks
+    ]
 
 
 def _stated(hunk: Hunk) -> int:
-    """Where it says that it begins, from 0. A hunk that removes nothing and has no lines around says after which line."""
+    """Where it says that it begins, from 0.
+
+    A hunk that removes nothing and has no lines around says after which line.
+    """
     start = hunk.start or 0
     return start if not hunk.old else max(start - 1, 0)
 
@@ -399,7 +481,13 @@ def _place(path: str, lines: Sequence[str], hunk: Hunk, done: int, moved: int, w
     if not old:
         if hunk.start is None:
             return len(lines) if hunk.at_end or not hunk.after else floor
-        raise _refused(path, which, f"it adds lines after line {hunk.start}, and there are {len(lines)}", "", "Show the lines around them")
+        raise _refused(
+            path,
+            which,
+            f"it adds lines after line {hunk.start}, and there are {len(lines)}",
+            "",
+            "Show the lines around them",
+        )
     places = [at for at in range(floor, len(lines) - len(old) + 1) if _fits(lines, at, hunk)]
     if hunk.at_end:
         places = [at for at in places if at + len(old) == len(lines)]
@@ -407,7 +495,13 @@ def _place(path: str, lines: Sequence[str], hunk: Hunk, done: int, moved: int, w
         return places[0]
     if places:
         where = ", ".join(str(at + 1) for at in places[:10])
-        raise _refused(path, which, f"its lines stand at {len(places)} places, lines {where}", "", "Add lines around it until it is one")
+        raise _refused(
+            path,
+            which,
+            f"its lines stand at {len(places)} places, lines {where}",
+            "",
+            "Add lines around it until it is one",
+        )
     raise _misfit(path, lines, hunk, which, floor, moved)
 
 
@@ -416,7 +510,13 @@ def _beyond(path: str, lines: Sequence[str], hunk: Hunk, done: int, which: str) 
     for text in hunk.after:
         found = next((at for at in range(done, len(lines)) if lines[at].strip() == text), None)
         if found is None:
-            raise _refused(path, which, f"no line {text!r} comes before it", "", "After @@ write a whole line of the file, or nothing")
+            raise _refused(
+                path,
+                which,
+                f"no line {text!r} comes before it",
+                "",
+                "After @@ write a whole line of the file, or nothing",
+            )
         done = found + 1
     return done
 
@@ -426,7 +526,9 @@ def _fits(lines: Sequence[str], at: int, hunk: Hunk) -> bool:
     if not 0 <= at <= len(lines) - len(old):
         return False
     there = lines[at : at + len(old)]
-    return list(there) == old or (_may_lack_newline(lines, at, hunk) and [*there[:-1], there[-1] + _end(old[-1])] == old)
+    return list(there) == old or (
+        _may_lack_newline(lines, at, hunk) and [*there[:-1], there[-1] + _end(old[-1])] == old
+    )
 
 
 def _end(line: str) -> str:
@@ -440,14 +542,19 @@ def _may_lack_newline(lines: Sequence[str], at: int, hunk: Hunk) -> bool:
 
 
 def _result(there: Sequence[str], hunk: Hunk) -> list[str]:
-    """What stands there afterwards. A last line without a line feed stays so, if the hunk does not say otherwise."""
+    """What stands there afterwards.
+
+    A last line without a line feed stays so, if the hunk does not say otherwise.
+    """
     new = hunk.new
     if there and not there[-1].endswith("\n") and hunk.old[-1].endswith("\n") and new:
         new[-1] = new[-1].removesuffix("\n").removesuffix("\r")
     return new
 
 
-def _misfit(path: str, lines: Sequence[str], hunk: Hunk, which: str, floor: int, moved: int) -> EditRefused:
+def _misfit(
+    path: str, lines: Sequence[str], hunk: Hunk, which: str, floor: int, moved: int
+) -> EditRefused:
     """Says where it fits best, which of its lines is not there, and what is."""
     old = hunk.old
     if hunk.new != old and _stands(lines[floor:], hunk.new):
@@ -456,18 +563,38 @@ def _misfit(path: str, lines: Sequence[str], hunk: Hunk, which: str, floor: int,
     around = [_stated(hunk) + moved] if hunk.start is not None else []
     starts = [at for at in [*around, *range(max(floor, 0), len(lines))] if 0 <= at < len(lines)]
     if not starts:
-        return _refused(path, which, f"the file has {len(lines)} lines, none of which it could begin at", "", "Read the file first")
-    best = max(starts[:20_000], key=lambda at: sum(one == other for one, other in zip(lines[at : at + len(old)], old, strict=False)))
+        return _refused(
+            path,
+            which,
+            f"the file has {len(lines)} lines, none of which it could begin at",
+            "",
+            "Read the file first",
+        )
+    best = max(
+        starts[:20_000],
+        key=lambda at: sum(
+            one == other for one, other in zip(lines[at : at + len(old)], old, strict=False)
+        ),
+    )
     there = lines[best : best + len(old)]
-    wrong = next((n for n, (one, other) in enumerate(zip(there, old, strict=False)) if one != other), len(there))
+    wrong = next(
+        (n for n, (one, other) in enumerate(zip(there, old, strict=False)) if one != other),
+        len(there),
+    )
     wanted = old[wrong] if wrong < len(old) else ""
     why = f"it does not fit: expected {wanted.rstrip()[:200]!r} at line {best + wrong + 1}"
-    found = "\n".join(f"{best + n + 1}\t{line.rstrip()[:200]}" for n, line in enumerate(lines[best : best + max(len(old), 3)][:12]))
+    found = "\n".join(
+        f"{best + n + 1}\t{line.rstrip()[:200]}"
+        for n, line in enumerate(lines[best : best + max(len(old), 3)][:12])
+    )
     return _refused(path, which, why, found, "Copy the lines from the file as they are")
 
 
 def _stands(lines: Sequence[str], block: Sequence[str]) -> bool:
-    return bool(block) and any(list(lines[at : at + len(block)]) == list(block) for at in range(len(lines) - len(block) + 1))
+    return bool(block) and any(
+        list(lines[at : at + len(block)]) == list(block)
+        for at in range(len(lines) - len(block) + 1)
+    )
 
 
 def _refused(path: str, which: str, why: str, found: str, step: str) -> EditRefused:

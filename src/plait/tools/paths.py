@@ -1,4 +1,6 @@
-"""Paths as models write them: relative to the workspace, or as the sandbox shows them; anything else is refused before it is tried."""
+"""Paths as models write them: relative to the workspace, or as the sandbox shows them; anything
+else is refused before it is tried.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,23 @@ from plait.workspace import Entry
 
 _NAME_MAX, _PATH_MAX = 255, 4_000  # bytes, as file systems have it
 
-# Folders that are full of other people's files: they are listed by name, and entered only when a path names them.
-HEAVY = frozenset({".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache"})
+# Folders that are full of other people's files: they are listed by name, and entered only when a
+# path names them.
+HEAVY = frozenset(
+    {
+        ".git",
+        ".hg",
+        ".svn",
+        ".tox",
+        ".nox",
+        ".venv",
+        "venv",
+        "node_modules",
+        "__pycache__",
+        ".mypy_cache",
+        ".ruff_cache",
+    }
+)
 
 
 def path_in(sandbox: Sandbox, path: str) -> str:
@@ -18,7 +35,9 @@ def path_in(sandbox: Sandbox, path: str) -> str:
     if "\0" in path:
         raise InvalidValue("path", "it holds a zero character", "name a file of the workspace")
     if len(raw) > _PATH_MAX or any(len(part) > _NAME_MAX for part in raw.split(b"/")):
-        raise InvalidValue("path", f"{path[:60]!r}… is too long for a path", "name a file of the workspace")
+        raise InvalidValue(
+            "path", f"{path[:60]!r}… is too long for a path", "name a file of the workspace"
+        )
     home = sandbox.workdir.rstrip("/")
     if path == home or path.startswith(f"{home}/"):
         path = path[len(home) :].lstrip("/")

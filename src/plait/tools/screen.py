@@ -1,7 +1,9 @@
-"""What the browser and the desktop have in common: a resident in the sandbox that holds a screen, and lines of JSON to and from it.
+"""What the browser and the desktop have in common: a resident in the sandbox that holds a screen,
+and lines of JSON to and from it.
 
-A screen is not part of the workspace: it does not fork with the files, ends when they are made others, and ends with the handle on its
-sandbox. Whoever finds none is told to open it anew; nothing is ever done twice to get back to where it was.
+A screen is not part of the workspace: it does not fork with the files, ends when they are made
+others, and ends with the handle on its sandbox. Whoever finds none is told to open it anew; nothing
+is ever done twice to get back to where it was.
 """
 
 from __future__ import annotations
@@ -33,14 +35,18 @@ class Screen:
     def pid(self) -> int:
         return self._resident.pid
 
-    def ask(self, what: str, request: Mapping[str, Json], serve: Serve | None = None) -> Mapping[str, Any]:
+    def ask(
+        self, what: str, request: Mapping[str, Json], serve: Serve | None = None
+    ) -> Mapping[str, Any]:
         """What it answers; raises SandboxFailed if it would not, could not, or is gone."""
         self._resident.send(msgspec.json.encode(request))
         answer = self.hear(what, ANSWER_S, serve)
         if why := answer.get("refused"):
             raise SandboxFailed(self.kind, what, why, "nothing was done")
         if why := answer.get("failed"):
-            raise SandboxFailed(self.kind, what, why, "it may have happened in part: look before trying again")
+            raise SandboxFailed(
+                self.kind, what, why, "it may have happened in part: look before trying again"
+            )
         return answer
 
     def hear(self, what: str, patience_s: float, serve: Serve | None = None) -> Mapping[str, Any]:
@@ -49,7 +55,9 @@ class Screen:
             answer: Mapping[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
             if "need" not in answer:
                 return answer
-            self._resident.send(msgspec.json.encode({"content": serve(answer["need"]) if serve else None}))
+            self._resident.send(
+                msgspec.json.encode({"content": serve(answer["need"]) if serve else None})
+            )
         raise self._lost(what)
 
     def _lost(self, what: str) -> SandboxFailed:
@@ -57,18 +65,35 @@ class Screen:
         gone = not self._resident.alive
         self._resident.end()
         words = self._resident.complaint().rpartition("\n")[2]
-        why = f"it ended{f' ({words})' if words else ''}" if gone else "it did not answer and was ended"
-        return SandboxFailed(self.kind, what, why, f"start the {self.kind} again; what was on it is lost")
+        why = (
+            f"it ended{f' ({words})' if words else ''}"
+            if gone
+            else "it did not answer and was ended"
+        )
+        return SandboxFailed(
+            self.kind, what, why, f"start the {self.kind} again; what was on it is lost"
+        )
 
 
 def started(sandbox: Sandbox, kind: str, program: str, *arguments: str) -> Screen:
-    """The screen of that kind, made if there is none. `program` names the file beside this one that runs inside."""
+    """The screen of that kind, made if there is none.
+
+    `program` names the file beside this one that runs inside.
+    """
     if (screen := found(sandbox, kind)) is not None:
         return screen
     if not isinstance(sandbox, Hosts):
-        raise NotSupported(sandbox.placement.backend, f"keep a {kind} open between calls", "place the session with .to('local', …)")
+        raise NotSupported(
+            sandbox.placement.backend,
+            f"keep a {kind} open between calls",
+            "place the session with .to('local', …)",
+        )
     if sandbox.placement.rung == "landlock":
-        raise NotSupported("the landlock rung", f"hold a {kind}, which needs sockets of its own", "use a rung with bubblewrap")
+        raise NotSupported(
+            "the landlock rung",
+            f"hold a {kind}, which needs sockets of its own",
+            "use a rung with bubblewrap",
+        )
     source = (Path(__file__).parent / f"{program}.py").read_text()
     screen = Screen(kind, sandbox.start(kind, [_python(sandbox), "-c", source, *arguments]))
     screen.hear("start", START_S)

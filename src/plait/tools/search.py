@@ -1,7 +1,8 @@
 """Searching: a regular expression over the files of the workspace.
 
-Files are read here, through the sandbox's own access to them, and matched in a child process: an expression can take for ever, and only
-a process can be ended in the middle of one. The child has no environment, gets text by its stdin, and opens nothing.
+Files are read here, through the sandbox's own access to them, and matched in a child process: an
+expression can take for ever, and only a process can be ended in the middle of one. The child has no
+environment, gets text by its stdin, and opens nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _TIME_S = 20.0
 _SHOWN_LINE = 400  # characters of a line that are shown
 _DEPTH = 64
 
-# One request per line of JSON: the text of a file and how many matches are wanted; one answer per line: numbers and lines.
+# One request per line of JSON: the text of a file and how many matches are wanted; one answer per
+# line: numbers and lines.
 _CHILD = """
 import json, re, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
@@ -61,7 +63,7 @@ for request in sys.stdin.buffer:
             found.append(number)
     shown = sorted({n for at in found for n in range(max(at - around, 0), min(at + around + 1, len(lines)))})
     answer({"found": [n + 1 for n in found], "lines": [[n + 1, lines[n][:width], len(lines[n])] for n in shown], "more": more})
-"""
+"""  # noqa: E501
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -69,13 +71,20 @@ class _Found(msgspec.Struct, frozen=True):
 
     error: str = ""
     found: tuple[int, ...] = ()  # lines that match
-    lines: tuple[tuple[int, str, int], ...] = ()  # those and the ones around them: number, text, and how long it is
+    # those and the ones around them: number, text, and how long it is
+    lines: tuple[tuple[int, str, int], ...] = ()
     more: bool = False
 
 
 @tool(effect="pure", timeout_s=120)
 def search_files(
-    pattern: str, sandbox: Sandbox, path: str = "", glob: str = "", ignore_case: bool = False, limit: int = 100, context: int = 0
+    pattern: str,
+    sandbox: Sandbox,
+    path: str = "",
+    glob: str = "",
+    ignore_case: bool = False,
+    limit: int = 100,
+    context: int = 0,
 ) -> Result:
     """Search the files of the workspace for a regular expression, line by line. You get path:line: text for each line that matches.
 
@@ -89,10 +98,12 @@ def search_files(
         ignore_case: whether capital and small letters are the same
         limit: how many matches to show at most
         context: how many lines to show around each
-    """
+    """  # noqa: E501
     if not pattern or limit < 1 or context < 0:
         raise InvalidValue(
-            "search_files", "there is nothing to look for, or nothing to show", "pass a pattern, limit >= 1 and context >= 0"
+            "search_files",
+            "there is nothing to look for, or nothing to show",
+            "pass a pattern, limit >= 1 and context >= 0",
         )
     name = path_in(sandbox, path)
     deadline = time.monotonic() + _TIME_S
@@ -139,15 +150,25 @@ class _Told:
         self.ended = answer.more or self.left <= 0
 
     def result(self, name: str, *, late: bool) -> Result:
-        notes = [f"{counted(self.matches, 'match', 'matches')} in {counted(self.files, 'file')} searched"]
+        notes = [
+            f"{counted(self.matches, 'match', 'matches')} in {counted(self.files, 'file')} searched"
+        ]
         if late:
             notes.append(f"ended after {_TIME_S:g} s: name a folder or a glob")
         elif self.ended:
-            notes.append("there may be more: search for something narrower, or raise limit (up to 1,000)")
+            notes.append(
+                "there may be more: search for something narrower, or raise limit (up to 1,000)"
+            )
         if self.skipped:
             notes.append(f"too long to search: {', '.join(self.skipped[:10])}")
         all_ = not (late or self.ended)
-        delta = {"path": name, "files": self.files, "matches": self.matches, "all": all_, "skipped": list(self.skipped[:100])}
+        delta = {
+            "path": name,
+            "files": self.files,
+            "matches": self.matches,
+            "all": all_,
+            "skipped": list(self.skipped[:100]),
+        }
         return Result(["\n".join([*self.lines, f"[{'; '.join(notes)}]"])], delta=delta)
 
 
@@ -164,7 +185,10 @@ def _files(sandbox: Sandbox, name: str) -> Iterator[tuple[str, int]]:
 
 
 def _text(sandbox: Sandbox, where: str) -> str | None:
-    """The text of a file; None: it is none, or is gone. Odd bytes are replaced: what is almost text is searched, too."""
+    """The text of a file; None: it is none, or is gone.
+
+    Odd bytes are replaced: what is almost text is searched, too.
+    """
     try:
         content = sandbox.files.read(where, size=_FILE_MAX)
     except WorkspaceError:
@@ -177,23 +201,43 @@ class _Matcher:
 
     def __init__(self, deadline: float, pattern: str, ignore_case: bool, context: int) -> None:
         self._pattern, self._deadline = pattern, deadline
-        self._asked = {"pattern": pattern, "ignore_case": ignore_case, "context": context, "width": _SHOWN_LINE}
+        self._asked = {
+            "pattern": pattern,
+            "ignore_case": ignore_case,
+            "context": context,
+            "width": _SHOWN_LINE,
+        }
 
     def __enter__(self) -> _Matcher:
         command = [sys.executable, "-I", "-S", "-c", _CHILD]
-        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={})
+        self._child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={},
+        )
         self._timer = threading.Timer(max(self._deadline - time.monotonic(), 0.0), self._child.kill)
         self._timer.daemon = True
         self._timer.start()
         try:
             if error := self._exchange(self._asked, "").error:
-                raise InvalidValue("pattern", f"{self._pattern[:100]!r} is no regular expression: {error}", "correct it")
+                raise InvalidValue(
+                    "pattern",
+                    f"{self._pattern[:100]!r} is no regular expression: {error}",
+                    "correct it",
+                )
         except BaseException:
             self.__exit__(None, None, None)
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._timer.cancel()
         self._child.kill()
         for stream in (self._child.stdin, self._child.stdout):
@@ -214,9 +258,17 @@ class _Matcher:
         except OSError:
             pass  # it was ended
         if not answer.endswith(b"\n"):
-            why = f"it took more than {_TIME_S:g} s" if time.monotonic() >= self._deadline else "it took too much memory"
+            why = (
+                f"it took more than {_TIME_S:g} s"
+                if time.monotonic() >= self._deadline
+                else "it took too much memory"
+            )
             told = f"{why} in {where}" if where else why
-            raise InvalidValue("pattern", f"{self._pattern[:100]!r}: {told}", "write one without repetitions inside repetitions, or a glob")
+            raise InvalidValue(
+                "pattern",
+                f"{self._pattern[:100]!r}: {told}",
+                "write one without repetitions inside repetitions, or a glob",
+            )
         return msgspec.json.decode(answer, type=_Found)
 
 
@@ -231,7 +283,9 @@ def _let_go(stream: IO[bytes]) -> None:
 
 
 def matches(path: str, glob: str) -> bool:
-    """Whether a path is like that: by its name, or, if the glob has a slash, as a whole, ** for any number of folders."""
+    """Whether a path is like that: by its name, or, if the glob has a slash, as a whole, ** for any
+    number of folders.
+    """
     if "/" not in glob:
         return fnmatchcase(path.rpartition("/")[2], glob)
     parts, wanted = path.split("/"), [each for each in glob.split("/") if each]

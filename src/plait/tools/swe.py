@@ -1,11 +1,12 @@
-"""mini-swe-agent on a session: its agents run as they are, and every command they run is an event with the files before and after.
+"""mini-swe-agent on a session: its agents run as they are, and every command they run is an event
+with the files before and after.
 
     env = SweEnvironment(Session("Fix the failing test").to("local", "./repo"))
     DefaultAgent(model, env, **config).run("Fix the failing test")
     env.session.diff()
 
-What it asks of an environment is small: `execute`, `get_template_vars`, `serialize` and a `config`. A session is a value, so the
-environment holds the newest one, as `session`.
+What it asks of an environment is small: `execute`, `get_template_vars`, `serialize` and a `config`.
+A session is a value, so the environment holds the newest one, as `session`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from plait.event.kinds import ToolReturned
 from plait.session import Session
 from plait.tools.commands import shell
 
-DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"  # what a command prints first to hand in the lines after it
+# what a command prints first to hand in the lines after it
+DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
 
 class SweConfig(msgspec.Struct, frozen=True):
@@ -35,12 +37,21 @@ class SweConfig(msgspec.Struct, frozen=True):
 class SweEnvironment:
     """A session as the environment of an agent of mini-swe-agent."""
 
-    def __init__(self, session: Session, *, cwd: str = "", env: Mapping[str, str] | None = None, timeout: int = 30) -> None:
+    def __init__(
+        self,
+        session: Session,
+        *,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+        timeout: int = 30,
+    ) -> None:
         self.session = session
         self.config = SweConfig(cwd, env or {}, timeout)
         self._submitted: Any = import_module("minisweagent.exceptions").Submitted
 
-    def execute(self, action: Mapping[str, Any], cwd: str = "", *, timeout: int | None = None) -> dict[str, Any]:
+    def execute(
+        self, action: Mapping[str, Any], cwd: str = "", *, timeout: int | None = None
+    ) -> dict[str, Any]:
         """Run a command, recorded; a command that hands in the result ends the agent."""
         command = self._command(str(action.get("command", "")), cwd or self.config.cwd)
         output = self._use(command, float(timeout or self.config.timeout))
@@ -48,15 +59,28 @@ class SweEnvironment:
         return output
 
     def get_template_vars(self, **kwargs: Any) -> dict[str, Any]:
-        """What templates may name: the settings and the kind of machine. The environment of this process is nobody's business."""
+        """What templates may name: the settings and the kind of machine.
+
+        The environment of this process is nobody's business.
+        """
         return {**msgspec.to_builtins(self.config), **platform.uname()._asdict(), **kwargs}
 
     def serialize(self) -> dict[str, Any]:
         kind = f"{type(self).__module__}.{type(self).__name__}"
-        return {"info": {"config": {"environment": msgspec.to_builtins(self.config), "environment_type": kind}, "session": self.session.id}}
+        return {
+            "info": {
+                "config": {
+                    "environment": msgspec.to_builtins(self.config),
+                    "environment_type": kind,
+                },
+                "session": self.session.id,
+            }
+        }
 
     def _command(self, command: str, cwd: str) -> str:
-        settings = [f"export {name}={shlex.quote(value)}" for name, value in self.config.env.items()]
+        settings = [
+            f"export {name}={shlex.quote(value)}" for name, value in self.config.env.items()
+        ]
         return "\n".join([*settings, *([f"cd {shlex.quote(cwd)} || exit"] if cwd else []), command])
 
     def _use(self, command: str, timeout_s: float) -> dict[str, Any]:
@@ -66,7 +90,8 @@ class SweEnvironment:
             self.session = error.session
             return {"output": "", "returncode": -1, "exception_info": error.message}
         result: Any = self.session.result
-        text = result if isinstance(result, str) else result[0]  # what is too long to be shown is a file beside it
+        # what is too long to be shown is a file beside it
+        text = result if isinstance(result, str) else result[0]
         return {"output": text, "returncode": self._exit_code(), "exception_info": ""}
 
     def _exit_code(self) -> int | None:

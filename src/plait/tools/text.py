@@ -1,6 +1,7 @@
 """Text as tools show and compare it: lines, bounded views, differences, and what is no text at all.
 
-A line ends at its line feed and nowhere else, as git counts them: a carriage return is part of the line, so that files keep theirs.
+A line ends at its line feed and nowhere else, as git counts them: a carriage return is part of the
+line, so that files keep theirs.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ from hashlib import sha256
 
 from plait.sandbox import VIEW_MAX
 
-SHOWN_MAX = VIEW_MAX - 1_000  # characters of content in one result: there is room for a word about the rest
+# characters of content in one result: there is room for a word about the rest
+SHOWN_MAX = VIEW_MAX - 1_000
 DIFF_MAX = 20_000  # characters of a difference that stand in the evidence itself
-_COMPARE_MAX = 4_000_000  # pairs of lines that are compared one by one; beyond, what differs is told as one block
+# pairs of lines that are compared one by one; beyond, what differs is told as one block
+_COMPARE_MAX = 4_000_000
 NO_NEWLINE = "\\ No newline at end of file"
 
-_IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF87a", "image/gif"), (b"GIF89a", "image/gif"))
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
 
 
 def lines_of(text: str) -> list[str]:
@@ -72,7 +80,10 @@ def as_crlf(text: str) -> str:
 
 
 def unified(path: str, before: str | None, after: str | None, context: int = 3) -> str:
-    """The difference as git writes it, fit for `git apply`; None: there is no such file. "" if nothing differs."""
+    """The difference as git writes it, fit for `git apply`; None: there is no such file.
+
+    "" if nothing differs.
+    """
     old, new = lines_of(before or ""), lines_of(after or "")
     if before == after:
         return ""
@@ -84,10 +95,13 @@ def unified(path: str, before: str | None, after: str | None, context: int = 3) 
 def changed_lines(before: str, after: str) -> tuple[int, int]:
     """How many lines were added, and how many removed."""
     blocks = [block for block in _blocks(lines_of(before), lines_of(after)) if block[0] != "equal"]
-    return sum(block[4] - block[3] for block in blocks), sum(block[2] - block[1] for block in blocks)
+    return sum(block[4] - block[3] for block in blocks), sum(
+        block[2] - block[1] for block in blocks
+    )
 
 
-_Block = tuple[str, int, int, int, int]  # what was done, and to which lines: from and to in the old, from and to in the new
+# what was done, and to which lines: from and to in the old, from and to in the new
+_Block = tuple[str, int, int, int, int]
 
 
 def _side(prefix: str, path: str, text: str | None) -> str:
@@ -100,7 +114,14 @@ def _side(prefix: str, path: str, text: str | None) -> str:
 
 def quoted(name: str) -> str:
     """A name with odd characters in it, as git writes it."""
-    return '"' + "".join(f"\\{ord(char):03o}" if ord(char) < 32 or ord(char) == 127 or char in '"\\' else char for char in name) + '"'
+    return (
+        '"'
+        + "".join(
+            f"\\{ord(char):03o}" if ord(char) < 32 or ord(char) == 127 or char in '"\\' else char
+            for char in name
+        )
+        + '"'
+    )
 
 
 def _groups(old: Sequence[str], new: Sequence[str], context: int) -> list[list[_Block]]:
@@ -118,17 +139,27 @@ def _groups(old: Sequence[str], new: Sequence[str], context: int) -> list[list[_
             groups.append([(tag, max(i2 - context, i1), i2, max(j2 - context, j1), j2)])
         else:
             groups[-1][-1] = (tag, i1, i2, j1, j2)
-    return [_trimmed(group, context) for group in groups if any(block[0] != "equal" for block in group)]
+    return [
+        _trimmed(group, context) for group in groups if any(block[0] != "equal" for block in group)
+    ]
 
 
 def _trimmed(group: list[_Block], context: int) -> list[_Block]:
     """Without more equal lines at its end than belong there."""
     tag, i1, i2, j1, j2 = group[-1]
-    return [*group[:-1], (tag, i1, min(i2, i1 + context), j1, min(j2, j1 + context))] if tag == "equal" else group
+    return (
+        [*group[:-1], (tag, i1, min(i2, i1 + context), j1, min(j2, j1 + context))]
+        if tag == "equal"
+        else group
+    )
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> list[_Block]:
-    """What differs. What both begin and end with is set aside first: comparing the rest takes the product of their lengths."""
+    """What differs.
+
+    What both begin and end with is set aside first: comparing the rest takes the product of their
+    lengths.
+    """
     start = _shared(old, new)
     end = _shared(old[start:][::-1], new[start:][::-1])
     a, b = old[start : len(old) - end], new[start : len(new) - end]
@@ -136,13 +167,22 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> list[_Block]:
         middle: list[_Block] = [("replace", 0, len(a), 0, len(b))]
     else:
         middle = list(difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes())
-    moved = [(tag, i1 + start, i2 + start, j1 + start, j2 + start) for tag, i1, i2, j1, j2 in middle]
+    moved = [
+        (tag, i1 + start, i2 + start, j1 + start, j2 + start) for tag, i1, i2, j1, j2 in middle
+    ]
     around_end = (len(old) - end, len(old), len(new) - end, len(new))
-    return [*([("equal", 0, start, 0, start)] if start else []), *moved, *([("equal", *around_end)] if end else [])]
+    return [
+        *([("equal", 0, start, 0, start)] if start else []),
+        *moved,
+        *([("equal", *around_end)] if end else []),
+    ]
 
 
 def _shared(old: Sequence[str], new: Sequence[str]) -> int:
-    return next((number for number, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new)))
+    return next(
+        (number for number, (one, other) in enumerate(zip(old, new, strict=False)) if one != other),
+        min(len(old), len(new)),
+    )
 
 
 def _hunk(group: Sequence[_Block], old: Sequence[str], new: Sequence[str]) -> list[str]:

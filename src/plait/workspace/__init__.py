@@ -1,6 +1,7 @@
 """Files as content-addressed trees.
 
-What stands in a tree and how it is spelled is here at once; what touches disks is in the modules below, for those who need it.
+What stands in a tree and how it is spelled is here at once; what touches disks is in the modules
+below, for those who need it.
 """
 
 from plait.workspace.base import CHANGED_MAX, PIECE, Change, Entry, Files, Kind, Node, Snapshot

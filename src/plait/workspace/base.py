@@ -1,7 +1,8 @@
 """The words of the workspace: what stands in a tree, what changed, and how files are reached.
 
-A tree is content-addressed: the blob that its digest names lists a folder, and the folders in it are trees of their own. Two trees that
-share a folder share its blobs, so what differs is found without looking at what is the same.
+A tree is content-addressed: the blob that its digest names lists a folder, and the folders in it
+are trees of their own. Two trees that share a folder share its blobs, so what differs is found
+without looking at what is the same.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ PIECE = 1 << 20  # bytes of a file that go into one blob: what is longer has sev
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One thing in a folder. Names are as `os.fsdecode` gives them, so that every name there is can be told."""
+    """One thing in a folder.
+
+    Names are as `os.fsdecode` gives them, so that every name there is can be told.
+    """
 
     name: str
     kind: Kind
@@ -43,9 +47,11 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     tree: Digest
     blobs: Mapping[Digest, bytes]  # to be written with the event that records the tree
-    changed: tuple[str, ...] = ()  # paths that differ from the tree before, sorted, as people read them; at most CHANGED_MAX
+    # paths that differ from the tree before, sorted, as people read them; at most CHANGED_MAX
+    changed: tuple[str, ...] = ()
     more: int = 0  # how many further ones
-    withheld: tuple[str, ...] = ()  # files that hold a secret: named in the tree, their content nowhere
+    # files that hold a secret: named in the tree, their content nowhere
+    withheld: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()  # pipes, sockets and devices
     dropped: tuple[str, ...] = ()  # paths that were removed, because no tree may hold them
 
@@ -62,13 +68,18 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Files(Protocol):
-    """The files of a workspace, reached by paths relative to it, never outside of it, whatever links there are.
+    """The files of a workspace, reached by paths relative to it, never outside of it, whatever
+    links there are.
 
-    Raises NoSuchFile, NotAFile, OutsideWorkspace. What is neither file, link nor folder is never opened.
+    Raises NoSuchFile, NotAFile, OutsideWorkspace. What is neither file, link nor folder is never
+    opened.
     """
 
     def entry(self, path: str) -> Entry:
-        """What is there; a link is not followed if it is the last part of the path. `blobs` is empty."""
+        """What is there; a link is not followed if it is the last part of the path.
+
+        `blobs` is empty.
+        """
         ...
 
     def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
@@ -76,7 +87,9 @@ class Files(Protocol):
         ...
 
     def write(self, path: str, content: bytes, *, mode: int | None = None) -> None:
-        """Write a whole file at once, folders on the way included; None keeps the mode it has, or 0o644."""
+        """Write a whole file at once, folders on the way included; None keeps the mode it has, or
+        0o644.
+        """
         ...
 
     def remove(self, path: str) -> None:

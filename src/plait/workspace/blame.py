@@ -1,6 +1,7 @@
 """Who wrote a line: each line of a text is followed back to the version that brought it.
 
-This knows nothing of sessions: a version is a content, the versions it was made from, and a tag that is handed back.
+This knows nothing of sessions: a version is a content, the versions it was made from, and a tag
+that is handed back.
 """
 
 from __future__ import annotations
@@ -27,21 +28,35 @@ def attribute(versions: Sequence[Version]) -> list[tuple[Any, bytes]]:
     if not versions:
         return []
     needed = _needed(versions)
-    known: dict[bytes, bytes] = {}  # equal lines are one object, so that comparing them costs nothing
-    lines = {at: [known.setdefault(line, line) for line in split(versions[at].content or b"")] for at in needed}
+    # equal lines are one object, so that comparing them costs nothing
+    known: dict[bytes, bytes] = {}
+    lines = {
+        at: [known.setdefault(line, line) for line in split(versions[at].content or b"")]
+        for at in needed
+    }
     origins: dict[int, list[int]] = {}
     for at in needed:
-        origins[at] = _origins(at, [(lines[parent], origins[parent]) for parent in versions[at].parents], lines[at])
+        origins[at] = _origins(
+            at, [(lines[parent], origins[parent]) for parent in versions[at].parents], lines[at]
+        )
     last = len(versions) - 1
-    return [(versions[origin].tag, line) for origin, line in zip(origins[last], lines[last], strict=True)]
+    return [
+        (versions[origin].tag, line)
+        for origin, line in zip(origins[last], lines[last], strict=True)
+    ]
 
 
-def _origins(at: int, parents: Sequence[tuple[list[bytes], list[int]]], lines: list[bytes]) -> list[int]:
+def _origins(
+    at: int, parents: Sequence[tuple[list[bytes], list[int]]], lines: list[bytes]
+) -> list[int]:
     found: list[int | None] = [None] * len(lines)
     for their_lines, their_origins in parents:
         for i, j, size in matching(their_lines, lines):
             theirs = their_origins[i : i + size]
-            found[j : j + size] = [new if old is None else old for old, new in zip(found[j : j + size], theirs, strict=True)]
+            found[j : j + size] = [
+                new if old is None else old
+                for old, new in zip(found[j : j + size], theirs, strict=True)
+            ]
     return [at if origin is None else origin for origin in found]
 
 

@@ -1,4 +1,6 @@
-"""Following recorded trees: whether everything that they lead to is there, and is what its digest says."""
+"""Following recorded trees: whether everything that they lead to is there, and is what its digest
+says.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,22 @@ from plait.workspace.tree import EMPTY, decode, shown
 
 
 class TreeCheck:
-    """Follows trees. Each folder is read once, and each content looked at once, however many trees lead there."""
+    """Follows trees.
+
+    Each folder is read once, and each content looked at once, however many trees lead there.
+    """
 
     def __init__(self, store: Store, *, hashed: bool) -> None:
         self._store = store
-        self._hashed = hashed  # all blobs of the store are hashed elsewhere: contents need only be there
+        # all blobs of the store are hashed elsewhere: contents need only be there
+        self._hashed = hashed
         self._folders = {EMPTY}  # the empty tree need not be stored
         self._sizes: dict[Digest, int] = {}
 
     def first_fault(self, tree: Digest) -> str | None:
-        """The first path of a tree that leads to something wrong, and what that is; None if nothing is, or it was told."""
+        """The first path of a tree that leads to something wrong, and what that is; None if nothing
+        is, or it was told.
+        """
         return next(self._faults(tree), None)
 
     def _faults(self, tree: Digest) -> Iterator[str]:
@@ -34,7 +42,10 @@ class TreeCheck:
             try:
                 entries = decode(self._store.get_blob(folder))
             except PlaitError as error:
-                yield f"the tree {tree[:12]}… leads to a folder {_quoted(path)} that cannot be read: {error}"
+                yield (
+                    f"the tree {tree[:12]}… leads to a folder {_quoted(path)} that cannot be read:"
+                    f" {error}"
+                )
                 continue
             for entry in entries:
                 here = f"{path}/{entry.name}" if path else entry.name
@@ -47,14 +58,24 @@ class TreeCheck:
         try:
             size = sum([self._size(piece) for piece in entry.blobs])
         except PlaitError as error:
-            yield f"the tree {tree[:12]}… leads to a file {_quoted(path)} that cannot be read: {error}"
+            yield (
+                f"the tree {tree[:12]}… leads to a file {_quoted(path)} that cannot be read:"
+                f" {error}"
+            )
             return
         if size != entry.size:
-            yield f"the tree {tree[:12]}… says {_quoted(path)} has {entry.size} bytes, its content has {size}"
+            yield (
+                f"the tree {tree[:12]}… says {_quoted(path)} has {entry.size} bytes, its content"
+                f" has {size}"
+            )
 
     def _size(self, blob: Digest) -> int:
         if blob not in self._sizes:
-            info = self._store.blob_info(blob).size if self._hashed else len(self._store.get_blob(blob))
+            info = (
+                self._store.blob_info(blob).size
+                if self._hashed
+                else len(self._store.get_blob(blob))
+            )
             self._sizes[blob] = info
         return self._sizes[blob]
 

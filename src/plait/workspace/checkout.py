@@ -1,7 +1,8 @@
 """From a tree to files on disk: all of them, or only what differs from those that are there.
 
-Where there is a lower layer, the upper one is made to hold the difference and nothing else: what is equal below is removed from it, what is
-gone is hidden. Withheld files are left out, because nobody has their content.
+Where there is a lower layer, the upper one is made to hold the difference and nothing else: what is
+equal below is removed from it, what is gone is hidden. Withheld files are left out, because nobody
+has their content.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from plait.workspace.base import Entry
 from plait.workspace.scan import RACY_NS, Index, Seen, SeenFolder, stamp_of
 from plait.workspace.tree import EMPTY, Objects, TreeReader
 
-THREADS = 1  # beside the one that reads trees: for small files more of them wait for each other, and take twice as long
+# beside the one that reads trees: for small files more of them wait for each other, and take twice
+# as long
+THREADS = 1
 _CHUNK = 64  # files that one thread takes at a time
 _QUEUED = 64  # chunks that wait: each holds a handle
 
@@ -40,10 +43,16 @@ def checkout(objects: Objects, tree: Digest, folder: Path) -> Placed:
         folder.mkdir(parents=True, exist_ok=True)
         root = disk.open_root(folder)
     except OSError as error:
-        raise NotApplied(str(folder), error.strerror or str(error), "name a folder that can be made") from error
+        raise NotApplied(
+            str(folder), error.strerror or str(error), "name a folder that can be made"
+        ) from error
     with disk.held(root):
         if os.listdir(root):
-            raise NotApplied(str(folder), "something is in it already", "name an empty folder, or one that is not there yet")
+            raise NotApplied(
+                str(folder),
+                "something is in it already",
+                "name an empty folder, or one that is not there yet",
+            )
         return _Checkout(objects).run(root, tree)
 
 
@@ -52,7 +61,8 @@ class _Checkout:
         self._objects, self._reader = objects, TreeReader(objects, keep=64)
         self._index: Index = {}
         self._absent: dict[str, Entry] = {}
-        self._late: list[tuple[int, int]] = []  # folders whose mode forbids what is still to be done
+        # folders whose mode forbids what is still to be done
+        self._late: list[tuple[int, int]] = []
         self._work: list[Future[None]] = []
         self._queued = threading.Semaphore(_QUEUED)
 
@@ -74,7 +84,9 @@ class _Checkout:
         disk.check_depth(depth, path)
         seen: dict[str, Seen] = {}
         entries = self._reader.entries(tree)
-        self._index[path] = SeenFolder(None if any(entry.kind == "withheld" for entry in entries) else tree, seen)
+        self._index[path] = SeenFolder(
+            None if any(entry.kind == "withheld" for entry in entries) else tree, seen
+        )
         files: list[Entry] = []
         for entry in entries:
             here = f"{path}/{entry.name}" if path else entry.name
@@ -87,7 +99,9 @@ class _Checkout:
                 files.append(entry)
         for start in range(0, len(files), _CHUNK):
             self._queued.acquire()
-            work = self._pool.submit(self._write_all, os.dup(folder), files[start : start + _CHUNK], seen)
+            work = self._pool.submit(
+                self._write_all, os.dup(folder), files[start : start + _CHUNK], seen
+            )
             work.add_done_callback(lambda _: self._queued.release())
             self._work.append(work)
 
@@ -105,7 +119,9 @@ class _Checkout:
 
 
 def _settled(index: Index) -> Index:
-    """Without the stamps of what was written a moment ago: whoever writes in the same tick leaves the same one."""
+    """Without the stamps of what was written a moment ago: whoever writes in the same tick leaves
+    the same one.
+    """
     newest = time.clock_gettime_ns(time.CLOCK_REALTIME) - RACY_NS
     for _, seen, *_ in index.values():
         assert isinstance(seen, dict)
@@ -140,7 +156,9 @@ class Turn:
         """`root` is the folder itself, or with a base the upper folder over it."""
         self._folder(root, before, after, base, 0)
 
-    def _folder(self, folder: int, before: Digest, after: Digest, base: Digest | None, depth: int) -> None:
+    def _folder(
+        self, folder: int, before: Digest, after: Digest, base: Digest | None, depth: int
+    ) -> None:
         if before == after:
             return
         disk.check_depth(depth, "")
@@ -148,9 +166,24 @@ class Turn:
         with disk.writable(folder):
             for name in old.keys() | new.keys():
                 if old.get(name) != new.get(name):
-                    self._change(folder, name, old.get(name), _placed(new.get(name)), _placed(low.get(name)), depth)
+                    self._change(
+                        folder,
+                        name,
+                        old.get(name),
+                        _placed(new.get(name)),
+                        _placed(low.get(name)),
+                        depth,
+                    )
 
-    def _change(self, folder: int, name: str, old: Entry | None, new: Entry | None, low: Entry | None, depth: int) -> None:
+    def _change(
+        self,
+        folder: int,
+        name: str,
+        old: Entry | None,
+        new: Entry | None,
+        low: Entry | None,
+        depth: int,
+    ) -> None:
         if new is not None and new.kind == "folder":
             self._to_folder(folder, old, new, low, depth)
             return
@@ -162,13 +195,20 @@ class Turn:
         else:
             put(self._reader.objects, folder, new)
 
-    def _to_folder(self, folder: int, old: Entry | None, new: Entry, low: Entry | None, depth: int) -> None:
+    def _to_folder(
+        self, folder: int, old: Entry | None, new: Entry, low: Entry | None, depth: int
+    ) -> None:
         base = low.blobs[0] if low is not None and low.kind == "folder" else None
         if new == low:
             disk.clear(folder, new.name)
             return
         found = disk.look(folder, new.name)
-        if found is not None and stat.S_ISDIR(found.st_mode) and old is not None and old.kind == "folder":
+        if (
+            found is not None
+            and stat.S_ISDIR(found.st_mode)
+            and old is not None
+            and old.kind == "folder"
+        ):
             handle = disk.open_folder(folder, new.name)
             base, before = None if base is None or disk.is_opaque(handle) else base, old.blobs[0]
         else:

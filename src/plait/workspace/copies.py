@@ -1,13 +1,16 @@
-"""Copies: the files of one tree on this disk, to be changed. A copy is a cache, and the store is the truth.
+"""Copies: the files of one tree on this disk, to be changed. A copy is a cache, and the store is
+the truth.
 
-A copy is either plain, a folder with all files, or layered: a lower folder that holds a base, shared by all copies and never changed,
-and an upper one that holds what differs from it. Before anything changes a mark is left that the copy is in doubt; it is taken away
-when a snapshot has said what the files are. A copy that is in doubt when it is opened, was made before the machine was started, or
-does not look as it should, is thrown away and built again from the store.
+A copy is either plain, a folder with all files, or layered: a lower folder that holds a base,
+shared by all copies and never changed, and an upper one that holds what differs from it. Before
+anything changes a mark is left that the copy is in doubt; it is taken away when a snapshot has said
+what the files are. A copy that is in doubt when it is opened, was made before the machine was
+started, or does not look as it should, is thrown away and built again from the store.
 
-After a snapshot the copy holds its tree and nothing else. Names that the rules leave out (caches, bytecode, a `.venv` that a command
-made), pipes and sockets, files that were withheld, and the scratch folder are removed: a command must not find there what another one
-left, since no record speaks of it.
+After a snapshot the copy holds its tree and nothing else. Names that the rules leave out (caches,
+bytecode, a `.venv` that a command made), pipes and sockets, files that were withheld, and the
+scratch folder are removed: a command must not find there what another one left, since no record
+speaks of it.
 
     <cache>/bases/<tree>/files        a lower folder
     <cache>/copies/<name>/…           files, or upper and work; scratch; state, index, and the mark
@@ -33,7 +36,14 @@ from typing import NamedTuple
 import msgspec
 
 from plait import secrets
-from plait.errors import NotSupported, PlaitError, SandboxBusy, StoreCorrupt, UnknownBlob, WorkspaceError
+from plait.errors import (
+    NotSupported,
+    PlaitError,
+    SandboxBusy,
+    StoreCorrupt,
+    UnknownBlob,
+    WorkspaceError,
+)
 from plait.ids import Digest
 from plait.store import Store
 from plait.workspace import disk
@@ -46,7 +56,8 @@ from plait.workspace.tree import EMPTY, TreeReader, differing, shown
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}\Z")
 _VERSION = 2  # 1: what no tree may hold stayed on disk
-_UNSAVED_MAX = 256  # files; an index that is behind is still true, and whoever opens it reads so many again
+# files; an index that is behind is still true, and whoever opens it reads so many again
+_UNSAVED_MAX = 256
 
 
 class Plain(NamedTuple):
@@ -85,7 +96,10 @@ class _State(msgspec.Struct, frozen=True):
 
 
 def _absent_of(entries: Mapping[str, Entry]) -> tuple[_Absent, ...]:
-    return tuple(_Absent(os.fsencode(path), entry.mode, entry.size, entry.blobs[0]) for path, entry in sorted(entries.items()))
+    return tuple(
+        _Absent(os.fsencode(path), entry.mode, entry.size, entry.blobs[0])
+        for path, entry in sorted(entries.items())
+    )
 
 
 def _entries_of(absent: tuple[_Absent, ...]) -> dict[str, Entry]:
@@ -123,13 +137,27 @@ class _Pending:
 
 
 class Copy:
-    """The files of one tree, here, for one process at a time. Its methods are called by one thread at a time."""
+    """The files of one tree, here, for one process at a time.
+
+    Its methods are called by one thread at a time.
+    """
 
     ours = True  # whether the files were made by us, and their modes may be changed for a moment
 
-    def __init__(self, store: Store, home: Path, layers: Plain | Layered, state: _State, index: Index, rules: Rules, lock: Lock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        home: Path,
+        layers: Plain | Layered,
+        state: _State,
+        index: Index,
+        rules: Rules,
+        lock: Lock,
+    ) -> None:
         self.layers, self.scratch, self.name = layers, home / "scratch", home.name
-        upper, lower = (layers.folder, None) if isinstance(layers, Plain) else (layers.upper, layers.lower)
+        upper, lower = (
+            (layers.folder, None) if isinstance(layers, Plain) else (layers.upper, layers.lower)
+        )
         self.files = LocalFiles(upper, lower, ours=self.ours)
         self._store, self._home, self._rules, self._lock = store, home, rules, lock
         self._state, self._index, self._unsaved = state, index, 0
@@ -163,47 +191,77 @@ class Copy:
         self._open_up()
 
     def _open_up(self) -> None:
-        """The mode of the root is in no tree: what a command makes of it must not outlast the command."""
+        """The mode of the root is in no tree: what a command makes of it must not outlast the
+        command.
+        """
         for folder in (self._root, self.scratch):
             with suppress(FileNotFoundError):
                 folder.chmod(0o755)
 
     def snapshot(self, mounted: str | None = None, points: Collection[str] = ()) -> Snapshot:
-        """What the files are now; from then on the copy is clean. Takes as long as there are changes, or files if it is plain.
+        """What the files are now; from then on the copy is clean. Takes as long as there are
+        changes, or files if it is plain.
 
-        `mounted`: where the two layers are mounted as one at this moment, by a process that stays; None: nowhere.
-        `points`: paths at which folders of the user are mounted for commands; an empty folder stays there.
+        `mounted`: where the two layers are mounted as one at this moment, by a process that stays;
+        None: nowhere. `points`: paths at which folders of the user are mounted for commands; an
+        empty folder stays there.
         """
         self.begin()
         sink = Sink(self._store)
         found = self._scan(sink)
-        kept = {digest: self._pending.blobs[digest] for digest in self._store.missing_blobs(self._pending.blobs)}
-        self._pending.blobs = {**kept, **sink.waiting}  # those of a snapshot that nobody recorded are needed still
+        kept = {
+            digest: self._pending.blobs[digest]
+            for digest in self._store.missing_blobs(self._pending.blobs)
+        }
+        # those of a snapshot that nobody recorded are needed still
+        self._pending.blobs = {**kept, **sink.waiting}
         changed, more = self._changed(found.tree)
         self._index, self._unsaved = found.seen, self._unsaved + found.read
         self.has_odd = bool(found.skipped)
-        self._absent = {path: entry for path, entry in self._absent.items() if self._reader.find(found.tree, path) == entry}
+        self._absent = {
+            path: entry
+            for path, entry in self._absent.items()
+            if self._reader.find(found.tree, path) == entry
+        }
         dropped = self._drop_unrecorded(found, mounted, points)
         self._settle(found.tree)
         withheld = {*found.withheld, *map(shown, self._absent)}
-        return Snapshot(found.tree, dict(self._pending.blobs), changed, more, tuple(sorted(withheld)), found.skipped, dropped)
+        return Snapshot(
+            found.tree,
+            dict(self._pending.blobs),
+            changed,
+            more,
+            tuple(sorted(withheld)),
+            found.skipped,
+            dropped,
+        )
 
-    def _drop_unrecorded(self, found: Found, mounted: str | None, points: Collection[str]) -> tuple[str, ...]:
+    def _drop_unrecorded(
+        self, found: Found, mounted: str | None, points: Collection[str]
+    ) -> tuple[str, ...]:
         """Remove all that the tree does not hold, and return the paths of what is in no tree."""
         self._empty_scratch()
         withheld = _withheld_in(found.seen) if found.withheld else {}
         if not found.left_out and not withheld:
             return ()
-        # Behind the back of a mount a removed file would still be there for who looked at it before.
+        # Behind the back of a mount a removed file would still be there for who looked at it
+        # before.
         with disk.held(_open_mounted(mounted) or disk.open_root(self._root)) as root:
-            dropped = [path for path in found.left_out if self._drop(root, path, layered=mounted is None, is_point=path in points)]
+            dropped = [
+                path
+                for path in found.left_out
+                if self._drop(root, path, layered=mounted is None, is_point=path in points)
+            ]
             for path, entry in withheld.items():
                 self._drop(root, path, layered=mounted is None)
-                self._absent[path] = entry  # whoever opens the copy next finds what every other copy of the tree has
+                # whoever opens the copy next finds what every other copy of the tree has
+                self._absent[path] = entry
         return tuple(sorted(secrets.hide_text(shown(path)) for path in dropped))
 
     def _drop(self, root: int, path: str, *, layered: bool, is_point: bool = False) -> bool:
-        """Remove what is at a path, so that the lower layer does not show there either, and return whether something was."""
+        """Remove what is at a path, so that the lower layer does not show there either, and return
+        whether something was.
+        """
         was_there = disk.clear_path(root, path, keep_empty=is_point)
         below = self._reader.find(self.base, path) if layered and self.base is not None else None
         if below is not None and below.kind != "withheld":
@@ -226,7 +284,9 @@ class Copy:
         self._settle(tree)
 
     def _clear_skipped(self, root: int) -> None:
-        """Pipes, sockets and devices are in no tree, so no difference of trees would remove them."""
+        """Pipes, sockets and devices are in no tree, so no difference of trees
+        would remove them.
+        """
         layered = isinstance(self.layers, Layered)
         with disk.writable(root):
             disk.clear_odd(root, keep_whiteouts=layered)
@@ -251,7 +311,15 @@ class Copy:
     def _scan(self, sink: Sink, threads: int = 0) -> Found:
         layered = isinstance(self.layers, Layered)
         known = self._rules, self._index
-        scan = Scan(sink, *known, reader=self._reader, layered=layered, absent=self._absent, threads=threads, ours=self.ours)
+        scan = Scan(
+            sink,
+            *known,
+            reader=self._reader,
+            layered=layered,
+            absent=self._absent,
+            threads=threads,
+            ours=self.ours,
+        )
         with disk.held(disk.open_root(self._root)) as root:
             return scan.run(root, self.base)
 
@@ -266,12 +334,17 @@ class Copy:
     def _settle(self, tree: Digest) -> None:
         if self._unsaved > _UNSAVED_MAX:
             self.save_index()
-        self._state = msgspec.structs.replace(self._state, tree=tree, boot=_boot(), absent=_absent_of(self._absent))
+        self._state = msgspec.structs.replace(
+            self._state, tree=tree, boot=_boot(), absent=_absent_of(self._absent)
+        )
         _write(self._home / "state", msgspec.json.encode(self._state))
         (self._home / "doubt").unlink(missing_ok=True)
 
     def make_scratch(self, name: str) -> str:
-        """An empty scratch folder for a process that stays. Commands do not see it, nor it theirs."""
+        """An empty scratch folder for a process that stays.
+
+        Commands do not see it, nor it theirs.
+        """
         place = _scratch_of(name)
         with disk.held(disk.open_root(self._home)) as home:
             disk.empty_folder(home, place)
@@ -300,13 +373,19 @@ class InPlace(Copy):
     def _open_up(self) -> None:
         """The folder's mode is its owner's."""
 
-    def _drop_unrecorded(self, found: Found, mounted: str | None, points: Collection[str]) -> tuple[str, ...]:
+    def _drop_unrecorded(
+        self, found: Found, mounted: str | None, points: Collection[str]
+    ) -> tuple[str, ...]:
         """What the rules leave out is the owner's."""
         self._empty_scratch()
         return ()
 
     def switch(self, tree: Digest) -> None:
-        raise NotSupported("a folder in place", "be made another tree", "place a copy: session.to('local', folder) without in_place")
+        raise NotSupported(
+            "a folder in place",
+            "be made another tree",
+            "place a copy: session.to('local', folder) without in_place",
+        )
 
     def discard(self) -> None:
         """What is remembered of the folder goes; the folder stays."""
@@ -318,9 +397,17 @@ class InPlace(Copy):
 
 
 def open_copy(
-    store: Store, cache: Path, name: str, tree: Digest, *, layered: bool, rules: Rules = USUAL, base: Digest | None = None
+    store: Store,
+    cache: Path,
+    name: str,
+    tree: Digest,
+    *,
+    layered: bool,
+    rules: Rules = USUAL,
+    base: Digest | None = None,
 ) -> Copy:
-    """The copy of this name with the files of this tree: the one that is there, switched if need be, or one made anew.
+    """The copy of this name with the files of this tree: the one that is there, switched if need
+    be, or one made anew.
 
     `base`: the tree whose files lie in the lower folder if it is made anew; None: the tree itself.
     """
@@ -328,23 +415,38 @@ def open_copy(
     lock = Lock(home.with_name(f"{home.name}.lock"), name)
     try:
         found = _reused(store, cache, home, tree, layered, rules, lock)
-        return found or _built(store, cache, home, tree, base or tree if layered else None, rules, lock)
+        return found or _built(
+            store, cache, home, tree, base or tree if layered else None, rules, lock
+        )
     except BaseException:
         lock.release()
         raise
 
 
-def _reused(store: Store, cache: Path, home: Path, tree: Digest, layered: bool, rules: Rules, lock: Lock) -> Copy | None:
-    """The copy as it stands, if it can be trusted. None: it is not there, in doubt, from another boot, or damaged."""
+def _reused(
+    store: Store, cache: Path, home: Path, tree: Digest, layered: bool, rules: Rules, lock: Lock
+) -> Copy | None:
+    """The copy as it stands, if it can be trusted.
+
+    None: it is not there, in doubt, from another boot, or damaged.
+    """
     state = _read_state(home)
-    if state is None or state.boot != _boot() or (home / "doubt").exists() or (state.base is not None) != layered:
+    if (
+        state is None
+        or state.boot != _boot()
+        or (home / "doubt").exists()
+        or (state.base is not None) != layered
+    ):
         return None
     try:
         if state.base is None:
             layers: Plain | Layered = Plain(home / "files")
         else:
-            layers = Layered(base_of(store, cache, state.base).folder, home / "upper", home / "work")
-        # What the last process found and nobody recorded is not in the store: then all of it is read anew.
+            layers = Layered(
+                base_of(store, cache, state.base).folder, home / "upper", home / "work"
+            )
+        # What the last process found and nobody recorded is not in the store: then all of it is
+        # read anew.
         index = _present(store, unpack_index((home / "index").read_bytes(), rules))
         copy = Copy(store, home, layers, state, index, rules, lock)
         if not all(folder.is_dir() for folder in (*layers, copy.scratch)):
@@ -352,11 +454,20 @@ def _reused(store: Store, cache: Path, home: Path, tree: Digest, layered: bool, 
         if tree != copy.tree:
             copy.switch(tree)
         return copy
-    except (OSError, UnknownBlob, StoreCorrupt, msgspec.MsgspecError):  # whatever is wrong with it, it can be made again
+    # whatever is wrong with it, it can be made again
+    except (OSError, UnknownBlob, StoreCorrupt, msgspec.MsgspecError):
         return None
 
 
-def _built(store: Store, cache: Path, home: Path, tree: Digest, base: Digest | None, rules: Rules, lock: Lock) -> Copy:
+def _built(
+    store: Store,
+    cache: Path,
+    home: Path,
+    tree: Digest,
+    base: Digest | None,
+    rules: Rules,
+    lock: Lock,
+) -> Copy:
     state = _read_state(home)
     generation = state.generation + 1 if state else 1 if home.exists() else 0
     disk.remove_folder(home)
@@ -379,13 +490,24 @@ def _built(store: Store, cache: Path, home: Path, tree: Digest, base: Digest | N
 
 
 def open_in_place(store: Store, cache: Path, folder: Path, rules: Rules = USUAL) -> InPlace:
-    """The folder itself as a copy. What it holds is scanned now, and in the store when this returns."""
+    """The folder itself as a copy.
+
+    What it holds is scanned now, and in the store when this returns.
+    """
     home = _folder_home(cache, folder)
     lock = Lock(home.with_name(f"{home.name}.lock"), str(folder))
     try:
         (home / "scratch").mkdir(parents=True, exist_ok=True)
         state = _State(EMPTY, None, _boot(), 0)
-        copy = InPlace(store, home, Plain(Path(os.path.realpath(folder))), state, _present(store, _read_index(home, rules)), rules, lock)
+        copy = InPlace(
+            store,
+            home,
+            Plain(Path(os.path.realpath(folder))),
+            state,
+            _present(store, _read_index(home, rules)),
+            rules,
+            lock,
+        )
         store.put_blobs(copy.snapshot().blobs)
         return copy
     except BaseException:
@@ -400,22 +522,40 @@ def list_copies(cache: Path) -> list[CopyInfo]:
         state = _read_state(home) if home.is_dir() else None
         if home.is_dir():
             doubt = (home / "doubt").exists() or state is None or state.boot != _boot()
-            tree, base, generation = (state.tree, state.base, state.generation) if state else (EMPTY, None, 0)
-            found.append(CopyInfo(home.name, tree, base, doubt, Lock.is_held(home.with_name(f"{home.name}.lock")), generation))
+            tree, base, generation = (
+                (state.tree, state.base, state.generation) if state else (EMPTY, None, 0)
+            )
+            found.append(
+                CopyInfo(
+                    home.name,
+                    tree,
+                    base,
+                    doubt,
+                    Lock.is_held(home.with_name(f"{home.name}.lock")),
+                    generation,
+                )
+            )
     return found
 
 
 # ── the first snapshot of a folder ───────────────────────────────────────────────────────────
 
 
-def snapshot_folder(store: Store, folder: Path, rules: Rules = USUAL, cache: Path | None = None) -> Snapshot:
-    """What is in a folder now, all of it in the store when this returns. What is remembered from the last time is not read again."""
+def snapshot_folder(
+    store: Store, folder: Path, rules: Rules = USUAL, cache: Path | None = None
+) -> Snapshot:
+    """What is in a folder now, all of it in the store when this returns.
+
+    What is remembered from the last time is not read again.
+    """
     home = _folder_home(cache_folder(store.address) if cache is None else cache, folder)
     home.mkdir(parents=True, exist_ok=True)
     index = _present(store, _read_index(home, rules))
     sink = Sink(store)
     with disk.held(_open_users(folder)) as root:
-        found = Scan(sink, rules, index, reader=TreeReader(store), threads=THREADS, ours=False).run(root)
+        found = Scan(sink, rules, index, reader=TreeReader(store), threads=THREADS, ours=False).run(
+            root
+        )
     sink.flush()
     _write(home / "index", pack_index(found.seen, rules))
     return Snapshot(found.tree, {}, withheld=found.withheld, skipped=found.skipped)
@@ -426,10 +566,14 @@ def _open_users(folder: Path) -> int:
     try:
         handle = disk.open_root(folder)
     except PermissionError as error:
-        raise WorkspaceError(f"{str(folder)!r} may not be read: {error.strerror}. Look at its mode and its owner.") from error
+        raise WorkspaceError(
+            f"{str(folder)!r} may not be read: {error.strerror}. Look at its mode and its owner."
+        ) from error
     if disk.is_locked(os.fstat(handle).st_mode):
         os.close(handle)
-        raise WorkspaceError(f"{str(folder)!r} may not be read: its owner locked it. Look at its mode.")
+        raise WorkspaceError(
+            f"{str(folder)!r} may not be read: its owner locked it. Look at its mode."
+        )
     return handle
 
 
@@ -451,7 +595,13 @@ def _withheld_in(index: Index) -> dict[str, Entry]:
 
 def _present(store: Store, index: Index) -> Index:
     """The index, if the store still has all that it speaks of."""
-    blobs = {blob for _, seen, *_ in index.values() for each in seen.values() if each.entry.kind == "file" for blob in each.entry.blobs}
+    blobs = {
+        blob
+        for _, seen, *_ in index.values()
+        for each in seen.values()
+        if each.entry.kind == "file"
+        for blob in each.entry.blobs
+    }
     trees = {tree for tree, *_ in index.values() if tree not in (None, EMPTY)}
     return {} if store.missing_blobs(blobs | trees) else index
 
@@ -472,7 +622,9 @@ class _Made(msgspec.Struct, frozen=True):
 
 
 def base_of(store: Store, cache: Path, tree: Digest) -> Base:
-    """The lower folder of a tree; checked out now if it is not there, or was written before the machine was started."""
+    """The lower folder of a tree; checked out now if it is not there, or was written before the
+    machine was started.
+    """
     bases = cache / "bases"
     bases.mkdir(parents=True, exist_ok=True)
     home = bases / tree
@@ -519,7 +671,9 @@ _temporary_lock = threading.Lock()
 
 
 def cache_folder(address: str) -> Path:
-    """Where the copies of a store lie: beside it, or for one in memory in a folder that goes with the process."""
+    """Where the copies of a store lie: beside it, or for one in memory in a folder that goes with
+    the process.
+    """
     scheme, _, rest = address.partition(":")
     if scheme == "sqlite":
         return Path(rest, "work")

@@ -1,7 +1,8 @@
 """What differs between two trees: paths, lines, and a patch that other tools can apply.
 
-Folders with the same digest are the same and are not looked at, so the cost is that of what changed. A tree is compared by what stands at
-its ends: files, links and empty folders. A folder that both have is told only if its mode changed, or if it became empty or ceased to be.
+Folders with the same digest are the same and are not looked at, so the cost is that of what
+changed. A tree is compared by what stands at its ends: files, links and empty folders. A folder
+that both have is told only if its mode changed, or if it became empty or ceased to be.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def reading(objects: Objects | TreeReader) -> TreeReader:
 # ── paths ────────────────────────────────────────────────────────────────────────────────────
 
 
-def changes(objects: Objects | TreeReader, left: Digest | None, right: Digest | None) -> list[Change]:
+def changes(
+    objects: Objects | TreeReader, left: Digest | None, right: Digest | None
+) -> list[Change]:
     """The paths that differ, in order. None: a tree with nothing in it."""
     reader, found = reading(objects), list[Change]()
     open = [("", left or EMPTY, right or EMPTY)]
@@ -46,7 +49,9 @@ def _named(reader: TreeReader, tree: Digest) -> Side:
     return {entry.name: entry for entry in reader.entries(tree)}
 
 
-def _differing(path: str, left: Side, right: Side, found: list[Change]) -> Iterator[tuple[str, Digest, Digest]]:
+def _differing(
+    path: str, left: Side, right: Side, found: list[Change]
+) -> Iterator[tuple[str, Digest, Digest]]:
     """Adds what differs in one folder, and gives the folders in it that are to be compared."""
     differing = [name for name, entry in left.items() if right.get(name) != entry]
     for name in (*differing, *(right.keys() - left.keys())):
@@ -87,7 +92,9 @@ class Rename(NamedTuple):
 
 
 def renames(changes: Iterable[Change]) -> list[Rename]:
-    """Removed and added files and links of equal content, in pairs; the same name elsewhere is preferred. Empty files tell nothing."""
+    """Removed and added files and links of equal content, in pairs; the same name elsewhere is
+    preferred. Empty files tell nothing.
+    """
     gone: defaultdict[object, list[Change]] = defaultdict(list)
     come: defaultdict[object, list[Change]] = defaultdict(list)
     for change in changes:
@@ -133,7 +140,9 @@ class Stat(NamedTuple):
     removed: int | None
 
 
-def stat_lines(objects: Objects | TreeReader, changes: Iterable[Change], *, size_max: int = SIZE_MAX) -> list[Stat]:
+def stat_lines(
+    objects: Objects | TreeReader, changes: Iterable[Change], *, size_max: int = SIZE_MAX
+) -> list[Stat]:
     reader = reading(objects)
     return [Stat(change.path, *_counted(reader, change, size_max)) for change in changes]
 
@@ -153,7 +162,11 @@ def _lines(reader: TreeReader, entry: Entry | None, size_max: int) -> list[bytes
     if entry is None or entry.kind == "folder":
         return []
     if entry.kind == "link":
-        return split(os.fsencode(entry.target)) if as_text(os.fsencode(entry.target)) is not None else None
+        return (
+            split(os.fsencode(entry.target))
+            if as_text(os.fsencode(entry.target)) is not None
+            else None
+        )
     if entry.kind == "withheld" or entry.size > size_max:
         return None
     content = reader.content(entry)
@@ -163,11 +176,18 @@ def _lines(reader: TreeReader, entry: Entry | None, size_max: int) -> list[bytes
 # ── a patch ──────────────────────────────────────────────────────────────────────────────────
 
 
-def unified(objects: Objects | TreeReader, changes: Iterable[Change], *, context: int = 3, size_max: int = SIZE_MAX) -> str:
+def unified(
+    objects: Objects | TreeReader,
+    changes: Iterable[Change],
+    *,
+    context: int = 3,
+    size_max: int = SIZE_MAX,
+) -> str:
     """The changes as a patch, as git writes it; `git apply` and `patch -p1` take it.
 
-    What no patch can say (binary and very long files, empty folders, files that were withheld) stands in lines that begin with `#`, which
-    both pass over. Write it to a file as UTF-8 and without translating line ends.
+    What no patch can say (binary and very long files, empty folders, files that were withheld)
+    stands in lines that begin with `#`, which both pass over. Write it to a file as UTF-8 and
+    without translating line ends.
     """
     reader, told = reading(objects), list(changes)
     moved = {pair.added.path: pair.removed for pair in renames(told)}
@@ -189,32 +209,59 @@ class Parts(NamedTuple):
     rest: str
 
 
-def patch_parts(objects: Objects | TreeReader, changes: Iterable[Change], first: Container[str]) -> Parts:
+def patch_parts(
+    objects: Objects | TreeReader, changes: Iterable[Change], first: Container[str]
+) -> Parts:
     """The patch, with that of some paths before all others.
 
-    Those are told by their lines whatever they are: no rename stands for a content, and bytes that are no text are escaped.
+    Those are told by their lines whatever they are: no rename stands for a content, and bytes that
+    are no text are escaped.
     """
     reader, told = reading(objects), list(changes)
     ahead = [one for change in told if change.path in first for one in _apart(change)]
-    parts = [part for one in ahead for part in (_patch(reader, one, 3, SIZE_MAX) if _is_told(reader, one) else _escaped_patch(reader, one))]
-    return Parts("".join(parts), unified(reader, [change for change in told if change.path not in first]))
+    parts = [
+        part
+        for one in ahead
+        for part in (
+            _patch(reader, one, 3, SIZE_MAX)
+            if _is_told(reader, one)
+            else _escaped_patch(reader, one)
+        )
+    ]
+    return Parts(
+        "".join(parts), unified(reader, [change for change in told if change.path not in first])
+    )
 
 
 def _is_told(reader: TreeReader, change: Change) -> bool:
-    return all(_lines(reader, entry, SIZE_MAX) is not None for entry in (change.before, change.after))
+    return all(
+        _lines(reader, entry, SIZE_MAX) is not None for entry in (change.before, change.after)
+    )
 
 
 def _escaped_patch(reader: TreeReader, change: Change) -> list[str]:
     """A patch for people alone. Of a file too long to be compared all lines are told as new."""
     before, after = change.before, change.after
     long = any(entry is not None and entry.size > SIZE_MAX for entry in (before, after))
-    left, right = (_escaped_lines(reader, entry) for entry in (None if long and after is not None else before, after))
-    names = [f"--- {_label('a', change.path, before)}\n", f"+++ {_label('b', change.path, after)}\n"]
+    left, right = (
+        _escaped_lines(reader, entry)
+        for entry in (None if long and after is not None else before, after)
+    )
+    names = [
+        f"--- {_label('a', change.path, before)}\n",
+        f"+++ {_label('b', change.path, after)}\n",
+    ]
     if long:
         hunks = [f"@@ -0,0 +{_range(0, len(right))} @@\n", *(_line("+", line) for line in right)]
     else:
         hunks = _hunks(left, right, 3)
-    return [_header(change.path, change.path), *_modes(before, after), _not_told(change, SIZE_MAX), *names, *hunks]
+    return [
+        _header(change.path, change.path),
+        *_modes(before, after),
+        _not_told(change, SIZE_MAX),
+        *names,
+        *hunks,
+    ]
 
 
 def _escaped_lines(reader: TreeReader, entry: Entry | None) -> list[bytes]:
@@ -236,7 +283,11 @@ def _rename(removed: Change, added: Change) -> list[str]:
     assert removed.before is not None and added.after is not None
     modes = _modes(removed.before, added.after)
     old, new = quoted(removed.path), quoted(added.path)
-    return [_header(removed.path, added.path), *modes, f"similarity index 100%\nrename from {old}\nrename to {new}\n"]
+    return [
+        _header(removed.path, added.path),
+        *modes,
+        f"similarity index 100%\nrename from {old}\nrename to {new}\n",
+    ]
 
 
 def _patch(reader: TreeReader, change: Change, context: int, size_max: int) -> list[str]:
@@ -244,14 +295,25 @@ def _patch(reader: TreeReader, change: Change, context: int, size_max: int) -> l
     if is_folder(before) or is_folder(after):
         return [f"# {_folder_told(change)}\n"]
     modes = _modes(before, after)
-    same = before is not None and after is not None and (before.blobs, before.target) == (after.blobs, after.target)
+    same = (
+        before is not None
+        and after is not None
+        and (before.blobs, before.target) == (after.blobs, after.target)
+    )
     if same and modes:
         return [_header(change.path, change.path), *modes]
     left, right = (_lines(reader, entry, size_max) for entry in (before, after))
     if left is None or right is None:
-        return [*([_header(change.path, change.path), *modes] if before and after and modes else []), _not_told(change, size_max)]
+        return [
+            *([_header(change.path, change.path), *modes] if before and after and modes else []),
+            _not_told(change, size_max),
+        ]
     hunks = _hunks(left, right, context)
-    names = [f"--- {_label('a', change.path, before)}\n", f"+++ {_label('b', change.path, after)}\n"] if hunks else []
+    names = (
+        [f"--- {_label('a', change.path, before)}\n", f"+++ {_label('b', change.path, after)}\n"]
+        if hunks
+        else []
+    )
     return [_header(change.path, change.path), *modes, *names, *hunks]
 
 
@@ -270,7 +332,9 @@ def _modes(before: Entry | None, after: Entry | None) -> list[str]:
 
 
 def _git_mode(entry: Entry | None, *, usual: bool = False) -> int:
-    """As git tells it; it knows two modes of files, takes others, and warns if a file that goes had another."""
+    """As git tells it; it knows two modes of files, takes others, and warns if a file that goes had
+    another.
+    """
     assert entry is not None
     if entry.kind == "link":
         return 0o120000
@@ -281,7 +345,8 @@ def _label(side: str, path: str, entry: Entry | None) -> str:
     if entry is None:
         return "/dev/null"
     name = quoted(f"{side}/{path}")
-    return f"{name}\t" if " " in name else name  # else what comes after a blank would be taken for a date
+    # else what comes after a blank would be taken for a date
+    return f"{name}\t" if " " in name else name
 
 
 def _hunks(left: Sequence[bytes], right: Sequence[bytes], context: int) -> list[str]:
@@ -306,12 +371,17 @@ def _range(start: int, end: int) -> str:
 
 def _line(sign: str, line: bytes) -> str:
     text = line.decode()
-    return f"{sign}{text}" if text.endswith("\n") else f"{sign}{text}\n\\ No newline at end of file\n"
+    return (
+        f"{sign}{text}" if text.endswith("\n") else f"{sign}{text}\n\\ No newline at end of file\n"
+    )
 
 
 def _not_told(change: Change, size_max: int) -> str:
     sides = [entry for entry in (change.before, change.after) if entry is not None]
-    old, new = (_label(side, change.path, entry).rstrip("\t") for side, entry in (("a", change.before), ("b", change.after)))
+    old, new = (
+        _label(side, change.path, entry).rstrip("\t")
+        for side, entry in (("a", change.before), ("b", change.after))
+    )
     if any(entry.kind == "withheld" for entry in sides):
         what = f"Files {old} and {new} differ, and a side that holds a secret was withheld"
     elif any(entry.size > size_max for entry in sides):
@@ -339,11 +409,24 @@ def _folder_told(change: Change) -> str:
     return f"Folder {name} {'is empty now' if after.blobs[0] == EMPTY else 'was empty'}"
 
 
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\v": "\\v", "\f": "\\f", "\r": "\\r"}
+_ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\t": "\\t",
+    "\n": "\\n",
+    "\v": "\\v",
+    "\f": "\\f",
+    "\r": "\\r",
+}
 
 
 def quoted(path: str) -> str:
-    """A name as git spells it where a bare one could be misread: in quotes, odd bytes in octal. Letters of any script stand as they are."""
+    """A name as git spells it where a bare one could be misread: in quotes, odd bytes in octal.
+
+    Letters of any script stand as they are.
+    """
     if all(char.isprintable() and char not in _ESCAPES for char in path):
         return path
     return '"' + "".join(map(_escaped, path)) + '"'
@@ -359,9 +442,14 @@ def _escaped(char: str) -> str:
 
 
 class Changes:
-    """How the files of one tree differ from those of another. Looks only when asked; printing it gives the list of what changed."""
+    """How the files of one tree differ from those of another.
 
-    def __init__(self, objects: Objects | TreeReader, left: Digest | None, right: Digest | None) -> None:
+    Looks only when asked; printing it gives the list of what changed.
+    """
+
+    def __init__(
+        self, objects: Objects | TreeReader, left: Digest | None, right: Digest | None
+    ) -> None:
         self._objects, self.left, self.right = objects, left, right
 
     @cached_property
@@ -382,17 +470,23 @@ class Changes:
     def added(self) -> tuple[str, ...]:
         """What only the right side has, renamed files aside."""
         come = set(self.renamed.values())
-        return tuple(each.path for each in self.all if each.before is None and each.path not in come)
+        return tuple(
+            each.path for each in self.all if each.before is None and each.path not in come
+        )
 
     @property
     def removed(self) -> tuple[str, ...]:
         """What only the left side has, renamed files aside."""
-        return tuple(each.path for each in self.all if each.after is None and each.path not in self.renamed)
+        return tuple(
+            each.path for each in self.all if each.after is None and each.path not in self.renamed
+        )
 
     @property
     def changed(self) -> tuple[str, ...]:
         """What both have, in another state."""
-        return tuple(each.path for each in self.all if each.before is not None and each.after is not None)
+        return tuple(
+            each.path for each in self.all if each.before is not None and each.after is not None
+        )
 
     def patch(self, *, context: int = 3, size_max: int = SIZE_MAX) -> str:
         """A patch for `git apply` and `patch -p1`."""
@@ -426,10 +520,15 @@ class Changes:
         return "\n".join(self.lines())
 
     def lines(self, most: int = LISTED_MAX) -> list[str]:
-        """One line for each path: A added, M changed, D removed, R renamed, and how many lines came and went."""
+        """One line for each path: A added, M changed, D removed, R renamed, and how many lines came
+        and went.
+        """
         come = {new: old for old, new in self.renamed.items()}
         shown = [each for each in self.all if each.path not in self.renamed]
-        found = [_listed(each, stat, come) for each, stat in zip(shown, stat_lines(self._objects, shown[:most]), strict=False)]
+        found = [
+            _listed(each, stat, come)
+            for each, stat in zip(shown, stat_lines(self._objects, shown[:most]), strict=False)
+        ]
         return [*found, *([f"… and {len(shown) - most:,} more"] if len(shown) > most else [])]
 
 
@@ -446,7 +545,11 @@ def _listed(change: Change, stat: Stat, come: dict[str, str]) -> str:
     elif before and after and before.mode != after.mode:
         notes.append(f"({before.mode:o} → {after.mode:o})")
     if stat.added is None:
-        notes.append("(withheld)" if "withheld" in (before and before.kind, after and after.kind) else "(no text)")
+        notes.append(
+            "(withheld)"
+            if "withheld" in (before and before.kind, after and after.kind)
+            else "(no text)"
+        )
     elif stat.added or stat.removed:
         notes.append(f"+{stat.added} −{stat.removed}")
     return " ".join(notes)

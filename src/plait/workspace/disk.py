@@ -1,8 +1,10 @@
 """Folders by handle: what is done to files on disk, without following a link on the way.
 
-Everything here takes the handle of an open folder and the name of something in it. A link that somebody puts in a folder's place is not
-followed, because a name is only ever looked up with O_NOFOLLOW. Modes that forbid us something are widened for the moment where the
-files are ours; in a folder of the user (`ours=False`) no mode is ever changed, and what its owner locked stays locked, for root, too.
+Everything here takes the handle of an open folder and the name of something in it. A link that
+somebody puts in a folder's place is not followed, because a name is only ever looked up with
+O_NOFOLLOW. Modes that forbid us something are widened for the moment where the files are ours; in a
+folder of the user (`ours=False`) no mode is ever changed, and what its owner locked stays locked,
+for root, too.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def open_root(path: Path | str) -> int:
 
 
 def open_folder(folder: int, name: str, *, ours: bool = True) -> int:
-    """A handle on a folder in a folder; one that is closed to us is opened for the moment, if it is ours."""
+    """A handle on a folder in a folder; one that is closed to us is opened for the moment, if it is
+    ours.
+    """
     try:
         return _checked(os.open(name, _FOLDER, dir_fd=folder), name, ours)
     except PermissionError:
@@ -45,7 +49,9 @@ def open_folder(folder: int, name: str, *, ours: bool = True) -> int:
 
 @contextmanager
 def entered(folder: int, name: str, *, ours: bool = True) -> Generator[tuple[int, int]]:
-    """A folder in a folder, to be read in for the moment whatever its mode, if it is ours; and the mode that it has."""
+    """A folder in a folder, to be read in for the moment whatever its mode, if it is ours; and the
+    mode that it has.
+    """
     with held(open_folder(folder, name, ours=ours)) as handle:
         mode = stat.S_IMODE(os.fstat(handle).st_mode)
         with opened(handle, 0o500):
@@ -53,7 +59,10 @@ def entered(folder: int, name: str, *, ours: bool = True) -> Generator[tuple[int
 
 
 def open_file(folder: int, name: str, *, ours: bool = True) -> int:
-    """A handle to read by. Never waits for a pipe; whoever opens it looks what it is before reading."""
+    """A handle to read by.
+
+    Never waits for a pipe; whoever opens it looks what it is before reading.
+    """
     try:
         return _checked(os.open(name, _READ, dir_fd=folder), name, ours)
     except PermissionError:
@@ -64,7 +73,10 @@ def open_file(folder: int, name: str, *, ours: bool = True) -> int:
 
 
 def is_locked(mode: int) -> bool:
-    """Whether its mode keeps its own owner from reading it. Root could; a lock is respected all the same."""
+    """Whether its mode keeps its own owner from reading it.
+
+    Root could; a lock is respected all the same.
+    """
     bits = 0o500 if stat.S_ISDIR(mode) else 0o400
     return (stat.S_ISDIR(mode) or stat.S_ISREG(mode)) and mode & bits != bits
 
@@ -78,7 +90,10 @@ def _checked(handle: int, name: str, ours: bool) -> int:
 
 @contextmanager
 def widened(folder: int, name: str, bits: int) -> Generator[None]:
-    """For the moment, the mode has these bits too. By handle: chmod would follow a link put in its place."""
+    """For the moment, the mode has these bits too.
+
+    By handle: chmod would follow a link put in its place.
+    """
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         mode = os.fstat(handle).st_mode
@@ -102,7 +117,9 @@ def held(handle: int) -> Generator[int]:
 
 
 def writable(folder: int, *, ours: bool = True) -> AbstractContextManager[None]:
-    """An open folder in which things may be made and removed for the moment; whatever its mode, if it is ours."""
+    """An open folder in which things may be made and removed for the moment; whatever its mode, if
+    it is ours.
+    """
     if not ours and not os.fstat(folder).st_mode & stat.S_IWUSR:
         raise PermissionError(errno.EACCES, "its owner made the folder read-only")
     return opened(folder, 0o700) if ours else nullcontext()
@@ -110,7 +127,10 @@ def writable(folder: int, *, ours: bool = True) -> AbstractContextManager[None]:
 
 @contextmanager
 def opened(folder: int, bits: int) -> Generator[None]:
-    """An open folder whose mode has these bits for the moment. A handle alone does not help: every name is looked up by the mode."""
+    """An open folder whose mode has these bits for the moment.
+
+    A handle alone does not help: every name is looked up by the mode.
+    """
     mode = stat.S_IMODE(os.fstat(folder).st_mode)
     if mode & bits == bits or (os.geteuid() == 0 and bits == 0o500):
         yield
@@ -136,7 +156,10 @@ def look(folder: int, name: str) -> os.stat_result | None:
 
 def check_depth(depth: int, path: str) -> None:
     if depth > DEPTH_MAX:
-        raise WorkspaceError(f"{path[:60]!r}… is nested more than {DEPTH_MAX} folders deep. Remove it, or keep it out with .plaitignore.")
+        raise WorkspaceError(
+            f"{path[:60]!r}… is nested more than {DEPTH_MAX} folders deep. Remove it, or keep it"
+            " out with .plaitignore."
+        )
 
 
 # ── changing ─────────────────────────────────────────────────────────────────────────────────
@@ -205,7 +228,9 @@ def is_opaque(folder: int) -> bool:
 
 
 def clear(folder: int, name: str, *, ours: bool = True) -> bool:
-    """Remove what is there, with all that is in it, at any depth, and return whether something was; modes hold if it is not ours."""
+    """Remove what is there, with all that is in it, at any depth, and return whether something was;
+    modes hold if it is not ours.
+    """
     found = look(folder, name)
     if found is None:
         return False
@@ -219,7 +244,9 @@ def clear(folder: int, name: str, *, ours: bool = True) -> bool:
     return True
 
 
-def _clear_folder(folder: int, name: str, top: int, deeper: list[str], depth: int, ours: bool) -> None:
+def _clear_folder(
+    folder: int, name: str, top: int, deeper: list[str], depth: int, ours: bool
+) -> None:
     with held(open_folder(folder, name, ours=ours)) as inside, writable(inside, ours=ours):
         with os.scandir(inside) as listing:
             found = [(item.name, item.is_dir(follow_symlinks=False)) for item in listing]
@@ -230,14 +257,18 @@ def _clear_folder(folder: int, name: str, top: int, deeper: list[str], depth: in
                 _clear_folder(inside, each, top, deeper, depth + 1, ours)
             else:
                 deeper.append(temporary_name())
-                with widened(inside, each, 0o700) if ours else nullcontext():  # a folder that moves is written to
+                # a folder that moves is written to
+                with widened(inside, each, 0o700) if ours else nullcontext():
                     os.rename(each, deeper[-1], src_dir_fd=inside, dst_dir_fd=top)
     os.rmdir(name, dir_fd=folder)
 
 
 @contextmanager
 def _reached(root: int, path: str) -> Generator[tuple[int, str]]:
-    """The folder that holds the last name of a path, and that name. No link on the way is followed."""
+    """The folder that holds the last name of a path, and that name.
+
+    No link on the way is followed.
+    """
     above, _, name = path.rpartition("/")
     with ExitStack() as stack:
         folder = root
@@ -248,11 +279,19 @@ def _reached(root: int, path: str) -> Generator[tuple[int, str]]:
 
 
 def clear_path(root: int, path: str, *, keep_empty: bool = False) -> bool:
-    """Remove what is at a path, and return whether something was. `keep_empty`: an empty folder stays, as it is a mount point."""
+    """Remove what is at a path, and return whether something was.
+
+    `keep_empty`: an empty folder stays, as it is a mount point.
+    """
     try:
         with _reached(root, path) as (folder, name):
             found = look(folder, name)
-            if keep_empty and found is not None and stat.S_ISDIR(found.st_mode) and _is_empty(folder, name):
+            if (
+                keep_empty
+                and found is not None
+                and stat.S_ISDIR(found.st_mode)
+                and _is_empty(folder, name)
+            ):
                 return False
             return clear(folder, name)
     except FileNotFoundError:  # a process that stays removed it first
@@ -293,7 +332,11 @@ def clear_odd(folder: int, *, keep_whiteouts: bool, depth: int = 0) -> None:
         if stat.S_ISDIR(each.st_mode):
             with held(open_folder(folder, name)) as inside, writable(inside):
                 clear_odd(inside, keep_whiteouts=keep_whiteouts, depth=depth + 1)
-        elif not (stat.S_ISREG(each.st_mode) or stat.S_ISLNK(each.st_mode) or (keep_whiteouts and is_whiteout(each))):
+        elif not (
+            stat.S_ISREG(each.st_mode)
+            or stat.S_ISLNK(each.st_mode)
+            or (keep_whiteouts and is_whiteout(each))
+        ):
             os.unlink(name, dir_fd=folder)
 
 

@@ -1,4 +1,6 @@
-"""A tree from another by paths, without files on disk: how a backend that only tells what changed gets its snapshots."""
+"""A tree from another by paths, without files on disk: how a backend that only tells what changed
+gets its snapshots.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from plait.errors import OutsideWorkspace
 from plait.ids import Digest
 from plait.workspace.base import CHANGED_MAX, PIECE, Entry, Node, Snapshot
 from plait.workspace.files import check_path
-from plait.workspace.tree import EMPTY, Objects, TreeReader, differing, digest_of, encode, parts_of, shown
+from plait.workspace.tree import (
+    EMPTY,
+    Objects,
+    TreeReader,
+    differing,
+    digest_of,
+    encode,
+    parts_of,
+    shown,
+)
 
 
 class _Plan:
@@ -30,11 +41,20 @@ class _Made(NamedTuple):
 
 
 def edited(objects: Objects, before: Digest, changes: Mapping[str, Node | None]) -> Snapshot:
-    """The tree with these paths as told; None: removed. Folders on the way are made. Touches only the folders that change."""
+    """The tree with these paths as told; None: removed.
+
+    Folders on the way are made. Touches only the folders that change.
+    """
     made = _Made(TreeReader(objects), {}, [])
     tree = _folder(made, before, _plan(changes), "")
     paths = sorted(shown(change.path) for change in differing(made.reader, before, tree))
-    return Snapshot(tree, made.blobs, tuple(paths[:CHANGED_MAX]), max(len(paths) - CHANGED_MAX, 0), tuple(sorted(made.withheld)))
+    return Snapshot(
+        tree,
+        made.blobs,
+        tuple(paths[:CHANGED_MAX]),
+        max(len(paths) - CHANGED_MAX, 0),
+        tuple(sorted(made.withheld)),
+    )
 
 
 def _plan(changes: Mapping[str, Node | None]) -> _Plan:
@@ -60,9 +80,17 @@ def _folder(made: _Made, before: Digest, plan: _Plan, path: str) -> Digest:
     for name, inside in plan.below.items():
         there = entries.get(name)
         is_folder = there is not None and there.kind == "folder"
-        tree = _folder(made, there.blobs[0] if there is not None and is_folder else EMPTY, inside, f"{path}{name}/")
-        if is_folder or tree != EMPTY:  # nothing is made for the sake of something that is to be removed
-            entries[name] = Entry(name, "folder", there.mode if there is not None and is_folder else 0o755, 0, (tree,))
+        tree = _folder(
+            made,
+            there.blobs[0] if there is not None and is_folder else EMPTY,
+            inside,
+            f"{path}{name}/",
+        )
+        # nothing is made for the sake of something that is to be removed
+        if is_folder or tree != EMPTY:
+            entries[name] = Entry(
+                name, "folder", there.mode if there is not None and is_folder else 0o755, 0, (tree,)
+            )
     return _kept(made, entries)
 
 
@@ -72,7 +100,14 @@ def _kept(made: _Made, entries: Mapping[str, Entry]) -> Digest:
     raw = encode(entries.values())
     tree = digest_of(raw)
     made.blobs[tree] = raw
-    made.reader.learn(tree, tuple(sorted(entries.values(), key=lambda entry: entry.name.encode("utf-8", "surrogateescape"))))
+    made.reader.learn(
+        tree,
+        tuple(
+            sorted(
+                entries.values(), key=lambda entry: entry.name.encode("utf-8", "surrogateescape")
+            )
+        ),
+    )
     return tree
 
 
@@ -116,7 +151,8 @@ def _restored(made: _Made, before: Digest, after: Digest, plan: _Plan) -> Digest
         tree = _restored(made, _tree_in(was), _tree_in(now), inside)
         if now is not None and now.kind == "folder":
             entries[name] = msgspec.structs.replace(now, blobs=(tree,))
-        elif was is not None and was.kind == "folder" and tree != EMPTY:  # it stays for what is in it, whatever came in its place
+        # it stays for what is in it, whatever came in its place
+        elif was is not None and was.kind == "folder" and tree != EMPTY:
             entries[name] = msgspec.structs.replace(was, blobs=(tree,))
     return _kept(made, entries)
 

@@ -1,13 +1,16 @@
 """The files of a workspace on this disk, reached by path and never outside of it.
 
-A path is walked name by name, with a handle on each folder and O_NOFOLLOW at each step; a link is read and its target walked in the same
-way, from where it stands, as long as that stays inside. Nothing is ever looked up by a whole path, so there is nothing that a link swapped
-in at the right moment could redirect: the walk fails, and is begun again.
+A path is walked name by name, with a handle on each folder and O_NOFOLLOW at each step; a link is
+read and its target walked in the same way, from where it stands, as long as that stays inside.
+Nothing is ever looked up by a whole path, so there is nothing that a link swapped in at the right
+moment could redirect: the walk fails, and is begun again.
 
-Where there is a lower layer, what is seen is what an overlay of the two shows, and what is written goes to the upper one.
+Where there is a lower layer, what is seen is what an overlay of the two shows, and what is written
+goes to the upper one.
 
-Two kinds of places are closed. Plait's own folders (any `.plait`, and the store's) are not there for whoever reads, and refused to whoever
-writes. Heavy folders are read where they lie, and never written: a command finds them mounted read-only.
+Two kinds of places are closed. Plait's own folders (any `.plait`, and the store's) are not there
+for whoever reads, and refused to whoever writes. Heavy folders are read where they lie, and never
+written: a command finds them mounted read-only.
 """
 
 from __future__ import annotations
@@ -41,7 +44,10 @@ class _Swapped(Exception):
 
 
 class _Layer(NamedTuple):
-    """One folder: in the upper layer, in the lower one, or in both. None: it is not there, or hidden."""
+    """One folder: in the upper layer, in the lower one, or in both.
+
+    None: it is not there, or hidden.
+    """
 
     upper: int | None
     lower: int | None
@@ -58,8 +64,18 @@ class Closed(NamedTuple):
 class LocalFiles:
     """Files in a folder, or in an upper folder over a lower one."""
 
-    def __init__(self, upper: Path, lower: Path | None = None, closed: Closed = Closed(), *, ours: bool = True) -> None:  # noqa: B008  a value
-        """`ours`: whether the files are a copy of ours. In a folder of the user no mode is changed to get at something."""
+    def __init__(
+        self,
+        upper: Path,
+        lower: Path | None = None,
+        closed: Closed = Closed(),  # noqa: B008  a value
+        *,
+        ours: bool = True,
+    ) -> None:
+        """`ours`: whether the files are a copy of ours.
+
+        In a folder of the user no mode is changed to get at something.
+        """
         self._upper, self._lower, self._closed, self._ours = upper, lower, closed, ours
 
     def closing(self, closed: Closed) -> LocalFiles:
@@ -84,7 +100,11 @@ class LocalFiles:
                 raise NotAFile(path, _what(found))
             with disk.held(_open_again(layer, name, ours=walk.is_ours(name))) as handle:
                 inside = walk.path_in_heavy(name)
-                return _content(handle, path, offset, size) if inside is None else _shown_content(handle, path, inside, offset, size)
+                return (
+                    _content(handle, path, offset, size)
+                    if inside is None
+                    else _shown_content(handle, path, inside, offset, size)
+                )
 
         return self._walked(path, read)
 
@@ -105,7 +125,13 @@ class LocalFiles:
             found = walk.look(name)
             if found is not None and not stat.S_ISREG(found[1].st_mode):
                 raise NotAFile(path, _what(found[1]))
-            bits = mode if mode is not None else stat.S_IMODE(found[1].st_mode) if found is not None else 0o644
+            bits = (
+                mode
+                if mode is not None
+                else stat.S_IMODE(found[1].st_mode)
+                if found is not None
+                else 0o644
+            )
             with walk.changing() as folder:
                 disk.replace_file(folder, name, [content], bits & 0o777)
 
@@ -161,7 +187,8 @@ class LocalFiles:
         self._walked(path, change, change=True)
 
     def replace(self, old: Old, path: str, new: Entry | None, content: bytes = b"") -> None:
-        """Put an entry in the place of another one, looked at and written in one walk that follows no link; None removes.
+        """Put an entry in the place of another one, looked at and written in one walk that follows
+        no link; None removes.
 
         A folder is removed only if nothing is left in it: what is in there besides is the user's.
         """
@@ -203,19 +230,37 @@ class LocalFiles:
             except _Swapped:
                 continue
             except OSError as error:
-                if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY, errno.EXDEV):
+                if error.errno in (
+                    errno.ELOOP,
+                    errno.ENOTDIR,
+                    errno.ENOENT,
+                    errno.EEXIST,
+                    errno.EISDIR,
+                    errno.ENOTEMPTY,
+                    errno.EXDEV,
+                ):
                     continue
                 raise _told(path, error) from error
-        raise WorkspaceError(f"{path!r} changes while it is being looked at. Try again when nothing else writes there.")
+        raise WorkspaceError(
+            f"{path!r} changes while it is being looked at. Try again when nothing else writes"
+            " there."
+        )
 
 
 class _Walk:
     """A walk through the workspace: the folders entered so far, and the handles on them."""
 
-    def __init__(self, stack: ExitStack, upper: Path, lower: Path | None, closed: Closed, ours: bool = True) -> None:
+    def __init__(
+        self, stack: ExitStack, upper: Path, lower: Path | None, closed: Closed, ours: bool = True
+    ) -> None:
         self._stack, self._closed, self._ours = stack, closed, ours
         self._layered = lower is not None
-        self._folders = [_Layer(self._hold(disk.open_root(upper)), None if lower is None else self._hold(disk.open_root(lower)))]
+        self._folders = [
+            _Layer(
+                self._hold(disk.open_root(upper)),
+                None if lower is None else self._hold(disk.open_root(lower)),
+            )
+        ]
         self._names: list[str] = []
 
     @property
@@ -223,7 +268,9 @@ class _Walk:
         return self._folders[-1]
 
     def to(self, path: str, follow: bool, make: bool, links_may: bool = True) -> str:
-        """Enter all folders but the last name, which is returned; empty for the workspace itself."""
+        """Enter all folders but the last name, which is returned; empty for the
+        workspace itself.
+        """
         rest = deque(parts_of(path))
         links = 0
         while rest:
@@ -239,7 +286,9 @@ class _Walk:
                 continue
             links += 1
             if not links_may:
-                raise OutsideWorkspace(path, f"{name!r} is a link by now, and links are not followed here")
+                raise OutsideWorkspace(
+                    path, f"{name!r} is a link by now, and links are not followed here"
+                )
             if links > LINKS_MAX:
                 raise OutsideWorkspace(path, "its links lead in a circle")
             if target.startswith("/"):
@@ -256,12 +305,20 @@ class _Walk:
             self._make(name)
             return
         if not stat.S_ISDIR(found[1].st_mode):
-            raise NotAFile(path, _what(found[1])) if not self._names and not stat.S_ISLNK(found[1].st_mode) else NoSuchFile(path)
+            raise (
+                NotAFile(path, _what(found[1]))
+                if not self._names and not stat.S_ISLNK(found[1].st_mode)
+                else NoSuchFile(path)
+            )
         if self._is_heavy(name):
             self._push(name, _Layer(None, self._hold(disk.open_folder(found[0], name, ours=False))))
             return
         upper = self._open(self.here.upper, name)
-        lower = None if upper is not None and disk.is_opaque(upper) else self._open(self.here.lower, name)
+        lower = (
+            None
+            if upper is not None and disk.is_opaque(upper)
+            else self._open(self.here.lower, name)
+        )
         if upper is None and lower is None:
             raise _Swapped
         self._push(name, _Layer(upper, lower))
@@ -295,7 +352,11 @@ class _Walk:
             if folder is not None:
                 with os.scandir(folder) as listing:
                     names.update(item.name for item in listing)
-        names.update(path.rpartition("/")[2] for path in self._closed.heavy if path.rpartition("/")[0] == "/".join(self._names))
+        names.update(
+            path.rpartition("/")[2]
+            for path in self._closed.heavy
+            if path.rpartition("/")[0] == "/".join(self._names)
+        )
         for name in sorted(names, key=os.fsencode):
             found = self.look(name)
             if found is not None:
@@ -312,14 +373,21 @@ class _Walk:
             raise OutsideWorkspace(path, "it is mounted read-only")
 
     def is_ours(self, name: str) -> bool:
-        """Whether something here is of a copy of ours, and neither in a folder of the user nor in a heavy one."""
+        """Whether something here is of a copy of ours, and neither in a folder of the user nor in a
+        heavy one.
+        """
         return self._ours and self.path_in_heavy(name) is None
 
     def path_in_heavy(self, name: str) -> str | None:
-        """The path that something here has from the name of its heavy folder on. None: it is in none."""
+        """The path that something here has from the name of its heavy folder on.
+
+        None: it is in none.
+        """
         parts, heavy = [*self._names, name], self._closed.heavy
         ends = range(1, len(parts) + 1) if heavy else ()
-        return next(("/".join(parts[end - 1 :]) for end in ends if "/".join(parts[:end]) in heavy), None)
+        return next(
+            ("/".join(parts[end - 1 :]) for end in ends if "/".join(parts[:end]) in heavy), None
+        )
 
     def check_below(self, name: str, path: str) -> None:
         """Whether nothing that is closed would go with it."""
@@ -327,7 +395,9 @@ class _Walk:
         if any(each.startswith(start) for each in self._closed.heavy):
             raise OutsideWorkspace(path, "something in it is mounted read-only")
         upper = self._open(self.here.upper, name)
-        if any(each.startswith(start) for each in self._closed.own) or (upper is not None and _holds_a_store(upper)):
+        if any(each.startswith(start) for each in self._closed.own) or (
+            upper is not None and _holds_a_store(upper)
+        ):
             raise OutsideWorkspace(path, "something in it is Plait's own")
 
     def _path(self, name: str) -> str:
@@ -355,7 +425,9 @@ class _Walk:
     # changing
 
     def own(self) -> int:
-        """The folder in the upper layer; made there, with those above it, if only the lower one has it."""
+        """The folder in the upper layer; made there, with those above it, if only the lower one has
+        it.
+        """
         for depth, name in enumerate(self._names, 1):
             layer = self._folders[depth]
             if layer.upper is None:
@@ -363,7 +435,9 @@ class _Walk:
                 assert above is not None
                 assert layer.lower is not None
                 with disk.writable(above):
-                    handle = self._hold(disk.make_folder(above, name, stat.S_IMODE(os.fstat(layer.lower).st_mode)))
+                    handle = self._hold(
+                        disk.make_folder(above, name, stat.S_IMODE(os.fstat(layer.lower).st_mode))
+                    )
                 self._folders[depth] = _Layer(handle, layer.lower)
         upper = self.here.upper
         assert upper is not None
@@ -381,7 +455,12 @@ class _Walk:
         if found is None or found[0] == self.here.upper:
             return
         with disk.held(disk.open_file(found[0], name)) as source, self.changing() as folder:
-            disk.replace_file(folder, name, iter(lambda: os.read(source, 1 << 20), b""), stat.S_IMODE(found[1].st_mode))
+            disk.replace_file(
+                folder,
+                name,
+                iter(lambda: os.read(source, 1 << 20), b""),
+                stat.S_IMODE(found[1].st_mode),
+            )
 
     def _make(self, name: str) -> None:
         with self.changing() as folder:
@@ -437,7 +516,9 @@ class Old(NamedTuple):
         """Whether it still is what is there."""
         entry, mode = self.entry, found[1].st_mode if found is not None else 0
         if entry is None or found is None:
-            return (found is None or stat.S_ISDIR(mode)) and (entry is None or entry.kind == "folder")
+            return (found is None or stat.S_ISDIR(mode)) and (
+                entry is None or entry.kind == "folder"
+            )
         if entry.kind == "folder":
             return stat.S_ISDIR(mode)
         if entry.kind == "link":
@@ -451,7 +532,9 @@ class Old(NamedTuple):
 
 
 def _is_kept(found: os.stat_result, new: Entry | None) -> bool:
-    """Whether what is there need not go first: a file or a link is replaced in one step, and a folder stays a folder."""
+    """Whether what is there need not go first: a file or a link is replaced in one step, and a
+    folder stays a folder.
+    """
     is_folder = stat.S_ISDIR(found.st_mode)
     return new is not None and is_folder == (new.kind == "folder")
 
@@ -471,7 +554,11 @@ def _take_away(folder: int, name: str, found: os.stat_result, comes: bool) -> No
 def _put(folder: int, name: str, new: Entry, content: bytes) -> None:
     if new.kind == "folder":
         is_there = disk.look(folder, name) is not None
-        opened = disk.open_folder(folder, name, ours=False) if is_there else disk.make_folder(folder, name)
+        opened = (
+            disk.open_folder(folder, name, ours=False)
+            if is_there
+            else disk.make_folder(folder, name)
+        )
         with disk.held(opened) as handle:
             os.fchmod(handle, new.mode)
     elif new.kind == "link":
@@ -513,7 +600,13 @@ def _holds_a_store(folder: int, depth: int = 0) -> bool:
 
 
 def _entry(here: _Layer, name: str, folder: int, found: os.stat_result) -> Entry:
-    kind: Kind = "folder" if stat.S_ISDIR(found.st_mode) else "link" if stat.S_ISLNK(found.st_mode) else "file"
+    kind: Kind = (
+        "folder"
+        if stat.S_ISDIR(found.st_mode)
+        else "link"
+        if stat.S_ISLNK(found.st_mode)
+        else "file"
+    )
     if kind == "link":
         return Entry(name, kind, 0o777, target=os.readlink(name, dir_fd=folder))
     size = found.st_size if stat.S_ISREG(found.st_mode) else 0
@@ -542,7 +635,10 @@ def _content(handle: int, path: str, offset: int, size: int | None) -> bytes:
 
 
 def _shown_content(handle: int, path: str, inside: str, offset: int, size: int | None) -> bytes:
-    """The same of a file in a heavy folder, without what must not be seen. A very long one is looked at piece by piece."""
+    """The same of a file in a heavy folder, without what must not be seen.
+
+    A very long one is looked at piece by piece.
+    """
     long = os.fstat(handle).st_size
     if is_carrier(inside) and long > CARRIER_MAX:
         return b""
@@ -555,11 +651,19 @@ def _shown_content(handle: int, path: str, inside: str, offset: int, size: int |
 def _what(found: os.stat_result | None) -> str:
     if found is None or stat.S_ISDIR(found.st_mode):
         return "a folder"
-    names = ((stat.S_ISREG, "a file"), (stat.S_ISLNK, "a link"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+    names = (
+        (stat.S_ISREG, "a file"),
+        (stat.S_ISLNK, "a link"),
+        (stat.S_ISFIFO, "a pipe"),
+        (stat.S_ISSOCK, "a socket"),
+    )
     return next((name for check, name in names if check(found.st_mode)), "a device")
 
 
 def _told(path: str, error: OSError) -> WorkspaceError:
     if error.errno == errno.ENAMETOOLONG:
         return NoSuchFile(path[:100])
-    return WorkspaceError(f"{path!r} could not be reached: {error.strerror or error}. Look at its mode, and at the disk.")
+    return WorkspaceError(
+        f"{path!r} could not be reached: {error.strerror or error}. Look at its mode, and at the"
+        " disk."
+    )

@@ -1,12 +1,14 @@
 """Blobs that nothing leads to any more, and how they go.
 
-Events point to trees, and trees to the blobs of files. What no tree of any event leads to can go: contents of snapshots that were never
-recorded. Sessions may go on meanwhile. The number of the last commit is noted first, then the trees are followed, and only what was put
-before that number is removed. So a blob that an append brings along is safe, whether its event was seen or not, and what the tree of a
-later event shares with an earlier one was followed.
+Events point to trees, and trees to the blobs of files. What no tree of any event leads to can go:
+contents of snapshots that were never recorded. Sessions may go on meanwhile. The number of the last
+commit is noted first, then the trees are followed, and only what was put before that number is
+removed. So a blob that an append brings along is safe, whether its event was seen or not, and what
+the tree of a later event shares with an earlier one was followed.
 
-A writer that puts blobs first, as the first look at a large folder does, and records their tree in a later append, is not covered by that.
-So what is young stays, too, unless the caller says otherwise: whoever says so has to know that nobody is between the two.
+A writer that puts blobs first, as the first look at a large folder does, and records their tree in
+a later append, is not covered by that. So what is young stays, too, unless the caller says
+otherwise: whoever says so has to know that nobody is between the two.
 """
 
 from __future__ import annotations
@@ -24,13 +26,17 @@ from plait.workspace.tree import EMPTY, Objects, decode
 
 YOUNG_S = 3600  # how long a blob may wait for the event that records its tree
 
-TREE_KINDS = frozenset(kind.__name__ for kind in (k.ToolReturned, k.ToolFailed, k.PlacementChanged, k.Merged, k.ValidationRecorded))
+TREE_KINDS = frozenset(
+    kind.__name__
+    for kind in (k.ToolReturned, k.ToolFailed, k.PlacementChanged, k.Merged, k.ValidationRecorded)
+)
 
 
 class Collected(msgspec.Struct, frozen=True):
     removed: int  # blobs
     kept: int  # blobs that some tree leads to
-    missing: tuple[Digest, ...] = ()  # trees that events or other trees name, and that the store does not have
+    # trees that events or other trees name, and that the store does not have
+    missing: tuple[Digest, ...] = ()
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -39,13 +45,17 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 def collect(store: Store, *, before: int | None = None) -> Collected:
-    """Remove blobs that no event leads to and that were put when `number` was below `before`; None: an hour before the last event.
+    """Remove blobs that no event leads to and that were put when `number` was below `before`; None:
+    an hour before the last event.
 
-    Raises StoreCorrupt, and removes nothing, if a tree is damaged: what it led to could still be wanted to mend it.
+    Raises StoreCorrupt, and removes nothing, if a tree is damaged: what it led to could still be
+    wanted to mend it.
     """
     number = store.number  # first of all: what is put from now on stays
     reached = follow(store, roots_of(store))
-    removed = store.sweep_blobs(before=min(_aged(store) if before is None else before, number), keep=reached.there)
+    removed = store.sweep_blobs(
+        before=min(_aged(store) if before is None else before, number), keep=reached.there
+    )
     return Collected(removed, len(reached.there), tuple(sorted(reached.missing)))
 
 
@@ -98,5 +108,8 @@ def trees_in(event: Event) -> Iterator[Digest]:
         if body.trees is not None:
             yield body.trees.before
             yield body.trees.after
-    elif isinstance(body, (k.PlacementChanged, k.Merged, k.ValidationRecorded)) and body.tree is not None:
+    elif (
+        isinstance(body, (k.PlacementChanged, k.Merged, k.ValidationRecorded))
+        and body.tree is not None
+    ):
         yield body.tree

@@ -1,7 +1,8 @@
 """Lines, and which of them two texts share.
 
-A line ends with a line feed and nothing else: a carriage return belongs to the line, and what Unicode calls a line separator is a
-character. So the lines of a text, put together again, are the text, byte for byte.
+A line ends with a line feed and nothing else: a carriage return belongs to the line, and what
+Unicode calls a line separator is a character. So the lines of a text, put together again, are the
+text, byte for byte.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Sequence
 from difflib import Match, SequenceMatcher
 
 _NEAR = 128  # lines added and removed, up to which the shortest way is looked for at once
-_FAR = 1024  # the same where no line is unique on both sides: what differs more than that is told as replaced
+# the same where no line is unique on both sides: what differs more than that is told as replaced
+_FAR = 1024
 
 Block = tuple[int, int, int]  # where it is on the left, where on the right, how many lines
 
@@ -39,21 +41,26 @@ def as_text(content: bytes) -> str | None:
 
 
 class Lines(SequenceMatcher[bytes]):
-    """What difflib does with two texts, on blocks that are found by `matching`: every line counts, and long texts are fast."""
+    """What difflib does with two texts, on blocks that are found by `matching`: every line counts,
+    and long texts are fast.
+    """
 
     def set_seqs(self, a: Sequence[bytes], b: Sequence[bytes]) -> None:
         self.a, self.b = a, b
         self.opcodes = self.matching_blocks = None
 
     def get_matching_blocks(self) -> list[Match]:
-        return [Match(*block) for block in (*matching(self.a, self.b), (len(self.a), len(self.b), 0))]
+        return [
+            Match(*block) for block in (*matching(self.a, self.b), (len(self.a), len(self.b), 0))
+        ]
 
 
 def matching(left: Sequence[bytes], right: Sequence[bytes]) -> list[Block]:
     """The stretches that both have, in order.
 
-    What is the same at both ends is put aside. Of the rest the longest common part is found where little differs; where much does, lines
-    that are unique on both sides hold the texts together, and what is between them is looked at by itself.
+    What is the same at both ends is put aside. Of the rest the longest common part is found where
+    little differs; where much does, lines that are unique on both sides hold the texts together,
+    and what is between them is looked at by itself.
     """
     found: list[Block] = []
     open = [(0, len(left), 0, len(right))]
@@ -74,7 +81,10 @@ def matching(left: Sequence[bytes], right: Sequence[bytes]) -> list[Block]:
 
 def _common(left: Sequence[bytes], right: Sequence[bytes], i: int, j: int, most: int) -> int:
     size = 0
-    while size < most and left[i + size : i + min(size + 64, most)] == right[j + size : j + min(size + 64, most)]:
+    while (
+        size < most
+        and left[i + size : i + min(size + 64, most)] == right[j + size : j + min(size + 64, most)]
+    ):
         size = min(size + 64, most)
     while size < most and left[i + size] == right[j + size]:
         size += 1
@@ -83,14 +93,19 @@ def _common(left: Sequence[bytes], right: Sequence[bytes], i: int, j: int, most:
 
 def _common_end(left: Sequence[bytes], right: Sequence[bytes], i: int, j: int, most: int) -> int:
     size = 0
-    while size < most and left[i - min(size + 64, most) : i - size] == right[j - min(size + 64, most) : j - size]:
+    while (
+        size < most
+        and left[i - min(size + 64, most) : i - size] == right[j - min(size + 64, most) : j - size]
+    ):
         size = min(size + 64, most)
     while size < most and left[i - size - 1] == right[j - size - 1]:
         size += 1
     return size
 
 
-def _between(left: Sequence[bytes], right: Sequence[bytes]) -> tuple[list[Block], list[tuple[int, int, int, int]]]:
+def _between(
+    left: Sequence[bytes], right: Sequence[bytes]
+) -> tuple[list[Block], list[tuple[int, int, int, int]]]:
     """Blocks that are settled, and gaps that are to be looked at again."""
     if set(left).isdisjoint(right):
         return [], []
@@ -102,11 +117,15 @@ def _between(left: Sequence[bytes], right: Sequence[bytes]) -> tuple[list[Block]
         return _shortest(left, right, _FAR) or [], []
     starts = [(-1, -1), *anchors]
     ends = [*anchors, (len(left), len(right))]
-    return [(x, y, 1) for x, y in anchors], [(x + 1, x_end, y + 1, y_end) for (x, y), (x_end, y_end) in zip(starts, ends, strict=True)]
+    return [(x, y, 1) for x, y in anchors], [
+        (x + 1, x_end, y + 1, y_end) for (x, y), (x_end, y_end) in zip(starts, ends, strict=True)
+    ]
 
 
 def _shortest(left: Sequence[bytes], right: Sequence[bytes], most: int) -> list[Block] | None:
-    """The shortest way from one to the other (Myers, 1986); None if it takes more than `most` lines added and removed."""
+    """The shortest way from one to the other (Myers, 1986); None if it takes more than `most` lines
+    added and removed.
+    """
     n, m = len(left), len(right)
     reach = {1: 0}  # by diagonal: how far on the left one gets
     trail: list[dict[int, int]] = []
@@ -114,7 +133,11 @@ def _shortest(left: Sequence[bytes], right: Sequence[bytes], most: int) -> list[
         trail.append(reach)
         reach = dict(reach)
         for k in range(-step, step + 1, 2):
-            x = reach[k + 1] if k == -step or (k != step and reach[k - 1] < reach[k + 1]) else reach[k - 1] + 1
+            x = (
+                reach[k + 1]
+                if k == -step or (k != step and reach[k - 1] < reach[k + 1])
+                else reach[k - 1] + 1
+            )
             y = x - k
             while x < n and y < m and left[x] == right[y]:
                 x += 1

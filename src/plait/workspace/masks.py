@@ -1,13 +1,15 @@
 """Secrets in heavy folders: files that a sandbox shows without them.
 
-A heavy folder is mounted where it lies, so nothing of it passes through a scan. What is looked for instead: values that this process
-knows to be secret, in files of moderate size; and credentials in files that are known to carry them, at any depth (`.git/config` with
-`https://user:token@host`, an `.npmrc`, a lock file with addresses), whether the process knows the value or not. What is shown in such a
-file's place is the same text without them.
+A heavy folder is mounted where it lies, so nothing of it passes through a scan. What is looked for
+instead: values that this process knows to be secret, in files of moderate size; and credentials in
+files that are known to carry them, at any depth (`.git/config` with `https://user:token@host`, an
+`.npmrc`, a lock file with addresses), whether the process knows the value or not. What is shown in
+such a file's place is the same text without them.
 
-Those that are short are looked at each time. All others once per process, and again where a folder has changed, or where another value
-has become a secret: never more than so many files and bytes at a time, and what was not looked at is said. What is compressed (git's
-objects) cannot be looked into.
+Those that are short are looked at each time. All others once per process, and again where a folder
+has changed, or where another value has become a secret: never more than so many files and bytes at
+a time, and what was not looked at is said. What is compressed (git's objects) cannot be looked
+into.
 """
 
 from __future__ import annotations
@@ -28,13 +30,14 @@ SIZE_MAX = 1 << 20  # bytes of a file that is looked at
 BYTES_MAX = 32 << 20  # of all files of one heavy folder
 FILES_MAX = 20_000
 FOLDERS_MAX = 50_000
-CARRIER_MAX = 16 << 20  # bytes of a file that carries credentials as a rule: a longer one is not shown
+# bytes of a file that carries credentials as a rule: a longer one is not shown
+CARRIER_MAX = 16 << 20
 SHORT_MAX = 256 << 10  # bytes of one that is looked at each time
 CARRIERS_MAX = 1000  # that are looked at each time
 KEPT = 64  # heavy folders that are remembered
 
-# Files that carry credentials, by their names, at any depth: settings of programs that log in somewhere, and texts in which others
-# wrote down the addresses that they fetched from.
+# Files that carry credentials, by their names, at any depth: settings of programs that log in
+# somewhere, and texts in which others wrote down the addresses that they fetched from.
 _SETTINGS = re.compile(
     r"\.?npmrc|\.yarnrc(\.yml)?|\.?pypirc|pip\.(conf|ini)|\.?pydistutils\.cfg|[._]netrc|\.git-credentials|\.env|\.env\..+|\.envrc"
     r"|uv\.toml|poetry\.toml|auth\.toml|pdm\.toml|\.pdm\.toml|bunfig\.toml|\.?condarc|\.curlrc|\.wgetrc|\.my\.cnf|\.boto|\.s3cfg|\.gemrc"
@@ -46,29 +49,50 @@ _LOCKS = re.compile(
     r"|pdm\.lock|pixi\.lock|Gemfile(\.lock)?|Cargo\.lock|pylock(\..+)?\.toml|(.*-)?(requirements|constraints)(-.*)?\.(txt|in)|direct_url\.json"
     r"|\.gitmodules|npm-debug\.log(\..*)?|yarn-error\.log|\.hgsub"
 )
-_ONCE = re.compile(r"package\.json|direct_url\.json")  # one for each package: read when its folder has changed
-# Of a folder of version control all is a carrier, but for what is compressed, or names nothing but objects.
+# one for each package: read when its folder has changed
+_ONCE = re.compile(r"package\.json|direct_url\.json")
+# Of a folder of version control all is a carrier, but for what is compressed, or names nothing but
+# objects.
 _VERSIONS = frozenset((".git", ".hg", ".jj", ".bzr", ".sl", ".svn", "CVS", "_darcs", ".pijul"))
 _OBJECTS = re.compile(
     r"(.+/)?((lfs|annex|store)/)?(objects|refs|rr-cache|pristine)/.+|(.+/)?(index|sharedindex\..*|packed-refs|ORIG_HEAD|HEAD|commondir|gitdir|wc\.db.*)"
     r"|.*\.(pack|idx|rev|bitmap|mtimes|graph|sample|i|d|n)|(repo/)?store/(?!git/).+|(.+/)?(dirstate|branchheads|cache/.+)"
 )
 
-# Looked at byte by byte, with limits of their own: what is text comes first. One that is not shown as it is is shown empty, since
-# without some of its bytes it is broken (Python takes empty bytecode for old, and reads the source).
+# Looked at byte by byte, with limits of their own: what is text comes first. One that is not shown
+# as it is is shown empty, since without some of its bytes it is broken (Python takes empty bytecode
+# for old, and reads the source).
 _BINARY = (".so", ".a", ".o", ".pyc", ".pyo", ".zip", ".whl", ".egg", ".jar", ".node", ".wasm")
-_UNREAD = (".png", ".jpg", ".jpeg", ".gif", ".ico", ".woff", ".woff2", ".ttf", ".gz", ".xz", ".bz2", ".zst")
+_UNREAD = (
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".gif",
+    ".ico",
+    ".woff",
+    ".woff2",
+    ".ttf",
+    ".gz",
+    ".xz",
+    ".bz2",
+    ".zst",
+)
 _OWNED = _VERSIONS | frozenset(HEAVY)  # folders in which a carrier is known by its name
 
 # What a credential looks like, and what stays of it.
 _WEB = re.compile(rb"(?i)(\b(?:https?|ftps?)://)[^\s/\"'<>]+@")
 _OTHER = re.compile(rb"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]*):[^\s/\"'<>]+@")
 _SETTING = re.compile(
-    rb"(?im)^([ \t]*[^\s=]*(?:extraheader|passw(?:or)?d|smtppass|token|secret|_auth\w*|authident|api_?key|cookie)"
+    rb"(?im)^(["
+    rb" \t]*[^\s=]*(?:extraheader|passw(?:or)?d|smtppass|token|secret|_auth\w*|authident|api_?key|cookie)"  # noqa: E501
     rb"[\w.-]*[\"']?[ \t]*[=:][ \t]*)\S[^\n]*"
 )
-_SPACED = re.compile(rb"(?im)^([ \t]*\S*(?:passw(?:or)?d|_auth\w*|token)\"?[ \t]+)\S[^\n]*")  # as .yarnrc has it, without a sign
-_QUOTED = re.compile(rb"(?i)(\"[^\"\n]*(?:passw(?:or)?d|auth|token|secret|api_?key)[^\"\n]*\"\s*:\s*\")[^\"\n]+")  # as JSON has it
+# as .yarnrc has it, without a sign
+_SPACED = re.compile(rb"(?im)^([ \t]*\S*(?:passw(?:or)?d|_auth\w*|token)\"?[ \t]+)\S[^\n]*")
+# as JSON has it
+_QUOTED = re.compile(
+    rb"(?i)(\"[^\"\n]*(?:passw(?:or)?d|auth|token|secret|api_?key)[^\"\n]*\"\s*:\s*\")[^\"\n]+"
+)
 _QUERY = re.compile(
     rb"(?i)([?&](?:[\w-]*token|auth\w*|api_?key|key|passw(?:or)?d|pass|secret|sig|signature|x-amz-[\w-]+|x-goog-[\w-]+)=)[^&\s\"'<>#]+"
 )
@@ -94,7 +118,9 @@ class Carrier(NamedTuple):
 
 
 def carrier_at(path: str) -> Carrier | None:
-    """The carrier that a file is by its path, in which a heavy folder, or one of version control, stands. None: it is none."""
+    """The carrier that a file is by its path, in which a heavy folder, or one of version control,
+    stands. None: it is none.
+    """
     parts = path.split("/")
     name = parts[-1]
     if not any(part in _OWNED for part in parts[:-1]):
@@ -111,7 +137,9 @@ def carrier_at(path: str) -> Carrier | None:
 
 
 def without_secrets(path: str, content: bytes) -> bytes:
-    """The content of a file at this path, in which a heavy folder stands, without what must not be seen."""
+    """The content of a file at this path, in which a heavy folder stands, without what must not be
+    seen.
+    """
     if secrets.armed():
         content = secrets.hide_bytes(content)
     carrier = carrier_at(path)
@@ -129,11 +157,14 @@ def _without_credentials(carrier: Carrier, content: bytes) -> bytes:
         hidden = _SETTING.sub(rb"\1" + _WORD, hidden)
         hidden = _SPACED.sub(rb"\1" + _WORD, hidden) if carrier.name == ".yarnrc" else hidden
         hidden = _NETRC.sub(rb"\1" + _WORD, hidden) if carrier.name.endswith("netrc") else hidden
-    return b"" if hidden != content and b"\0" in content else hidden  # without some of its bytes a binary file is broken
+    # without some of its bytes a binary file is broken
+    return b"" if hidden != content and b"\0" in content else hidden
 
 
 def is_carrier(path: str) -> bool:
-    """Whether a file of a tree is one that carries credentials: it lies in a heavy folder, or one of version control's."""
+    """Whether a file of a tree is one that carries credentials: it lies in a heavy folder, or one
+    of version control's.
+    """
     return carrier_at(path) is not None
 
 
@@ -149,7 +180,9 @@ def masked_files(heavy: str) -> Masked:
 
 
 def secrets_in_heavy(folder: str | None, heavy: Sequence[str]) -> dict[str, list[str]]:
-    """What is said of the heavy folders of a folder: files that are shown without their secrets, and what was not looked at."""
+    """What is said of the heavy folders of a folder: files that are shown without their secrets,
+    and what was not looked at.
+    """
     masked, unlooked = list[str](), list[str]()
     for name in heavy if folder is not None else ():
         found = masked_files(os.path.join(os.path.realpath(folder or ""), name))
@@ -161,7 +194,9 @@ def secrets_in_heavy(folder: str | None, heavy: Sequence[str]) -> dict[str, list
 def _text_shown(heavy: str, path: str) -> bytes | None:
     """What is shown of a file instead of it. None: it can be shown as it is, or is not there."""
     try:
-        handle = os.open(os.path.join(heavy, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(
+            os.path.join(heavy, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
     except OSError:
         return None
     with os.fdopen(handle, "rb") as file:
@@ -191,7 +226,9 @@ def _listed(folder: str) -> list[os.DirEntry[str]]:
 
 def _is_objects(entry: os.DirEntry[str]) -> bool:
     """Whether git keeps its objects there: they are compressed, and cannot be looked into."""
-    return entry.name == "objects" and os.path.lexists(os.path.join(os.path.dirname(entry.path), "HEAD"))
+    return entry.name == "objects" and os.path.lexists(
+        os.path.join(os.path.dirname(entry.path), "HEAD")
+    )
 
 
 class _Folder(NamedTuple):
@@ -208,7 +245,9 @@ class _Folder(NamedTuple):
 
 
 class _Seen:
-    """What is known of one heavy folder, by its folders: one whose names did not change is not read again."""
+    """What is known of one heavy folder, by its folders: one whose names did not change is not read
+    again.
+    """
 
     def __init__(self, heavy: str) -> None:
         self._heavy = heavy
@@ -219,23 +258,31 @@ class _Seen:
 
     @property
     def files(self) -> dict[str, bytes]:
-        once = {path: text for folder in self._folders.values() for path, text in folder.files.items()}
+        once = {
+            path: text for folder in self._folders.values() for path, text in folder.files.items()
+        }
         return {path: text for path, text in (once | self._carried).items() if text is not None}
 
     @property
     def unlooked(self) -> str:
-        large, left, unread = (sum(getattr(each, name) for each in self._folders.values()) for name in ("large", "left", "unread"))
+        large, left, unread = (
+            sum(getattr(each, name) for each in self._folders.values())
+            for name in ("large", "left", "unread")
+        )
         said = [f"{large:,} above {SIZE_MAX >> 20} MB"] if large else []
         said += [f"{left:,} beyond {FILES_MAX:,} files or {BYTES_MAX >> 20} MB"] if left else []
         said += [f"{self._unentered:,} folders beyond {FOLDERS_MAX:,}"] if self._unentered else []
-        return ", ".join([*said, *([f"{unread:,} pictures, fonts and compressed files"] if unread else [])])
+        return ", ".join(
+            [*said, *([f"{unread:,} pictures, fonts and compressed files"] if unread else [])]
+        )
 
     def look(self) -> None:
         known = secrets.known_hash()
         before = self._folders if known == self._known else {}
         self._known, self._folders, self._carried = known, {}, {}
         open_, count, size, binary = deque([""]), 0, 0, (0, 0)
-        while open_ and len(self._folders) < FOLDERS_MAX:  # nearest first: what is deep down is left out first
+        # nearest first: what is deep down is left out first
+        while open_ and len(self._folders) < FOLDERS_MAX:
             path = open_.popleft()
             try:
                 stamp = os.lstat(f"{self._heavy}/{path}").st_mtime_ns
@@ -245,16 +292,27 @@ class _Seen:
             if folder is None or folder.stamp != stamp:
                 folder = self._look_into(path, stamp, (count, size), binary)
             elif len(self._carried) < CARRIERS_MAX:
-                self._carried.update((each, _text_shown(self._heavy, each)) for each in folder.carriers)
+                self._carried.update(
+                    (each, _text_shown(self._heavy, each)) for each in folder.carriers
+                )
             self._folders[path] = folder
             count, size = count + folder.looked, size + folder.size
             binary = binary[0] + folder.binary[0], binary[1] + folder.binary[1]
             open_ += folder.below
         self._unentered = len(open_)
 
-    def _look_into(self, path: str, stamp: int, texts: tuple[int, int], binaries: tuple[int, int]) -> _Folder:
+    def _look_into(
+        self, path: str, stamp: int, texts: tuple[int, int], binaries: tuple[int, int]
+    ) -> _Folder:
         """`texts`, `binaries`: how many files and bytes of each were looked at before."""
-        below, files, carriers, large, left, unread = list[str](), dict[str, bytes](), list[str](), 0, 0, 0
+        below, files, carriers, large, left, unread = (
+            list[str](),
+            dict[str, bytes](),
+            list[str](),
+            0,
+            0,
+            0,
+        )
         spent, is_armed = {False: texts, True: binaries}, secrets.armed()
         for entry in _listed(os.path.join(self._heavy, path)):
             here = f"{path}/{entry.name}" if path else entry.name
@@ -292,9 +350,14 @@ class _Seen:
 
 
 def _is_looked_at_each_time(entry: os.DirEntry[str]) -> bool:
-    """Whether a carrier is short, and of a kind of which there are few: it may be written to while its folder stays as it is."""
+    """Whether a carrier is short, and of a kind of which there are few: it may be written to while
+    its folder stays as it is.
+    """
     try:
-        return not _ONCE.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_size <= SHORT_MAX
+        return (
+            not _ONCE.fullmatch(entry.name)
+            and entry.stat(follow_symlinks=False).st_size <= SHORT_MAX
+        )
     except OSError:
         return True
 

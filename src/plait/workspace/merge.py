@@ -1,10 +1,12 @@
 """Two trees that came from the same one, made into one again.
 
-Each path is looked at by itself. A side that has there what a base has did not change it. What only one side changed is taken, what both
-changed alike is taken once, and where both changed a text file in different lines, the lines of both are taken. Everything else is a
-conflict, named by its path, and nothing is chosen: the caller settles it with `resolve`.
+Each path is looked at by itself. A side that has there what a base has did not change it. What only
+one side changed is taken, what both changed alike is taken once, and where both changed a text file
+in different lines, the lines of both are taken. Everything else is a conflict, named by its path,
+and nothing is chosen: the caller settles it with `resolve`.
 
-There can be several bases, where branches were merged crosswise. They have to agree on what comes out, or it is a conflict.
+There can be several bases, where branches were merged crosswise. They have to agree on what comes
+out, or it is a conflict.
 """
 
 from __future__ import annotations
@@ -25,14 +27,17 @@ TEXT_MAX = 64 << 10  # bytes of a file that a conflict shows
 MERGED_MAX = 8 << 20  # bytes of a file up to which its lines are merged
 
 Choice = Entry | bytes | None
-"""How a conflict is settled: by what a side has, by the content of a file, or by nothing being there."""
+"""How a conflict is settled: by what a side has, by the content of a file, or by nothing being
+there.
+"""
 
 
 class Version(msgspec.Struct, frozen=True):
     """What one side has at a path in conflict."""
 
     entry: Entry | None  # None: nothing is there
-    text: str | None = None  # of a file of at most TEXT_MAX bytes that is text, or where a link points
+    # of a file of at most TEXT_MAX bytes that is text, or where a link points
+    text: str | None = None
 
     @property
     def absent(self) -> bool:
@@ -55,7 +60,9 @@ class Version(msgspec.Struct, frozen=True):
         if self.entry is None:
             return "nothing"
         told = "no text" if self.text is None else self.text
-        return f"a {self.entry.kind}, mode {self.entry.mode:o}" + ("" if self.entry.kind == "folder" else f": {told}")
+        return f"a {self.entry.kind}, mode {self.entry.mode:o}" + (
+            "" if self.entry.kind == "folder" else f": {told}"
+        )
 
 
 class Merging(msgspec.Struct, frozen=True):
@@ -67,9 +74,16 @@ class Merging(msgspec.Struct, frozen=True):
 
 
 def merge_trees(
-    objects: Objects | TreeReader, bases: Sequence[Digest | None], ours: Digest, theirs: Digest, names: tuple[str, str]
+    objects: Objects | TreeReader,
+    bases: Sequence[Digest | None],
+    ours: Digest,
+    theirs: Digest,
+    names: tuple[str, str],
 ) -> Merging:
-    """Merge two trees by what changed since the bases. None, or no base at all: there was nothing."""
+    """Merge two trees by what changed since the bases.
+
+    None, or no base at all: there was nothing.
+    """
     return resolve(objects, bases, ours, theirs, names, {})
 
 
@@ -83,16 +97,21 @@ def resolve(
 ) -> Merging:
     """The same merge, with conflicts settled by path. Those that are not settled come back.
 
-    An entry is one of either side (`Version.entry`), or any other whose blobs the store has. Bytes keep the mode that the sides agree on,
-    else that of ours. Where only the mode of a folder is in conflict, a folder settles the mode and what is in it is merged.
+    An entry is one of either side (`Version.entry`), or any other whose blobs the store has. Bytes
+    keep the mode that the sides agree on, else that of ours. Where only the mode of a folder is in
+    conflict, a folder settles the mode and what is in it is merged.
     """
     if names[0] == names[1]:
         raise InvalidValue("names", f"both sides are called {names[0]!r}", "give them two names")
     work = _Work(reading(objects), names, choices)
-    work.merge(_At("", _distinct([_root(base) for base in bases] or [None]), _root(ours), _root(theirs)))
+    work.merge(
+        _At("", _distinct([_root(base) for base in bases] or [None]), _root(ours), _root(theirs))
+    )
     strangers = sorted(choices.keys() - work.settled)
     if strangers:
-        raise InvalidValue("choices", f"there is no conflict at {strangers[0]!r}", "settle those that are named")
+        raise InvalidValue(
+            "choices", f"there is no conflict at {strangers[0]!r}", "settle those that are named"
+        )
     if work.conflicts:
         return Merging(None, {}, dict(sorted(work.conflicts.items())))
     return Merging(work.edits.rebuild(work.reader, ours), work.edits.blobs, {})
@@ -124,7 +143,9 @@ UNCLEAR = _Unclear()
 class _Work:
     """A merge under way: what is to be changed in our tree, and what is in conflict."""
 
-    def __init__(self, reader: TreeReader, names: tuple[str, str], choices: Mapping[str, Choice]) -> None:
+    def __init__(
+        self, reader: TreeReader, names: tuple[str, str], choices: Mapping[str, Choice]
+    ) -> None:
         self.reader, self.names, self.choices = reader, names, choices
         self.edits = _Edits()
         self.conflicts: dict[str, dict[str, Version]] = {}
@@ -145,22 +166,35 @@ class _Work:
                 self._ends(at)
 
     def _folders(self, at: _At) -> Iterator[_At]:
-        """A folder on both sides, or a folder that the other side does not have: it is decided by what is in it."""
-        if len(at.bases) == 1 and (found := _one_changed(at.bases, at.ours, at.theirs)) is not UNCLEAR:
+        """A folder on both sides, or a folder that the other side does not have: it is decided by
+        what is in it.
+        """
+        if (
+            len(at.bases) == 1
+            and (found := _one_changed(at.bases, at.ours, at.theirs)) is not UNCLEAR
+        ):
             self._take(at, found)
         elif self._folder_itself(at):
             yield from self._inside(at)
 
     def _folder_itself(self, at: _At) -> bool:
-        """The mode of the folder, and whether it stays. Says whether what is in it is still to be merged."""
+        """The mode of the folder, and whether it stays.
+
+        Says whether what is in it is still to be merged.
+        """
         if at.ours is None or at.theirs is None:
             there = at.ours or at.theirs
             assert there is not None
             self.edits.modes[at.path] = there.mode
-            if all(map(is_folder, at.bases)):  # one side removed it: it stays only for what the other has put in
+            # one side removed it: it stays only for what the other has put in
+            if all(map(is_folder, at.bases)):
                 self.edits.prunable.add(at.path)
             return True
-        mode = _one_changed([base.mode for base in at.bases if is_folder(base) and base], at.ours.mode, at.theirs.mode)
+        mode = _one_changed(
+            [base.mode for base in at.bases if is_folder(base) and base],
+            at.ours.mode,
+            at.theirs.mode,
+        )
         if not isinstance(mode, _Unclear):
             self.edits.modes[at.path] = mode
             return True
@@ -169,36 +203,57 @@ class _Work:
             self.edits.modes[at.path] = chosen.mode
             del self.edits.entries[at.path]
             return True
-        return isinstance(chosen, _Unclear)  # nobody chose: what else is in conflict is to be told, too
+        # nobody chose: what else is in conflict is to be told, too
+        return isinstance(chosen, _Unclear)
 
     def _inside(self, at: _At) -> Iterator[_At]:
         bases = [self._listed(base) for base in at.bases]
         ours, theirs = self._listed(at.ours), self._listed(at.theirs)
         for name in sorted(ours.keys() | theirs.keys()):
             here = f"{at.path}/{name}" if at.path else name
-            yield _At(here, _distinct([base.get(name) for base in bases]), ours.get(name), theirs.get(name))
+            yield _At(
+                here,
+                _distinct([base.get(name) for base in bases]),
+                ours.get(name),
+                theirs.get(name),
+            )
 
     def _listed(self, entry: Entry | None) -> dict[str, Entry]:
-        return {each.name: each for each in self.reader.entries(entry.blobs[0])} if entry and entry.kind == "folder" else {}
+        return (
+            {each.name: each for each in self.reader.entries(entry.blobs[0])}
+            if entry and entry.kind == "folder"
+            else {}
+        )
 
     def _folder_and_file(self, at: _At) -> None:
         """One side has a folder and the other something else: only one of them can stand there."""
         found = _one_changed(at.bases, at.ours, at.theirs)
         if isinstance(found, _Unclear):
             folder, other = (at.ours, at.theirs) if is_folder(at.ours) else (at.theirs, at.ours)
-            only_less = len(at.bases) == 1 and is_folder(at.bases[0]) and self._only_removed(at.bases[0], folder)
+            only_less = (
+                len(at.bases) == 1
+                and is_folder(at.bases[0])
+                and self._only_removed(at.bases[0], folder)
+            )
             found = other if only_less else UNCLEAR
         self._take_or_settle(at, found)
 
     def _only_removed(self, base: Entry | None, folder: Entry | None) -> bool:
         assert base is not None and folder is not None
-        return all(change.after is None for change in changes(self.reader, base.blobs[0], folder.blobs[0]))
+        return all(
+            change.after is None for change in changes(self.reader, base.blobs[0], folder.blobs[0])
+        )
 
     def _ends(self, at: _At) -> None:
         """Files, links, what is withheld, or nothing, on both sides."""
         bases = _distinct([None if is_folder(base) else base for base in at.bases])
         found = _one_changed(bases, at.ours, at.theirs)
-        if found is not UNCLEAR or at.ours is None or at.theirs is None or (at.ours.kind, at.theirs.kind) != ("file", "file"):
+        if (
+            found is not UNCLEAR
+            or at.ours is None
+            or at.theirs is None
+            or (at.ours.kind, at.theirs.kind) != ("file", "file")
+        ):
             return self._take_or_settle(at, found)
         files = [base for base in bases if base is not None and base.kind == "file"]
         pieces = self._content(files, at.ours, at.theirs)
@@ -238,11 +293,18 @@ class _Work:
         """What the caller chose; without a choice it is a conflict."""
         self.settled.add(at.path)
         if at.path not in self.choices:
-            self.conflicts[at.path] = {name: self._version(side) for name, side in zip(self.names, (at.ours, at.theirs), strict=True)}
+            self.conflicts[at.path] = {
+                name: self._version(side)
+                for name, side in zip(self.names, (at.ours, at.theirs), strict=True)
+            }
             return UNCLEAR
         chosen, name = self.choices[at.path], at.path.rpartition("/")[2]
         if isinstance(chosen, bytes):
-            sides = [side.mode for side in (at.ours, at.theirs) if side is not None and side.kind == "file"]
+            sides = [
+                side.mode
+                for side in (at.ours, at.theirs)
+                if side is not None and side.kind == "file"
+            ]
             chosen = self.edits.file(name, mode if mode is not None else [*sides, 0o644][0], chosen)
         elif chosen is not None:
             chosen = msgspec.structs.replace(chosen, name=name)
@@ -254,11 +316,15 @@ class _Work:
             return Version(entry)
         if entry.kind == "link":
             return Version(entry, entry.target)
-        return Version(entry, as_text(self.reader.content(entry)) if entry.size <= TEXT_MAX else None)
+        return Version(
+            entry, as_text(self.reader.content(entry)) if entry.size <= TEXT_MAX else None
+        )
 
 
 def _one_changed(bases: Collection[Any], ours: Any, theirs: Any) -> Any:
-    """What is right if at most one side changed it, or both did alike, whichever base one starts from; else UNCLEAR."""
+    """What is right if at most one side changed it, or both did alike, whichever base one starts
+    from; else UNCLEAR.
+    """
     if ours == theirs:
         return ours
     if bases and all(base == ours for base in bases):
@@ -273,8 +339,8 @@ def _distinct(entries: Sequence[Entry | None]) -> tuple[Entry | None, ...]:
 def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     """The lines of both; None if they changed the same ones, or if it is not text.
 
-    Where lines repeat, it cannot be told which of them a side took away or added, and one change may be counted as two. So it is done from
-    the end as well: what comes out has to be the same.
+    Where lines repeat, it cannot be told which of them a side took away or added, and one change
+    may be counted as two. So it is done from the end as well: what comes out has to be the same.
     """
     if not (is_text(base) and is_text(ours) and is_text(theirs)):
         return None
@@ -306,8 +372,13 @@ def _woven(old: list[bytes], one: list[bytes], two: list[bytes]) -> list[bytes] 
     return found
 
 
-def _in_all(old: list[bytes], one: list[bytes], two: list[bytes]) -> Iterator[tuple[int, int, int, int]]:
-    """The stretches that all three have: where they are in each, and how long. The last one is the end."""
+def _in_all(
+    old: list[bytes], one: list[bytes], two: list[bytes]
+) -> Iterator[tuple[int, int, int, int]]:
+    """The stretches that all three have: where they are in each, and how long.
+
+    The last one is the end.
+    """
     lefts, rights = matching(old, one), matching(old, two)
     at_left = at_right = 0
     while at_left < len(lefts) and at_right < len(rights):
@@ -329,7 +400,8 @@ class _Edits:
     """What makes another tree of one, path by path, with the blobs it takes."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry | None] = {}  # what stands there instead; a folder stands for all that is in it
+        # what stands there instead; a folder stands for all that is in it
+        self.entries: dict[str, Entry | None] = {}
         self.modes: dict[str, int] = {}  # of folders that are looked into
         self.prunable: set[str] = set()  # folders that go if nothing is left in them
         self.blobs: dict[Digest, bytes] = {}
@@ -341,7 +413,9 @@ class _Edits:
         return Entry(name, "file", mode, len(content), digests)
 
     def rebuild(self, reader: TreeReader, tree: Digest) -> Digest:
-        """The tree with the edits, from the deepest folder up, since each has the digests of those in it."""
+        """The tree with the edits, from the deepest folder up, since each has the digests of those
+        in it.
+        """
         whole = self.entries.get("")
         if whole is not None:
             return whole.blobs[0]
@@ -352,12 +426,16 @@ class _Edits:
             if path:
                 parent, _, name = path.rpartition("/")
                 gone = digest == EMPTY and path in self.prunable
-                waiting[parent][name] = None if gone else Entry(name, "folder", self.modes[path], 0, (digest,))
+                waiting[parent][name] = (
+                    None if gone else Entry(name, "folder", self.modes[path], 0, (digest,))
+                )
             tree = digest
         return tree  # the root comes last
 
     def _by_folder(self) -> dict[str, dict[str, Entry | None]]:
-        """What is new in each folder that has to be made again; all those above it have to be, too."""
+        """What is new in each folder that has to be made again; all those above it
+        have to be, too.
+        """
         waiting: dict[str, dict[str, Entry | None]] = {}
         for path, entry in self.entries.items():
             parent, _, name = path.rpartition("/")
@@ -378,11 +456,20 @@ class _Edits:
         return digest
 
 
-def _standing(reader: TreeReader, tree: Digest, paths: Collection[str]) -> dict[str, dict[str, Entry]]:
-    """What these folders list now, those above before those in them. All that is above them is asked for, too."""
+def _standing(
+    reader: TreeReader, tree: Digest, paths: Collection[str]
+) -> dict[str, dict[str, Entry]]:
+    """What these folders list now, those above before those in them.
+
+    All that is above them is asked for, too.
+    """
     found: dict[str, dict[str, Entry]] = {}
     for path in sorted(paths, key=lambda path: path.count("/") + bool(path)):
         parent, _, name = path.rpartition("/")
         folder = found[parent].get(name) if path else _root(tree)
-        found[path] = {entry.name: entry for entry in reader.entries(folder.blobs[0])} if folder and folder.kind == "folder" else {}
+        found[path] = (
+            {entry.name: entry for entry in reader.entries(folder.blobs[0])}
+            if folder and folder.kind == "folder"
+            else {}
+        )
     return found

@@ -1,9 +1,10 @@
 """What is no part of a workspace.
 
-`.plait` never is, at any depth. Heavy folders (a virtual environment, node_modules, .git) are left out because they can be made again
-and would cost more than all the rest; a sandbox mounts them read-only where they lie. Junk is what tools leave behind. A caller can
-name more, and so can a `.plaitignore` in the root: one name or glob per line, with a `/` in it a path from the root, with a `/` at its
-end folders only.
+`.plait` never is, at any depth. Heavy folders (a virtual environment, node_modules, .git) are left
+out because they can be made again and would cost more than all the rest; a sandbox mounts them
+read-only where they lie. Junk is what tools leave behind. A caller can name more, and so can a
+`.plaitignore` in the root: one name or glob per line, with a `/` in it a path from the root, with a
+`/` at its end folders only.
 """
 
 from __future__ import annotations
@@ -22,14 +23,25 @@ from plait.errors import InvalidValue
 from plait.workspace.disk import is_locked
 
 HEAVY = (".git", ".venv", "venv", "node_modules", ".tox", ".nox")
-JUNK = ("__pycache__", "*.pyc", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".DS_Store")
+JUNK = (
+    "__pycache__",
+    "*.pyc",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    ".DS_Store",
+)
 STORE = ".plait"
 NEVER = (STORE, ".plait-*.tmp")  # the store, and files that are being written
 FILE = ".plaitignore"
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What to leave out. The same rules belong to the first snapshot of a folder and to every later one."""
+    """What to leave out.
+
+    The same rules belong to the first snapshot of a folder and to every later one.
+    """
 
     heavy: tuple[str, ...] = HEAVY  # names of folders
     junk: tuple[str, ...] = JUNK
@@ -56,12 +68,17 @@ class Compiled(NamedTuple):
     def leaves_out(self, folder: str, name: str, is_folder: bool) -> bool:
         if name in self.names or (is_folder and name in self.folders):
             return True
-        if (self.globs and self.globs.match(name)) or (is_folder and self.folder_globs and self.folder_globs.match(name)):
+        if (self.globs and self.globs.match(name)) or (
+            is_folder and self.folder_globs and self.folder_globs.match(name)
+        ):
             return True
         if not self.paths and not self.folder_paths:
             return False
         path = f"{folder}/{name}" if folder else name
-        return bool((self.paths and self.paths.match(path)) or (is_folder and self.folder_paths and self.folder_paths.match(path)))
+        return bool(
+            (self.paths and self.paths.match(path))
+            or (is_folder and self.folder_paths and self.folder_paths.match(path))
+        )
 
 
 @lru_cache(64)
@@ -74,7 +91,9 @@ def compiled(rules: Rules) -> Compiled:
     return Compiled(names, folders, globs, folder_globs, paths, folder_paths)
 
 
-def _sorted(lines: Iterable[str]) -> tuple[frozenset[str], re.Pattern[str] | None, re.Pattern[str] | None]:
+def _sorted(
+    lines: Iterable[str],
+) -> tuple[frozenset[str], re.Pattern[str] | None, re.Pattern[str] | None]:
     """Plain names, globs of names, and globs of whole paths."""
     names: list[str] = []
     globs: list[str] = []
@@ -93,8 +112,12 @@ def _any_of(globs: list[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(map(translate, globs))) if globs else None
 
 
-def rules_for(folder: Path | str, *, ignore: Iterable[str] = (), store: Path | str | None = None) -> Rules:
-    """The rules of a folder on this machine: what the caller names, its `.plaitignore`, and the store's own folder if it lies inside."""
+def rules_for(
+    folder: Path | str, *, ignore: Iterable[str] = (), store: Path | str | None = None
+) -> Rules:
+    """The rules of a folder on this machine: what the caller names, its `.plaitignore`, and the
+    store's own folder if it lies inside.
+    """
     root = os.path.realpath(folder)
     lines = [*ignore, *_lines(Path(root, FILE))]
     inside = os.path.relpath(os.path.realpath(store), root) if store is not None else ".."
@@ -106,13 +129,21 @@ def rules_for(folder: Path | str, *, ignore: Iterable[str] = (), store: Path | s
 def _lines(file: Path) -> list[str]:
     try:
         # A link is none: a repository could bring one along that leads to a file of the machine.
-        text = file.read_text("utf-8", "surrogateescape") if file.is_file() and not file.is_symlink() else ""
+        text = (
+            file.read_text("utf-8", "surrogateescape")
+            if file.is_file() and not file.is_symlink()
+            else ""
+        )
     except OSError:
         return []
     lines = [line.strip() for line in text.splitlines()]
     for line in lines:
         if line.startswith("!"):
-            raise InvalidValue(FILE, f"{line!r} takes something back, which is not known here", "name only what is to be left out")
+            raise InvalidValue(
+                FILE,
+                f"{line!r} takes something back, which is not known here",
+                "name only what is to be left out",
+            )
     return [line for line in lines if line and not line.startswith("#")]
 
 
@@ -151,6 +182,10 @@ def _folders(path: str) -> list[str]:
     try:
         with os.scandir(path) as listing:
             found = [item for item in listing if item.is_dir(follow_symlinks=False)]
-            return [item.name for item in found if not is_locked(item.stat(follow_symlinks=False).st_mode)]
+            return [
+                item.name
+                for item in found
+                if not is_locked(item.stat(follow_symlinks=False).st_mode)
+            ]
     except OSError:  # gone, or closed to us
         return []

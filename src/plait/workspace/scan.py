@@ -1,10 +1,12 @@
 """Scanning: from files on disk to a tree, hashing only what may have changed.
 
-An index remembers, per folder, the tree that was found there and for each file size, times, inode and mode. A file whose numbers are
-the same is taken for unchanged, unless it was written so shortly before the scan that a second write could have left the same times:
-those are hashed again, as git does with racy entries.
+An index remembers, per folder, the tree that was found there and for each file size, times, inode
+and mode. A file whose numbers are the same is taken for unchanged, unless it was written so shortly
+before the scan that a second write could have left the same times: those are hashed again, as git
+does with racy entries.
 
-The upper folder of an overlay is scanned in the same way, over the tree of the lower one: what it does not mention is as it was below.
+The upper folder of an overlay is scanned in the same way, over the tree of the lower one: what it
+does not mention is as it was below.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ _CHUNK = 64  # files that one thread takes at a time
 _QUEUED = 64  # chunks that wait: each holds a handle
 RACY_NS = 20_000_000  # two ticks of the clock that files are stamped by
 _TRIES = 5
-_OVERLAP = 1 << 16  # bytes of the piece before that are looked at with a piece: a secret may lie across
+# bytes of the piece before that are looked at with a piece: a secret may lie across
+_OVERLAP = 1 << 16
 
 Stamp = tuple[int, int, int, int, int]  # size, mtime, ctime, inode, mode
 
@@ -50,7 +53,8 @@ class Seen(NamedTuple):
 class SeenFolder(NamedTuple):
     """A folder as it was last seen; in an upper layer also over what, and what it hid of that."""
 
-    tree: Digest | None  # None: it lists something that is not on this disk, and is spelled anew each time
+    # None: it lists something that is not on this disk, and is spelled anew each time
+    tree: Digest | None
     seen: Mapping[str, Seen]
     base: Digest | None = None
     hidden: frozenset[str] = frozenset()
@@ -66,7 +70,10 @@ class Blobs(Protocol):
 
 
 class Sink:
-    """Content that the store may not have yet. More than a batch of it goes to the store at once."""
+    """Content that the store may not have yet.
+
+    More than a batch of it goes to the store at once.
+    """
 
     def __init__(self, store: Blobs) -> None:
         self._store, self._lock = store, threading.Lock()
@@ -100,7 +107,8 @@ class Found(NamedTuple):
     withheld: tuple[str, ...]  # those that are on this disk
     skipped: tuple[str, ...]
     read: int  # how many files
-    left_out: tuple[str, ...] = ()  # paths on this disk that are in no tree: by the rules, by a secret, or as pipes and the like
+    # paths on this disk that are in no tree: by the rules, by a secret, or as pipes and the like
+    left_out: tuple[str, ...] = ()
 
 
 class _Item(NamedTuple):
@@ -123,7 +131,12 @@ class _Folder:
     def tree_before(self) -> Digest | None:
         """The tree it had, if it still has it."""
         old = self.old
-        same = old is not None and old.base == self.base and old.hidden == frozenset(self.hidden) and _same(self.seen, old.seen)
+        same = (
+            old is not None
+            and old.base == self.base
+            and old.hidden == frozenset(self.hidden)
+            and _same(self.seen, old.seen)
+        )
         return old.tree if old is not None and same else None
 
 
@@ -142,9 +155,11 @@ class Scan:
         threads: int = 0,
         ours: bool = True,
     ) -> None:
-        """`reader`: of the base, and told of every new folder. `absent`: withheld files that never were on this disk, by path.
+        """`reader`: of the base, and told of every new folder. `absent`: withheld files that never
+        were on this disk, by path.
 
-        `ours`: whether the files are a copy of ours. In a folder of the user no mode is changed, and what is locked is withheld.
+        `ours`: whether the files are a copy of ours. In a folder of the user no mode is changed,
+        and what is locked is withheld.
         """
         self._sink, self._index, self._reader = sink, index, reader
         self._rules = compiled(rules)
@@ -172,8 +187,12 @@ class Scan:
 
     # ── down: what is there ──────────────────────────────────────────────────────────────────
 
-    def _walk(self, folder: int, path: str, base: Digest | None, depth: int, *, at_once: bool = False) -> _Folder:
-        """`at_once`: the folder is open to us for the moment only, so no thread can come back to it."""
+    def _walk(
+        self, folder: int, path: str, base: Digest | None, depth: int, *, at_once: bool = False
+    ) -> _Folder:
+        """`at_once`: the folder is open to us for the moment only, so no thread can come back to
+        it.
+        """
         disk.check_depth(depth, path)
         here = _Folder(path, base, self._index.get(path))
         below, items = self._list(folder, here)
@@ -196,11 +215,19 @@ class Scan:
                     found = item.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                if not self._ours and disk.is_locked(found.st_mode) and not leaves_out(path, name, stat.S_ISDIR(found.st_mode)):
+                if (
+                    not self._ours
+                    and disk.is_locked(found.st_mode)
+                    and not leaves_out(path, name, stat.S_ISDIR(found.st_mode))
+                ):
                     self._withheld.append(self._told(_join(path, name)))
                     continue
                 before = known.get(name)
-                if self._armed and before is not None and (_tells(name) or _tells(before.entry.target)):
+                if (
+                    self._armed
+                    and before is not None
+                    and (_tells(name) or _tells(before.entry.target))
+                ):
                     before = None  # remembered from before it was known to be one
                 if before is not None and before.stamp == (
                     found.st_size,
@@ -212,7 +239,9 @@ class Scan:
                     here.seen[name] = before
                     continue
                 mode = found.st_mode
-                if leaves_out(path, name, stat.S_ISDIR(mode)) or self._named_after_a_secret(folder, here, name, mode):
+                if leaves_out(path, name, stat.S_ISDIR(mode)) or self._named_after_a_secret(
+                    folder, here, name, mode
+                ):
                     self._leave_out(here, name)
                     continue
                 if stat.S_ISDIR(mode):
@@ -227,33 +256,50 @@ class Scan:
         return below, items
 
     def _leave_out(self, here: _Folder, name: str) -> None:
-        """Note what is in no tree. What the lower layer has under its name was replaced by it, and is in none either."""
+        """Note what is in no tree.
+
+        What the lower layer has under its name was replaced by it, and is in none either.
+        """
         self._left_out.append(_join(here.path, name))
         if any(entry.name == name for entry in self._base(here.base)):
             here.hidden.add(name)
 
     def _named_after_a_secret(self, folder: int, here: _Folder, name: str, mode: int) -> bool:
-        """Whether its name, or what a link points to, holds a secret: a tree would tell it, so it is in none."""
-        if not self._armed or not (_tells(name) or (stat.S_ISLNK(mode) and _tells(_target(folder, name)))):
+        """Whether its name, or what a link points to, holds a secret: a tree would tell it, so it
+        is in none.
+        """
+        if not self._armed or not (
+            _tells(name) or (stat.S_ISLNK(mode) and _tells(_target(folder, name)))
+        ):
             return False
         if not (self._layered and stat.S_ISCHR(mode)):  # what hides it below hides it still
             self._withheld.append(self._told(_join(here.path, name)))
             return True
         return False
 
-    def _descend(self, folder: int, here: _Folder, name: str, lower: Entry | None, depth: int) -> None:
+    def _descend(
+        self, folder: int, here: _Folder, name: str, lower: Entry | None, depth: int
+    ) -> None:
         path = _join(here.path, name)
         try:
             with disk.entered(folder, name, ours=self._ours) as (handle, mode):
                 base = lower.blobs[0] if lower is not None and not disk.is_opaque(handle) else None
-                here.folders.append((name, mode & 0o777, self._walk(handle, path, base, depth + 1, at_once=mode & 0o500 != 0o500)))
+                here.folders.append(
+                    (
+                        name,
+                        mode & 0o777,
+                        self._walk(handle, path, base, depth + 1, at_once=mode & 0o500 != 0o500),
+                    )
+                )
         except FileNotFoundError:
             return
         except PermissionError:  # another user's
             self._refused(path)
 
     def _refused(self, path: str) -> None:
-        """Note what we may not read: in a folder of the user it is withheld, like all that is locked."""
+        """Note what we may not read: in a folder of the user it is withheld, like all that is
+        locked.
+        """
         (self._skipped if self._ours else self._withheld).append(self._told(path))
 
     def _told(self, path: str) -> str:
@@ -267,11 +313,15 @@ class Scan:
             return
         for start in range(0, len(items), _CHUNK):
             self._queued.acquire()
-            future = self._pool.submit(self._read_all, os.dup(folder), here.path, items[start : start + _CHUNK], close=True)
+            future = self._pool.submit(
+                self._read_all, os.dup(folder), here.path, items[start : start + _CHUNK], close=True
+            )
             future.add_done_callback(lambda _: self._queued.release())
             here.work.append(future)
 
-    def _read_all(self, folder: int, path: str, items: list[_Item], *, close: bool = False) -> list[tuple[str, Seen | None]]:
+    def _read_all(
+        self, folder: int, path: str, items: list[_Item], *, close: bool = False
+    ) -> list[tuple[str, Seen | None]]:
         try:
             return [(item.name, self._read(folder, path, item)) for item in items]
         finally:
@@ -286,7 +336,11 @@ class Scan:
     def _read(self, folder: int, path: str, item: _Item) -> Seen | None:
         """One file or link, read again if it changes meanwhile. None: it is gone."""
         try:
-            return self._link(folder, item.name) if item.is_link else self._file(folder, path, item.name)
+            return (
+                self._link(folder, item.name)
+                if item.is_link
+                else self._file(folder, path, item.name)
+            )
         except FileNotFoundError:
             return None
         except PermissionError:
@@ -297,7 +351,9 @@ class Scan:
         found = os.lstat(name, dir_fd=folder)
         if not stat.S_ISLNK(found.st_mode):
             raise _changing(name)
-        return Seen(self._stamp(found), Entry(name, "link", 0o777, target=os.readlink(name, dir_fd=folder)))
+        return Seen(
+            self._stamp(found), Entry(name, "link", 0o777, target=os.readlink(name, dir_fd=folder))
+        )
 
     def _file(self, folder: int, path: str, name: str) -> Seen | None:
         for _ in range(_TRIES):
@@ -313,7 +369,8 @@ class Scan:
 
     def _content(self, handle: int, path: str, name: str, found: os.stat_result) -> Entry:
         mode = stat.S_IMODE(found.st_mode) & 0o777
-        if path and is_carrier(whole := _join(path, name)):  # credentials in it are no secrets that are known
+        # credentials in it are no secrets that are known
+        if path and is_carrier(whole := _join(path, name)):
             if found.st_size > CARRIER_MAX:  # withheld without a look
                 return Entry(name, "withheld", mode, found.st_size, (_hidden_digest(handle),))
             content = b"".join(_pieces(handle, found.st_size))
@@ -344,14 +401,26 @@ class Scan:
         return tree
 
     def _tree(self, here: _Folder) -> Digest:
-        self._withheld += [shown(_join(here.path, seen.entry.name)) for seen in here.seen.values() if seen.entry.kind == "withheld"]
+        self._withheld += [
+            shown(_join(here.path, seen.entry.name))
+            for seen in here.seen.values()
+            if seen.entry.kind == "withheld"
+        ]
         before = None if here.path in self._absent else here.tree_before()
         if before is not None:
             return before
-        entries = {entry.name: entry for entry in self._base(here.base) if entry.name not in here.hidden and entry.kind != "withheld"}
+        entries = {
+            entry.name: entry
+            for entry in self._base(here.base)
+            if entry.name not in here.hidden and entry.kind != "withheld"
+        }
         entries.update(self._absent.get(here.path, {}))
         if self._armed:
-            entries = {name: entry for name, entry in entries.items() if not _tells(name) and not _tells(entry.target)}
+            entries = {
+                name: entry
+                for name, entry in entries.items()
+                if not _tells(name) and not _tells(entry.target)
+            }
         entries.update((name, seen.entry) for name, seen in here.seen.items())
         raw = encode(entries.values())
         if not entries or digest_of(raw) == here.base:
@@ -377,7 +446,8 @@ def _target(folder: int, name: str) -> str:
 
 def _same(seen: Mapping[str, Seen], old: Mapping[str, Seen]) -> bool:
     return len(seen) == len(old) and all(
-        name in old and (before is old[name] or before.entry == old[name].entry) for name, before in seen.items()
+        name in old and (before is old[name] or before.entry == old[name].entry)
+        for name, before in seen.items()
     )
 
 
@@ -397,14 +467,19 @@ def _join(folder: str, name: str) -> str:
 
 
 def _changing(path: str) -> WorkspaceError:
-    return WorkspaceError(f"{shown(path)!r} changes faster than it can be read. Stop what writes to it, or keep it out with .plaitignore.")
+    return WorkspaceError(
+        f"{shown(path)!r} changes faster than it can be read. Stop what writes to it, or keep it"
+        " out with .plaitignore."
+    )
 
 
 # ── content ──────────────────────────────────────────────────────────────────────────────────
 
 
 def _pieces(handle: int, size: int) -> Iterator[bytes]:
-    """The file from its beginning, piece by piece; one byte more is asked for, so that one that grew is noticed."""
+    """The file from its beginning, piece by piece; one byte more is asked for, so that one that
+    grew is noticed.
+    """
     offset = 0
     while offset <= size:
         piece = _read_at(handle, offset, PIECE if offset + PIECE <= size else size - offset + 1)
@@ -418,7 +493,11 @@ def _pieces(handle: int, size: int) -> Iterator[bytes]:
 
 def _read_at(handle: int, offset: int, wanted: int) -> bytes:
     piece = os.pread(handle, wanted, offset)
-    while piece and len(piece) < wanted and (more := os.pread(handle, wanted - len(piece), offset + len(piece))):
+    while (
+        piece
+        and len(piece) < wanted
+        and (more := os.pread(handle, wanted - len(piece), offset + len(piece)))
+    ):
         piece += more
     return piece
 
@@ -468,7 +547,16 @@ def pack_index(index: Index, rules: Rules) -> bytes:
         names = sorted(seen, key=os.fsencode)
         listed = encode(seen[name].entry for name in names)
         stamps = [seen[name].stamp for name in names]
-        folders.append(_StoredFolder(os.fsencode(path), tree, listed, stamps, base, [os.fsencode(name) for name in hidden]))
+        folders.append(
+            _StoredFolder(
+                os.fsencode(path),
+                tree,
+                listed,
+                stamps,
+                base,
+                [os.fsencode(name) for name in hidden],
+            )
+        )
     raw = msgspec.msgpack.encode(_Stored(rules, folders))
     return sha256(raw).digest() + raw
 
@@ -483,8 +571,13 @@ def unpack_index(raw: bytes, rules: Rules) -> Index:
     index: Index = {}
     for folder in stored.folders:
         entries = decode(folder.listed)
-        seen = {entry.name: Seen(stamp, entry) for entry, stamp in zip(entries, folder.stamps, strict=True)}
+        seen = {
+            entry.name: Seen(stamp, entry)
+            for entry, stamp in zip(entries, folder.stamps, strict=True)
+        }
         tree = None if folder.tree is None else Digest(folder.tree)
         base = None if folder.base is None else Digest(folder.base)
-        index[os.fsdecode(folder.path)] = SeenFolder(tree, seen, base, frozenset(map(os.fsdecode, folder.hidden)))
+        index[os.fsdecode(folder.path)] = SeenFolder(
+            tree, seen, base, frozenset(map(os.fsdecode, folder.hidden))
+        )
     return index

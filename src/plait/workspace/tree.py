@@ -1,14 +1,15 @@
 """Trees: how a folder is spelled as bytes, and how trees are read.
 
-A tree object lists one folder: a tag, then its entries in the order of their names' bytes. There is one spelling for each folder, so equal
-folders have equal digests, and the digest of a workspace is that of its root. Names are bytes: all but NUL and `/` can stand in them.
+A tree object lists one folder: a tag, then its entries in the order of their names' bytes. There is
+one spelling for each folder, so equal folders have equal digests, and the digest of a workspace is
+that of its root. Names are bytes: all but NUL and `/` can stand in them.
 
     plait/tree/1 NUL
     f644 5 2cf24d…9824 greeting.txt NUL            a file: mode, size, its pieces separated by commas, name
     l777 0 - current NUL releases/7 NUL            a link: where it points stands after it
     d755 0 8a7f03…11c2 src NUL                     a folder: the digest of its tree
     w600 31 4e07a1…07f0 .env NUL                   withheld: the digest is that of the content with the secrets hidden, and names no blob
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ TAG = b"plait/tree/1\0"
 
 _LETTERS: dict[Kind, str] = {"file": "f", "link": "l", "folder": "d", "withheld": "w"}
 _KINDS: dict[bytes, Kind] = {letter.encode(): kind for kind, letter in _LETTERS.items()}
-_HEAD = re.compile(rb"([fldw])([0-7]{1,3}) (0|[1-9][0-9]{0,18}) (-|[0-9a-f]{64}(?:,[0-9a-f]{64})*) ([^/]+)\Z", re.DOTALL)
+_HEAD = re.compile(
+    rb"([fldw])([0-7]{1,3}) (0|[1-9][0-9]{0,18}) (-|[0-9a-f]{64}(?:,[0-9a-f]{64})*) ([^/]+)\Z",
+    re.DOTALL,
+)
 _KEPT = 4096  # folders that a reader keeps decoded
 
 
@@ -54,7 +58,10 @@ def encode(entries: Iterable[Entry]) -> bytes:
 
 
 def decode(raw: bytes) -> list[Entry]:
-    """The entries of a folder, by name. Whatever is not spelled as `encode` does is refused: a tree may come from anywhere."""
+    """The entries of a folder, by name.
+
+    Whatever is not spelled as `encode` does is refused: a tree may come from anywhere.
+    """
     if not raw.startswith(TAG) or not raw.endswith(b"\0"):
         raise StoreCorrupt("a tree", "its bytes are not those of a folder")
     parts = iter(raw[len(TAG) : -1].split(b"\0")) if len(raw) > len(TAG) else iter(())
@@ -72,7 +79,7 @@ def decode(raw: bytes) -> list[Entry]:
 def _spelled(name: bytes, entry: Entry) -> bytes:
     if not name or name in (b".", b"..") or b"/" in name or b"\0" in name:
         raise InvalidValue("name", f"{entry.name!r} cannot be the name of something in a folder")
-    head = f"{_LETTERS[entry.kind]}{entry.mode & 0o777:o} {entry.size} {','.join(entry.blobs) or '-'} ".encode()
+    head = f"{_LETTERS[entry.kind]}{entry.mode & 0o777:o} {entry.size} {','.join(entry.blobs) or '-'} ".encode()  # noqa: E501
     if entry.kind == "link":
         return b"%b%b\0%b\0" % (head, name, os.fsencode(entry.target))
     return b"%b%b\0" % (head, name)
@@ -123,7 +130,10 @@ class TreeReader:
             self._known.popitem(last=False)
 
     def find(self, tree: Digest, path: str) -> Entry | None:
-        """What stands at a path, without following links; the root is a folder without a name. None: nothing."""
+        """What stands at a path, without following links; the root is a folder without a name.
+
+        None: nothing.
+        """
         entry = Entry("", "folder", 0o755, 0, (tree,))
         for name in parts_of(path):
             if entry.kind != "folder":
@@ -147,8 +157,13 @@ class TreeReader:
         return b"".join([self.objects.get_blob(piece) for piece in entry.blobs])
 
 
-def differing(reader: TreeReader, before: Digest | None, after: Digest | None, path: str = "") -> Iterator[Change]:
-    """Every path that differs, a folder before what is in it. What both share is not looked at. None: there is no such folder."""
+def differing(
+    reader: TreeReader, before: Digest | None, after: Digest | None, path: str = ""
+) -> Iterator[Change]:
+    """Every path that differs, a folder before what is in it.
+
+    What both share is not looked at. None: there is no such folder.
+    """
     if before == after:
         return
     old = {} if before is None else {entry.name: entry for entry in reader.entries(before)}
@@ -158,7 +173,13 @@ def differing(reader: TreeReader, before: Digest | None, after: Digest | None, p
         if was == now:
             continue
         here = f"{path}/{name}" if path else name
-        if was is None or now is None or was.kind != "folder" or now.kind != "folder" or was.mode != now.mode:
+        if (
+            was is None
+            or now is None
+            or was.kind != "folder"
+            or now.kind != "folder"
+            or was.mode != now.mode
+        ):
             yield Change(here, was, now)
         yield from differing(reader, _tree_of(was), _tree_of(now), here)
 
@@ -176,7 +197,10 @@ def find(objects: Objects, tree: Digest, path: str) -> Entry | None:
 
 
 def parts_of(path: str) -> list[str]:
-    """The names on a path, without what says nothing: `./a//b/` is a, b. `..` stays, and finds nothing in a tree."""
+    """The names on a path, without what says nothing: `./a//b/` is a, b.
+
+    `..` stays, and finds nothing in a tree.
+    """
     return [name for name in path.split("/") if name not in ("", ".")]
 
 

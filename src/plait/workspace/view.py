@@ -14,7 +14,10 @@ from plait.workspace.tree import Objects, TreeReader, parts_of, shown
 
 
 class Workspace:
-    """The files of one tree. To be read; whoever wants to change them checks them out, or places the session."""
+    """The files of one tree.
+
+    To be read; whoever wants to change them checks them out, or places the session.
+    """
 
     def __init__(self, objects: Objects, tree: Digest) -> None:
         self.tree = tree
@@ -39,7 +42,9 @@ class Workspace:
 
     def files(self) -> list[str]:
         """The paths of all files and links, as people read them."""
-        return [shown(path) for path, entry in self._reader.walk(self.tree) if entry.kind != "folder"]
+        return [
+            shown(path) for path, entry in self._reader.walk(self.tree) if entry.kind != "folder"
+        ]
 
     def list(self, path: str = "") -> list[Entry]:
         """What is in a folder, by name."""
@@ -88,7 +93,9 @@ class Workspace:
 
     def _named(self, folder: Entry, name: str, path: str) -> Entry:
         entries = self._reader.entries(folder.blobs[0]) if folder.kind == "folder" else ()
-        found = [entry for entry in entries if entry.name == name] or [entry for entry in entries if shown(entry.name) == name]
+        found = [entry for entry in entries if entry.name == name] or [
+            entry for entry in entries if shown(entry.name) == name
+        ]
         if not found:
             raise NoSuchFile(path)
         return found[0]

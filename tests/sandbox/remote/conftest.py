@@ -24,7 +24,12 @@ def store(request: pytest.FixtureRequest) -> Iterator[MemoryStore]:
 @pytest.fixture
 def e2b_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     server = Server(E2BHandler)
-    for name, value in {"API_URL": server.url, "SANDBOX_URL": server.url, "API_KEY": KEY, "HTTP_VERSION": "1.1"}.items():
+    for name, value in {
+        "API_URL": server.url,
+        "SANDBOX_URL": server.url,
+        "API_KEY": KEY,
+        "HTTP_VERSION": "1.1",
+    }.items():
         monkeypatch.setenv(f"E2B_{name}", value)
     yield server
     server.close()
@@ -34,7 +39,12 @@ def e2b_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def cube_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     server = Server(CubeHandler)
     proxy = {"PROXY_NODE_IP": "127.0.0.1", "PROXY_PORT_HTTP": str(server.port)}
-    for name, value in {"API_URL": server.url, "API_KEY": KEY, "TEMPLATE_ID": "small", **proxy}.items():
+    for name, value in {
+        "API_URL": server.url,
+        "API_KEY": KEY,
+        "TEMPLATE_ID": "small",
+        **proxy,
+    }.items():
         monkeypatch.setenv(f"CUBE_{name}", value)
     yield server
     server.close()

@@ -1,4 +1,6 @@
-"""CubeSandbox on loopback: its control plane, and the proxy that finds a machine by the host name of the request."""
+"""CubeSandbox on loopback: its control plane, and the proxy that finds a machine by the host name
+of the request.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,19 @@ class CubeHandler(Envd):
         if found := _HOST.match(self.headers.get("host", "")):
             return self._inside(found["id"])
         if self.route == "/sandboxes":
-            return self._create() if self.command == "POST" else self.answer(200, [self._shown(m) for m in self.cloud.machines.values()])
+            return (
+                self._create()
+                if self.command == "POST"
+                else self.answer(200, [self._shown(m) for m in self.cloud.machines.values()])
+            )
         if self.route == "/snapshots" and self.command == "GET":
             return self.answer(
-                200, [self._snapshot(n, m) for n, m in self.cloud.images.items() if m.template == self.query.get("sandboxID")]
+                200,
+                [
+                    self._snapshot(n, m)
+                    for n, m in self.cloud.images.items()
+                    if m.template == self.query.get("sandboxID")
+                ],
             )
         if self.route.startswith("/templates/") and self.command == "DELETE":
             return self._forget(self.route.rpartition("/")[2])
@@ -45,7 +56,10 @@ class CubeHandler(Envd):
             return self.answer(404, {"message": f"template {asked['templateID']} does not exist"})
         machine = self.cloud.make(image.root if image is not None else None)
         machine.template, machine.marks = asked["templateID"], asked.get("metadata") or {}
-        machine.timeout_s, machine.network = asked.get("timeout"), asked.get("allow_internet_access", True)
+        machine.timeout_s, machine.network = (
+            asked.get("timeout"),
+            asked.get("allow_internet_access", True),
+        )
         self.answer(201, self._shown(machine))
 
     def _act(self, machine: Machine, verb: str, action: str) -> None:
@@ -82,7 +96,16 @@ class CubeHandler(Envd):
 
     def _shown(self, machine: Machine) -> dict[str, Any]:
         state = "paused" if machine.paused else "running"
-        return {"sandboxID": machine.name, "templateID": machine.template, "state": state, "metadata": machine.marks, "domain": "cube.app"}
+        return {
+            "sandboxID": machine.name,
+            "templateID": machine.template,
+            "state": state,
+            "metadata": machine.marks,
+            "domain": "cube.app",
+        }
 
     def _snapshot(self, name: str, image: Machine) -> dict[str, Any]:
-        return {"snapshotID": name, "names": [image.marks["name"]] if image.marks.get("name") else []}
+        return {
+            "snapshotID": name,
+            "names": [image.marks["name"]] if image.marks.get("name") else [],
+        }

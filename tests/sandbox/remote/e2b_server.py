@@ -19,7 +19,11 @@ class E2BHandler(Envd):
         if self.headers.get("X-API-Key") != KEY:
             return self.answer(401, {"code": 401, "message": "unknown key"})
         if self.route == "/v2/sandboxes":
-            return self._create() if self.command == "POST" else self.answer(200, [self._listed(m) for m in self.cloud.machines.values()])
+            return (
+                self._create()
+                if self.command == "POST"
+                else self.answer(200, [self._listed(m) for m in self.cloud.machines.values()])
+            )
         found = _PATH.match(self.route)
         machine = self.machine(found["id"]) if found else None
         if found is None or machine is None:
@@ -29,7 +33,9 @@ class E2BHandler(Envd):
     def _inside(self, name: str) -> None:
         machine = self.machine(name)
         if machine is None or machine.paused:
-            return self.answer(502, {"sandboxId": name, "message": "The sandbox was not found", "code": 502})
+            return self.answer(
+                502, {"sandboxId": name, "message": "The sandbox was not found", "code": 502}
+            )
         if self.headers.get("X-Access-Token") != f"token-{name}":
             return self.answer(401, {"code": "unauthenticated", "message": "no access"})
         self.serve_envd(machine)
@@ -37,9 +43,15 @@ class E2BHandler(Envd):
     def _create(self) -> None:
         asked = self.json()
         if asked["templateID"] not in ("base", "other"):
-            return self.answer(400, {"code": 400, "message": f"template {asked['templateID']} not found"})
+            return self.answer(
+                400, {"code": 400, "message": f"template {asked['templateID']} not found"}
+            )
         machine = self.cloud.make()
-        machine.template, machine.marks, machine.timeout_s = asked["templateID"], asked["metadata"], asked["timeout"]
+        machine.template, machine.marks, machine.timeout_s = (
+            asked["templateID"],
+            asked["metadata"],
+            asked["timeout"],
+        )
         machine.network = asked["allow_internet_access"]
         self.answer(201, self._shown(machine))
 
@@ -64,15 +76,35 @@ class E2BHandler(Envd):
                 self.answer(204)
             case "POST", "/fork":
                 other = self.cloud.make(machine.root)
-                other.template, other.marks, other.network = machine.template, machine.marks, machine.network
+                other.template, other.marks, other.network = (
+                    machine.template,
+                    machine.marks,
+                    machine.network,
+                )
                 self.answer(201, [{"sandbox": self._shown(other)}])
             case _:
                 self.answer(404, {"code": 404, "message": f"{verb} {action}"})
 
     def _shown(self, machine: Machine) -> dict[str, Any]:
         names = {"templateID": machine.template, "sandboxID": machine.name, "clientID": "loopback"}
-        return {**names, "envdVersion": "0.6.3", "envdAccessToken": f"token-{machine.name}", "domain": None}
+        return {
+            **names,
+            "envdVersion": "0.6.3",
+            "envdAccessToken": f"token-{machine.name}",
+            "domain": None,
+        }
 
     def _listed(self, machine: Machine) -> dict[str, Any]:
-        size = {"cpuCount": 1, "memoryMB": 512, "diskSizeMB": 512, "startedAt": _WHEN, "endAt": _WHEN}
-        return {**self._shown(machine), **size, "state": "paused" if machine.paused else "running", "metadata": machine.marks}
+        size = {
+            "cpuCount": 1,
+            "memoryMB": 512,
+            "diskSizeMB": 512,
+            "startedAt": _WHEN,
+            "endAt": _WHEN,
+        }
+        return {
+            **self._shown(machine),
+            **size,
+            "state": "paused" if machine.paused else "running",
+            "metadata": machine.marks,
+        }

@@ -1,4 +1,7 @@
-"""The contract against the real services. `test_live.py` runs this file in a process that may reach them."""
+"""The contract against the real services.
+
+`test_live.py` runs this file in a process that may reach them.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ class Cloud:
         self.images: dict[str, Machine] = {}  # snapshots: machines that do not run
         self.requests: list[tuple[str, str]] = []
         self.bodies: list[bytes] = []
-        self.breaks: list[str] = []  # paths whose next request is cut off in the middle of the answer
+        # paths whose next request is cut off in the middle of the answer
+        self.breaks: list[str] = []
         self.refuses: list[str] = []  # paths whose next request is answered with an error
         self._count = 0
         self._lock = threading.Lock()
@@ -70,7 +71,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def _handle(self) -> None:
         parts = urlsplit(self.path)
-        self.route, self.query = parts.path, {name: values[0] for name, values in parse_qs(parts.query).items()}
+        self.route, self.query = (
+            parts.path,
+            {name: values[0] for name, values in parse_qs(parts.query).items()},
+        )
         self.body = self._read()
         self.cloud.requests.append((self.command, self.route))
         self.cloud.bodies.append(self.body)
@@ -100,8 +104,16 @@ class Handler(BaseHTTPRequestHandler):
 
     # answers
 
-    def answer(self, status: int, value: object = None, content: bytes | None = None, media_type: str = "application/json") -> None:
-        data = content if content is not None else b"" if value is None else json.dumps(value).encode()
+    def answer(
+        self,
+        status: int,
+        value: object = None,
+        content: bytes | None = None,
+        media_type: str = "application/json",
+    ) -> None:
+        data = (
+            content if content is not None else b"" if value is None else json.dumps(value).encode()
+        )
         self.send_response(status)
         if status != 204:
             self.send_header("content-type", media_type)
@@ -130,7 +142,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Envd(Handler):
-    """The daemon inside a machine of E2B and of Cube: processes as Connect streams, files over plain HTTP."""
+    """The daemon inside a machine of E2B and of Cube: processes as Connect streams, files over
+    plain HTTP.
+    """
 
     def serve_envd(self, machine: Machine) -> None:
         match self.command, self.route:
@@ -139,7 +153,11 @@ class Envd(Handler):
             case "POST", "/process.Process/Start":
                 self.stream("application/connect+json", self._process(machine))
             case "GET", "/files":
-                self.answer(200, content=machine.path(self.query["path"]).read_bytes(), media_type="application/octet-stream")
+                self.answer(
+                    200,
+                    content=machine.path(self.query["path"]).read_bytes(),
+                    media_type="application/octet-stream",
+                )
             case "POST", "/files":
                 path = machine.path(self.query["path"])
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -151,13 +169,17 @@ class Envd(Handler):
     def upload(self) -> bytes:
         kind = self.headers["content-type"]
         if kind.startswith("multipart/"):
-            return next(content for head, content in multipart(kind, self.body) if b'name="file"' in head)
+            return next(
+                content for head, content in multipart(kind, self.body) if b'name="file"' in head
+            )
         return self.body
 
     def _process(self, machine: Machine) -> Iterator[bytes]:
         (size,) = struct.unpack(">I", self.body[1:5])
         asked = json.loads(self.body[5 : 5 + size])["process"]
-        process = machine.start([asked["cmd"], *asked["args"]], asked.get("envs") or {}, asked.get("cwd") or "")
+        process = machine.start(
+            [asked["cmd"], *asked["args"]], asked.get("envs") or {}, asked.get("cwd") or ""
+        )
         with ended(process):
             yield from self._told(process)
 
@@ -166,7 +188,9 @@ class Envd(Handler):
         for name, data in written(process):
             yield _envelope({"event": {"data": {name: b64encode(data).decode()}}})
         code = process.wait()
-        yield _envelope({"event": {"end": {"exitCode": code, "exited": True, "status": f"exit status {code}"}}})
+        yield _envelope(
+            {"event": {"end": {"exitCode": code, "exited": True, "status": f"exit status {code}"}}}
+        )
         yield _envelope({}, flags=2)
 
 
@@ -220,7 +244,9 @@ class Server:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), bound)
         self._http.daemon_threads = True
         self.port = self._http.server_port
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
         self._thread.start()
 
     @property

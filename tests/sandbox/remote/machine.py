@@ -1,8 +1,10 @@
-"""What a loopback server has in place of a virtual machine: a folder with files that stay, and processes that really run on them.
+"""What a loopback server has in place of a virtual machine: a folder with files that stay, and
+processes that really run on them.
 
-Commands run under bubblewrap with a root of their own: /home, /workspace and /tmp are the machine's, the programs are those of the host.
-They see the host's processes, since a later command has to find those of an earlier one; each carries the machine's mark, so that
-pausing and ending the machine reach all of them.
+Commands run under bubblewrap with a root of their own: /home, /workspace and /tmp are the
+machine's, the programs are those of the host. They see the host's processes, since a later command
+has to find those of an earlier one; each carries the machine's mark, so that pausing and ending the
+machine reach all of them.
 """
 
 from __future__ import annotations
@@ -39,16 +41,39 @@ class Machine:
             raise FileNotFoundError(path)
         return self.root / found.relative_to("/")
 
-    def start(self, command: Sequence[str], env: Mapping[str, str], cwd: str) -> subprocess.Popen[bytes]:
-        binds = [word for folder in ("home", "root", "tmp", "workspace") for word in ("--bind", str(self.root / folder), f"/{folder}")]
+    def start(
+        self, command: Sequence[str], env: Mapping[str, str], cwd: str
+    ) -> subprocess.Popen[bytes]:
+        binds = [
+            word
+            for folder in ("home", "root", "tmp", "workspace")
+            for word in ("--bind", str(self.root / folder), f"/{folder}")
+        ]
         system = [word for folder in ("bin", "sbin", "lib", "lib64") for word in _system(folder)]
         return subprocess.Popen(
-            ["bwrap", "--ro-bind", "/usr", "/usr", *system, "--ro-bind", "/etc", "/etc", "--dev-bind", "/dev", "/dev"]
+            [
+                "bwrap",
+                "--ro-bind",
+                "/usr",
+                "/usr",
+                *system,
+                "--ro-bind",
+                "/etc",
+                "/etc",
+                "--dev-bind",
+                "/dev",
+                "/dev",
+            ]
             + ["--bind", "/proc", "/proc", *binds, "--chdir", cwd or "/home/user", "--", *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/home/user", "LOOPBACK": self.name, **env},
+            env={
+                "PATH": "/usr/local/bin:/usr/bin:/bin",
+                "HOME": "/home/user",
+                "LOOPBACK": self.name,
+                **env,
+            },
         )
 
     def pause(self) -> None:

@@ -1,4 +1,6 @@
-"""OpenSandbox on loopback: the lifecycle server, and in each container the daemon that runs commands and moves files."""
+"""OpenSandbox on loopback: the lifecycle server, and in each container the daemon that runs
+commands and moves files.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class OpenSandboxHandler(Handler):
             machine = self.machine(found["id"])
             if machine is None or machine.paused:
                 self.close_connection = True
-                return self.connection.shutdown(SHUT_RDWR)  # a container that is gone has no address
+                # a container that is gone has no address
+                return self.connection.shutdown(SHUT_RDWR)
             return self._inside(machine, found["rest"])
         if self.headers.get("OPEN-SANDBOX-API-KEY") != KEY:
             return self.answer(401, {"code": "UNAUTHORIZED", "message": "unknown key"})
@@ -33,13 +36,17 @@ class OpenSandboxHandler(Handler):
         found = _LIFE.match(self.route)
         machine = self.machine(found["id"]) if found else None
         if found is None or machine is None:
-            return self.answer(404, {"code": "DOCKER::SANDBOX_NOT_FOUND", "message": "sandbox not found"})
+            return self.answer(
+                404, {"code": "DOCKER::SANDBOX_NOT_FOUND", "message": "sandbox not found"}
+            )
         self._act(machine, self.command, found["rest"])
 
     def _create(self) -> None:
         asked = self.json()
         if asked["image"]["uri"] not in ("ubuntu:24.04", "other:1"):
-            return self.answer(404, {"code": "DOCKER::IMAGE", "message": f"no image {asked['image']['uri']}"})
+            return self.answer(
+                404, {"code": "DOCKER::IMAGE", "message": f"no image {asked['image']['uri']}"}
+            )
         machine = self.cloud.make()
         machine.template, machine.marks = asked["image"]["uri"], asked.get("metadata") or {}
         machine.timeout_s, machine.network = asked.get("timeout"), asked.get("networkPolicy")
@@ -47,7 +54,13 @@ class OpenSandboxHandler(Handler):
 
     def _list(self) -> None:
         items = [self._shown(machine) for machine in self.cloud.machines.values()]
-        page = {"page": 1, "pageSize": 100, "totalItems": len(items), "totalPages": 1, "hasNextPage": False}
+        page = {
+            "page": 1,
+            "pageSize": 100,
+            "totalItems": len(items),
+            "totalPages": 1,
+            "hasNextPage": False,
+        }
         self.answer(200, {"items": items, "pagination": page})
 
     def _act(self, machine: Machine, verb: str, action: str) -> None:
@@ -81,13 +94,19 @@ class OpenSandboxHandler(Handler):
             case "POST", "/files/upload":
                 self._upload(machine)
             case "GET", "/files/download":
-                self.answer(200, content=machine.path(self.query["path"]).read_bytes(), media_type="application/octet-stream")
+                self.answer(
+                    200,
+                    content=machine.path(self.query["path"]).read_bytes(),
+                    media_type="application/octet-stream",
+                )
             case _:
                 self.answer(404, {"code": "UNKNOWN", "message": route})
 
     def _command(self, machine: Machine) -> Iterator[bytes]:
         asked = self.json()
-        process = machine.start(["/bin/bash", "-c", asked["command"]], asked.get("envs") or {}, asked.get("cwd") or "")
+        process = machine.start(
+            ["/bin/bash", "-c", asked["command"]], asked.get("envs") or {}, asked.get("cwd") or ""
+        )
         with ended(process):
             yield from self._told(process)
 
@@ -97,7 +116,9 @@ class OpenSandboxHandler(Handler):
             for line in data.decode().splitlines():  # the daemon tells lines, without their ends
                 yield event_line(name, text=line)
         if code := process.wait():
-            yield event_line("error", error={"ename": "CommandExecError", "evalue": str(code), "traceback": []})
+            yield event_line(
+                "error", error={"ename": "CommandExecError", "evalue": str(code), "traceback": []}
+            )
         else:
             yield event_line("execution_complete", execution_time=1)
 
@@ -111,5 +132,10 @@ class OpenSandboxHandler(Handler):
 
     def _shown(self, machine: Machine) -> dict[str, Any]:
         status = {"state": "Paused" if machine.paused else "Running"}
-        shown = {"id": machine.name, "status": status, "createdAt": _WHEN, "entrypoint": ["tail", "-f", "/dev/null"]}
+        shown = {
+            "id": machine.name,
+            "status": status,
+            "createdAt": _WHEN,
+            "entrypoint": ["tail", "-f", "/dev/null"],
+        }
         return {**shown, "image": {"uri": machine.template}, "metadata": machine.marks}

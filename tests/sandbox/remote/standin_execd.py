@@ -1,7 +1,7 @@
 """A stand-in for OpenSandbox's daemon, for images made here: the real one comes from a registry.
 
-It is plain Python without packages, since it runs inside the container, and speaks as much of the protocol as the SDK asks for: a ping,
-commands as server-sent events, files up and down.
+It is plain Python without packages, since it runs inside the container, and speaks as much of the
+protocol as the SDK asks for: a ping, commands as server-sent events, files up and down.
 """
 
 from __future__ import annotations
@@ -71,13 +71,18 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _command(asked: dict[str, str]) -> Iterator[bytes]:
-    with subprocess.Popen(["/bin/bash", "-c", asked["command"]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        ["/bin/bash", "-c", asked["command"]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as process:
         yield event_line("init", text=str(process.pid))
         assert process.stdout is not None
         for line in process.stdout:
             yield event_line("stdout", text=line.decode().rstrip("\n"))
     if process.returncode:
-        yield event_line("error", error={"ename": "CommandExecError", "evalue": str(process.returncode), "traceback": []})
+        yield event_line(
+            "error",
+            error={"ename": "CommandExecError", "evalue": str(process.returncode), "traceback": []},
+        )
     else:
         yield event_line("execution_complete", execution_time=1)
 
@@ -94,4 +99,6 @@ def _parts(kind: str, body: bytes) -> list[bytes]:
 
 
 if __name__ == "__main__":
-    ThreadingHTTPServer(("0.0.0.0", int(sys.argv[1]) if len(sys.argv) > 1 else PORT), Handler).serve_forever()
+    ThreadingHTTPServer(
+        ("0.0.0.0", int(sys.argv[1]) if len(sys.argv) > 1 else PORT), Handler
+    ).serve_forever()

@@ -1,4 +1,6 @@
-"""Cube: the contract, over real HTTP with the vendor's SDK; a copy that fails half-way leaves nothing behind."""
+"""Cube: the contract, over real HTTP with the vendor's SDK; a copy that fails half-way leaves
+nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,17 @@ class TestCopies:
     contract = SandboxContract()
 
     def test_a_copy_leaves_no_snapshot(self, cube_server: Server, store: MemoryStore) -> None:
-        with self.contract.made(Cube(), store, PLAIN) as sandbox, closing(sandbox.fork(self.contract.wanted(store))) as other:
+        with (
+            self.contract.made(Cube(), store, PLAIN) as sandbox,
+            closing(sandbox.fork(self.contract.wanted(store))) as other,
+        ):
             assert cube_server.cloud.images == {}
             assert other.files.read("README") == b"read me\n"
             assert len(cube_server.cloud.machines) == 2
 
-    def test_a_copy_that_fails_leaves_no_snapshot(self, cube_server: Server, store: MemoryStore) -> None:
+    def test_a_copy_that_fails_leaves_no_snapshot(
+        self, cube_server: Server, store: MemoryStore
+    ) -> None:
         with self.contract.made(Cube(), store) as sandbox:
             cube_server.cloud.refuses.append("/sandboxes")
             with pytest.raises(SandboxFailed, match="refused on purpose"):
@@ -38,13 +45,22 @@ class TestCopies:
             assert cube_server.cloud.images == {}
             assert len(cube_server.cloud.machines) == 1
 
-    def test_what_a_dead_process_left_is_removed_by_the_next_to_attach(self, cube_server: Server, store: MemoryStore) -> None:
+    def test_what_a_dead_process_left_is_removed_by_the_next_to_attach(
+        self, cube_server: Server, store: MemoryStore
+    ) -> None:
         with self.contract.made(Cube(), store) as sandbox:
             machine = cube_server.cloud.machines[sandbox.placement.sandbox]
             left, other, named = (cube_server.cloud.snapshot(machine) for _ in range(3))
-            marks = {left: f"plait-copy-of-{machine.name}", other: "plait-copy-of-another", named: "somebody's"}
+            marks = {
+                left: f"plait-copy-of-{machine.name}",
+                other: "plait-copy-of-another",
+                named: "somebody's",
+            }
             for name, mark in marks.items():
-                cube_server.cloud.images[name].template, cube_server.cloud.images[name].marks = machine.name, {"name": mark}
+                cube_server.cloud.images[name].template, cube_server.cloud.images[name].marks = (
+                    machine.name,
+                    {"name": mark},
+                )
             Cube().attach(sandbox.placement, self.contract.wanted(store)).close()
             assert set(cube_server.cloud.images) == {other, named}
 
@@ -54,7 +70,9 @@ class TestCopies:
             with pytest.raises(SandboxGone):
                 sandbox.exec(["true"])
 
-    def test_a_template_has_to_be_named(self, cube_server: Server, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_template_has_to_be_named(
+        self, cube_server: Server, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.delenv("CUBE_TEMPLATE_ID")
         with pytest.raises(InvalidValue, match="CUBE_TEMPLATE_ID"):
             Cube().create(self.contract.wanted(store))

@@ -25,6 +25,9 @@ def test_the_contract_live(name: str) -> None:
     # Our own conftest refuses every connection that leaves this machine.
     file = Path(__file__).with_name("live_contract.py")
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n0", "--noconftest", f"{file}::{name}"], check=False, capture_output=True, text=True
+        [sys.executable, "-m", "pytest", "-q", "-n0", "--noconftest", f"{file}::{name}"],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert ran.returncode == 0, ran.stdout[-5000:]

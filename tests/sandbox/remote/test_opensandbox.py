@@ -24,23 +24,35 @@ class TestWire:
 
     def test_what_is_asked_for(self, opensandbox_server: Server, store: MemoryStore) -> None:
         cloud = opensandbox_server.cloud
-        with self.contract.made(OpenSandbox(), store, PLAIN, image="other:1", options={"timeout_s": 120}) as sandbox:
+        with self.contract.made(
+            OpenSandbox(), store, PLAIN, image="other:1", options={"timeout_s": 120}
+        ) as sandbox:
             (machine,) = cloud.machines.values()
-            assert (machine.template, machine.timeout_s, machine.network) == ("other:1", 120, {"defaultAction": "deny"})
+            assert (machine.template, machine.timeout_s, machine.network) == (
+                "other:1",
+                120,
+                {"defaultAction": "deny"},
+            )
             assert sandbox.exec(["./run.sh"]).output.view() == "ran\n"
         with self.contract.made(OpenSandbox(), store, network="on"):
             assert [machine.network for machine in cloud.machines.values()] == [None]
 
-    def test_the_key_stays_with_the_server(self, opensandbox_server: Server, store: MemoryStore) -> None:
+    def test_the_key_stays_with_the_server(
+        self, opensandbox_server: Server, store: MemoryStore
+    ) -> None:
         with self.contract.made(OpenSandbox(), store, PLAIN) as sandbox:
             sandbox.exec(["true"])
         assert KEY.encode() not in b"".join(opensandbox_server.cloud.bodies)
 
-    def test_an_image_that_is_not_there(self, opensandbox_server: Server, store: MemoryStore) -> None:
+    def test_an_image_that_is_not_there(
+        self, opensandbox_server: Server, store: MemoryStore
+    ) -> None:
         with pytest.raises(SandboxFailed, match="no image nowhere:1.*OPEN_SANDBOX_DOMAIN"):
             OpenSandbox().create(self.contract.wanted(store, image="nowhere:1"))
 
-    def test_what_ends_by_itself_is_gone(self, opensandbox_server: Server, store: MemoryStore) -> None:
+    def test_what_ends_by_itself_is_gone(
+        self, opensandbox_server: Server, store: MemoryStore
+    ) -> None:
         with self.contract.made(OpenSandbox(), store) as sandbox:
             opensandbox_server.cloud.machines.popitem()[1].end()
             with pytest.raises(SandboxGone):

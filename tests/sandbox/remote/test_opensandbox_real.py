@@ -16,7 +16,10 @@ from plait.testing import SandboxContract
 from plait.workspace import EMPTY
 from tests.sandbox.remote.real_opensandbox import IMAGE, KEY, missing, running
 
-ONE_AT_A_TIME = "on the host's network every container's daemon listens at port 44772, so there can be one sandbox at a time"
+ONE_AT_A_TIME = (
+    "on the host's network every container's daemon listens at port 44772, so there can be one"
+    " sandbox at a time"
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +48,14 @@ class TestRealServer(SandboxContract):
     def test_two_of_them_do_not_share_files(self, backend: Backend, store: Store) -> None: ...
 
     @pytest.mark.skip(reason=ONE_AT_A_TIME)
-    def test_a_fork_has_the_files_and_its_own_life(self, backend: Backend, store: Store) -> None: ...
+    def test_a_fork_has_the_files_and_its_own_life(
+        self, backend: Backend, store: Store
+    ) -> None: ...
 
-    def test_no_network_is_refused_without_a_bridge(self, backend: OpenSandbox, store: MemoryStore) -> None:
-        with pytest.raises(SandboxFailed, match="networkPolicy is not supported when docker network_mode=host"):
+    def test_no_network_is_refused_without_a_bridge(
+        self, backend: OpenSandbox, store: MemoryStore
+    ) -> None:
+        with pytest.raises(
+            SandboxFailed, match="networkPolicy is not supported when docker network_mode=host"
+        ):
             backend.create(self.wanted(store, network="off"))

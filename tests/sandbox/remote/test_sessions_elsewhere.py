@@ -1,4 +1,6 @@
-"""A session whose files are on another machine: placed, used, forked, rewound, taken up again, and replaced when its sandbox is gone."""
+"""A session whose files are on another machine: placed, used, forked, rewound, taken up again, and
+replaced when its sandbox is gone.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,18 @@ def repo(tmp_path: Path) -> Path:
 
 
 def test_files_travel_with_the_session(e2b_server: Server, repo: Path, tmp_path: Path) -> None:
-    local = Session("x", store=tmp_path / "store").to("local", repo).use(write_file, path="b.txt", content="two\n")
+    local = (
+        Session("x", store=tmp_path / "store")
+        .to("local", repo)
+        .use(write_file, path="b.txt", content="two\n")
+    )
     away = local.to("e2b", template="base")
     body = away.events[-1].body
-    assert isinstance(body, PlacementChanged) and body.placement.sandbox and body.placement.backend == "e2b"
+    assert (
+        isinstance(body, PlacementChanged)
+        and body.placement.sandbox
+        and body.placement.backend == "e2b"
+    )
     assert len(e2b_server.cloud.machines) == 1  # it is made when the session is placed
     used = away.use(shell, command="cat a.txt b.txt; echo three > c.txt")
     assert used.result == "one\ntwo\n" and used.workspace.text("c.txt") == "three\n"
@@ -34,11 +44,20 @@ def test_files_travel_with_the_session(e2b_server: Server, repo: Path, tmp_path:
     back = used.reload().rewind(away.place).use(shell, command="ls")
     assert back.result == "a.txt\nb.txt\n"
     home = fork.to("local").use(shell, command="ls")
-    assert home.result == "b.txt\nc.txt\n" and home.merge(used.fork("g")).workspace.files() == ["b.txt", "c.txt"]
+    assert home.result == "b.txt\nc.txt\n" and home.merge(used.fork("g")).workspace.files() == [
+        "b.txt",
+        "c.txt",
+    ]
 
 
-def test_a_sandbox_is_found_again_or_replaced(e2b_server: Server, repo: Path, tmp_path: Path) -> None:
-    used = Session("x", store=tmp_path / "store").to("e2b", repo, template="base").use(shell, command="echo two > b.txt")
+def test_a_sandbox_is_found_again_or_replaced(
+    e2b_server: Server, repo: Path, tmp_path: Path
+) -> None:
+    used = (
+        Session("x", store=tmp_path / "store")
+        .to("e2b", repo, template="base")
+        .use(shell, command="echo two > b.txt")
+    )
     first = used.effects[-1].placement
     places.drop_hands()  # as another process would come to it
     again = used.use(shell, command="ls")
@@ -48,11 +67,21 @@ def test_a_sandbox_is_found_again_or_replaced(e2b_server: Server, repo: Path, tm
         del e2b_server.cloud.machines[machine]
     replaced = again.use(shell, command="ls")
     assert replaced.result == "a.txt\nb.txt\n"
-    (change,) = [event.body for event in replaced.events if event.seq > again.place and isinstance(event.body, PlacementChanged)]
-    assert first is not None and change.replaced == first.sandbox != change.placement.sandbox and change.tree == again.tree
+    (change,) = [
+        event.body
+        for event in replaced.events
+        if event.seq > again.place and isinstance(event.body, PlacementChanged)
+    ]
+    assert (
+        first is not None
+        and change.replaced == first.sandbox != change.placement.sandbox
+        and change.tree == again.tree
+    )
 
 
-def test_what_is_wrong_is_said_when_it_is_placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_is_said_when_it_is_placed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("E2B_API_KEY", raising=False)
     fresh = Session("x", store=tmp_path / "store")
     with pytest.raises(MissingKey, match="E2B_API_KEY"):

@@ -1,4 +1,6 @@
-"""Images with nothing but busybox: listings without find's printing, archives without GNU tar, a shell that is no bash."""
+"""Images with nothing but busybox: listings without find's printing, archives without GNU tar, a
+shell that is no bash.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,13 @@ class Folder:
         if not self.root.is_dir():
             raise SandboxGone("bare", self.id)
         env = {"PATH": str(self.root / "bin")}
-        ran = subprocess.run([str(self.root / "bin/sh"), "-c", script], env=env, cwd=self.root, capture_output=True, timeout=wait_s)
+        ran = subprocess.run(
+            [str(self.root / "bin/sh"), "-c", script],
+            env=env,
+            cwd=self.root,
+            capture_output=True,
+            timeout=wait_s,
+        )
         return ran.stdout.decode()
 
     def put(self, path: str, content: bytes) -> None:
@@ -78,7 +86,10 @@ class Bare(RemoteBackend):
 
     def all(self) -> Sequence[tuple[str, str, Mapping[str, str]]]:
         there = [name for name in self._keys if (self._folder / name).is_dir()]
-        return [(name, "there", {"plait-store": "", "plait-session": self._keys[name]}) for name in there]
+        return [
+            (name, "there", {"plait-store": "", "plait-session": self._keys[name]})
+            for name in there
+        ]
 
 
 def _busybox() -> str:
@@ -122,7 +133,9 @@ class TestBusybox:
         with self.contract.made(backend, store) as sandbox:
             for name in ODD_NAMES:
                 sandbox.files.write(name, os.fsencode(name))
-            assert [entry.name for entry in sandbox.files.list()] == sorted(ODD_NAMES, key=os.fsencode)
+            assert [entry.name for entry in sandbox.files.list()] == sorted(
+                ODD_NAMES, key=os.fsencode
+            )
             tree = sandbox.snapshot()
             store.put_blobs(tree.blobs)
             for name in ODD_NAMES:
