@@ -39,7 +39,7 @@ def said(session: Session, count: int) -> Session:
         batch = min(1000, count - done)
         bodies = [_body(done + i, sample) for i in range(batch)]
         session = Session.of(
-            writer_of(None).append(session.spot, [Draft(body, act) for body in bodies])
+            writer_of(None).append(session.position, [Draft(body, act) for body in bodies])
         )
         done += batch
     return session
@@ -299,7 +299,7 @@ def questions(bench: Bench) -> list[Row]:
     took = interleave(
         {
             "why": lambda: Session.open(session.id, store=store).why("verdict"),
-            "why a message": lambda: opened.why(opened.place - 50),
+            "why a message": lambda: opened.why(opened.seq - 50),
             "influence": lambda: opened.influence("cause"),
         },
         bench.some(30),

@@ -124,7 +124,7 @@ def kill_a_writer(store: Store, session: Session) -> None:
     writer.kill()
     acknowledgements += writer.stdout.readlines()
     writer.wait()
-    acknowledged, there = int(acknowledgements[-1]), session.reload().place
+    acknowledged, there = int(acknowledgements[-1]), session.reload().seq
     print(f"  acknowledged before it died: {acknowledged}")
     print(
         f"  in the session now:          {there}, so {max(acknowledged - there, 0)} acknowledged"
@@ -150,7 +150,7 @@ def write(address: str, id: str) -> None:
     session = Session.open(id, store=address)
     while True:
         session = session.say("still working", role="assistant")
-        print(session.place, flush=True)
+        print(session.seq, flush=True)
 
 
 def heading(text: str) -> None:

@@ -37,9 +37,9 @@ from plait.program import recorded_program
 from plait.runtime.call import Answerer, Watch, draw_under, let_go, new_run, outside
 from plait.runtime.drive import Waiter
 from plait.runtime.hold import hold, release
-from plait.runtime.path import Path, noted_in, steps_of
+from plait.runtime.path import Cursor, noted_in, steps_of
 from plait.runtime.policy import Approver, Ask, Policy
-from plait.runtime.record import Overrides, Record
+from plait.runtime.record import Overrides, Recording
 from plait.runtime.run import OnEvent, Run, append_at_tip, direct_writer, is_going_on, open_run
 from plait.runtime.spend import pool_of, wall_of
 from plait.runtime.stops import Halted, Parked, Stop
@@ -48,7 +48,7 @@ from plait.secrets import stand_ins
 from plait.session import Session
 from plait.session.content import contents, pack
 from plait.session.inbox import arrived
-from plait.session.ports import Act, Draft, Spot, store_at
+from plait.session.ports import Act, Draft, Position, store_at
 from plait.session.revision import place_in
 from plait.store import Store
 from plait.store.base import TURNS
@@ -191,10 +191,10 @@ def _take_up(
         for log in new:
             _say_resumed(run, store, log, started.times + 1, branch=True)
         told.update(new)
-    run.record = _record(session.reload(), started, at)
+    run.recording = _record(session.reload(), started, at)
     body = started.last.body
     if isinstance(body, k.RunFailed):
-        run.record.reopened = frozenset(started.last.header.causes)
+        run.recording.reopened = frozenset(started.last.header.causes)
     run.resumed_at = max((event.seq for event in arrived(store, session.id)), default=0)
     _apply_overrides(run, started)
     if session.budget is not None:  # what was spent of it is only added up if there is one
@@ -202,14 +202,14 @@ def _take_up(
         assert pool is not None
         run.pools[run.root] = pool
     draw_under(run)
-    run.start(at.spot)
+    run.start(at.position)
     open_run(run)
     return run, at
 
 
 def _record(
     session: Session, started: Started, at: Session, *, strict: bool = False, open: bool = True
-) -> Record:
+) -> Recording:
     """What the log of a run has on record, up to where the session stands; before it, what it was
     branched off.
     """
@@ -218,12 +218,12 @@ def _record(
         (_prefix(store, source)) if source is not None else (list[Event](), dict[LogId, int]())
     )
     merged = (
-        Session.of(Spot(session.store, source.log, source.seq, source.head)).covers
+        Session.of(Position(session.store, source.log, source.seq, source.head)).covers
         if source is not None
         else None
     )
-    record = Record(started.id, strict=strict, open=open, merged=merged)
-    events = list(store.read(session.id, started.event.seq + 1, session.place))
+    record = Recording(started.id, strict=strict, open=open, merged=merged)
+    events = list(store.read(session.id, started.event.seq + 1, session.seq))
     if any(_goes_before(event, started) for event in events if event.kind == k.Rewound.__name__):
         why = f"it was rewound to before run {started.id[:13]} began"
         raise NothingToResume(
@@ -241,11 +241,16 @@ def _record(
             started.event.seq + again,
             loose + sum(step.seq <= started.event.seq + again for step in steps),
         )
-    tip = Spot(session.store, session.id, session.place, session.head, started.id)
-    path = Path(
-        session.id, [*before, *steps], at.spot, tip, loose=loose, noted=noted_in(started.id, events)
+    tip = Position(session.store, session.id, session.seq, session.head, started.id)
+    path = Cursor(
+        session.id,
+        [*before, *steps],
+        at.position,
+        tip,
+        loose=loose,
+        noted=noted_in(started.id, events),
     )
-    record.keep(path, (session.id, session.place), *logs.items())
+    record.keep(path, (session.id, session.seq), *logs.items())
     return record
 
 
@@ -264,7 +269,7 @@ def _restated_steps(
         if event.kind not in TURNS
     ]
     above = _last_run(
-        Session.of(Spot(store.address, source.log, said["at"], store.event(was[-1].id).id))
+        Session.of(Position(store.address, source.log, said["at"], store.event(was[-1].id).id))
     )
     others = {
         started.event.seq + 1 + at
@@ -287,7 +292,7 @@ def _prefix(store: Store, place: k.Place) -> tuple[list[Event], dict[LogId, int]
     """The steps of the run that another one was branched off, up to there, and where each log of
     them ended.
     """
-    source = Session.of(Spot(store.address, place.log, place.seq, place.head))
+    source = Session.of(Position(store.address, place.log, place.seq, place.head))
     started = _last_run(source)
     if started is None:
         return [], {}
@@ -307,13 +312,13 @@ def _start_of(session: Session, started: Started) -> Session:
     branch.
     """
     event = _beginning(session, started).event
-    return Session.of(Spot(session.store, session.id, event.seq, event.id, started.id))
+    return Session.of(Position(session.store, session.id, event.seq, event.id, started.id))
 
 
 def _beginning(session: Session, started: Started) -> Started:
     """The run that a program was first called in."""
     while (place := started.source) is not None:
-        above = _last_run(Session.of(Spot(session.store, place.log, place.seq, place.head)))
+        above = _last_run(Session.of(Position(session.store, place.log, place.seq, place.head)))
         if above is None:
             break
         started = above
@@ -328,7 +333,7 @@ def _say_resumed(run: Run, store: Store, log: LogId, times: int, *, branch: bool
         run.on_write("before", drafts)
     try:
         append_at_tip(
-            Spot(store.address, log, end.tip, end.head, run.id),
+            Position(store.address, log, end.tip, end.head, run.id),
             drafts,
             run.fences_in(store.address),
         )
@@ -404,10 +409,10 @@ def replay(
         k.RunFailed.__name__,
         k.RunCancelled.__name__,
     )
-    run.record = _record(there, started, at, strict=True, open=not ended)
-    run.record.finished = started.last.kind == k.RunFinished.__name__
+    run.recording = _record(there, started, at, strict=True, open=not ended)
+    run.recording.finished = started.last.kind == k.RunFinished.__name__
     _apply_overrides(run, started)
-    run.start(at.spot)
+    run.start(at.position)
     open_run(run)
     try:
         return call_again(program, run, at, given, named, Watch())
@@ -422,7 +427,7 @@ def replay(
             and run.ends_here(Session.of(run.tip(run.root)))
         ):
             return outside(
-                Session.of(Spot(there.store, there.id, started.last.seq, started.last.id))
+                Session.of(Position(there.store, there.id, started.last.seq, started.last.id))
             )
         if ended and run.tip(run.root).head != started.last.id:
             raise
@@ -473,9 +478,7 @@ def whatif(
             "whatif", f"{named_one.short} is a branch of the run that began in {there.short}", step
         )
     edits = {_place(there, place): value for place, value in (replace or {}).items()}
-    last = (
-        place_in(there.id, at, there.place) if at is not None else max(edits, default=there.place)
-    )
+    last = place_in(there.id, at, there.seq) if at is not None else max(edits, default=there.seq)
     if edits and max(edits) > last:
         raise InvalidValue(
             "replace",
@@ -512,18 +515,18 @@ def whatif(
     branch = branch.grant(budget) if budget is not None else branch
     body = k.RunBranched(
         (
-            k.Place(there.id, branch.parent.place, branch.parent.head)
+            k.Place(there.id, branch.parent.seq, branch.parent.head)
             if branch.parent
             else k.Place(there.id, last, there.at(last).head)
         ),
         started.workflow,
         {"at": last, "effects": effects, **_described(over.model, instruction, tools, edits)},
     )
-    id = str(direct_writer().source(branch.store).fresh("run", branch.id, branch.place))
+    id = str(direct_writer().source(branch.store).fresh("run", branch.id, branch.seq))
     hold(branch.store, id, branch.short)
     try:
         behalf = started.event.actor
-        spot = msgspec.structs.replace(branch.spot, run=id)
+        spot = msgspec.structs.replace(branch.position, run=id)
         drafts = [Draft(body, Act(behalf, "program")), *(draft for draft, _ in restated)]
         blobs = {name: content for _, more in restated for name, content in more.items()}
         direct_writer().write(spot, drafts, blobs=blobs)
@@ -533,7 +536,7 @@ def whatif(
         start = _start_of(here, mine)
         run = new_run(id, start, watch, None, behalf=behalf)
         run.hold_at(mine.epoch)
-        run.record = _record(here, mine, start)
+        run.recording = _record(here, mine, start)
         if (pool := pool_of(here, run)) is not None:
             run.pools[run.root] = pool
         run.overrides = over
@@ -543,7 +546,7 @@ def whatif(
             else ()
         )
         draw_under(run)
-        run.start(start.spot)
+        run.start(start.position)
         open_run(run)
     except BaseException:
         release(branch.store, id)
@@ -560,7 +563,7 @@ def _place(session: Session, place: int | Event) -> int:
                 "pass one of session.events, or its place",
             )
         return place.seq
-    return place_in(session.id, place, session.place)
+    return place_in(session.id, place, session.seq)
 
 
 def _models(model: Any) -> Any:
@@ -640,7 +643,7 @@ def _apply_overrides(run: Run, started: Started) -> None:
             started.workflow,
             "its tools were replaced in a what-if, which can only be asked again",
         )
-    strict = run.record is not None and run.record.strict
+    strict = run.recording is not None and run.recording.strict
     try:
         model = _stand_in(said.get("model")) if strict else _models(said.get("model"))
     except PlaitError as error:
@@ -831,7 +834,7 @@ def _root(session: Session) -> Session:
             at.id, at.place + 1, at.tip, kinds={k.RunStarted.__name__, k.RunBranched.__name__}
         ):
             if event.header.run == run.partition("/")[0]:
-                return Session.of(Spot(session.store, at.id, at.tip, at.head))
+                return Session.of(Position(session.store, at.id, at.tip, at.head))
     return session
 
 
@@ -841,7 +844,7 @@ def _last_run(session: Session) -> Started | None:
     log = store.log(session.id)
     found: Started | None = None
     epoch = 0
-    for epoch, event in enumerate(store.read(log.id, log.place + 1, session.place, kinds=TURNS), 1):
+    for epoch, event in enumerate(store.read(log.id, log.place + 1, session.seq, kinds=TURNS), 1):
         if event.kind in (k.RunStarted.__name__, k.RunBranched.__name__):
             found = Started(event, event, 0, epoch)
         elif found is not None and event.header.run == found.id:

@@ -23,7 +23,7 @@ from plait.runtime.call import Calling, enter, fail, leave
 from plait.runtime.drive import drive
 from plait.runtime.effects import Answer, AskModel, Retry, Tell, Turning
 from plait.runtime.prompt import Prompt, Setup, View
-from plait.runtime.run import is_tried_again, note_error, principal_of, record, run_of
+from plait.runtime.run import append_events, is_tried_again, note_error, principal_of, run_of
 from plait.session import Session
 from plait.session.ports import Act, Draft, note_read, store_at
 from plait.workflow import Nested, Workflow, acall_as, call_as
@@ -59,17 +59,17 @@ class Choice:
 
     @property
     def name(self) -> str:
-        note_read(self.session.spot)  # it was chosen by what stands there
+        note_read(self.session.position)  # it was chosen by what stands there
         return self._name
 
     @property
     def reason(self) -> str:
-        note_read(self.session.spot)
+        note_read(self.session.position)
         return self._reason
 
     @property
     def done(self) -> bool:
-        note_read(self.session.spot)
+        note_read(self.session.position)
         return self._workflow is None
 
     def __call__(self, **kwargs: Any) -> Session:
@@ -206,7 +206,9 @@ class Selector(Nested):
             session, name, reason = drive(play(choosing(ask, self.names, self._attempts)), run.io)
             prompt.put_back()
             act = Act(actor, "model", call=frame.call, causes=(session.head,))
-        return record(session, [Draft(k.RouteSelected(name, self.names, reason), act)])[0], name
+        return append_events(session, [Draft(k.RouteSelected(name, self.names, reason), act)])[
+            0
+        ], name
 
     def _ruled(self, session: Session, path: str) -> tuple[str, str]:
         assert self._rule is not None

@@ -43,7 +43,7 @@ from plait.runtime.reads import Calls, doing
 from plait.runtime.run import OnEvent, Run, acting, import_path, note_raised, run_of, running
 from plait.runtime.stops import Cancelled, Parked, Stop
 from plait.session import Session
-from plait.session.ports import Spot
+from plait.session.ports import Position
 
 Resolve = Any  # as in Session.merge
 INTERRUPTED_S = 2.0  # how long an interrupt waits for branches to come to rest
@@ -393,7 +393,7 @@ def _noting(watch: Watch, session: Session) -> Watch:
 
     def noted(item: Event | Delta) -> object:
         if isinstance(item, Event):  # a delta is of a reply whose ask was heard before
-            run.reads.note(calls, Spot(store, item.log, item.seq, item.id))
+            run.reads.note(calls, Position(store, item.log, item.seq, item.id))
         return on_event(item)
 
     return watch._replace(on_event=noted)

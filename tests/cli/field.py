@@ -69,7 +69,7 @@ class Field:
         )
         store_at(session.store).put_blobs(dict(self.blobs))
         return Session.of(
-            writer_of(None).append(session.spot, [Draft(body, act) for body in bodies])
+            writer_of(None).append(session.position, [Draft(body, act) for body in bodies])
         )
 
 

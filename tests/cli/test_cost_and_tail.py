@@ -53,7 +53,7 @@ def spend(
         Draft(body, Act(f"agent:{agent}", "model", call="c1" if at < 2 else None))
         for at, body in enumerate(bodies)
     ]
-    return Session.of(writer_of(None).append(session.spot, drafts))
+    return Session.of(writer_of(None).append(session.position, drafts))
 
 
 @pytest.fixture
@@ -261,7 +261,7 @@ def test_tail_follows_what_others_write(shell: Shell, follow: Callable[..., Foll
 def test_tail_ends_with_the_run(shell: Shell, follow: Callable[..., Following]) -> None:
     name = shell.new("first")
     assert shell("tail", name, "--until-end", "-n", "1").endswith("user: first\n"), "no run is open"
-    spot = shell.open(name).spot
+    spot = shell.open(name).position
     spot = writer_of(None).append(spot, [Draft(RunStarted("m:W"), Act("service:w"))])
     following = follow(name, "--until-end", "-n", "1")
     following.wait_for(lambda: following.lines)

@@ -424,8 +424,8 @@ def hostile(shell: Shell) -> tuple[Shell, str]:
         .attach(f"e{HOSTILE}", HOSTILE)
     )
     # A label like that is refused by fork(), but a store written by somebody else may have it.
-    body = ForkedFrom(session.id, session.place, HOSTILE)
-    fork = Place(session.id, session.place, session.head)
+    body = ForkedFrom(session.id, session.seq, HOSTILE)
+    fork = Place(session.id, session.seq, session.head)
     branch = Session.of(
         writer_of(None).begin(session.store, [Draft(body, Act("human:ana"))], fork=fork)
     )

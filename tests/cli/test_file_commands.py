@@ -454,9 +454,9 @@ def apart(field: Field) -> tuple[Field, str]:
 
 def test_a_conflict_of_files_is_named_and_chosen_by_side(apart: tuple[Field, str]) -> None:
     field, _ = apart
-    place = field.shell.open("left").place
+    place = field.shell.open("left").seq
     said = field.shell.error(8, "merge", "left", "right")
-    assert "a.txt" in said and "b.txt" not in said and field.shell.open("left").place == place
+    assert "a.txt" in said and "b.txt" not in said and field.shell.open("left").seq == place
     assert "plait merge left right --resolve a.txt=" in said
     assert json.loads(field.shell.run("merge", "left", "right", "--json").stderr)["error"][
         "conflicts"

@@ -296,5 +296,5 @@ def test_an_inbox_is_verified_and_is_no_session(shell: Shell) -> None:
     session = held(shell)
     shell("send", session.short, "Hello?")
     assert [each["id"] for each in shell.json("ls", "--all")["sessions"]] == [session.id]
-    assert shell.json("verify", session.short)["events"] == session.place + 1
+    assert shell.json("verify", session.short)["events"] == session.seq + 1
     assert shell.json("verify", "--state")["ok"] and shell.open("@").id == session.id

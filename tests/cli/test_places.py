@@ -76,7 +76,7 @@ def test_to_says_why_not(shell: Shell, tmp_path: Path) -> None:
     assert "no sandbox backend is called 'moon'" in shell.error(2, "to", name, "moon")
     assert "no rung is called that" in shell.error(1, "to", name, "local", "--isolation", "magic")
     assert "is not there" in shell.error(2, "to", name, "local", str(tmp_path / "nowhere"), *HOST)
-    assert shell.open(name).place == 2
+    assert shell.open(name).seq == 2
 
 
 # ── apply ────────────────────────────────────────────────────────────────────────────────────
@@ -90,7 +90,7 @@ def test_apply_publishes(shell: Shell, placed: str, repo: Path) -> None:
     patch = shell("apply", placed, "--dry-run")
     assert "+TWO\n" in patch and "+new\n" in patch and "README" not in patch
     assert (repo / "src" / "cart.py").read_text() == "one\ntwo\nthree\n"
-    place = shell.open(placed).place
+    place = shell.open(placed).seq
     said = shell("apply", placed).splitlines()
     assert said[0].endswith(f"wrote 2 paths to {repo}") and said[1:] == [
         "  A new.txt +1 −0",
@@ -98,7 +98,7 @@ def test_apply_publishes(shell: Shell, placed: str, repo: Path) -> None:
     ]
     assert (repo / "src" / "cart.py").read_text() == "one\nTWO\nthree\n"
     assert (repo / "README").read_text() == "changed meanwhile\n"
-    assert shell.open(placed).place > place  # it is on record
+    assert shell.open(placed).seq > place  # it is on record
     again = shell.json("apply", placed)
     assert (again["written"], again["folder"]) == ([], str(repo))
     assert shell("apply", placed, "--dry-run") == ""
@@ -114,7 +114,7 @@ def test_apply_where_both_changed(
     Path("file").write_text("third\n")
     shell.open(placed).use(put, path="README", text="session\n")
     (repo / "README").write_text("folder\n")
-    place = shell.open(placed).place
+    place = shell.open(placed).seq
     said = shell.error(8, "apply", placed)
     assert "README" in said and f"plait apply {placed} --resolve README=session" in said
     assert "    folder   folder\n    session  session\n" in said
@@ -129,7 +129,7 @@ def test_apply_where_both_changed(
         placed: "session\n",
     }
     assert "is no side" in shell.error(2, "apply", placed, "--resolve", "README=mine")
-    assert shell.open(placed).place == place and (repo / "README").read_text() == "folder\n"
+    assert shell.open(placed).seq == place and (repo / "README").read_text() == "folder\n"
     shell("apply", placed, *(["--resolve", f"README={choice}"] if choice else ["--drop", "README"]))
     assert content == ((repo / "README").read_text() if (repo / "README").exists() else None)
 

@@ -7,7 +7,7 @@ import pytest
 from plait import Agent, Compactor, ScriptedModel, Session, ToolCall
 from plait.event.kinds import ModelAsked
 from plait.ids import Digest
-from plait.runtime.run import record
+from plait.runtime.run import append_events
 from plait.session.ports import Act, Draft
 from tests.cli.shell import Shell, shell
 from tests.support import word_count
@@ -86,14 +86,14 @@ def test_it_is_data_for_programs(shell: Shell, worked: Session) -> None:
 
 def test_what_does_not_match_fails_loudly(shell: Shell, worked: Session) -> None:
     asked = ModelAsked("scripted", Digest("0" * 64))
-    forged, _ = record(worked, [Draft(asked, Act("agent:other", "program", call="c1"))])
+    forged, _ = append_events(worked, [Draft(asked, Act("agent:other", "program", call="c1"))])
     assert "NOT as sent" in shell("show", forged.short, "--prompt", code=6)
     assert shell.json("show", forged.short, "--prompt", code=6)["as_sent"] is False
 
 
 def test_without_an_ask_there_is_no_prompt(shell: Shell, worked: Session) -> None:
     assert "no model was asked by then" in shell.error(3, "show", f"{worked.short}@1", "--prompt")
-    nobody, _ = record(
+    nobody, _ = append_events(
         worked,
         [Draft(ModelAsked("m", Digest("0" * 64)), Act("agent:nobody", "program", call="c1"))],
     )

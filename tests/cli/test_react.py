@@ -316,7 +316,7 @@ def test_causes_are_read_and_not_guessed(shell: Shell) -> None:
     """Two replies, then their requests crosswise: what stands next to a request is not what caused
     it.
     """
-    spot = Session("x").spot
+    spot = Session("x").position
 
     def write(
         body: ModelReplied | ToolRequested | ToolReturned, call: str, *causes: Digest
@@ -406,7 +406,7 @@ def test_what_is_not_known(shell: Shell, folder: Path) -> None:
         "unknown",
         "(outcome not known)",
     )
-    assert step["observed"] is None and step["caused_by"]["seq"] == session.place - 1
+    assert step["observed"] is None and step["caused_by"]["seq"] == session.seq - 1
     # At the reply's own place it has not even been requested, and in a branch from the request
     # nobody ran it.
     (step,) = shell.jsonl("log", f"{session.id}@-1", "--react")
@@ -423,7 +423,7 @@ def test_what_is_not_known(shell: Shell, folder: Path) -> None:
         "text": "(not run in this branch)",
         "parts": [],
     }
-    assert step["requested"]["seq"] == session.place
+    assert step["requested"]["seq"] == session.seq
 
 
 def test_somebody_finds_out_what_happened(shell: Shell) -> None:
@@ -441,7 +441,7 @@ def test_somebody_finds_out_what_happened(shell: Shell) -> None:
     def settle(body: ToolUnknown | ToolResolved) -> Any:
         nonlocal session
         spot = writer_of(None).append(
-            session.spot, [Draft(body, Act("human:ana", call=request.header.call))]
+            session.position, [Draft(body, Act("human:ana", call=request.header.call))]
         )
         session = Session.of(spot)
         (step,) = react_steps(shell, session)

@@ -200,8 +200,8 @@ def test_for_programs(shell: Shell, folder: Path) -> None:
         "session": session.id,
         "run": session.runs[0].id,
         "workflow": "flow:Flow",
-        "events": session.place - 2,
-        "place": session.place,
+        "events": session.seq - 2,
+        "place": session.seq,
         "head": session.head,
     }
     failed = json.loads(ran(1, "run", "flow.py:Fails", "-i", "x", "--json").stderr)["error"]
@@ -340,7 +340,7 @@ def test_a_failed_run_can_be_resumed_when_it_is_mended(shell: Shell, folder: Pat
         "ValueError: bad evil thing (flow.py, line" in done.stderr
         and f"plait resume {session.short}" in done.stderr
     )
-    assert f"on record: session {session.short}, {session.place} events" in done.stderr
+    assert f"on record: session {session.short}, {session.seq} events" in done.stderr
     ran(1, "resume", session.short)
     (folder / "mended").touch()
     assert ran(0, "resume").stdout == "mended\n"
@@ -660,7 +660,7 @@ def test_the_line_tells_who_does_what(shell: Shell) -> None:
     def hear(body: Any, actor: str = "agent:team/coder", call: str = "c1") -> None:
         nonlocal session
         session = Session.of(
-            writer_of(None).append(session.spot, [Draft(body, Act(actor, "model", call=call))])
+            writer_of(None).append(session.position, [Draft(body, Act(actor, "model", call=call))])
         )
         progress(session.events[-1])
 

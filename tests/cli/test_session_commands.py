@@ -356,7 +356,7 @@ def test_show_at_a_place(family: tuple[Shell, str]) -> None:
 def test_show_what_was_spent(shell: Shell) -> None:
     session = shell.open(shell.new("x", "--tokens-max", "1000", "--cost-usd-max", "1"))
     reply = ModelReplied((Text("y"),), Usage(100, 50), "end", price=Price(2_000_000, "list/1"))
-    writer_of(None).append(session.spot, [Draft(reply, Act("agent:a", "model"))])
+    writer_of(None).append(session.position, [Draft(reply, Act("agent:a", "model"))])
     text = shell("show", session.short)
     assert "  budget   850 of 1,000 tokens left, 0.998 of 1.0 US dollars left" in lines(text)
     assert "  used     150 tokens, $0.0020, 0 model calls, 0 tool calls" in lines(text)
@@ -767,7 +767,7 @@ def test_rewind(shell: Shell, arguments: tuple[str, ...]) -> None:
         "no",
     )
     now = shell.open(session)
-    assert (now.text, now.place) == ("one", 4)
+    assert (now.text, now.seq) == ("one", 4)
     assert lines(shell("log", "-n", "1", "--oneline")) == [f"{session}@4  rewound to 2: no"]
     assert "rewind to an earlier place" in shell.error(2, "rewind", session)
     assert "not a number" in shell.error(2, "rewind", session, "back")
@@ -1004,7 +1004,7 @@ def test_a_big_session_is_quick(shell: Shell) -> None:
     commands = (*commands, ["influence", "@", "2"], ["graph"], ["verify"])
     session, calls = shell.open(shell.new("x", "--title", "Big")), list[dict[str, int]]()
     for size in (100, 400):
-        for number in range(session.place, size):
+        for number in range(session.seq, size):
             session = session.say(f"message {number}")
         assert all(shell(*command) for command in commands)  # what is read once is read by now
         calls.append(

@@ -166,10 +166,10 @@ def two_branches(stage: Stage) -> None:
 def almost_a_snapshot(stage: Stage) -> None:
     stage.open()
     session = Session("first", user=USER, store=stage.folder)
-    texts = [said(f"{i}") for i in range(session.place + 1, SNAPSHOT_EVERY)]
+    texts = [said(f"{i}") for i in range(session.seq + 1, SNAPSHOT_EVERY)]
     stage.store.append(
         session.id,
-        sealed(texts, session.id, session.place + 1, (session.head,)),
+        sealed(texts, session.id, session.seq + 1, (session.head,)),
         after=session.head,
     )
     stage.close()
@@ -233,7 +233,7 @@ def _say_several(stage: Stage, session: Session, count: int) -> Session:
     no verb does this.
     """
     bodies = [MessageSaid("user", (Text(noise(1500, i).hex()),)) for i in range(count)]
-    events = sealed(bodies, session.id, session.place + 1, (session.head,))
+    events = sealed(bodies, session.id, session.seq + 1, (session.head,))
     stage.store.append(session.id, events, after=session.head)
     return stage.session(1)
 
@@ -333,7 +333,7 @@ def checkpoint(stage: Stage) -> list[Step]:
     database_module.PRAGMAS["wal_autocheckpoint"] = 2000
     main = Held(stage.session(1))
     return [
-        *[main.becomes(lambda: main.it.say(noise(1200, main.it.place).hex())) for _ in range(6)],
+        *[main.becomes(lambda: main.it.say(noise(1200, main.it.seq).hex())) for _ in range(6)],
         stage.close,
     ]
 

@@ -72,9 +72,9 @@ def build(folder: Path) -> tuple[Image, Image, list[Image]]:
         root.fork("strict").decide("verdict", "reject"),
         root.fork("lenient").decide("verdict", "clamp", because=root),
     )
-    merged = strict.say("hm").rewind(strict.place).merge(lenient, resolve={"verdict": "reject"})
+    merged = strict.say("hm").rewind(strict.seq).merge(lenient, resolve={"verdict": "reject"})
     merged.close()
-    store.keep(root.id, root.place, to_snapshot(state_at(store, root.id, root.place), root.head))
+    store.keep(root.id, root.seq, to_snapshot(state_at(store, root.id, root.seq), root.head))
     store.put_blob(b"nobody points here " * 20)
     _place(store, Session(title="placed", durability="async", store=store))
     for i in range(6):
@@ -109,7 +109,7 @@ def _place(store: Store, session: Session) -> None:
         Entry("notes", "file", 0o644, len(notes), (store.put_blob(notes),)),
     ]
     placed = PlacementChanged(Placement("local"), store.put_blob(encode(entries)))
-    writer_of(None).append(session.spot, [Draft(placed, Act("human:u-17"))])
+    writer_of(None).append(session.position, [Draft(placed, Act("human:u-17"))])
 
 
 # ── aims ─────────────────────────────────────────────────────────────────────────────────────

@@ -52,7 +52,7 @@ class Rival:
         place, head, outcome = 0, "", "ok"
         try:
             session = self._sessions[which] = self._append(session, texts)
-            place, head = session.place, session.head
+            place, head = session.seq, session.head
         except StaleHead as stale:
             place, head, outcome = stale.seq, stale.found, "stale"
         except Exception as error:  # also "database is locked", whatever it is called
@@ -69,14 +69,14 @@ class Rival:
             Draft(MessageSaid("user", (Text(text),)), Act(f"service:{self.name.replace('/', '-')}"))
             for text in texts
         ]
-        return Session.of(writer_of(None).append(session.spot, drafts))
+        return Session.of(writer_of(None).append(session.position, drafts))
 
     def _look(self, session: Session, last: int = 0) -> Session:
         began = _now()
         session = session.reload()
         texts = tuple(text_of(event.body) for event in session.events[-last:]) if last else ()
         self.acts.append(
-            history.Look(self.name, session.id, began, _now(), session.place, session.head, texts)
+            history.Look(self.name, session.id, began, _now(), session.seq, session.head, texts)
         )
         return session
 

@@ -97,9 +97,9 @@ def live(store: Store, steps: int, start: int) -> list[Session]:
                 )
             )
         elif verb == 1:
-            sessions.append(session.fork(f"b{i}", at=chance.randrange(1, session.place + 1)))
-        elif verb == 2 and session.place > 2:
-            sessions[at] = session.rewind(chance.randrange(1, session.place))
+            sessions.append(session.fork(f"b{i}", at=chance.randrange(1, session.seq + 1)))
+        elif verb == 2 and session.seq > 2:
+            sessions[at] = session.rewind(chance.randrange(1, session.seq))
         elif verb == 3 and (
             near := [other for other in sessions if other.id != session.id and _kin(session, other)]
         ):
@@ -137,7 +137,7 @@ def history_facts(store: Store, sessions: list[Session]) -> dict[str, Any]:
         return text
 
     states = [
-        msgspec.structs.replace(state_at(store, session.id, session.place), opened=0)
+        msgspec.structs.replace(state_at(store, session.id, session.seq), opened=0)
         for session in sessions
     ]
     return {
@@ -156,7 +156,7 @@ def history_facts(store: Store, sessions: list[Session]) -> dict[str, Any]:
         "said": [[message.text for message in session.messages] for session in sessions],
         "histories": [[change.status for change in session.status_history] for session in sessions],
         "why": [
-            [(step.log, step.seq, step.how) for step in session.why(session.place)]
+            [(step.log, step.seq, step.how) for step in session.why(session.seq)]
             for session in sessions
         ],
     }
@@ -200,13 +200,13 @@ def check_slices(session: Session) -> None:
         assert [event.seq for event in session.events.where(until=since)] == [
             e.seq for e in events if e.time <= last - micros
         ]
-    assert [event.seq for event in events] == list(range(1, session.place + 1))
+    assert [event.seq for event in events] == list(range(1, session.seq + 1))
 
 
 def check_snapshots(store: Store, session: Session) -> None:
     """The state is the same from snapshots and without."""
-    kept = state_at(store, session.id, session.place)
-    assert state_at(store, session.id, session.place, cached=False) == kept
+    kept = state_at(store, session.id, session.seq)
+    assert state_at(store, session.id, session.seq, cached=False) == kept
 
 
 @pytest.mark.parametrize("name", CLOCKS)

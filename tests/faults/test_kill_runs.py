@@ -32,7 +32,7 @@ CHILD = dedent("""
         return n
 
     def agent(who):
-        model = ScriptedModel(lambda s: ToolCall("act", who=who, n=s.place))
+        model = ScriptedModel(lambda s: ToolCall("act", who=who, n=s.seq))
         return Agent(who, model=model, tools=[act], name=who, steps_max=10_000)
 
     session = Session("go", store=f"{folder}/.plait", title="killed")

@@ -54,24 +54,24 @@ print(json.dumps({"ms": figures, "calls": calls, "peak_mb": peak / 1024}))
 # store is in the first.
 OPEN = "s = took(lambda: Session.open(name, store=store))"
 LONG = {
-    "open lazily": (OPEN, "assert s.place == middle * 2"),
+    "open lazily": (OPEN, "assert s.seq == middle * 2"),
     "tail": (
         OPEN,
         "t = took(lambda: s.events[-10:])",
-        "assert t[-1].seq == s.place and len(t) == 10",
+        "assert t[-1].seq == s.seq and len(t) == 10",
     ),
     "one in the middle": (OPEN, "e = took(lambda: s.events[middle])", "assert e.seq == middle + 1"),
     "state": (OPEN, "d = took(lambda: dict(s.facts))", "assert len(d) == 50"),
     "fork in the middle": (
         OPEN,
         "f = took(lambda: s.fork('half', at=middle))",
-        "assert f.place == middle + 1",
+        "assert f.seq == middle + 1",
     ),
     "say after a fork": (
         OPEN,
         "f = took(lambda: s.fork(at=middle))",
         "g = took(lambda: f.say('x'))",
-        "assert g.place == middle + 2",
+        "assert g.seq == middle + 2",
     ),
 }
 MANY = {

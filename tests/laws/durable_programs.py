@@ -375,7 +375,7 @@ class Maker:
 
     def _rewind(self, parts: list[Any], depth: int) -> Act:
         inside = self._branch(parts, depth)
-        return lambda session: inside(session).rewind(session.place)
+        return lambda session: inside(session).rewind(session.seq)
 
     def _threads(self, parts: list[Any], depth: int) -> Act:
         n = self._next()

@@ -152,8 +152,8 @@ def _others(simulation: Simulation, session: Session) -> None:
         session.fact(f"outside {simulation.crashes}", simulation.crashes)
     elif lot < 0.75:
         started = next(event.seq for event in session.events if event.kind == "RunStarted")
-        to = started + int(simulation.lot("to", *about) * (session.place - started))
-        if to < session.place:
+        to = started + int(simulation.lot("to", *about) * (session.seq - started))
+        if to < session.seq:
             session.rewind(to, reason="another way")
 
 

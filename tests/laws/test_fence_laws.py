@@ -31,7 +31,7 @@ from plait.ids import LogId
 from plait.runtime.drive import Blocking
 from plait.runtime.run import Run, append_at_tip, direct_writer
 from plait.runtime.stops import Halted
-from plait.session.ports import Act, Draft, Spot
+from plait.session.ports import Act, Draft, Position
 from plait.store import Store
 from plait.store.base import TURNS
 from tests.support import count as counted
@@ -57,8 +57,8 @@ class Holders(RuleBasedStateMachine):
         self.holders: list[Run] = []  # the last one has the run, unless it ended
         self.over: dict[str, int] = {}  # by holder: the last commit before it was replaced
         first = self.new_run()
-        spot = Spot(
-            self.store.address, self.session.id, self.session.place, self.session.head, self.id
+        spot = Position(
+            self.store.address, self.session.id, self.session.seq, self.session.head, self.id
         )
         first.write(spot, [self.draft(first, k.RunStarted("a:B"))])
         first.hold_at(1)
@@ -73,9 +73,9 @@ class Holders(RuleBasedStateMachine):
     def draft(self, run: Run, body: k.Body) -> Draft:
         return Draft(body, Act(run.taker, "program"))
 
-    def spot(self, log: str) -> Spot:
+    def spot(self, log: str) -> Position:
         end = self.store.log(LogId(log))
-        return Spot(self.store.address, end.id, end.tip, end.head, self.id)
+        return Position(self.store.address, end.id, end.tip, end.head, self.id)
 
     def replaced(self, *but: Run) -> None:
         for run in self.holders:
@@ -104,9 +104,9 @@ class Holders(RuleBasedStateMachine):
         run = data.draw(st.sampled_from(self.holders))
         parent = data.draw(st.sampled_from([log.id for _, log in self.store.logs()]))
         at = self.spot(parent)
-        body = k.ForkedFrom(at.id, at.place, f"{label}{next(self.ordinals)}")
-        found: list[Spot] = []
-        fork = Place(at.id, at.place, at.head)
+        body = k.ForkedFrom(at.id, at.seq, f"{label}{next(self.ordinals)}")
+        found: list[Position] = []
+        fork = Place(at.id, at.seq, at.head)
         self.attempt(
             run,
             lambda: found.append(

@@ -147,7 +147,7 @@ def test_fork_rewind_and_merge_take_the_files_along(rung: str, tmp_path: Path) -
         # each has its own
         assert looked(b) == seen(b) and looked(a) == seen(a) and looked(root) == seen(root)
         on = changed(a.fork(), later)
-        back = on.rewind(a.place)
+        back = on.rewind(a.seq)
         assert back.tree == a.tree and looked(back) == seen(a)
         _check_merge(root, a, b)
 

@@ -45,12 +45,12 @@ TEXTS = st.sampled_from(["yes", "no", "\u2028\x85\0 \u202e", "long " * 1000])
 
 def effect(session: Session, kind: Any) -> Session:
     """A tool call and its outcome, as the runtime will record them."""
-    act = Act("agent:tool", "tool", call=f"call-{session.place}")
+    act = Act("agent:tool", "tool", call=f"call-{session.seq}")
     drafts = [
         Draft(ToolRequested("pay", {"usd": 1}, kind), act),
         Draft(ToolReturned((Text("paid"),)), act),
     ]
-    return Session.of(writer_of(None).append(session.spot, drafts))
+    return Session.of(writer_of(None).append(session.position, drafts))
 
 
 class SessionMachine(RuleBasedStateMachine):
@@ -140,7 +140,7 @@ class SessionMachine(RuleBasedStateMachine):
         return self.keep(
             tip.fork(
                 data.draw(st.sampled_from([None, "left", "right"])),
-                at=data.draw(st.integers(1, tip.place)),
+                at=data.draw(st.integers(1, tip.seq)),
             )
         )
 
@@ -151,8 +151,8 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(session=sessions, data=st.data())
     def rewind(self, session: Session, data: st.DataObject) -> None:
         tip = self.tip(session)
-        if tip.place > 1:
-            self.keep(tip.rewind(data.draw(st.integers(1, tip.place - 1)), reason="law"))
+        if tip.seq > 1:
+            self.keep(tip.rewind(data.draw(st.integers(1, tip.seq - 1)), reason="law"))
 
     @rule(one=sessions, other=sessions, third=sessions, data=st.data())
     def merge(self, one: Session, other: Session, third: Session, data: st.DataObject) -> None:
@@ -181,16 +181,14 @@ class SessionMachine(RuleBasedStateMachine):
 
 def earlier(session: Session, data: st.DataObject) -> Session:
     """The session at some place where no call is open."""
-    place = data.draw(st.integers(1, session.place))
+    place = data.draw(st.integers(1, session.seq))
     return session.at(place - 1 if session.events[place - 1].kind == "ToolRequested" else place)
 
 
 def related(one: Session, other: Session) -> bool:
     """Whether two sessions have an event in common, by lineage or by a merge."""
     naive = Naive(open_store(one.store))
-    return (
-        not naive.ledger(one.id, one.place).keys().isdisjoint(naive.ledger(other.id, other.place))
-    )
+    return not naive.ledger(one.id, one.seq).keys().isdisjoint(naive.ledger(other.id, other.seq))
 
 
 def answers(session: Session) -> dict[str, Any]:
@@ -230,7 +228,7 @@ class ValueMachine(SessionMachine):
         at = data.draw(st.integers(0, len(self.values) - 1))
         session = self.values[at]
         assert answers(session) == self.answers[at]
-        assert answers(Session.of(session.spot)) == self.answers[at]
+        assert answers(Session.of(session.position)) == self.answers[at]
         again = pickle.loads(pickle.dumps(session))
         assert (
             again == session and hash(again) == hash(session) and answers(again) == self.answers[at]
@@ -248,7 +246,7 @@ class ValueMachine(SessionMachine):
         session.covers.clear()
         assert answers(session) == before
         with pytest.raises(AttributeError):
-            session.place = 1  # type: ignore[misc]
+            session.seq = 1  # type: ignore[misc]
 
 
 class LinearMachine(SessionMachine):
@@ -288,12 +286,12 @@ class ForkMachine(SessionMachine):
 
     @rule(session=SessionMachine.sessions, data=st.data())
     def fork_and_compare(self, session: Session, data: st.DataObject) -> None:
-        source = self.tip(session).at(data.draw(st.integers(1, self.tip(session).place)))
+        source = self.tip(session).at(data.draw(st.integers(1, self.tip(session).seq)))
         before = answers(source)
         branch = source.fork("compared")
         for same in ("messages", "facts", "pending", "scratch", "usage", "left"):
             assert answers(branch)[same] == before[same], same
-        assert branch.head != source.head and branch.place == source.place + 1
+        assert branch.head != source.head and branch.seq == source.seq + 1
         assert (
             branch.status == "open"
             and branch.parent is not None
@@ -314,9 +312,9 @@ class RewindMachine(SessionMachine):
     @rule(session=SessionMachine.sessions, data=st.data())
     def rewind_and_compare(self, session: Session, data: st.DataObject) -> None:
         tip = self.tip(session)
-        if tip.place == 1:
+        if tip.seq == 1:
             return
-        to = data.draw(st.integers(1, tip.place - 1))
+        to = data.draw(st.integers(1, tip.seq - 1))
         then, before = answers(tip.at(to)), answers(tip)
         back = self.keep(tip.rewind(to))
         now = answers(back)
@@ -329,12 +327,12 @@ class RewindMachine(SessionMachine):
         kept = {event.id for event in self.naive.story(tip.id, to)}
         lost = [
             event
-            for event in self.naive.story(tip.id, tip.place)
+            for event in self.naive.story(tip.id, tip.seq)
             if event.id not in kept and event.kind == "ToolReturned"
         ]
         effects = {
             event.header.call: event.body
-            for event in self.naive.story(tip.id, tip.place)
+            for event in self.naive.story(tip.id, tip.seq)
             if event.kind == "ToolRequested"
         }
         external = [
@@ -357,7 +355,7 @@ class MergeMachine(SessionMachine):
         ours, theirs = self.tip(one), earlier(self.tip(other), data)
         if not related(ours, theirs):
             return
-        words = self.naive.words((ours.id, ours.place), (theirs.id, theirs.place))
+        words = self.naive.words((ours.id, ours.seq), (theirs.id, theirs.seq))
         disputed = {key for key, values in words.items() if len(values) > 1}
         before = answers(theirs)
         try:
@@ -376,7 +374,7 @@ class MergeMachine(SessionMachine):
     @invariant()
     def as_the_naive_set_of_events_says(self) -> None:
         for session in self.tips.values():
-            log, place = session.id, session.place
+            log, place = session.id, session.seq
             assert session.usage.input_tokens == self.naive.tokens(log, place)
             assert [message.id for message in session.messages] == self.naive.messages(log, place)
             assert {key: repr(value) for key, value in session.facts.items()} == self.naive.facts(
@@ -413,7 +411,7 @@ class FoldMachine(SessionMachine):
     @rule(session=SessionMachine.sessions, data=st.data())
     def fold_from_anywhere(self, session: Session, data: st.DataObject) -> None:
         tip = self.tip(session)
-        place = data.draw(st.integers(1, tip.place))
+        place = data.draw(st.integers(1, tip.seq))
         plain = state_digest(fold.state_at(self.store, tip.id, place, cached=False))
         near = fold.state_at(self.store, tip.id, data.draw(st.integers(1, place)), cached=False)
         assert (
@@ -448,15 +446,15 @@ class ProvenanceMachine(SessionMachine):
     @rule(session=SessionMachine.sessions, data=st.data())
     def say_because(self, session: Session, data: st.DataObject) -> None:
         tip = self.tip(session)
-        causes = data.draw(st.lists(st.integers(1, tip.place), max_size=2, unique=True))
+        causes = data.draw(st.lists(st.integers(1, tip.seq), max_size=2, unique=True))
         self.keep(
-            tip.decide("because", tip.place, because=[tip.events[place - 1] for place in causes])
+            tip.decide("because", tip.seq, because=[tip.events[place - 1] for place in causes])
         )
 
     @rule(session=SessionMachine.sessions, data=st.data())
     def ask_why(self, session: Session, data: st.DataObject) -> None:
         tip = self.tip(session)
-        event = tip.events[data.draw(st.integers(0, tip.place - 1))]
+        event = tip.events[data.draw(st.integers(0, tip.seq - 1))]
         trace = tip.why(event, limit=10_000)
         assert trace.complete and trace.steps[0].id == event.id
         found = {step.id for step in trace}

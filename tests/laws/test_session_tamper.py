@@ -39,8 +39,8 @@ def history(store: Store) -> dict[str, Session]:
     spent = Draft(
         ModelReplied((Text("hm"),), Usage(input_tokens=7), "end"), Act("agent:m", "model")
     )
-    b = Session.of(writer_of(None).append(b.spot, [spent]))
-    m = a.say("later").rewind(a.place).merge(b, resolve={"verdict": "reject"})
+    b = Session.of(writer_of(None).append(b.position, [spent]))
+    m = a.say("later").rewind(a.seq).merge(b, resolve={"verdict": "reject"})
     long = Session(title="long", store=store)
     for i in range(520):
         long = long.scratch("i", i) if i % 2 else long.fact(f"k{i % 9}", i)
@@ -186,7 +186,7 @@ def test_a_state_that_a_closed_session_carries_is_compared(tmp_path: Path) -> No
     store = open_store(tmp_path / ".plait")
     session = Session("x", store=store)
     body = SessionClosed(state=StateDigest(FOLD, Digest("0" * 64)))
-    writer_of(None).append(session.spot, [Draft(body, Act("human:x"))])
+    writer_of(None).append(session.position, [Draft(body, Act("human:x"))])
     assert list(verify(store)) == []
     (fault,) = verify(store, state=True)
     assert fault.log == session.id and fault.seq == 2 and "event 3 carries" in fault.what

@@ -804,7 +804,7 @@ def test_whole_turns_of_the_real_model(tmp_path: Path, monkeypatch: pytest.Monke
             and session.cost.unpriced == 0
         )
         assert all(
-            event.body.model.startswith("local")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # pyright: ignore[reportUnknownArgumentType]
+            event.body.model.startswith("local")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
             for event in session.events.where("ModelAsked")
         )
     assert all(

@@ -289,7 +289,7 @@ def test_which_item_is_served_follows_from_the_path() -> None:
 
         def forward(self, session: Session) -> Session:
             first = self.agent(session)
-            back = first.rewind(session.place)
+            back = first.rewind(session.seq)
             again = self.agent(back)
             fork = first.fork("other")
             assert self.agent(fork).text == "two"

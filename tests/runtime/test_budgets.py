@@ -254,7 +254,7 @@ class Back(Workflow):
         self.a, self.b = searcher(model, steps_max=2), searcher(model)
 
     def forward(self, session: Session) -> Session:
-        start = session.place
+        start = session.seq
         session = self.a(session)
         return self.b(session.rewind(start, reason="again"))
 

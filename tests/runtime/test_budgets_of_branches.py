@@ -109,7 +109,7 @@ def test_a_rewind_gives_nothing_back() -> None:
 def test_forking_from_before_the_spend_gives_nothing_back() -> None:
     session = Session("go", budget=Budget(tool_calls_max=2))
     after = session.use(look, n=1).use(look, n=2)
-    for place in (after.place, 2, 3):
+    for place in (after.seq, 2, 3):
         attempt(lambda place=place: Dropping(1)(after.fork(at=place)))
         attempt(lambda: after.at(2).fork("early").fork("later").use(look))
     assert RAN == [1, 2]

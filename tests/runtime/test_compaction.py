@@ -16,7 +16,7 @@ from plait.event.kinds import ContextCompacted
 from plait.model.base import Answered, Fault, Returned
 from plait.runtime.effects import Retry
 from plait.runtime.prompt import Prompt, Setup
-from plait.runtime.run import record
+from plait.runtime.run import append_events
 from plait.runtime.sent import sent
 from plait.session.ports import Act, Draft
 from plait.session.views import Message
@@ -78,7 +78,7 @@ def test_a_summary_stands_for_what_left_and_facts_stay() -> None:
     assert body.left == (1, before.messages[2].seq - 1) and set(body.kept) == {"db", "lang", "perf"}
     # The originals are where they were.
     assert [message.text for message in after.messages] == ["one", "two", "three", "four"]
-    assert shown(after.at(before.place)) == shown(before)
+    assert shown(after.at(before.seq)) == shown(before)
 
 
 def test_what_is_over_leaves_with_the_rest() -> None:
@@ -140,12 +140,12 @@ def test_a_call_and_its_results_stay_together() -> None:
 
 
 def test_an_outcome_that_comes_after_its_call_has_left_is_told() -> None:
-    session, _ = record(
+    session, _ = append_events(
         Session("go"),
         [Draft(k.ToolRequested("look", {"what": "a"}, "pure"), Act("service:x", call="c1"))],
     )
     session = Compactor(rule=short, keep=1)(said(session, "1", "2"))
-    session, _ = record(
+    session, _ = append_events(
         session, [Draft(k.ToolReturned((k.Text("late"),)), Act("service:x", "tool", call="c1"))]
     )
     assert shown(session)[-2:] == ["2", '(look {"what":"a"} returned)\nlate']
@@ -158,8 +158,8 @@ def test_a_fork_inherits_it_and_a_rewind_takes_it_back() -> None:
     before = said(Session("1"), "2", "3")
     after = Compactor(rule=short, keep=1)(before)
     assert shown(after.fork("f")) == shown(after)
-    assert shown(after.fork("g", at=before.place)) == ["1", "2", "3"]
-    assert shown(after.rewind(before.place)) == ["1", "2", "3"]
+    assert shown(after.fork("g", at=before.seq)) == ["1", "2", "3"]
+    assert shown(after.rewind(before.seq)) == ["1", "2", "3"]
 
 
 def test_a_merged_branchs_compaction_hides_nothing_of_ours() -> None:
@@ -267,7 +267,7 @@ def test_its_own_model_does_it_unless_told_otherwise() -> None:
         last = session.events[-2]
         if last.kind == "MessageSaid" and last.actor.endswith("/compact"):
             return "in short"
-        return ToolCall("look", what="x") if session.place < 60 else "done"
+        return ToolCall("look", what="x") if session.seq < 60 else "done"
 
     agent = Agent("Work.", model=ScriptedModel(answer), tools=[look], name="ann", context_max=700)
     session = agent(Session("go"))
@@ -340,7 +340,7 @@ def test_law_facts_never_leave_and_originals_stay_readable(seed: int) -> None:
             )
         elif act == 4:
             before, texts, story = (
-                session.place,
+                session.seq,
                 shown(session),
                 [message.text for message in session.messages],
             )

@@ -24,15 +24,15 @@ def another_takes(session: Session, times: int = 9) -> None:
     """What another process writes when it takes the run; its lock is of no interest here."""
     now = session.reload()
     run = next(event.header.run for event in reversed(now.events) if event.kind == "RunStarted")
-    there = Session.open(session.id, store=store_at(session.store)).spot
-    spot = type(there)(there.store, there.id, there.place, there.head, run)
+    there = Session.open(session.id, store=store_at(session.store)).position
+    spot = type(there)(there.store, there.id, there.seq, there.head, run)
     append_at_tip(spot, [Draft(k.RunResumed("elsewhere/7/9", times), Act("human:other", "human"))])
 
 
 def another_ends(session: Session, body: k.Body) -> None:
     there = Session.open(session.id, store=store_at(session.store))
     run = there.open_run
-    spot = type(there.spot)(there.store, there.id, there.place, there.head, run)
+    spot = type(there.position)(there.store, there.id, there.seq, there.head, run)
     append_at_tip(spot, [Draft(body, Act("human:other", "human"))])
 
 
@@ -124,9 +124,9 @@ def test_of_two_that_resume_at_the_same_time_one_is_told() -> None:
         _resume(
             session, Paying(till.tool()), (), {}, NOBODY, None, lambda run: another_takes(session)
         )
-    assert till.paid == [] and [
-        event.kind for event in session.reload().events[looked.place :]
-    ] == ["RunResumed"]
+    assert till.paid == [] and [event.kind for event in session.reload().events[looked.seq :]] == [
+        "RunResumed"
+    ]
     assert resume(session, Paying(till.tool())).result == "paid"
 
 

@@ -54,7 +54,7 @@ def test_only_the_verdict_of_the_principal_that_is_named_opens_a_gate() -> None:
     other = session.validate("tests", True, actor="human:ben")
     assert (
         other.unmet["tests"]
-        == f"the verdict at {other.place} is by human:ben and does not count: only that of {ANA}"
+        == f"the verdict at {other.seq} is by human:ben and does not count: only that of {ANA}"
         " does"
     )
     with pytest.raises(GateUnmet, match="does not count"):
@@ -64,7 +64,7 @@ def test_only_the_verdict_of_the_principal_that_is_named_opens_a_gate() -> None:
     hers = other.validate("tests", True, actor=ANA)
     assert hers.unmet == {} and [each.counts for each in hers.validation] == [False, True]
     after = hers.validate("tests", False, actor="human:ben")  # nor does it close it again
-    assert after.unmet == {} and after.verdict("tests") == (True, hers.place)
+    assert after.unmet == {} and after.verdict("tests") == (True, hers.seq)
     assert after.validate("tests", False, actor=ANA).unmet["tests"].endswith("is that it failed")
 
 

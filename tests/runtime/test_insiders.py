@@ -294,8 +294,8 @@ def test_no_writer_takes_a_decision_from_a_run() -> None:
     class Helps(Workflow):
         def forward(self, session: Session) -> Session:
             attempt(lambda: writer_of(None).post(waits.store, waits.id, [draft]))
-            attempt(lambda: writer_of(None).append(waits.spot, [draft]))
-            attempt(lambda: writer_of(session.run).append(session.spot, [draft]))
+            attempt(lambda: writer_of(None).append(waits.position, [draft]))
+            attempt(lambda: writer_of(session.run).append(session.position, [draft]))
             attempt(lambda: writer_of(session.run).post(waits.store, waits.id, [draft]))
             return session
 

@@ -54,7 +54,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest
 from plait.runtime.policy import binding, digest_of
-from plait.runtime.run import record
+from plait.runtime.run import append_events
 from plait.runtime.sent import sent
 from plait.session.inbox import all_waiting, post
 from plait.session.ports import Act, Draft
@@ -213,7 +213,7 @@ def test_a_grant_that_names_another_ask_is_none() -> None:
 def test_a_grant_written_into_the_log_itself_is_none() -> None:
     session = parked_session(lambda: Pay()(Session("go")))
     (ask,) = session.waiting
-    record(
+    append_events(
         session,
         [
             Draft(

@@ -182,7 +182,7 @@ def started(workflow: str, environment: dict[str, str]) -> Session:
     """A session with a run that its log says is of this program."""
     session = Session("x")
     body = k.RunStarted(workflow, environment=environment)
-    spot = msgspec.structs.replace(session.spot, run="01890000-0000-7000-8000-000000000000")
+    spot = msgspec.structs.replace(session.position, run="01890000-0000-7000-8000-000000000000")
     direct_writer().write(spot, [Draft(body, Act("human:ann", "program"))])
     return session.reload()
 

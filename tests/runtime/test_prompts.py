@@ -30,7 +30,7 @@ from plait.event.kinds import ModelAsked
 from plait.ids import Digest
 from plait.model.base import Answered, Fault, Reply, Request, Returned, Said
 from plait.runtime import prompt as prompts
-from plait.runtime.run import record_at_tip
+from plait.runtime.run import append_events_at_tip
 from plait.runtime.sent import sent
 from plait.session import ABSENT
 from plait.session.ports import Act, Draft, store_at
@@ -58,7 +58,7 @@ def every_ask(session: Session) -> list[Event]:
     return [
         event
         for each in Session.list(store=session.store)
-        for event in store.read(each.id, 1, each.place, kinds={ModelAsked.__name__})
+        for event in store.read(each.id, 1, each.seq, kinds={ModelAsked.__name__})
         if event.log == each.id
     ]
 
@@ -114,12 +114,12 @@ class Chance(Workflow):
         self.both = Parallel(left=self.ann, right=Sequential(self.bob, self.rule))
         self.pick = Selector(
             {"ann": self.ann, "bob": self.bob},
-            rule=lambda session: "ann" if session.place % 2 else "bob",
+            rule=lambda session: "ann" if session.seq % 2 else "bob",
         )
 
     def _model(self, seed: int) -> ScriptedModel:
         def answer(session: Session) -> Any:
-            lot = random.Random(f"{seed}/{session.id}/{session.place}")
+            lot = random.Random(f"{seed}/{session.id}/{session.seq}")
             calls = [
                 ToolCall(lot.choice(["look", "shaky", "nowhere"]), what=f"w{lot.randint(0, 9)}")
                 for _ in range(lot.randint(1, 3))
@@ -132,7 +132,7 @@ class Chance(Workflow):
 
     def forward(self, session: Session) -> Session:
         lot = self._lot
-        start = session.place
+        start = session.seq
         for step in range(lot.randint(4, 9)):
             act = lot.randrange(12)
             if act == 0:
@@ -143,13 +143,13 @@ class Chance(Workflow):
                 session = _used(session, f"p{step}")
             elif act == 3:
                 session = self.both(session)
-            elif act == 4 and session.place > start:
-                session = session.rewind(lot.randint(start, session.place - 1))
+            elif act == 4 and session.seq > start:
+                session = session.rewind(lot.randint(start, session.seq - 1))
             elif act == 5:
                 session = self.short(session)
             elif act == 6:
                 fork = self.bob(
-                    session.fork(f"f{step}", at=lot.randint(start, session.place)).say("over there")
+                    session.fork(f"f{step}", at=lot.randint(start, session.seq)).say("over there")
                 )
                 session = session.merge(self.rule(fork), resolve=_first)
             elif act == 7:
@@ -180,7 +180,7 @@ def _late(session: Session, tool: str) -> Session:
     if not calls:
         return session
     body = k.ToolReturned((k.Text("late"),))
-    return record_at_tip(
+    return append_events_at_tip(
         session, [Draft(body, Act("service:tools", "tool", call=calls[len(calls) // 2]))]
     )[0]
 
@@ -252,7 +252,7 @@ def test_an_outcome_that_came_late_is_told_after_what_was_shown() -> None:
     agent = Agent("x", model=spy, tools=[look], name="ann")
     session = agent(Session("go"))
     asked = session.path[[event.kind for event in session.path].index("ToolRequested")].header.call
-    late, _ = record_at_tip(
+    late, _ = append_events_at_tip(
         session, [Draft(k.ToolReturned((k.Text("late"),)), Act("service:x", "tool", call=asked))]
     )
     prompts._kept.clear()  # pyright: ignore[reportPrivateUsage]
@@ -279,7 +279,7 @@ def test_every_attempt_was_sent_what_the_first_one_was() -> None:
                 )
                 and not request.outcomes
             ):
-                record_at_tip(
+                append_events_at_tip(
                     Session.open(request.session.id),
                     [Draft(k.MessageSaid("user", (k.Text("wait!"),)), Act("human:u"))],
                 )

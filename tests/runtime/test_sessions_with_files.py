@@ -116,7 +116,7 @@ def test_rewinding_brings_files_back_that_a_command_changed(placed: Session) -> 
         sh, command="echo x > x; rm -r src; chmod 600 run.sh; mkdir empty; ln -s README link"
     )
     assert changed.diff(placed).files
-    back = changed.rewind(placed.place)
+    back = changed.rewind(placed.seq)
     assert back.tree == placed.tree
     seen = back.use(sh, command="ls -A; stat -c %a run.sh; cat src/cart.py | head -1")
     assert (
@@ -174,7 +174,7 @@ def test_blame_names_the_event_behind_a_line(placed: Session) -> None:
     ]
     assert [line.event for line in lines] == [b.head, placed.head, first.head, a.head]
     assert lines[2].tool == "sh" and lines[0].branch == "b"
-    assert merged.at(first.place).blame("src/cart.py")[1].event == placed.head
+    assert merged.at(first.seq).blame("src/cart.py")[1].event == placed.head
 
 
 def test_publishing_merges_with_the_folder_as_it_is(placed: Session, repo: Path) -> None:
@@ -211,7 +211,7 @@ def test_an_agent_works_on_files(placed: Session) -> None:
     model = ScriptedModel([*calls, "done"])
     done = Agent("fix it", model=model, tools=[write, sh, read])(placed)
     assert done.text == "done" and done.workspace.text("b") == "1\n1\n"
-    assert done.at(placed.place).tree == placed.tree
+    assert done.at(placed.seq).tree == placed.tree
 
 
 class Editing(Workflow):
@@ -440,7 +440,7 @@ def test_what_was_published_is_the_tree(placed: Session, repo: Path) -> None:
     assert used.fork().to("local", repo).tree == used.tree
     back = used.use(sh, command="rm -r run.sh; echo '#!/bin/sh' > run.sh").apply()
     assert back.fork().to("local", repo).tree == back.tree
-    undone = back.rewind(placed.place).apply()  # what was published is not forgotten by a rewind
+    undone = back.rewind(placed.seq).apply()  # what was published is not forgotten by a rewind
     assert undone.tree == placed.tree and undone.fork().to("local", repo).tree == placed.tree
 
 
@@ -465,7 +465,7 @@ def test_an_edit_during_publishing_is_not_overwritten(
 def test_of_two_that_change_files_at_once_one_is_told(placed: Session, tmp_path: Path) -> None:
     program = (
         "import sys\nfrom plait import Session\nfrom plait.tools import shell\n"
-        "s = Session.open(sys.argv[2], store=sys.argv[1])\nprint(s.place, flush=True)\n"
+        "s = Session.open(sys.argv[2], store=sys.argv[1])\nprint(s.seq, flush=True)\n"
         "sys.stdin.readline()\ns.use(shell, command='echo other > other')\n"
     )
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -142,12 +142,12 @@ def compacted(session: Session) -> Session:
 def replaced(session: Session) -> Session:
     session = reader("done")(session)
     page = next(event for event in session.events if event.kind == "ToolReturned")
-    return whatif(session, reader("done"), at=session.place - 3, replace={page.seq: "other"})
+    return whatif(session, reader("done"), at=session.seq - 3, replace={page.seq: "other"})
 
 
 def rewound_but_caused(session: Session) -> Session:
     read = fetched(session)
-    return read.rewind(session.place).say("go on", because=read.head)
+    return read.rewind(session.seq).say("go on", because=read.head)
 
 
 def judged_elsewhere(session: Session) -> Session:
@@ -246,13 +246,13 @@ def attached_from_branch(session: Session) -> Session:
 
 def after_rewind(session: Session) -> Session:
     read = session.use(fetch, url="u")
-    return read.rewind(session.place).use(wire, to=read.result)
+    return read.rewind(session.seq).use(wire, to=read.result)
 
 
 def read_before_rewind(session: Session) -> Session:
     read = session.use(fetch, url="u")
     page = read.result
-    back = read.rewind(session.place)
+    back = read.rewind(session.seq)
     assert back.text
     return back.use(wire, to=page)
 
@@ -353,13 +353,13 @@ def events_of_branch(session: Session) -> Session:
 
 
 def rewound_events(session: Session) -> Session:
-    back = session.use(fetch, url="u").rewind(session.place)
+    back = session.use(fetch, url="u").rewind(session.seq)
     return back.use(wire, to=str(back.events[-2].body))
 
 
 def rewound_value(session: Session) -> Session:
-    back = session.use(fetch, url="u").rewind(session.place)
-    return back.use(wire, to=back.at(back.place - 1).result)
+    back = session.use(fetch, url="u").rewind(session.seq)
+    return back.use(wire, to=back.at(back.seq - 1).result)
 
 
 def merged_by_choice(session: Session) -> Session:
@@ -647,8 +647,8 @@ CLEAN: dict[str, Callable[[Session], Session]] = {
     "facts from before the page": before_the_page,
     "a branch beside the page": side_by_side,
     "an error without a page": after_clean_error,
-    "a rewind to before the page": lambda s: s.use(fetch, url="u").rewind(s.place).use(wire),
-    "a fork from before the page": lambda s: s.use(fetch, url="u").fork(at=s.place).use(wire),
+    "a rewind to before the page": lambda s: s.use(fetch, url="u").rewind(s.seq).use(wire),
+    "a fork from before the page": lambda s: s.use(fetch, url="u").fork(at=s.seq).use(wire),
     "a successor with facts from before": lambda s: (
         s.fact("payee", "bob").use(fetch, url="u").successor("go on").use(wire)
     ),

@@ -74,7 +74,7 @@ from plait.event.kinds import ModelAsked, ModelFailed, RunResumed, RunStarted, T
 from plait.model.base import Fault
 from plait.runtime.run import direct_writer
 from plait.session import verify
-from plait.session.ports import Act, Draft, Spot
+from plait.session.ports import Act, Draft, Position
 from tests.support import RAN, ask_preview, parked_session, read, scripted_model
 
 
@@ -361,7 +361,7 @@ def test_a_zombie_cannot_write() -> None:
     def slow() -> str:
         """Be slow."""
         now = Session.open(session.id)
-        spot = Spot(now.store, now.id, now.place, now.head, now.open_run)
+        spot = Position(now.store, now.id, now.seq, now.head, now.open_run)
         direct_writer().write(spot, [Draft(RunResumed("another/1/1", 1), Act("human:other"))])
         return "late"
 

@@ -479,7 +479,7 @@ def test_a_branch_is_whole_when_it_is_merged() -> None:
     session = Both()(Session("go"))
     for branch in bodies(session, k.Merged)[0].branches:
         assert (
-            Session.open(branch.log).place == branch.seq
+            Session.open(branch.log).seq == branch.seq
             and kinds(Session.open(branch.log))[-1] == "CallFinished"
         )
     again = session.merge(

@@ -183,7 +183,7 @@ def test_the_next_call_a_rewind_a_fork_and_a_validation_run_the_tree(placed: Ses
     assert said(planted.fork("checked").to("local", clean=True)) == OWN
     once = planted.use(shell, command=TRY)
     assert str(once.result).strip() == OWN
-    back = once.rewind(placed.place)
+    back = once.rewind(placed.seq)
     assert said(back) == OWN
 
 
@@ -259,4 +259,4 @@ def test_beside_a_process_that_stays_commands_find_the_tree_alone(
 def test_a_rewind_ends_a_process_that_stays_though_the_files_are_the_same(placed: Session) -> None:
     here = placed.use(stay)
     assert here.use(stay).result == "there"
-    assert here.reload().rewind(placed.place).use(stay).result == "started"
+    assert here.reload().rewind(placed.seq).use(stay).result == "started"

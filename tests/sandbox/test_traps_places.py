@@ -135,8 +135,7 @@ def _command(pid: str) -> str:
 def test_rewinding_brings_back_what_the_shell_changed(placed: Session) -> None:
     changed = placed.use(shell, command="rm a.txt; echo b > b.txt")
     assert (
-        changed.rewind(placed.place).use(shell, command="cat a.txt; ls").result
-        == "one\ntwo\na.txt\n"
+        changed.rewind(placed.seq).use(shell, command="cat a.txt; ls").result == "one\ntwo\na.txt\n"
     )
 
 

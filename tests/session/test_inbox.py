@@ -94,7 +94,7 @@ def copies(session: Session) -> Session:
         for each in news
     ]
     return Session.of(
-        writer_of(None).append(msgspec.structs.replace(session.spot, run="run-1"), drafts)
+        writer_of(None).append(msgspec.structs.replace(session.position, run="run-1"), drafts)
     )
 
 

@@ -41,7 +41,7 @@ def spend(
     fails: bool = False,
 ) -> Session:
     """One call of a model, and a tool that it asks for."""
-    call = f"c{session.id[-4:]}{session.place}"
+    call = f"c{session.id[-4:]}{session.seq}"
     price = Price(nano, "test") if nano is not None else None
     answer = (
         ModelFailed(Failure("X", "no"), usage=usage, price=price)
@@ -53,7 +53,7 @@ def spend(
         Draft(body, Act(f"agent:{agent}", "model", call=call if at < 2 else None))
         for at, body in enumerate(bodies)
     ]
-    return Session.of(writer_of(None).append(session.spot, drafts))
+    return Session.of(writer_of(None).append(session.position, drafts))
 
 
 def by(found: Costs) -> dict[tuple[str, ...], Spent]:
@@ -167,8 +167,8 @@ def test_every_sum_equals_the_ledger(store: Store, seed: int) -> None:
             )
         elif act < 0.6:
             tips.append(spend(tips[at].fork(f"f{step}")))
-        elif act < 0.75 and tips[at].place > 3:
-            tips[at] = tips[at].rewind(chance.randrange(1, tips[at].place))
+        elif act < 0.75 and tips[at].seq > 3:
+            tips[at] = tips[at].rewind(chance.randrange(1, tips[at].seq))
         elif act < 0.95 and len(tips) > 1:
             other = chance.choice([tip for tip in tips if tip.id != tips[at].id])
             with suppress(NoCommonBase):  # one of them was detached

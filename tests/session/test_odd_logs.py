@@ -57,7 +57,7 @@ def ask_everything(session: Session) -> None:
     for ask in (
         session.graph,
         session.diff,
-        lambda: session.why(session.place),
+        lambda: session.why(session.seq),
         lambda: session.influence(1),
     ):
         str(ask())

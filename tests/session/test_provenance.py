@@ -347,9 +347,9 @@ def test_a_verdict_rests_on_a_run() -> None:
 @pytest.mark.parametrize("tool", [check, report, names])
 def test_a_verdict_rests_on_the_last_result(tool: Any) -> None:
     session = Session("Go.", store=STORE).use(tool)
-    for value in (session.result, f"{session.short}@{session.place}", str(session)):
+    for value in (session.result, f"{session.short}@{session.seq}", str(session)):
         assert evidence_of(session.validate("tests", True, evidence=value)) == "ToolReturned"
-        session = session.at(session.place).fork()
+        session = session.at(session.seq).fork()
     assert session.why(session.result).steps[0].kind == "ToolReturned"
     assert session.influence(session.result).steps[0].kind == "ToolReturned"
 

@@ -20,7 +20,7 @@ from tests.support import RawSql, growth, tree, wait_until
 
 def put(session: Session, body: Body, call: str | None = None) -> Session:
     return Session.of(
-        writer_of(None).append(session.spot, [Draft(body, Act("agent:x", "model", call=call))])
+        writer_of(None).append(session.position, [Draft(body, Act("agent:x", "model", call=call))])
     )
 
 
@@ -38,9 +38,7 @@ def test_a_long_row_of_merges_opens_quickly(root: Session, store: Store) -> None
     def open_after(merges: int) -> None:
         store.forget_kept()
         assert (
-            len(
-                Session.open(str(sessions[merges].id), store=store).at(sessions[merges].place).facts
-            )
+            len(Session.open(str(sessions[merges].id), store=store).at(sessions[merges].seq).facts)
             == merges
         )
 
@@ -121,9 +119,9 @@ def test_a_request_in_flight_is_listed_as_not_undone(root: Session) -> None:
 
 def test_a_merge_whose_places_are_not_its_parents(root: Session, store: Store) -> None:
     branch, other = root.fork("b").say("x"), root.fork("c").say("y")
-    for place in (Place(other.id, other.place, other.head), Place(branch.id, 999, branch.head)):
+    for place in (Place(other.id, other.seq, other.head), Place(branch.id, 999, branch.head)):
         forged = Draft(Merged((place,)), Act("human:x"))
-        writer_of(None).append(root.fork().spot, [forged], merges=(branch.head,))
+        writer_of(None).append(root.fork().position, [forged], merges=(branch.head,))
     assert len([fault for fault in verify(store, state=True)]) >= 1
 
 
@@ -155,18 +153,18 @@ def test_what_is_written_is_returned_though_a_cache_fails(
         raise StoreFailed("store.db", "no")
 
     session = root
-    while session.place < 255:
-        session = session.scratch("n", session.place)
+    while session.seq < 255:
+        session = session.scratch("n", session.seq)
     branch = session.at(100).fork("b").say("x")
     branch.facts, session.facts  # pyright: ignore[reportUnusedExpression]  # known before it breaks  # noqa: B018
     with monkeypatch.context() as patch:
         patch.setattr(type(store), "read", broken)
         session = session.say("crosses a multiple of 256")
-    assert session.place == 256 and session.facts == {}
+    assert session.seq == 256 and session.facts == {}
     with monkeypatch.context() as patch:
         patch.setattr(type(store), "read", broken)
         merged = session.merge(branch)
-    assert merged.place == 257 and merged.messages[-1].text == "x"
+    assert merged.seq == 257 and merged.messages[-1].text == "x"
 
 
 WRITES = """
@@ -176,7 +174,7 @@ from plait.errors import StaleHead
 s = Session.open(sys.argv[2], store=sys.argv[1])
 while True:
     try:
-        s = s.say("x" * 5000).merge(s.fork("b").todo("t")) if s.place % 7 else s.say("y")
+        s = s.say("x" * 5000).merge(s.fork("b").todo("t")) if s.seq % 7 else s.say("y")
     except StaleHead:
         s = s.reload()
 """
@@ -231,9 +229,7 @@ def test_a_branch_below_its_parents_own_fork_knows_nothing_of_what_came_after_it
     late = root.merge(root.fork("a").fact("k", 1)).say("on").fork("late")
     below = late.at(2).fork("below").scratch("x", 1)
     folds = Folds(sqlite, cached=False)
-    folds.state(late.id, late.place)  # meets the merge on its way
-    assert folds.state(below.id, below.place) == state_at(
-        sqlite, below.id, below.place, cached=False
-    )
+    folds.state(late.id, late.seq)  # meets the merge on its way
+    assert folds.state(below.id, below.seq) == state_at(sqlite, below.id, below.seq, cached=False)
     assert below.merge(late).close().facts["k"] == 1
     assert list(verify(sqlite, state=True)) == []

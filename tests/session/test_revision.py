@@ -47,7 +47,7 @@ def test_the_latest_is_the_one_written_to_last(family: Session, store: Store) ->
     assert Session.open("@", store=store).label == "strict"
     said = family.say("x")
     assert Session.open("@", store=store) == said and Session.open("@-1", store=store) == family
-    assert Session.open("@1", store=store).place == 1
+    assert Session.open("@1", store=store).seq == 1
     assert (
         Session.open("@@1", store=store) == said.at(1)
         and Session.open("@@-1", store=store) == family

@@ -584,7 +584,7 @@ def test_origins_are_told_and_gathered(store: Store) -> None:
         "web:example.org",
     }
     fork = session.fork("a").say("from a mail", origin="mail")
-    back = session.reload().rewind(session.place)
+    back = session.reload().rewind(session.seq)
     assert "web" not in back.origins
     assert back.merge(fork).origins >= {"human", "mail"}
     assert session.origins == {"human"}
@@ -613,7 +613,7 @@ def test_origins_survive_a_secret_in_them(store: Store, canary: str) -> None:
     secrets.known("abc-def-123", "WORD")
     session = Session("hi", store=store)
     spot = writer_of(None).append(
-        session.spot, [Draft(FactRecorded("k", 1, "fact"), Act("service:x", "web:abc-def-123"))]
+        session.position, [Draft(FactRecorded("k", 1, "fact"), Act("service:x", "web:abc-def-123"))]
     )
     event: Event = store.event(spot.head)
     assert event.header.origin == "web:-secret-word"

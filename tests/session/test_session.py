@@ -84,13 +84,13 @@ def test_opening_writes_two_events_at_once(session: Session) -> None:
         {"team": "web"},
     )
     assert {event.header.actor for event in session.events} == {"human:u-17"}
-    assert session.status == "open" and session.text == "Why?" and session.place == 2
+    assert session.status == "open" and session.text == "Why?" and session.seq == 2
 
 
 def test_a_session_may_begin_in_silence(store: Store) -> None:
     session = Session(store=store)
     assert (
-        session.place == 1 and session.messages == [] and session.text == "" and session.title == ""
+        session.seq == 1 and session.messages == [] and session.text == "" and session.title == ""
     )
 
 
@@ -105,14 +105,14 @@ def test_nothing_can_be_set(session: Session) -> None:
     with pytest.raises(AttributeError, match="never changes"):
         session.id = "x"  # type: ignore[misc,assignment]
     with pytest.raises(AttributeError, match="never changes"):
-        del session.place  # type: ignore[misc]
+        del session.seq  # type: ignore[misc]
 
 
 def test_a_repr_helps_and_never_raises(session: Session) -> None:
     assert repr(session) == f"<Session {session.short}@2 'cart bug' open>"
     assert repr(session.fork("strict")).endswith("@3 'strict' 'cart bug' open>")
     assert str(session) == f"{session.id}@2"
-    lost = Session.of(type(session.spot)(session.store, session.id, 99, session.head))
+    lost = Session.of(type(session.position)(session.store, session.id, 99, session.head))
     assert repr(lost).startswith("<Session ")
 
 
@@ -470,7 +470,7 @@ def test_forks(session: Session) -> None:
     assert a.head != b.head and a.label == "a" and a.parent == session and session.parent is None
     assert [str(each) for each in a.lineage] == [str(session), str(a)]
     assert b.left == Budget(tokens_max=7) and a.left == Budget(tokens_max=100)
-    assert a.fork(at=1).place == 2 and a.fork(at=-1).parent == session
+    assert a.fork(at=1).seq == 2 and a.fork(at=-1).parent == session
     for label in ("", "a@b", "a..b", " a", "a\n", "-x", "x" * 101, "a:b", 5):
         with pytest.raises(InvalidValue):
             session.fork(label)  # type: ignore[arg-type]
@@ -505,9 +505,7 @@ def test_rewind_keeps_the_past_and_the_bill(session: Session) -> None:
         ),
     ).fact("k", 1)
     back = later.rewind(2, reason="wrong track")
-    assert (
-        back.id == session.id and back.place == 5 and back.text == "Why?" and "k" not in back.facts
-    )
+    assert back.id == session.id and back.seq == 5 and back.text == "Why?" and "k" not in back.facts
     assert (
         back.usage == Usage(9, 1)
         and back.cost.dollars == 2.0
@@ -577,7 +575,7 @@ def test_a_conflict_writes_nothing_and_names_both_sides(session: Session) -> Non
     assert caught.value.conflicts == {"verdict": {"strict": "reject", "lenient": "clamp"}}
     assert a.reload() == a
     m = a.merge(b, resolve={"verdict": "reject"})
-    assert m.decisions["verdict"] == "reject" and m.facts.of("verdict").at.seq == m.place
+    assert m.decisions["verdict"] == "reject" and m.facts.of("verdict").at.seq == m.seq
     assert (
         a.fork().merge(b, resolve=lambda key, sides: sides["lenient"]).facts["verdict"] == "clamp"
     )
@@ -645,7 +643,7 @@ def test_detach_and_successor(session: Session) -> None:
         and apart.budget == Budget(tokens_max=90)
         and list(apart.gates) == ["tests"]
     )
-    assert apart.say("on").messages[-1].text == "on" and apart.place == 1
+    assert apart.say("on").messages[-1].text == "on" and apart.seq == 1
     with pytest.raises(NoCommonBase):
         session.fork().merge(apart)
     heir = known.successor("go on with the test")
@@ -687,7 +685,7 @@ def test_gates_hold_merge_and_close(session: Session) -> None:
     stale = passed.fork().say("one more thing")
     with pytest.raises(GateUnmet, match="came after"):
         stale.close()
-    assert stale.rewind(passed.place).close().status == "closed"
+    assert stale.rewind(passed.seq).close().status == "closed"
     files = tree(store_at(session.store), a="1")
     assert record(passed.fork(), PlacementChanged(Placement("local"), tree=files)).gates
     with pytest.raises(GateUnmet, match="files have changed"):
@@ -848,28 +846,28 @@ def test_tools_and_places_come_through_the_host(session: Session) -> None:
 
     class Host:
         def use(self, session: Any, tool: Any, arguments: Any) -> Any:
-            return session.fact("used", [tool.__name__, arguments]).spot
+            return session.fact("used", [tool.__name__, arguments]).position
 
         async def ause(self, session: Any, tool: Any, arguments: Any) -> Any:
             return self.use(session, tool, arguments)
 
         def ask(self, session: Any, question: str, choices: Any) -> Any:
-            return session.fact("asked", question).spot
+            return session.fact("asked", question).position
 
         def sleep(self, session: Any, seconds: float) -> Any:
-            return session.fact("slept", seconds).spot
+            return session.fact("slept", seconds).position
 
         def wait_for(self, session: Any, name: str, timeout_s: float | None) -> Any:
-            return session.fact("waited", name).spot
+            return session.fact("waited", name).position
 
         def cancel(self, session: Any, reason: str) -> None:
             session.fact("cancelled", reason)
 
         def place(self, session: Any, backend: str, where: Any, options: Any) -> Any:
-            return session.fact("placed", [backend, where]).spot
+            return session.fact("placed", [backend, where]).position
 
         def publish(self, session: Any, resolve: Any) -> Any:
-            return session.fact("published", True).spot
+            return session.fact("published", True).position
 
         def prompt(self, session: Any, asked: Any) -> Any:
             return None

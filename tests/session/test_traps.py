@@ -127,7 +127,7 @@ def test_staleness_is_by_head_never_by_clock(store: Store) -> None:
     later = session.say("y")
     with pytest.raises(StaleHead):
         session.say("z")
-    assert later.say("z").place == 4
+    assert later.say("z").seq == 4
 
 
 def test_step_k_is_found_at_once(sqlite: Store) -> None:
@@ -136,11 +136,11 @@ def test_step_k_is_found_at_once(sqlite: Store) -> None:
         Draft(ModelReplied((Text(str(i)),), Usage(1), "end"), Act("agent:m", "model"))
         for i in range(5000)
     ]
-    session = Session.of(writer_of(None).append(session.spot, drafts))
+    session = Session.of(writer_of(None).append(session.position, drafts))
     assert (
         max(count_calls(lambda at=place: session.at(at)) for place in range(10, 5000, 100)) < 500
     ), "it reads them all"
-    assert session.at(4010).place == 4010
+    assert session.at(4010).seq == 4010
 
 
 def test_time_travel_does_not_break_with_nesting(store: Store) -> None:
@@ -149,7 +149,7 @@ def test_time_travel_does_not_break_with_nesting(store: Store) -> None:
         session = session.say(str(depth)).fork(f"d{depth}")
     back = session.rewind(2)
     assert back.text == "0" and session.at(10).text == session.at(10).fork().text
-    again = back.say("other").fork("again").rewind(session.place)
+    again = back.say("other").fork("again").rewind(session.seq)
     assert again.text == "29"
 
 
@@ -172,10 +172,14 @@ def test_a_failed_run_leaves_a_session_that_goes_on(store: Store) -> None:
         ModelReplied((Text("8 of 10"),), Usage(1), "end"),
         RunFailed(Failure("E", "e")),
     )
-    failed = Session.of(writer_of(None).append(session.spot, [Draft(body, act) for body in bodies]))
+    failed = Session.of(
+        writer_of(None).append(session.position, [Draft(body, act) for body in bodies])
+    )
     assert failed.status == "active" and failed.text == "8 of 10"
     assert (
-        Session.of(writer_of(None).append(failed.spot, [Draft(RunResumed("pid-1"), act)])).status
+        Session.of(
+            writer_of(None).append(failed.position, [Draft(RunResumed("pid-1"), act)])
+        ).status
         == "active"
     )
 
@@ -201,7 +205,7 @@ def test_a_second_writer_has_a_lane_of_its_own(store: Store) -> None:
             actor="human:x",
         ),
     )
-    assert session.say("not stale").place == 3
+    assert session.say("not stale").seq == 3
     assert (
         inbox not in [each.id for each in Session.list(store=store)]
         and Session.open("@", store=store).id == session.id
@@ -223,7 +227,7 @@ from plait import Session
 s = Session("x", title="killed", store=sys.argv[1])
 print(s, flush=True)
 while True:
-    b = s.fork("b").fact("k", s.place)
+    b = s.fork("b").fact("k", s.seq)
     print(b, flush=True)
     s = s.say("a").merge(b)
     print(s, flush=True)
@@ -242,6 +246,6 @@ while True:
             killer.join()
         store = open_store(folder)
         for name in acknowledged:
-            assert Session.open(name, store=store).place == int(name.split("@")[1])
+            assert Session.open(name, store=store).seq == int(name.split("@")[1])
         assert list(verify(store, state=True)) == []
         store.close()

@@ -305,9 +305,9 @@ def test_a_snapshot_of_a_log_that_is_no_session_is_found(tmp_path: Path, where: 
     session = Session("hello", store=store)
     inbox = inbox_of(session.id)
     store.begin(inbox, sealed([said("heard")], inbox))
-    store.keep(session.id, session.place, b"a state")
+    store.keep(session.id, session.seq, b"a state")
     fork = session.fork("a").say("b")
-    store.keep(fork.id, fork.place, b"a state")
+    store.keep(fork.id, fork.seq, b"a state")
     store.close()
     assert edited(tmp_path) == []
     id = inbox if where == "inbox" else house_of(store.id)

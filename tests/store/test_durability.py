@@ -187,13 +187,13 @@ def test_requests_approvals_and_the_end_are_boundaries(tmp_path: Path) -> None:
     request = Draft(
         ToolRequested("pay", {"amount": 1}, "at_most_once"), Act("agent:a", "model", call="c-1")
     )
-    asked = writer_of(None).append(session.spot, [request])
+    asked = writer_of(None).append(session.position, [request])
     assert unsynced_count(store) == 0
     other = Session("y", store=store).say("z")
     assert unsynced_count(store) == 2
     other.close()
     assert unsynced_count(store) == 0
-    assert asked.place == 3
+    assert asked.seq == 3
     store.close()
 
 
@@ -444,7 +444,9 @@ def test_every_kind_that_is_said_to_be_one_is_a_boundary(tmp_path: Path, kind: s
     store = open_store(tmp_path / ".plait", durability="async")
     session = Session("x", store=store)
     assert unsynced_count(store) == 1
-    writer_of(None).append(session.spot, [Draft(bodies[kind], Act("agent:a", "model", call="c-1"))])
+    writer_of(None).append(
+        session.position, [Draft(bodies[kind], Act("agent:a", "model", call="c-1"))]
+    )
     assert unsynced_count(store) == 0
     store.close()
 

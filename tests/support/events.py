@@ -38,7 +38,7 @@ def record(
     """The session after events that only the runtime writes."""
     drafts = [Draft(body, Act(actor, "model", behalf=behalf, call=call)) for body in bodies]
     return Session.of(
-        writer_of(None).append(msgspec.structs.replace(session.spot, run=run), drafts)
+        writer_of(None).append(msgspec.structs.replace(session.position, run=run), drafts)
     )
 
 

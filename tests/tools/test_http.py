@@ -411,7 +411,7 @@ def http_egress(site: Site) -> Egress:
 def placed(session: Session, placement: Placement) -> Session:
     """As a backend would record it."""
     draft = Draft(PlacementChanged(placement), Act("service:test", "program"))
-    return Session.of(writer_of(None).append(session.spot, [draft]))
+    return Session.of(writer_of(None).append(session.position, [draft]))
 
 
 def test_the_plain_tool_reaches_what_the_placement_allows_and_says_how(site: Site) -> None:

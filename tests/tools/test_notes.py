@@ -50,7 +50,7 @@ def test_the_same_again_is_the_same() -> None:
 
 def test_a_rewind_takes_them_back_and_lists_nothing_as_not_undone() -> None:
     session = Session("Go.", store="memory:tools")
-    rewound = session.use(note, text="x").rewind(session.place)
+    rewound = session.use(note, text="x").rewind(session.seq)
     body = rewound.events[-1].body
     assert not rewound.findings and isinstance(body, Rewound) and body.not_undone == ()
 

@@ -57,7 +57,7 @@ class Given(NamedTuple):
         if value.reload() != value:
             raise click.UsageError(
                 f"{name} is in the past: nothing can be appended there. Branch off with `plait fork"
-                f" {name} LABEL`, or go back with `plait rewind {value.short} {value.place}`."
+                f" {name} LABEL`, or go back with `plait rewind {value.short} {value.seq}`."
             )
         return value
 

@@ -43,7 +43,7 @@ def session_document(session: Session) -> Document:
     return {
         "id": session.id,
         "short": session.short,
-        "place": session.place,
+        "place": session.seq,
         "head": session.head,
         "title": session.title,
         "label": session.label,
@@ -62,7 +62,7 @@ def listed_document(session: Session, row: Row) -> Document:
     return {
         "id": session.id,
         "short": session.short,
-        "place": session.place,
+        "place": session.seq,
         "head": session.head,
         "title": row["title"],
         "label": row["label"],
@@ -76,7 +76,7 @@ def listed_document(session: Session, row: Row) -> Document:
 
 
 def place_document(session: Session) -> Document:
-    return {"id": session.id, "place": session.place}
+    return {"id": session.id, "place": session.seq}
 
 
 def event_document(event: Event) -> Document:

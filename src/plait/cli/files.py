@@ -333,7 +333,7 @@ def checkout(given: Given, session: str, folder: Path) -> None:
     out = Out()
     out.line(
         f"wrote {counted(len(written), 'file')} of ",
-        Cell(f"{named.session.short}@{named.session.place}", ACCENT),
+        Cell(f"{named.session.short}@{named.session.seq}", ACCENT),
         f" to {quoted(str(folder))}",
     )
     for path in withheld:
@@ -592,7 +592,7 @@ class Published(NamedTuple):
 
 def published(before: Session, after: Session) -> Published | None:
     """None: nothing was done, because it works in place."""
-    for event in reversed(after.events[before.place :]):
+    for event in reversed(after.events[before.seq :]):
         body = event.body
         if isinstance(body, ToolReturned) and isinstance(body.delta, dict):
             trees = cast("Mapping[str, Any]", body.delta)
@@ -620,7 +620,7 @@ def _print_applied(given: Given, before: Session, after: Session) -> None:
     out = Out()
     if done is None or changes is None:
         out.line(
-            Cell(f"{after.short}@{after.place}", ACCENT),
+            Cell(f"{after.short}@{after.seq}", ACCENT),
             "  works in place: its files are there already",
         )
         return
@@ -629,7 +629,7 @@ def _print_applied(given: Given, before: Session, after: Session) -> None:
         if changes
         else f"{quoted(done.folder)} has all of it already"
     )
-    out.line(Cell(f"{after.short}@{after.place}", ACCENT), "  ", said)
+    out.line(Cell(f"{after.short}@{after.seq}", ACCENT), "  ", said)
     for line in changes.lines():
         out.line("  ", line)
     for line in _named_lines(done.executable, done.unpublished):

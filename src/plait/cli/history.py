@@ -148,7 +148,7 @@ def _newest(
     events = (
         reversed(session.path)
         if on_path
-        else store_of(session).read(session.id, 1, session.place, kinds=wanted.kinds, reverse=True)
+        else store_of(session).read(session.id, 1, session.seq, kinds=wanted.kinds, reverse=True)
     )
     for event in events:
         if event.seq > known.get(event.log, 0) and wanted(event):
@@ -341,7 +341,7 @@ def find(given: Given, text: str, session: str | None, limit: int | None, **whic
 
 def _backwards(store: Store, session: Session | None, kinds: set[str] | None) -> Iterator[Event]:
     if session is not None:
-        return store.read(session.id, 1, session.place, kinds=kinds, reverse=True)
+        return store.read(session.id, 1, session.seq, kinds=kinds, reverse=True)
     return (event for _, event in store.feed(kinds=kinds, reverse=True))
 
 

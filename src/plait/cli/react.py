@@ -95,7 +95,7 @@ class _Trail:
     def __init__(self, session: Session) -> None:
         self._session, self._store = session, store_of(session)
         # what was there before this branch began
-        self._above = {each.id: each.place for each in session.lineage[:-1]}
+        self._above = {each.id: each.seq for each in session.lineage[:-1]}
         self.thoughts: dict[Digest, Thought] = {}
         self._requests: dict[str, Event] = {}
         self._outcomes: dict[str, Event] = {}
@@ -170,7 +170,7 @@ class _Trail:
     @cached_property
     def _elsewhere(self) -> set[str | None]:
         """Calls that came to something in this log, but not on this path."""
-        outcomes = self._store.read(self._session.id, 1, self._session.place, kinds=_OUTCOMES)
+        outcomes = self._store.read(self._session.id, 1, self._session.seq, kinds=_OUTCOMES)
         return {event.header.call for event in outcomes if event.id not in self._seen}
 
 
@@ -309,7 +309,7 @@ class _Places:
 
     def __init__(self, session: Session, named: bool) -> None:
         self._store, self._short, self._named = store_of(session), session.short, named
-        self._own = {each.id: each.place for each in session.lineage}
+        self._own = {each.id: each.seq for each in session.lineage}
         self._names: dict[LogId, str] = {}
 
     def of(self, event: Event | None) -> str:

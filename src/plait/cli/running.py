@@ -450,7 +450,7 @@ class _Running:
         still know.
         """
         runs = session.runs
-        first = runs[-1].first if runs else session.place
+        first = runs[-1].first if runs else session.seq
         spent = [
             event
             for event in store_at(session.store).read(session.id, first, kinds={"BudgetRefused"})
@@ -518,7 +518,7 @@ class _Running:
         lines = [
             f"the run {'ended' if ended else 'failed'}: {outcome.why}",
             (
-                f"on record: session {session.short}, {counted(session.place, 'event')}; the last"
+                f"on record: session {session.short}, {counted(session.seq, 'event')}; the last"
                 f" is @{last.seq}, {told}"
             ),
             *([] if ended else [f"go on when the cause is gone: {resume}"]),
@@ -526,7 +526,7 @@ class _Running:
         ]
         details: Document = {
             "session": session.id,
-            "place": session.place,
+            "place": session.seq,
             **({} if ended else {"resume": resume}),
         }
         known = error if isinstance(error, Exception) else _Cancelled(outcome.why)
@@ -730,7 +730,7 @@ def _resume_due(given: Given, mode: Mode, quiet: bool, program: Workflow | None)
             {
                 "session": now.id,
                 "short": now.short,
-                "place": now.place,
+                "place": now.seq,
                 "status": status,
                 "why": why,
             }
@@ -789,14 +789,14 @@ def replay_command(given: Given, name: str, target: str | None) -> None:
     except NeedsWorkflow as error:
         raise _told_needs(given, error, "replay") from error
     run = session.runs[-1]
-    count = ended.place - run.first + 1
+    count = ended.seq - run.first + 1
     if given.form != "text":
         document = {
             "session": session.id,
             "run": run.id,
             "workflow": run.workflow,
             "events": count,
-            "place": ended.place,
+            "place": ended.seq,
             "head": ended.head,
         }
         print_json(document) if given.form == "json" else print_jsonl([document])
@@ -863,7 +863,7 @@ def whatif_command(
     session = at.reload()
     program = _loaded(target) if target is not None else None
     changed: dict[str, Any] = {
-        "at": at.place if at != session or "@" in name.removeprefix("@") else None,
+        "at": at.seq if at != session or "@" in name.removeprefix("@") else None,
         "model": model,
         "instruction": (
             _text_or_file("--instruction", instruction) if instruction is not None else None
@@ -928,7 +928,7 @@ def _meant(session: Session, replaced: Mapping[int, str]) -> dict[int, Any]:
     """
     found: dict[int, Any] = dict(replaced)
     for place, text in replaced.items():
-        if 1 <= place <= session.place and session.events[place - 1].kind in (
+        if 1 <= place <= session.seq and session.events[place - 1].kind in (
             "FactRecorded",
             "QuestionAnswered",
         ):

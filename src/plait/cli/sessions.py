@@ -127,14 +127,14 @@ def _list_row(out: Out, store: Store, session: Session, row: Row) -> list[Cell]:
         Cell(str(row["label"] or "")),
         Cell(title) if title else Cell(first_words(store, session), DIM),
         Cell(str(row["status"]), "" if row["status"] in ("active", "waiting") else DIM),
-        Cell(f"{session.place:,}"),
+        Cell(f"{session.seq:,}"),
         Cell(out.time(opened if isinstance(opened, int) else 0), DIM),
     ]
 
 
 def first_words(store: Store, session: Session) -> str:
     """What was said first, in place of a title."""
-    first = next(store.read(session.id, 1, session.place, kinds={MessageSaid.__name__}), None)
+    first = next(store.read(session.id, 1, session.seq, kinds={MessageSaid.__name__}), None)
     return saying(first).partition(": ")[2] if first else ""
 
 
@@ -212,7 +212,7 @@ class _Shown:
         session, first = self.session, self.session.status_history[0]
         tags = " ".join(f"{key}={value}" for key, value in session.tags.items())
         rows = [
-            ("session", f"{session.short}@{session.place}", ACCENT),
+            ("session", f"{session.short}@{session.seq}", ACCENT),
             ("label", session.label, ""),
             ("id", session.id, DIM),
             ("status", session.status, ""),
@@ -376,7 +376,7 @@ def _last_run(session: Session) -> tuple[str | None, str]:
 def _lineage(session: Session) -> str | None:
     line = session.lineage
     return (
-        " › ".join(f"{each.label or each.short}@{each.place}" for each in line)
+        " › ".join(f"{each.label or each.short}@{each.seq}" for each in line)
         if len(line) > 1
         else None
     )

@@ -51,7 +51,7 @@ def tail(given: Given, session: str, follow: bool, number: int, until_end: bool)
         raise click.UsageError("--json is one document, and this has no end: use --jsonl.")
     value = given.open(session)
     last = (
-        list(store_of(value).read(value.id, max(1, value.place - number + 1), value.place))
+        list(store_of(value).read(value.id, max(1, value.seq - number + 1), value.seq))
         if number
         else []
     )
@@ -74,7 +74,7 @@ def tail(given: Given, session: str, follow: bool, number: int, until_end: bool)
 
 def _coming(session: Session, *, until_end: bool) -> Iterator[Event]:
     """What is written after this place, as it comes."""
-    store, place = store_of(session), session.place
+    store, place = store_of(session), session.seq
     if until_end and session.open_run is None and session.reload() == session:
         return
     while True:

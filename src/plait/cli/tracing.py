@@ -67,7 +67,7 @@ def influence(given: Given, session: str, what: str | None) -> None:
 
 def _about(session: Session, what: str | None) -> str | int:
     if what is None:
-        return session.place
+        return session.seq
     return int(what) if is_number(what) and what not in session.facts else what
 
 

@@ -53,7 +53,7 @@ def done(given: Given, session: Session, *hints: str) -> None:
         print_json(session_document(session))
         return
     out = Out()
-    out.brief(Cell(f"{session.short}@{session.place}", ACCENT), "  ", saying(session.events[-1]))
+    out.brief(Cell(f"{session.short}@{session.seq}", ACCENT), "  ", saying(session.events[-1]))
     out.hint(*(f"  {hint}" for hint in hints))
 
 
@@ -185,7 +185,7 @@ def rewind(given: Given, session: str, place: str | None, reason: str) -> None:
     """
     value = given.open(session)
     if place is None:
-        now, to = value.reload(), value.place
+        now, to = value.reload(), value.seq
     elif is_number(place):
         now, to = value, int(place)
     else:
@@ -292,7 +292,7 @@ def merge(
         done(given, merged, f"plait log {merged.short} --graph")
     else:
         Out().line(
-            Cell(f"{into.short}@{into.place}", ACCENT),
+            Cell(f"{into.short}@{into.seq}", ACCENT),
             "  has all of it already: nothing was written",
         )
 

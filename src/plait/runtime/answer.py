@@ -48,14 +48,21 @@ from plait.runtime.override import overridden, setup_blob
 from plait.runtime.people import refused, requested
 from plait.runtime.pool import Reservation
 from plait.runtime.prompt import blobs_of, told_failure
-from plait.runtime.run import Run, call_id, check_running, record, record_at_tip, run_of
+from plait.runtime.run import (
+    Run,
+    append_events,
+    append_events_at_tip,
+    call_id,
+    check_running,
+    run_of,
+)
 from plait.runtime.spend import afford, afford_again, counted_fault, counted_reply, lose, settle
 from plait.runtime.using import Unwritten, User, use
 from plait.runtime.waits import Answering, CallModel, Pause, Wait
 from plait.secrets import HiddenPieces
 from plait.session import Session
 from plait.session.content import pack, text_of, unpack
-from plait.session.ports import Act, Draft, Spot, store_at
+from plait.session.ports import Act, Draft, Position, store_at
 from plait.tool import Tool, WrongArguments, reason_of
 
 T = TypeVar("T")
@@ -111,12 +118,12 @@ def answering(effect: Effect) -> Answering:
         session, unwritten = yield from _used(effect)
         return (_written(unwritten) if unwritten else session), None
     if isinstance(effect, Record):
-        return record(effect.session, effect.drafts, effect.blobs)
+        return append_events(effect.session, effect.drafts, effect.blobs)
     body = k.MessageSaid(effect.role, (k.Text(effect.text),), "plait", bool(effect.aside))
     return (
-        record(safe_point(effect.session), [Draft(body, Act(effect.aside or SERVICE, "program"))])[
-            0
-        ],
+        append_events(
+            safe_point(effect.session), [Draft(body, Act(effect.aside or SERVICE, "program"))]
+        )[0],
         None,
     )
 
@@ -126,7 +133,7 @@ def _used(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | N
 
 
 def _written(unwritten: Unwritten) -> Session:
-    return record_at_tip(unwritten.session, unwritten.drafts)[0]
+    return append_events_at_tip(unwritten.session, unwritten.drafts)[0]
 
 
 def _asked_with(effect: AskModel, unwritten: Unwritten) -> Answering:
@@ -134,7 +141,7 @@ def _asked_with(effect: AskModel, unwritten: Unwritten) -> Answering:
     other. Either way it is written.
     """
     run = run_of(effect.session)
-    sealed = run.seal(effect.session.spot, unwritten.drafts) if run is not None else None
+    sealed = run.seal(effect.session.position, unwritten.drafts) if run is not None else None
     if (
         sealed is None
         or run is None
@@ -168,7 +175,7 @@ def _stands(session: Session, events: list[Event]) -> bool:
 class Sealed(NamedTuple):
     """Events that are as good as written: they go with the next append."""
 
-    after: Spot
+    after: Position
     events: list[Event]
 
 
@@ -214,7 +221,7 @@ class _Asking:
         name, log = (
             self.run.names(self.session) if self.run is not None else (None, self.session.id)
         )
-        self.call = call_id(name, log, self.session.place + 1, "ask")
+        self.call = call_id(name, log, self.session.seq + 1, "ask")
         self.outcomes = prompt.outcomes_here if self.effect.fresh else prompt.outcomes
 
     def ask(self, held: Sequence[Event]) -> Event:
@@ -227,7 +234,7 @@ class _Asking:
             asked, Act(effect.actor, "program", call=self.call, causes=effect.prompt.causes[-8:])
         )
         blobs = setup_blob(self.changed, setup)
-        self.session, events = record(self.session, [*self.changed, draft], blobs, held=held)
+        self.session, events = append_events(self.session, [*self.changed, draft], blobs, held=held)
         self.changed = []
         self.call = events[-1].header.call or self.call
         return events[-1]
@@ -312,7 +319,7 @@ class _Asking:
         if (
             self.refusal is None
             or self.run is None
-            or self.run.record is None
+            or self.run.recording is None
             or not _says_nothing(answer)
         ):
             return False
@@ -451,7 +458,7 @@ def _recorded_wait(run: Run, session: Session, call: str, wait_s: float | None) 
     """
     if run.next_of(session, (call,)) is not None:
         return 0.0
-    if run.record is not None and session.head in run.record.reopened:
+    if run.recording is not None and session.head in run.recording.reopened:
         return 0.0  # it ended the run, which is taken up again to try once more
     return None if run.on_record(session) else wait_s
 
@@ -485,7 +492,7 @@ def _recalled_request(
     step = run.take(session, (action.call,))
     if step is None:
         first, *rest = _request(effect, session, action, 0, truncated=truncated)
-        session, events = record_at_tip(
+        session, events = append_events_at_tip(
             session, [first._replace(act=first.act._replace(causes=(reply.id,))), *rest]
         )
         return session, events[0], len(events) > 1
@@ -500,7 +507,7 @@ def _recalled_request(
     if is_refused or why is None or run.on_record(session):
         return session, request, is_refused
     act = Act(effect.actor, "program", call=action.call, causes=(request.id,))
-    return record_at_tip(session, [Draft(k.ToolFailed(why), act)])[0], request, True
+    return append_events_at_tip(session, [Draft(k.ToolFailed(why), act)])[0], request, True
 
 
 class _Telling:
@@ -558,7 +565,7 @@ def _replied(
     if effect.prompt.setup.output is not None and not reply.calls:
         said = _shaped(said, effect.prompt.setup.output)
     parts, blobs = pack(said, "reply")
-    seq, run = session.place + 1, session.run if run_of(session) is not None else None
+    seq, run = session.seq + 1, session.run if run_of(session) is not None else None
     asks = reply.calls if effect.choice != "none" else ()
     calls = tuple(
         [
@@ -583,7 +590,7 @@ def _replied(
             _request(effect, session, action, len(drafts), truncated=reply.stop == "length")
         )
     # It was answered, and paid for, so it is recorded, also when somebody wrote meanwhile.
-    session, events = record_at_tip(session, drafts, blobs)
+    session, events = append_events_at_tip(session, drafts, blobs)
     written = events[0].body
     assert isinstance(written, k.ModelReplied)
     if secrets.armed():  # the program only ever sees what was recorded
@@ -745,7 +752,7 @@ def _faulted(
         line(fault.kind, 200), line(fault.message), _told(fault), retryable=bool(fault.retryable)
     )
     body = k.ModelFailed(failure, attempt, usage, partial, price, latency_us)
-    return record_at_tip(session, [Draft(body, act)])[0]
+    return append_events_at_tip(session, [Draft(body, act)])[0]
 
 
 def _told(fault: Fault) -> str:

@@ -51,6 +51,8 @@ from plait.runtime.run import (
     OnEvent,
     Run,
     append_at_tip,
+    append_events,
+    append_events_at_tip,
     call_id,
     check_running,
     close_run,
@@ -59,8 +61,6 @@ from plait.runtime.run import (
     is_going_on,
     open_run,
     principal_of,
-    record,
-    record_at_tip,
     run_of,
     running,
     watch_run,
@@ -173,12 +173,12 @@ def enter(
         run, session = _start(session, calling, watch, waiter)
     if outermost:
         open_store(session.store)
-    if outermost and (run.record is None or not run.record.strict):
+    if outermost and (run.recording is None or not run.recording.strict):
         watch_run(run, session.store, calling.bypass)
     scope = session.run or run.id
     callers = run.frames(session.id) if not outermost else ()
     path = f"{callers[-1].path}/{calling.name}" if callers else calling.name
-    call = call_id(*run.names(session), session.place, "call", run.ordinal(session.id, scope))
+    call = call_id(*run.names(session), session.seq, "call", run.ordinal(session.id, scope))
     actor = f"{'agent' if calling.agent is not None else 'service'}:{principal_of(path)}"
     purpose = calling.purpose or (callers[-1].purpose if callers else "act")
     policies = (
@@ -202,7 +202,7 @@ def enter(
             )
     setup = Digest(sha256(calling.setup).hexdigest()) if calling.setup is not None else None
     body = k.CallStarted(calling.workflow, path, purpose, calling.agent, setup)
-    act = _act(frame)._replace(causes=run.acting(session.store, session.spot).causes)
+    act = _act(frame)._replace(causes=run.acting(session.store, session.position).causes)
     run.ride(
         session.id,
         scope,
@@ -254,8 +254,8 @@ def _settle(entry: Entry, result: Session) -> Session:
     ):
         return result
     tip = run.tip(log, scope)
-    settled, _ = record(result if result.spot == tip else Session.of(tip), [])
-    return settled if result.spot == tip else result
+    settled, _ = append_events(result if result.position == tip else Session.of(tip), [])
+    return settled if result.position == tip else result
 
 
 def fail(entry: Entry, error: BaseException) -> BaseException | None:
@@ -297,7 +297,7 @@ def fail(entry: Entry, error: BaseException) -> BaseException | None:
         error.session = ended
     elif isinstance(error, Exception):
         error.add_note(
-            f"The run is on record in session {ended.short}, failed at {ended.place}; resume it:"
+            f"The run is on record in session {ended.short}, failed at {ended.seq}; resume it:"
             f" plait resume {ended.short}"
         )
     return None
@@ -336,8 +336,8 @@ def _start(
     ) is not None:
         raise RunOpen(session.short, open_now)
     direct = direct_writer()
-    spot = session.spot
-    id = str(direct.source(spot.store).fresh("run", spot.id, spot.place))
+    spot = session.position
+    id = str(direct.source(spot.store).fresh("run", spot.id, spot.seq))
     hold(spot.store, id, session.short)
     run = None
     try:
@@ -358,7 +358,7 @@ def _start(
         # Whatever raises the epoch moves the head, too: if the append finds the head, the epoch was
         # this one until then.
         epoch = store_at(spot.store).log(spot.id).epoch
-        after, _ = run.write(inside.spot, [Draft(body, Act(run.behalf, "program"))])
+        after, _ = run.write(inside.position, [Draft(body, Act(run.behalf, "program"))])
         run.hold_at(epoch + 1)
     except BaseException:
         if run is not None:
@@ -411,7 +411,7 @@ def new_run(
 
 def let_go(run: Run, address: str) -> None:
     close_run(run)
-    if run.record is None or not run.record.strict:
+    if run.recording is None or not run.recording.strict:
         release(address, run.id)
 
 
@@ -421,7 +421,7 @@ _REPLIES = frozenset({k.ModelReplied.__name__})
 def _last_agent(session: Session) -> str | None:
     """The path of the agent who spoke last, in whichever run. None: nobody yet."""
     store = store_at(session.store)
-    reply = next(store.read(session.id, 1, session.place, kinds=_REPLIES, reverse=True), None)
+    reply = next(store.read(session.id, 1, session.seq, kinds=_REPLIES, reverse=True), None)
     return unquote(reply.actor.partition(":")[2]) if reply is not None else None
 
 
@@ -439,15 +439,15 @@ def _end(
     run = entry.run
     for log, scope in run.left():
         if (log, scope) != (run.root, run.id):
-            record_at_tip(Session.of(run.tip(log, scope)), ())
+            append_events_at_tip(Session.of(run.tip(log, scope)), ())
     tip = Session.of(run.tip(run.root))
     # what is on record already is not written with the end
     if run.waiting(run.root, run.id) and run.on_record(tip):
-        record_at_tip(tip, ())
+        append_events_at_tip(tip, ())
     if whole:
         run.check_all_taken()
     session = run.joined(entry.session.later(run.tip(run.root)))
-    session, _ = record_at_tip(
+    session, _ = append_events_at_tip(
         session,
         lambda at: [Draft(body(at, run.waiting(run.root, run.id)), Act(SERVICE, causes=causes))],
     )
@@ -466,20 +466,20 @@ def end_unheld(session: Session, reason: str) -> None:
     except RunHeld:
         return
     try:
-        inside = at.later(msgspec.structs.replace(at.spot, run=at.open_run))
+        inside = at.later(msgspec.structs.replace(at.position, run=at.open_run))
         news = undelivered(inside)
         wish = next(
             (draft.act.actor for draft in news if isinstance(draft.body, k.CancelRequested)),
             SERVICE,
         )
-        append_at_tip(inside.spot, [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))])
+        append_at_tip(inside.position, [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))])
     finally:
         release(at.store, at.open_run)
 
 
 def outside(session: Session) -> Session:
     """The value as whoever is not in the run has it."""
-    return session.later(msgspec.structs.replace(session.spot, run=None))
+    return session.later(msgspec.structs.replace(session.position, run=None))
 
 
 def _act(frame: Frame) -> Act:

@@ -107,7 +107,7 @@ def _called(
     act = Act(
         f"service:{principal_of(path)}",
         "program",
-        call=call_id(session.run, session.id, session.place + 1, CALLED),
+        call=call_id(session.run, session.id, session.seq + 1, CALLED),
     )
     session, _ = yield Record(
         session,

@@ -27,7 +27,7 @@ from plait.session import Session
 from plait.session.content import text_of
 from plait.session.files import Resolve
 from plait.session.life import check_may
-from plait.session.ports import Spot, Value, writer_of
+from plait.session.ports import Position, Value, writer_of
 from plait.tool import as_tool, reason_of
 
 
@@ -50,13 +50,13 @@ class LocalHost:
             note_error(error)
             raise
 
-    def ask(self, session: Value, question: str, choices: Sequence[str]) -> Spot:
+    def ask(self, session: Value, question: str, choices: Sequence[str]) -> Position:
         return _waited(session, lambda value, actor: ask_human(value, question, choices, actor))
 
-    def sleep(self, session: Value, seconds: float) -> Spot:
+    def sleep(self, session: Value, seconds: float) -> Position:
         return _waited(session, lambda value, actor: sleep(value, seconds, actor))
 
-    def wait_for(self, session: Value, name: str, timeout_s: float | None) -> Spot:
+    def wait_for(self, session: Value, name: str, timeout_s: float | None) -> Position:
         return _waited(session, lambda value, actor: wait_for(value, name, timeout_s, actor))
 
     def cancel(self, session: Value, reason: str) -> None:
@@ -64,7 +64,7 @@ class LocalHost:
 
     def place(
         self, session: Value, backend: str, where: str | None, options: Mapping[str, Any]
-    ) -> Spot:
+    ) -> Position:
         value = cast("Session", session)
         return place(value, backend, where, options, _user(value).actor)
 
@@ -81,7 +81,7 @@ class LocalHost:
         )
 
     def is_held(self, session: Value, run: str) -> bool:
-        return is_held(session.spot.store, run)
+        return is_held(session.position.store, run)
 
     def past_gates(self, into: Value, gated: Sequence[Value], verb: str) -> list[Session]:
         return past_gates(cast("Session", into), cast("Sequence[Session]", gated), verb)
@@ -89,7 +89,7 @@ class LocalHost:
 
 def _prompt(session: Session, asked: Event) -> Json:
     """What a model was sent, as plain data; why it is not known, if it is not."""
-    at = Session.of(Spot(session.store, asked.log, asked.seq, asked.id))
+    at = Session.of(Position(session.store, asked.log, asked.seq, asked.id))
     try:
         found = sent(at, asked)
     except PlaitError as error:
@@ -123,11 +123,13 @@ def _turn_text(turn: Turn) -> str:
     return "\n".join(filter(None, [text_of(turn.parts), *asked]))
 
 
-def _waited(session: Value, steps: Callable[[Session, str], Generator[Wait, Any, Session]]) -> Spot:
+def _waited(
+    session: Value, steps: Callable[[Session, str], Generator[Wait, Any, Session]]
+) -> Position:
     value = cast("Session", session)
     run = run_of(value)
     actor = run.principal(value.id) if run else _principal(value)
-    return drive(steps(value, actor), run.io if run else Blocking()).spot
+    return drive(steps(value, actor), run.io if run else Blocking()).position
 
 
 def _steps(

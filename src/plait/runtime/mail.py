@@ -17,7 +17,7 @@ from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.ids import LogId, inbox_of, short
 from plait.runtime.failures import line
-from plait.runtime.run import Run, record_at_tip, run_of
+from plait.runtime.run import Run, append_events_at_tip, run_of
 from plait.runtime.stops import Cancelled, Parked
 from plait.session import Session
 from plait.session.asks import ANSWERS, answers
@@ -212,7 +212,7 @@ def _await_verdicts(
             drafts.append(
                 Draft(k.VerdictAwaited(name, by, why, other, heard), Act(run.principal(session.id)))
             )
-    return record_at_tip(session, drafts)[0] if drafts else session
+    return append_events_at_tip(session, drafts)[0] if drafts else session
 
 
 def _came_meanwhile(session: Session) -> bool:
@@ -272,13 +272,13 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
     # somebody wrote to the log itself: that is taken along
     if here.head != session.head and run.is_tip(session):
         session = session.reload()
-        run.start(session.spot)
+        run.start(session.position)
     if log != run.root and above in heads:
         _heed_above(run, store, heads[above].tip)
     if inbox not in heads or heads[inbox].tip <= run.delivered(session):
         return session, []
     news = arrived(store, log, run.delivered(session))
-    session, events = record_at_tip(
+    session, events = append_events_at_tip(
         session,
         _delivery(session, inbox, [each for each in news if not _is_over(run, each)], news[-1].seq),
     )
@@ -321,7 +321,7 @@ def _copy(event: Event, asks: Sequence[Waiting]) -> Draft:
 def _asks(session: Session) -> list[Waiting]:
     """What is open in this log."""
     log = store_at(session.store).log(session.id)
-    return asks_in(store_at(session.store), session.id, log.place + 1, session.place)
+    return asks_in(store_at(session.store), session.id, log.place + 1, session.seq)
 
 
 def _heed(session: Session, events: Sequence[Event]) -> None:

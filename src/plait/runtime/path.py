@@ -18,7 +18,7 @@ from plait.event import kinds as k
 from plait.event.codec import VOCABULARY, encoded
 from plait.event.hidden import without_secrets
 from plait.ids import LogId
-from plait.session.ports import Draft, Spot
+from plait.session.ports import Draft, Position
 
 # About the run, not steps of it.
 _ABOUT = frozenset(
@@ -37,7 +37,7 @@ class Differs(Exception):
         super().__init__("the program goes another way than the record")
 
 
-class Path:
+class Cursor:
     """The steps of one run in one log, from the first to the last that was there
     when it was read.
     """
@@ -46,8 +46,8 @@ class Path:
         self,
         log: LogId,
         steps: list[Event],
-        at: Spot,
-        tip: Spot,
+        at: Position,
+        tip: Position,
         *,
         loose: int = 0,
         closed: bool = False,
@@ -109,7 +109,7 @@ class Path:
         """
         step = self.peek()
         if step is None or self.over:
-            return self.tip.place
+            return self.tip.seq
         place = step.seq - 1
         while place in self._noted:
             place -= 1
@@ -185,7 +185,7 @@ class Path:
     def _took(self, at: int) -> Event:
         step = self._steps[at]
         self._next = at + 1
-        self.at = Spot(self.at.store, self.log, step.seq, step.id, self.at.run)
+        self.at = Position(self.at.store, self.log, step.seq, step.id, self.at.run)
         return step
 
     def _same(self, draft: Draft, at: int) -> bool:

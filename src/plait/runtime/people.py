@@ -25,7 +25,7 @@ from plait.runtime.bracket import Bracket
 from plait.runtime.failures import text_of_error, traceback_of
 from plait.runtime.mail import arrivals
 from plait.runtime.policy import Approval, Granted
-from plait.runtime.run import Run, policies_here, record_at_tip, run_of
+from plait.runtime.run import Run, append_events_at_tip, policies_here, run_of
 from plait.runtime.spend import afford_tool, refusal_of
 from plait.runtime.stops import Parked
 from plait.secrets import stand_ins
@@ -173,7 +173,7 @@ def took(
     blobs: Mapping[Digest, bytes] | None = None,
 ) -> Session:
     """Record what happens in a bracket."""
-    session, events = record_at_tip(session, drafts, blobs)
+    session, events = append_events_at_tip(session, drafts, blobs)
     for event in events:
         bracket.take(event)
     return session
@@ -289,9 +289,9 @@ def was_tried(run: Run, session: Session, bracket: Bracket) -> bool:
     and must not be run twice.
     """
     log, first = session.id, bracket.last.seq + 1
-    if not run.was_on_record(bracket.last) or run.on_record(session) or session.place < first:
+    if not run.was_on_record(bracket.last) or run.on_record(session) or session.seq < first:
         return False
-    later = store_at(session.store).read(log, first, session.place, kinds=_TRIES)
+    later = store_at(session.store).read(log, first, session.seq, kinds=_TRIES)
     return any(event.header.call == bracket.call for event in later)
 
 
@@ -584,7 +584,7 @@ def park(session: Session, waiting: Sequence[Bracket]) -> None:
     if not waiting:
         return
     run = run_of(session)
-    if run is not None and run.record is not None and run.record.strict:
+    if run is not None and run.recording is not None and run.recording.strict:
         raise run.ended(session)
     raise Parked(session, "; ".join(map(_waits_for, waiting)))
 

@@ -492,10 +492,10 @@ class Hand:
         """
         if self._place is not None:
             since = store_at(session.store).read(
-                session.id, self._place + 1, session.place, kinds=("Rewound",)
+                session.id, self._place + 1, session.seq, kinds=("Rewound",)
             )
             self.tree = None if next(since, None) is not None else self.tree
-        self._place = session.place
+        self._place = session.seq
 
     def ready(self, tree: Digest) -> None:
         """Make the files those of this tree; in place nothing is undone, and what

@@ -40,13 +40,13 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId
 from plait.runtime.places import detail_of, make_now, wanted_of
-from plait.runtime.run import check_held, check_running, record, run_of
+from plait.runtime.run import append_events, check_held, check_running, run_of
 from plait.runtime.using import User, use_tool
 from plait.runtime.waits import Wait
 from plait.sandbox import Limits, backend
 from plait.session import Session
 from plait.session.files import Resolve, chosen_in, path_of, told
-from plait.session.ports import Act, Draft, Spot, store_at
+from plait.session.ports import Act, Draft, Position, store_at
 from plait.session.state import ABSENT
 from plait.store import Store
 from plait.tool import Result, Tool
@@ -92,7 +92,7 @@ _WORDS = (
 
 def place(
     session: Session, name: str, where: str | None, options: Mapping[str, Any], actor: str
-) -> Spot:
+) -> Position:
     """Record where it is placed from here on.
 
     In a run that is taken up again, what is on record is not looked for anew.
@@ -106,7 +106,7 @@ def place(
     else:
         check_held(session)  # a machine elsewhere is made before it can be recorded
         body, blobs = _placed(session, name, where, options)
-    return record(session, [Draft(body, Act(actor, "program"))], blobs)[0].spot
+    return append_events(session, [Draft(body, Act(actor, "program"))], blobs)[0].position
 
 
 def _placed(
@@ -129,7 +129,7 @@ def _placed(
     if folder is not None:
         found = _recorded(store, folder, asked, detail)
         tree, blobs = found.tree, {**blobs, **found.blobs}
-    detail |= _said(asked, session.place)
+    detail |= _said(asked, session.seq)
     if further:
         detail["options"] = further
     if asked.get("in_place") and not detail.get("folder"):
@@ -540,7 +540,7 @@ def _published(session: Session, folder: str) -> Digest:
     merged in, and not by the story.
     """
     store, found = store_at(session.store), list[tuple[int, Digest]]()
-    for log, last in {**session.covers, session.id: session.place}.items():
+    for log, last in {**session.covers, session.id: session.seq}.items():
         common = _published_in(store, log, last, folder)
         found += [common] if common is not None else []
     return max(found)[1] if found else Digest(detail_of(session.placement).get("base", EMPTY))
@@ -707,7 +707,7 @@ def _asked_of(session: Session) -> Mapping[str, Any] | None:
     """
     kinds = {kind.__name__ for kind in (ApprovalRequested, ToolRequested)}
     for event in store_at(session.store).read(
-        session.id, session.place + 1, kinds=kinds, reverse=True
+        session.id, session.seq + 1, kinds=kinds, reverse=True
     ):
         body = event.body
         if isinstance(body, ToolRequested) and body.tool == APPLY:

@@ -221,7 +221,7 @@ class Prompt:
         encoded = setup.encode()
         key = (session.store, session.id, actor, digest(PROMPT_TAG, encoded))
         kept = _kept.pop(key, None)
-        if kept is None or kept._place > session.place:
+        if kept is None or kept._place > session.seq:
             kept = cls(setup, actor, run, encoded)
         kept._runs, kept._key = (*before, run), key
         return kept
@@ -272,22 +272,22 @@ class Prompt:
         `known` are events somebody still has at hand.
         """
         get_blob = blobs_of(session)
-        if session.id == self._log and session.place >= self._place:
+        if session.id == self._log and session.seq >= self._place:
             news = (
-                known(session.id, self._place + 1, session.place)
+                known(session.id, self._place + 1, session.seq)
                 if known is not None and self._place
                 else None
             )
             if news is None:
                 news = list(
                     store_at(session.store).read(
-                        session.id, self._place + 1, session.place, kinds=_KINDS
+                        session.id, self._place + 1, session.seq, kinds=_KINDS
                     )
                 )
             if _ANEW.isdisjoint([event.kind for event in news]):
                 for event in news:
                     self._take(event, None, get_blob)
-                self._place = session.place
+                self._place = session.seq
                 return
         self._clear(session)
         own = session.id if self.setup.view.what == "branch" else None
@@ -299,7 +299,7 @@ class Prompt:
                     _mark(event, stretch, 0),
                     "it happened before this branch was forked, or in another one",
                 )
-        self._place = session.place
+        self._place = session.seq
 
     def take(self, events: Sequence[Event], get_blob: Callable[[Digest], bytes]) -> None:
         """Take in what comes right after, and is about to be written."""

@@ -22,7 +22,7 @@ from plait.event.kinds import Rewound
 from plait.ids import Digest, LogId
 from plait.session import Session
 from plait.session.origins import ORDINARY
-from plait.session.ports import Act, Spot, store_at
+from plait.session.ports import Act, Position, store_at
 
 Calls = tuple[str, ...]  # calls that go on, the outermost first: of workflows, and of tools
 
@@ -47,19 +47,19 @@ _REWINDS = frozenset({Rewound.__name__})
 class Rewind(NamedTuple):
     to: int
     at: int  # its own place
-    left: Spot  # the last value of the path that it left
+    left: Position  # the last value of the path that it left
 
 
 class Reads:
     """The places that the calls of a run have read."""
 
     def __init__(self) -> None:
-        self.places: dict[Calls, dict[LogId, list[Spot]]] = {}
+        self.places: dict[Calls, dict[LogId, list[Position]]] = {}
         # up to which place they are known
         self._rewinds: dict[LogId, tuple[int, tuple[Rewind, ...]]] = {}
         self._clean: set[Digest] = set()  # heads of values that bring no origin but ordinary ones
 
-    def note(self, calls: Calls, spot: Spot, *, whole: bool = False) -> None:
+    def note(self, calls: Calls, spot: Position, *, whole: bool = False) -> None:
         """A call was handed content of this value; `whole`: also of what was rewound."""
         places = self.places.setdefault(calls, {}).setdefault(spot.id, [])
         left = [rewind.left for rewind in self._cuts(spot)] if whole else []
@@ -75,19 +75,19 @@ class Reads:
                 for spot in [spot for places in list(logs.values()) for spot in places]:
                     self.note(caller, spot)
 
-    def _keep(self, places: list[Spot], spot: Spot) -> None:
+    def _keep(self, places: list[Position], spot: Position) -> None:
         """Keep the last place that was read of each path of a log: an earlier one
         has nothing else.
         """
         gone = self._gone(spot) if places and spot not in places else ()
         for at, other in enumerate(places):
             if other == spot or self._gone(other) == gone:
-                places[at] = max(other, spot, key=lambda each: each.place)
+                places[at] = max(other, spot, key=lambda each: each.seq)
                 return
         places.append(spot)
 
     def sources(
-        self, calls: Calls, store: str, spot: Spot | None, *, below: bool = False
+        self, calls: Calls, store: str, spot: Position | None, *, below: bool = False
     ) -> Sources:
         """What to name as causes of what a call writes at a spot; None: in a new session.
 
@@ -110,8 +110,8 @@ class Reads:
         return Sources(tuple(causes), origin)
 
     def _tainted(
-        self, calls: Calls, spot: Spot | None, below: bool
-    ) -> Iterator[tuple[Spot, frozenset[str]]]:
+        self, calls: Calls, spot: Position | None, below: bool
+    ) -> Iterator[tuple[Position, frozenset[str]]]:
         for reader, logs in list(self.places.items()):
             size = len(calls) if below else len(reader)
             if reader[:size] != calls[:size]:
@@ -125,27 +125,29 @@ class Reads:
                 else:
                     self._clean.add(place.head)
 
-    def _cuts(self, spot: Spot) -> tuple[Rewind, ...]:
+    def _cuts(self, spot: Position) -> tuple[Rewind, ...]:
         """The rewinds of its log, as far as the log was read."""
         upto, rewinds = self._rewinds.get(spot.id, (0, ()))
-        if upto < spot.place:
+        if upto < spot.seq:
             news: list[Rewind] = []
-            for event in store_at(spot.store).read(spot.id, upto + 1, spot.place, kinds=_REWINDS):
+            for event in store_at(spot.store).read(spot.id, upto + 1, spot.seq, kinds=_REWINDS):
                 body = event.body
                 assert isinstance(body, Rewound)
-                left = Spot(spot.store, spot.id, event.seq - 1, event.header.parents[0], spot.run)
+                left = Position(
+                    spot.store, spot.id, event.seq - 1, event.header.parents[0], spot.run
+                )
                 news.append(Rewind(body.to, event.seq, left))
             rewinds = (*rewinds, *news)
-            self._rewinds[spot.id] = spot.place, rewinds
+            self._rewinds[spot.id] = spot.seq, rewinds
         return rewinds
 
-    def _gone(self, spot: Spot) -> tuple[int, ...]:
+    def _gone(self, spot: Position) -> tuple[int, ...]:
         """Which rewinds took a place off the path: the same ones for all places of one path."""
-        return tuple([each.at for each in self._cuts(spot) if each.to < spot.place < each.at])
+        return tuple([each.at for each in self._cuts(spot) if each.to < spot.seq < each.at])
 
-    def _is_before(self, place: Spot, spot: Spot) -> bool:
+    def _is_before(self, place: Position, spot: Position) -> bool:
         """Whether a place is on the path of a spot in the same log."""
-        if place.id != spot.id or place.place > spot.place:
+        if place.id != spot.id or place.seq > spot.seq:
             return False
         self._cuts(spot)
-        return not any(at <= spot.place for at in self._gone(place))
+        return not any(at <= spot.seq for at in self._gone(place))

@@ -14,20 +14,20 @@ from plait.errors import PlaitError, ReplayDiverged
 from plait.event import Event
 from plait.event.kinds import ForkedFrom
 from plait.ids import Digest, LogId, short
-from plait.runtime.path import Differs, Path, ends_stopped, noted_in, steps_of, told
+from plait.runtime.path import Cursor, Differs, ends_stopped, noted_in, steps_of, told
 from plait.runtime.pool import wall_in
 from plait.runtime.stops import Halted
-from plait.session.ports import Draft, Spot
+from plait.session.ports import Draft, Position
 from plait.store import Store
 
 
 def diverged(
-    spot: Spot,
+    spot: Position,
     error: Differs,
     store: Store | None = None,
     blobs: Mapping[Digest, bytes] | None = None,
 ) -> ReplayDiverged:
-    at = error.recorded.seq if error.recorded is not None else spot.place + 1
+    at = error.recorded.seq if error.recorded is not None else spot.seq + 1
     sides = told(error.recorded), told(error.wanted)
     return ReplayDiverged(
         short(spot.id),
@@ -89,7 +89,7 @@ class Halting(Protocol):
     def halt(self, error: PlaitError | None) -> Halted: ...
 
 
-class Record:
+class Recording:
     """What the logs of a run have on record, each read once, when the program comes to it."""
 
     def __init__(
@@ -107,7 +107,7 @@ class Record:
         # place
         self.merged = merged or {}
         self.branched = merged is not None
-        self.paths: dict[LogId, Path] = {}
+        self.paths: dict[LogId, Cursor] = {}
         self.frontier: dict[LogId, int] = {}  # where each log ended
         self.before: tuple[str, ...] = ()  # the runs it was branched off
         self.restated = 0  # up to where a branch repeats the past, with other words in it
@@ -118,9 +118,9 @@ class Record:
         """Return how long a branch was held before."""
         return self._walls.get(log, 0.0)
 
-    def keep(self, path: Path, *logs: tuple[LogId, int]) -> None:
+    def keep(self, path: Cursor, *logs: tuple[LogId, int]) -> None:
         self.paths[path.log] = path
-        self.frontier.update(dict(logs) or {path.log: path.tip.place})
+        self.frontier.update(dict(logs) or {path.log: path.tip.seq})
 
     def began(
         self,
@@ -130,7 +130,7 @@ class Record:
         drafts: Sequence[Draft],
         scope: str,
         was: LogId | None,
-    ) -> tuple[Spot, list[Event]] | None:
+    ) -> tuple[Position, list[Event]] | None:
         """A log that was begun before; None: it was not.
 
         `was` is what it was called in the run this one was branched off.
@@ -152,17 +152,17 @@ class Record:
 
     def _began(
         self, store: Store, log: LogId, size: int, last: int, *, loose: bool = False
-    ) -> tuple[Spot, list[Event]]:
+    ) -> tuple[Position, list[Event]]:
         events = list(store.read(log, store.log(log).place + 1, last))
         first, rest = events[:size], events[size:]
-        at = Spot(store.address, log, first[-1].seq, first[-1].id, self.run)
-        tip = Spot(store.address, log, last, events[-1].id, self.run)
+        at = Position(store.address, log, first[-1].seq, first[-1].id, self.run)
+        tip = Position(store.address, log, last, events[-1].id, self.run)
         steps = steps_of(first[0].header.run or "", rest)
         self._walls[log] = wall_in(first[0], rest)
         stopped = ends_stopped(first[0].header.run or "", rest)
         noted = noted_in(first[0].header.run or "", rest)
         self.keep(
-            Path(
+            Cursor(
                 log,
                 steps,
                 at,
@@ -176,12 +176,12 @@ class Record:
         return at, first
 
 
-def _above(store: Store, log: LogId, first: Draft) -> Spot:
+def _above(store: Store, log: LogId, first: Draft) -> Position:
     """Where a branch was to begin that is not on record."""
     body = first.body
     if isinstance(body, ForkedFrom):
-        return Spot(store.address, body.parent, body.place, Digest(""))
-    return Spot(store.address, log, 0, Digest(""))
+        return Position(store.address, body.parent, body.place, Digest(""))
+    return Position(store.address, log, 0, Digest(""))
 
 
 def after_found(drafts: Sequence[Draft], found: Sequence[Event]) -> list[Draft]:

@@ -41,11 +41,11 @@ from plait.ids import Digest, LogId, Micros, derived, digest, inbox_of, short
 from plait.model.base import Delta
 from plait.runtime import bypass
 from plait.runtime.loop import code_thread
-from plait.runtime.path import Differs, Path
+from plait.runtime.path import Cursor, Differs
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.pool import Pool
 from plait.runtime.reads import NOTHING_READ, Calls, Reads, doing, tool_act
-from plait.runtime.record import Overrides, Record, after_found, diverged
+from plait.runtime.record import Overrides, Recording, after_found, diverged
 from plait.runtime.stops import Cancelled, Halted, Parked, Stop
 from plait.runtime.tracebacks import hide_in_tracebacks
 from plait.runtime.write import DirectWriter, bind_acting, bind_fences, check_decisions
@@ -56,7 +56,7 @@ from plait.session.ports import (
     UNNAMED,
     Act,
     Draft,
-    Spot,
+    Position,
     bind_reader,
     bind_writer,
     note_read,
@@ -128,7 +128,7 @@ class Run:
         self._frames: dict[LogId, tuple[Frame, ...]] = {}
         self._bases: dict[LogId, tuple[Frame, ...]] = {}
         self._riding: dict[tuple[LogId, str], list[Rider]] = {}
-        self._tips: dict[LogId, Spot] = {}
+        self._tips: dict[LogId, Position] = {}
         self._parents: dict[LogId, LogId] = {}
         self._forks: Counter[tuple[str, ...]] = Counter()
         self._forkers: dict[tuple[str, ...], Thread] = {}
@@ -157,7 +157,7 @@ class Run:
         # by the scope of a tool call: how the tool acts on the session it was handed
         self._acts: dict[str, Act] = {}
         # what is on record; None: it was begun here, and all of it is being written
-        self.record: Record | None = None
+        self.recording: Recording | None = None
         self.address = direct.address
 
     # ── the Writer ───────────────────────────────────────────────────────────────────────────
@@ -168,7 +168,7 @@ class Run:
     def noticed(self, body: k.Bypassed) -> None:
         """Something went around the session: said with the next append to the run's own log."""
         if not self.closed and not (
-            self.record is not None and self.on_record(Session.of(self.tip(self.root)))
+            self.recording is not None and self.on_record(Session.of(self.tip(self.root)))
         ):
             self.ride(self.root, self.id, Draft(body, Act("service:plait", "program")))
 
@@ -177,7 +177,7 @@ class Run:
         return self.policies if self.policies and not self.before_branch(session) else ()
 
     def now(self, session: Session) -> Micros:
-        return self._direct.source(session.store).now(session.id, session.place + 1)
+        return self._direct.source(session.store).now(session.id, session.seq + 1)
 
     def process(self, session: Session) -> str:
         """A name that no other process has: consent may count in this one only."""
@@ -187,7 +187,7 @@ class Run:
         frames = self.frames(log or self.root)
         return f"service:{principal_of(frames[-1].path)}" if frames else self._direct.principal()
 
-    def acting(self, store: str, spot: Spot | None = None) -> Act:
+    def acting(self, store: str, spot: Position | None = None) -> Act:
         """A tool acts as who called it, because of what that call was made for; a workflow as
         itself.
         """
@@ -245,7 +245,7 @@ class Run:
         fork: Place | None = None,
         blobs: Mapping[Digest, bytes] | None = None,
         run: str | None = None,
-    ) -> Spot:
+    ) -> Position:
         """A log of this run.
 
         Its id follows from where it was made, so that the same run made again finds it.
@@ -256,12 +256,12 @@ class Run:
         log, store = self._name(drafts[0].body, fork, scope), self.store(address)
         was = (
             self._was_named(store, drafts[0].body, fork)
-            if self.record is not None and self.record.branched
+            if self.recording is not None and self.recording.branched
             else None
         )
         recorded = (
-            self.record.began(self, store, log, drafts, scope, was)
-            if self.record is not None
+            self.recording.began(self, store, log, drafts, scope, was)
+            if self.recording is not None
             else None
         )
         if recorded is None:
@@ -308,33 +308,33 @@ class Run:
         record.
         """
         spent, wall_s = NOTHING, 0.0
-        if self.record is not None:
+        if self.recording is not None:
             grant = Grant(forked.id, forked.log, forked.seq, budget)
-            spent, wall_s = spent_under(store, grant), self.record.wall_s(forked.log)
+            spent, wall_s = spent_under(store, grant), self.recording.wall_s(forked.log)
         return Pool(
             budget, spent=spent, wall_s=wall_s, above=above, clock=lambda: self.io.clock() / 1e6
         )
 
     def append(
         self,
-        spot: Spot,
+        spot: Position,
         drafts: Sequence[Draft],
         *,
         merges: tuple[Digest, ...] = (),
         blobs: Mapping[Digest, bytes] | None = None,
-    ) -> Spot:
+    ) -> Position:
         check_decisions(spot.store, spot.id, drafts)
         return self.write(spot, drafts, merges=merges, blobs=blobs)[0]
 
     def write(
         self,
-        spot: Spot,
+        spot: Position,
         drafts: Sequence[Draft],
         *,
         merges: tuple[Digest, ...] = (),
         blobs: Mapping[Digest, bytes] | None = None,
         held: Sequence[Event] = (),
-    ) -> tuple[Spot, list[Event]]:
+    ) -> tuple[Position, list[Event]]:
         """Append, with what was waiting for it; returns the events of these drafts.
 
         `held` were sealed before, up to this spot.
@@ -356,13 +356,13 @@ class Run:
 
     def _write(
         self,
-        spot: Spot,
+        spot: Position,
         drafts: Sequence[Draft],
         merges: tuple[Digest, ...],
         merging: int,
         blobs: Mapping[Digest, bytes] | None,
         held: Sequence[Event],
-    ) -> tuple[Spot, list[Event]]:
+    ) -> tuple[Position, list[Event]]:
         if not self.gated and k.GateRequired in [type(draft.body) for draft in drafts]:
             self.gated = True
         found: list[Event] = []
@@ -430,7 +430,7 @@ class Run:
         run: str | None = None,
     ) -> list[Event]:
         self._check_going()
-        if self.record is not None and run is not None:
+        if self.recording is not None and run is not None:
             drafts = [draft for draft in drafts if not self._was_posted(address, log, draft, run)]
             if not drafts:
                 return []
@@ -451,7 +451,7 @@ class Run:
         """Whether code of the run posted this in an earlier life of it: then it stands in the
         inbox.
         """
-        if self.record is not None and self.record.strict:
+        if self.recording is not None and self.recording.strict:
             return True
         body = without_secrets(draft.body)
         key = log, type(body).__name__, VOCABULARY.encode(body)
@@ -465,21 +465,21 @@ class Run:
         ]
         return len(stands) >= times
 
-    def latest(self, spot: Spot) -> Spot:
+    def latest(self, spot: Position) -> Position:
         """Where a log stands: for a run that is taken up again, where it stood then."""
         path = self._path(spot)
         return self._direct.latest(spot) if path is None else self._at_gap(path, spot)
 
-    def is_current(self, spot: Spot) -> bool:
+    def is_current(self, spot: Position) -> bool:
         """Whether one can go on from this spot: it is the last step taken, whatever others wrote
         since, or the end of the log.
         """
         path = (
-            self.record.paths.get(spot.id)
-            if self.record is not None and spot.run == self.id
+            self.recording.paths.get(spot.id)
+            if self.recording is not None and spot.run == self.id
             else None
         )
-        return spot.place >= path.at.place if path is not None else self._direct.is_current(spot)
+        return spot.seq >= path.at.seq if path is not None else self._direct.is_current(spot)
 
     # ── the record ───────────────────────────────────────────────────────────────────────────
 
@@ -487,7 +487,7 @@ class Run:
         """The next step on record, if it belongs to one of these brackets; None: it does not, or
         there is none.
         """
-        path = self._path(session.spot) if self.record is not None else None
+        path = self._path(session.position) if self.recording is not None else None
         event = path.take(calls) if path is not None else None
         if path is None or event is None:
             return None
@@ -496,7 +496,7 @@ class Run:
 
     def peek(self, session: Session) -> Event | None:
         """The next step on record."""
-        path = self._path(session.spot)
+        path = self._path(session.position)
         return (
             path.peek(self.waiting(session.id, session.run or self.id))
             if path is not None
@@ -515,15 +515,15 @@ class Run:
         return self.pools.get(self.root)
 
     def next_of(self, session: Session, calls: Container[str | None]) -> Event | None:
-        path = self._path(session.spot)
+        path = self._path(session.position)
         return path.next_of(calls) if path is not None else None
 
     def take_delivery(self, session: Session) -> tuple[Session, list[Event]] | None:
         """What the record says was delivered here; None: it says nothing any more."""
-        path = self._path(session.spot)
+        path = self._path(session.position)
         if path is None:
             return None
-        self._take_riding(path, session.spot)
+        self._take_riding(path, session.position)
         events = path.take_delivery()
         self._remember(path, events)
         for event in events[:1]:
@@ -534,7 +534,7 @@ class Run:
                 self._delivered[session.id] = max(body.upto, self._delivered.get(session.id, 0))
         return _moved(session, path.at, events) if events else session, events[1:]
 
-    def _take_riding(self, path: Path, spot: Spot) -> None:
+    def _take_riding(self, path: Cursor, spot: Position) -> None:
         """What waited for the next append was written with the delivery, if one is on record right
         after it.
         """
@@ -550,28 +550,24 @@ class Run:
         """Whether the record has an ordinary step right after this value: then nothing arrived
         here, and there is nothing to heed.
         """
-        path = self.record.paths.get(session.id) if self.record is not None else None
-        if (
-            path is None
-            or path.at.place != session.place
-            or self._riding.get((session.id, self.id))
-        ):
+        path = self.recording.paths.get(session.id) if self.recording is not None else None
+        if path is None or path.at.seq != session.seq or self._riding.get((session.id, self.id)):
             return False
-        return path.follows(session.place)
+        return path.follows(session.seq)
 
     def on_record(self, session: Session) -> bool:
         """Whether what follows in this log is on record."""
-        return self.record is not None and self._path(session.spot) is not None
+        return self.recording is not None and self._path(session.position) is not None
 
     def follows(self, session: Session) -> bool:
         """Whether what the program does next is on record: after what waits for the next append,
         which may be all that is left.
         """
-        path = self._path(session.spot)
-        if path is None or self.record is None:
+        path = self._path(session.position)
+        if path is None or self.recording is None:
             return False
         return (
-            self.record.strict
+            self.recording.strict
             or path.closed
             or path.goes_on(self.waiting(session.id, session.run or self.id))
         )
@@ -579,7 +575,9 @@ class Run:
     def before_branch(self, session: Session) -> bool:
         """Whether what follows is the record of the run this one was branched off."""
         path = (
-            self._path(session.spot) if self.record is not None and self.record.branched else None
+            self._path(session.position)
+            if self.recording is not None and self.recording.branched
+            else None
         )
         return path is not None and path.before_branch(
             self.waiting(session.id, session.run or self.id)
@@ -587,14 +585,18 @@ class Run:
 
     def branched_off(self, session: Session) -> tuple[str, ...]:
         """The runs that this one was branched off, the first one first."""
-        return self.record.before if self.record is not None and session.run == self.id else ()
+        return (
+            self.recording.before if self.recording is not None and session.run == self.id else ()
+        )
 
     def is_inherited(self, event: Event) -> bool:
         """Whether an event was there when this run was branched off: what was asked for there was
         not asked for here.
         """
         return event.header.run != self.id or (
-            self.record is not None and event.log == self.root and event.seq <= self.record.restated
+            self.recording is not None
+            and event.log == self.root
+            and event.seq <= self.recording.restated
         )
 
     def joined(self, session: Session) -> Session:
@@ -602,43 +604,54 @@ class Run:
         is taken along.
         """
         path = (
-            self.record.paths.get(session.id)
-            if self.record is not None and session.run == self.id
+            self.recording.paths.get(session.id)
+            if self.recording is not None and session.run == self.id
             else None
         )
-        if path is None or session.place != path.at.place:
+        if path is None or session.seq != path.at.seq:
             return session
-        spot = self._at_gap(path, session.spot)
-        if path.over and self.record is not None and not self.record.strict and not path.closed:
+        spot = self._at_gap(path, session.position)
+        if (
+            path.over
+            and self.recording is not None
+            and not self.recording.strict
+            and not path.closed
+        ):
             self._live(spot)
-        return session.beyond(spot) if spot.place != session.place else session
+        return session.beyond(spot) if spot.seq != session.seq else session
 
     def ended(self, session: Session) -> Stop:
         """The record ends, and only the record may be followed: what would have to be run is not on
         it.
         """
-        assert self.record is not None
-        if session.id != self.root and not self.record.finished:
+        assert self.recording is not None
+        if session.id != self.root and not self.recording.finished:
             return Parked(session, "the record of this branch ends here")  # others went on
-        if self.record.open or self.ends_here(session):
+        if self.recording.open or self.ends_here(session):
             return self.halt(None)
-        return self.halt(diverged(session.spot, Differs(None, "(an effect that is not on record)")))
+        return self.halt(
+            diverged(session.position, Differs(None, "(an effect that is not on record)"))
+        )
 
     def was_on_record(self, event: Event) -> bool:
         """Whether an event was there when the run was taken up again."""
-        return self.record is not None and event.seq <= self.record.frontier.get(event.log, 0)
+        return self.recording is not None and event.seq <= self.recording.frontier.get(event.log, 0)
 
     def ends_here(self, session: Session) -> bool:
         """Whether the record has nothing more in this log but its end."""
-        path = self.record.paths.get(session.id) if self.record is not None else None
-        return path is not None and self.record is not None and self.record.strict and path.ends
+        path = self.recording.paths.get(session.id) if self.recording is not None else None
+        return (
+            path is not None and self.recording is not None and self.recording.strict and path.ends
+        )
 
     def names(self, session: Session) -> tuple[str, LogId]:
         """The run and the log after which calls are named: in what is branched off, as they were
         named there.
         """
         path = (
-            self._path(session.spot) if self.record is not None and self.record.branched else None
+            self._path(session.position)
+            if self.recording is not None and self.recording.branched
+            else None
         )
         step = path.peek() if path is not None else None
         if step is not None:
@@ -666,63 +679,63 @@ class Run:
     def is_tip(self, session: Session) -> bool:
         """Whether this is the last value of its log that the run has made."""
         at = self._tips.get(session.id)
-        return at is not None and (at.place, at.head) == (session.place, session.head)
+        return at is not None and (at.seq, at.head) == (session.seq, session.head)
 
     def check_all_taken(self) -> None:
         """The program has come to its end: no branch may have a step on record that it never came
         to.
         """
-        for log, path in (self.record.paths if self.record is not None else {}).items():
+        for log, path in (self.recording.paths if self.recording is not None else {}).items():
             step = path.left() if log != self.root else None
             if step is not None:
                 raise self.halt(diverged(path.at, Differs(step, "(the end of the program)")))
 
-    def _path(self, spot: Spot) -> Path | None:
+    def _path(self, spot: Position) -> Cursor | None:
         """The path of a log, as long as there is something on it; only what the run itself does is
         on a path.
         """
-        if self.record is None or (spot.run is not None and spot.run != self.id):
+        if self.recording is None or (spot.run is not None and spot.run != self.id):
             return None
-        path = self.record.paths.get(spot.id)
+        path = self.recording.paths.get(spot.id)
         return (
             path
-            if path is not None and (self.record.strict or path.closed or not path.over)
+            if path is not None and (self.recording.strict or path.closed or not path.over)
             else None
         )
 
     def _matched(
         self,
-        path: Path,
-        spot: Spot,
+        path: Cursor,
+        spot: Position,
         drafts: Sequence[Draft],
         blobs: Mapping[Digest, bytes] | None = None,
     ) -> list[Event]:
         """As many of these drafts as are on record."""
-        assert self.record is not None
-        if spot.place < path.at.place:
-            raise StaleHead(spot.id, spot.head, path.at.head, path.at.place)
+        assert self.recording is not None
+        if spot.seq < path.at.seq:
+            raise StaleHead(spot.id, spot.head, path.at.head, path.at.seq)
         found: list[Event] = []
         for draft in drafts:
             try:
                 event = path.match(draft)
             except Differs as error:
-                if self.record.strict and not self.record.finished and path.ends:
+                if self.recording.strict and not self.recording.finished and path.ends:
                     # nothing more was done, and then somebody ended it
                     raise self.halt(None) from None
                 raise self.halt(diverged(spot, error, self.store(spot.store), blobs)) from None
             if event is None:
-                if self.record.strict and spot.id != self.root and not self.record.finished:
+                if self.recording.strict and spot.id != self.root and not self.recording.finished:
                     raise Parked(Session.of(spot), "the record of this branch ends here")
-                if self.record.strict or path.closed:
+                if self.recording.strict or path.closed:
                     raise self.halt(
-                        None if self.record.open else diverged(spot, Differs(None, draft))
+                        None if self.recording.open else diverged(spot, Differs(None, draft))
                     )
                 break
             found.append(event)
         self._remember(path, found)
         return found
 
-    def _remember(self, path: Path, events: Sequence[Event]) -> None:
+    def _remember(self, path: Cursor, events: Sequence[Event]) -> None:
         with self._lock:
             self._tips[path.log] = path.at
             self._tail(path.log).extend(events)
@@ -733,34 +746,34 @@ class Run:
             found = self._tails[log] = deque(maxlen=TAIL)
         return found
 
-    def _at_gap(self, path: Path, spot: Spot) -> Spot:
+    def _at_gap(self, path: Cursor, spot: Position) -> Position:
         step, place = path.peek(), path.gap()
         if path.over or step is None:
             return msgspec.structs.replace(path.tip, run=spot.run)
         return (
             spot
-            if place <= spot.place
-            else msgspec.structs.replace(spot, place=place, head=step.header.parents[0])
+            if place <= spot.seq
+            else msgspec.structs.replace(spot, seq=place, head=step.header.parents[0])
         )
 
-    def _beyond(self, spot: Spot) -> Spot:
+    def _beyond(self, spot: Position) -> Position:
         """Where to write what comes right after the last step on record: after what others wrote
         since.
         """
         path = (
-            self.record.paths.get(spot.id)
-            if self.record is not None and spot.run == self.id
+            self.recording.paths.get(spot.id)
+            if self.recording is not None and spot.run == self.id
             else None
         )
-        if path is None or spot.place != path.at.place:
+        if path is None or spot.seq != path.at.seq:
             return spot
         self._live(path.tip)
         return path.tip
 
-    def _live(self, spot: Spot) -> None:
+    def _live(self, spot: Position) -> None:
         """From here on this log is written."""
-        assert self.record is not None
-        self.record.paths.pop(spot.id, None)
+        assert self.recording is not None
+        self.recording.paths.pop(spot.id, None)
         with self._lock:
             self._tips[spot.id] = spot
 
@@ -854,7 +867,7 @@ class Run:
                 raise self.halt_lost(StaleEpoch(fence.log, fence.epoch, known[fence.log].epoch))
 
     def halt_lost(
-        self, error: StaleEpoch, spot: Spot | None = None, drafts: Sequence[Draft] = ()
+        self, error: StaleEpoch, spot: Position | None = None, drafts: Sequence[Draft] = ()
     ) -> Halted:
         """This process has lost the run: from now on nothing of it is written here.
 
@@ -876,7 +889,7 @@ class Run:
             return body.holder
         return f"{last.actor}, who ended it" if last is not None else "another process"
 
-    def seal(self, spot: Spot, drafts: Sequence[Draft]) -> tuple[Spot, list[Event]] | None:
+    def seal(self, spot: Position, drafts: Sequence[Draft]) -> tuple[Position, list[Event]] | None:
         """The events as they would be written here; None: somebody else wrote, or something waits
         that has to come first.
         """
@@ -974,7 +987,7 @@ class Run:
         if scope is not None and scope != self.id:
             self._over.add(scope)
 
-    def has_in_hand(self, spot: Spot) -> bool:
+    def has_in_hand(self, spot: Position) -> bool:
         """Whether the code here is what has a value in hand: code of its call, and not another
         thread that was handed it, too.
         """
@@ -1020,10 +1033,10 @@ class Run:
         with self._lock:
             return len(self._riding.get((log, scope), ()))
 
-    def tip(self, log: LogId, scope: str | None = None) -> Spot:
+    def tip(self, log: LogId, scope: str | None = None) -> Position:
         return msgspec.structs.replace(self._tips[log], run=scope or self.id)
 
-    def start(self, spot: Spot) -> None:
+    def start(self, spot: Position) -> None:
         with self._lock:
             self._tips[spot.id] = spot
 
@@ -1065,7 +1078,7 @@ class Run:
     def check(self, log: LogId) -> None:
         """Before every effect: raises if this branch was stopped."""
         self._check_going()
-        path = self.record.paths.get(log) if self.record is not None else None
+        path = self.recording.paths.get(log) if self.recording is not None else None
         if path is not None and path.goes_on(self.waiting(log, self.id)):
             return  # it went on so far, whoever stopped it when
         if self.is_stopped(log) or (
@@ -1077,10 +1090,10 @@ class Run:
         """Whether, on record, whatever a branch was forked from went on after the branch was
         stopped.
         """
-        assert self.record is not None
+        assert self.recording is not None
         parent = self._parents.get(log, self.root)
-        above = self.record.paths.get(parent)
-        return self.record.strict or (
+        above = self.recording.paths.get(parent)
+        return self.recording.strict or (
             above is not None and above.goes_on(self.waiting(parent, self.id))
         )
 
@@ -1126,7 +1139,7 @@ class Run:
 _OUTCOMES = (k.ToolReturned, k.ToolFailed)
 
 
-def post_late(direct: DirectWriter, spot: Spot, drafts: Sequence[Draft]) -> None:
+def post_late(direct: DirectWriter, spot: Position, drafts: Sequence[Draft]) -> None:
     """Outcomes that came too late for their log go to its inbox: what a tool did is never lost."""
     late = [
         draft._replace(act=draft.act._replace(causes=()))
@@ -1157,12 +1170,12 @@ def _with(
     return every, more
 
 
-def _moved(session: Session, spot: Spot, events: Sequence[Event]) -> Session:
+def _moved(session: Session, spot: Position, events: Sequence[Event]) -> Session:
     """The value after these events.
 
     What stands between it and them, and is no step of the run, may have changed its life.
     """
-    if events[0].seq != session.place + 1:
+    if events[0].seq != session.seq + 1:
         return session.beyond(spot)
     return session.later(spot, *[event.kind for event in events])
 
@@ -1243,7 +1256,7 @@ def scoped(session: Session, call: str, attempt: int, act: Act) -> Session:
     _runs[scope] = run
     run.let_act(scope, act)
     bind_writer(run, scope)
-    return session.later(msgspec.structs.replace(session.spot, run=scope))
+    return session.later(msgspec.structs.replace(session.position, run=scope))
 
 
 # whose code this is; threads we start know it, too
@@ -1256,7 +1269,7 @@ inside.bind(running.get)
 class _RunReader:
     """Notes what the code of a run reads, also of values that are not the run's."""
 
-    def read(self, spot: Spot, whole: bool) -> None:
+    def read(self, spot: Position, whole: bool) -> None:
         run = _runs.get(spot.run or "") or _run_here()
         if run is not None and not run.closed:
             run.reads.note(run.calls(spot.id), spot, whole=whole)
@@ -1265,7 +1278,7 @@ class _RunReader:
 def note_error(error: BaseException) -> None:
     """Note that the code here is handed an error that tells of a session."""
     if isinstance(error, EffectError) and isinstance(error.session, Session):
-        note_read(error.session.spot)
+        note_read(error.session.position)
 
 
 def note_raised(run: Run, frame: Frame, callers: tuple[Frame, ...], error: BaseException) -> None:
@@ -1280,10 +1293,10 @@ def note_raised(run: Run, frame: Frame, callers: tuple[Frame, ...], error: BaseE
         here.reads.hand_up((*caller, frame.call), caller)
         here.reads.note(caller, run.tip(frame.log))
         if isinstance(error, EffectError) and isinstance(error.session, Session):
-            here.reads.note(caller, error.session.spot)
+            here.reads.note(caller, error.session.position)
 
 
-def _acting_inside(store: str, spot: Spot | None) -> Act:
+def _acting_inside(store: str, spot: Position | None) -> Act:
     """How code of a run, or of a tool, acts on a value that is not the run's: a session of its own,
     say.
     """
@@ -1359,7 +1372,7 @@ class _Inside:
         return (*own, *run.fences_in(address))
 
     def loss_error(
-        self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]
+        self, error: StaleEpoch, by: str | None, spot: Position | None, drafts: Sequence[Draft]
     ) -> BaseException:
         run, past = _run_here(), _let_go.get(by) if by is not None else None
         if past is not None and error.log in [fence.log for fence in past.fences]:
@@ -1422,7 +1435,7 @@ def is_tried_again(session: Session) -> bool:
     now, or on record.
     """
     run = run_of(session)
-    if run is None or run.record is None:
+    if run is None or run.recording is None:
         return False
     step = run.peek(session)
     # On record it ended a call, or was followed by another ask. Where the record is over, the end
@@ -1430,11 +1443,11 @@ def is_tried_again(session: Session) -> bool:
     return (
         step.kind != k.CallFinished.__name__
         if step is not None
-        else session.head in run.record.reopened
+        else session.head in run.recording.reopened
     )
 
 
-def record(
+def append_events(
     session: Session,
     drafts: Sequence[Draft],
     blobs: Mapping[Digest, bytes] | None = None,
@@ -1445,14 +1458,14 @@ def record(
     events as they were written.
     """
     writer = run_of(session) or direct_writer()
-    spot, events = writer.write(session.spot, drafts, blobs=blobs, held=held)
+    spot, events = writer.write(session.position, drafts, blobs=blobs, held=held)
     after = session.later(spot, *[type(draft.body).__name__ for draft in drafts])
-    if not isinstance(writer, Run) or writer.record is None:
-        after.keep_state(since=session.place - len(held))
+    if not isinstance(writer, Run) or writer.recording is None:
+        after.keep_state(since=session.seq - len(held))
     return after, events
 
 
-def append_at_tip(spot: Spot, drafts: Sequence[Draft], fences: Sequence[Fence] = ()) -> None:
+def append_at_tip(spot: Position, drafts: Sequence[Draft], fences: Sequence[Fence] = ()) -> None:
     """Append where a log ends by now, around any run that has it in hand here: for what decides who
     has it.
     """
@@ -1465,7 +1478,7 @@ def append_at_tip(spot: Spot, drafts: Sequence[Draft], fences: Sequence[Fence] =
             spot = direct.latest(spot)
 
 
-def record_at_tip(
+def append_events_at_tip(
     session: Session,
     drafts: Sequence[Draft] | Callable[[Session], Sequence[Draft]],
     blobs: Mapping[Digest, bytes] | None = None,
@@ -1476,10 +1489,10 @@ def record_at_tip(
     """
     for _ in range(100):
         try:
-            return record(session, drafts(session) if callable(drafts) else drafts, blobs)
+            return append_events(session, drafts(session) if callable(drafts) else drafts, blobs)
         except StaleHead:
             session = session.reload()
-    return record(session, drafts(session) if callable(drafts) else drafts, blobs)
+    return append_events(session, drafts(session) if callable(drafts) else drafts, blobs)
 
 
 def call_id(run: str | None, log: LogId, seq: int, *more: str | int) -> str:

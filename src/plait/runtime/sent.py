@@ -19,7 +19,7 @@ from plait.model.base import Turn
 from plait.runtime.prompt import LeftOut, Prompt, Setup
 from plait.runtime.run import principal_of
 from plait.session import Session
-from plait.session.ports import Spot, store_at
+from plait.session.ports import Position, store_at
 
 _setup = msgspec.json.Decoder(Setup).decode
 
@@ -45,14 +45,14 @@ def last_asked(session: Session) -> Event:
     """The ask at this place, or the nearest before it."""
     found = next(
         store_at(session.store).read(
-            session.id, 1, session.place, kinds={ModelAsked.__name__}, reverse=True
+            session.id, 1, session.seq, kinds={ModelAsked.__name__}, reverse=True
         ),
         None,
     )
     if found is None:
         raise NoPrompt(
             session.short,
-            session.place,
+            session.seq,
             "no model was asked by then",
             "look for a later place with plait log",
         )
@@ -70,7 +70,7 @@ def sent(session: Session, asked: Event | None = None) -> Sent:
     encoded = _encoded_setup(session, first)
     prompt = Prompt(_setup(encoded), asked.actor, asked.header.run, encoded, explain=True)
     prompt.catch_up(
-        Session.of(Spot(session.store, first.log, first.seq - 1, first.header.parents[0]))
+        Session.of(Position(session.store, first.log, first.seq - 1, first.header.parents[0]))
     )
     digest, turns = prompt.ask()
     left = sorted(

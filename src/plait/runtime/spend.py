@@ -34,7 +34,7 @@ from plait.runtime.pool import (
     price_of,
     wall_in,
 )
-from plait.runtime.run import Run, executing, record, run_of, running
+from plait.runtime.run import Run, append_events, executing, run_of, running
 from plait.session import Session
 from plait.session.content import text_of
 from plait.session.grants import Grant, grants_at, spent_under
@@ -70,7 +70,7 @@ def pool_of(session: Session, run: Run, wall_s: float = 0.0) -> Pool | None:
     """
     if session.budget is None:
         return None
-    grants = grants_at(store_at(session.store), session.id, session.place)
+    grants = grants_at(store_at(session.store), session.id, session.seq)
     walls = [grant.budget.wall_s_max for grant in grants if grant.budget.wall_s_max is not None]
     above = _granted(session, grants, run)
     # The time is that of this run alone.
@@ -160,10 +160,10 @@ def _refused(session: Session, effect: AskModel, body: k.BudgetRefused) -> Affor
     """Say that the budget does not allow it; what is kept back allows an answer, or it is over."""
     act = Act(SERVICE, "program")
     if body.final:
-        session, _ = record(session, [Draft(body, act)])
+        session, _ = append_events(session, [Draft(body, act)])
         raise BudgetExceeded(body.limit, body.asked, body.left, session, body.why)
     said = k.MessageSaid("user", (k.Text(LAST_WORDS.format(limit=body.limit)),), "plait")
-    session, _ = record(session, [Draft(body, act), Draft(said, act._replace(causes=(0,)))])
+    session, _ = append_events(session, [Draft(body, act), Draft(said, act._replace(causes=(0,)))])
     return Afforded(session, effect._replace(choice="none"), refusal=body)
 
 
@@ -317,7 +317,7 @@ def _tool_pool(session: Session, run: Run | None) -> Pool | None:
         return run.pool(session.id)
     own, here = run.pool(session.id) if run is not None else None, executing()
     if run is None and session.budget is not None:
-        grants = grants_at(store_at(session.store), session.id, session.place)
+        grants = grants_at(store_at(session.store), session.id, session.seq)
         # nothing else is spent by a tool
         if any(grant.budget.tool_calls_max is not None for grant in grants):
             own = _granted(session, grants, None)
@@ -338,6 +338,4 @@ def refusal_of(refusal: Refusal) -> tuple[k.BudgetRefused, Failure]:
 
 def wall_of(session: Session, started: Event) -> float:
     """Return how long a run was held so far, in seconds."""
-    return wall_in(
-        started, store_at(session.store).read(session.id, started.seq + 1, session.place)
-    )
+    return wall_in(started, store_at(session.store).read(session.id, started.seq + 1, session.seq))

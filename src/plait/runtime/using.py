@@ -44,11 +44,11 @@ from plait.runtime.places import Site, Visit, Worked
 from plait.runtime.reads import NOTHING_READ, doing, tool_act
 from plait.runtime.run import (
     Run,
+    append_events,
+    append_events_at_tip,
     call_id,
     check_held,
     check_running,
-    record,
-    record_at_tip,
     run_of,
     scoped,
 )
@@ -112,12 +112,12 @@ def use_tool(
     if run is None or not run.follows(session):
         _check_no_stand_ins(tool, plain)
     name, log = run.names(session) if run is not None else (None, session.id)
-    call = call_id(name, log, session.place + 1, "use")
-    known = writer_of(session.run).acting(session.store, session.spot)
+    call = call_id(name, log, session.seq + 1, "use")
+    known = writer_of(session.run).acting(session.store, session.position)
     origin = known.origin if known.origin and known.origin not in ORDINARY else "program"
     act = Act(user.actor, origin, call=call, causes=known.causes)
     body, refusal = requested(session, tool, plain, user, reason, because=act)
-    session, (request, *rest) = record(
+    session, (request, *rest) = append_events(
         session, [Draft(body, act), *refused(session, refusal, act, of_request=True)]
     )
     bracket = Bracket(0, tool, request.header.call or call, request, arguments)
@@ -132,7 +132,7 @@ def use_tool(
             failure = Failure(
                 "Interrupted", "it was interrupted while it ran; it may have happened"
             )
-            record_at_tip(
+            append_events_at_tip(
                 session, [Draft(k.ToolFailed(failure), Act(user.actor, "program", call=call))]
             )
         raise
@@ -218,7 +218,7 @@ def _settled(
             raise Cancelled("it was stopped before it ran")
     if not open_:
         return session, None
-    if run is not None and run.record is not None and run.record.strict:
+    if run is not None and run.recording is not None and run.recording.strict:
         raise run.ended(session)  # only the record may be followed, and it ends here
     unsettled = [each for each in open_ if each.outcome is None]
     if (
@@ -266,13 +266,13 @@ def _is_reopened(run: Run | None, session: Session, bracket: Bracket) -> bool:
     """Whether its failure ended the run, or it was stopped with it; now it is taken up again to try
     once more.
     """
-    if run is None or run.record is None or bracket.outcome is None or run.on_record(session):
+    if run is None or run.recording is None or bracket.outcome is None or run.on_record(session):
         return False
     if not isinstance(bracket.outcome.body, k.ToolFailed):
         return False  # a person has said what became of it
     if _was_stopped(bracket) and run.was_on_record(bracket.outcome):
         return not run.went_on_without(session.id)
-    return bracket.outcome.id in run.record.reopened
+    return bracket.outcome.id in run.recording.reopened
 
 
 def _was_stopped(bracket: Bracket) -> bool:
@@ -592,7 +592,7 @@ def _run(
             )
     lanes = _lanes(jobs)
     # the request was written just now, under the fence: the store need not be asked again
-    if run is None or run.record is None:
+    if run is None or run.recording is None:
         lanes = [[first._replace(check=None), *later] for first, *later in lanes]
     batch = yield Launch(lanes)
     left, scopes = len(jobs), {job.number: _scope_of(job) for job in jobs}
@@ -651,7 +651,7 @@ def _with_sources(
     if run is None or not run.reads.places:
         return drafts
     calls = (*run.calls(session.id), bracket.call)
-    read = run.reads.sources(calls, session.store, session.spot, below=True)
+    read = run.reads.sources(calls, session.store, session.position, below=True)
     if read == NOTHING_READ:
         return drafts
     *before, (body, act) = drafts

@@ -15,7 +15,7 @@ from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.runtime.mail import arrivals, safe_point
 from plait.runtime.people import checked_answer, decision_of
-from plait.runtime.run import Run, call_id, check_running, record, run_of
+from plait.runtime.run import Run, append_events, call_id, check_running, run_of
 from plait.runtime.stops import Parked
 from plait.runtime.waits import Pause, Wait
 from plait.session import Session
@@ -30,8 +30,12 @@ def ask_human(
 ) -> Generator[Wait, Any, Session]:
     """Ask a person, and go on with the answer: `session.result`."""
     run, session, call = _begin(session, "ask a person", "question")
-    act = Act(actor, "program", call=call, causes=run.acting(session.store, session.spot).causes)
-    session, (asked,) = record(session, [Draft(k.QuestionAsked(question, tuple(choices)), act)])
+    act = Act(
+        actor, "program", call=call, causes=run.acting(session.store, session.position).causes
+    )
+    session, (asked,) = append_events(
+        session, [Draft(k.QuestionAsked(question, tuple(choices)), act)]
+    )
     call = asked.header.call or call
     session, answered = _heard(run, session, call, asked)
     if answered is None and run.answerer is not None:
@@ -43,7 +47,9 @@ def ask_human(
             )
         answer = checked_answer(cast("Json", said), tuple(choices))
         act = Act(run.behalf, "human", call=call, causes=(asked.id,))
-        session, (answered,) = record(session, [Draft(k.QuestionAnswered(asked.id, answer), act)])
+        session, (answered,) = append_events(
+            session, [Draft(k.QuestionAnswered(asked.id, answer), act)]
+        )
     if answered is None:
         raise _parked(
             run, session, f"a question waits for an answer: plait answer {asked.id[:12]} …"
@@ -56,7 +62,7 @@ def sleep(session: Session, seconds: float, actor: str) -> Generator[Wait, Any, 
     """Go on after so long; whoever sleeps long holds no process."""
     run, session, call = _begin(session, "sleep", "sleep")
     until = run.now(session) + int(seconds * 1e6)
-    session, (timer,) = record(
+    session, (timer,) = append_events(
         session, [Draft(k.TimerSet(until), Act(actor, "program", call=call))]
     )
     return (yield from _until(run, session, timer))
@@ -71,7 +77,7 @@ def wait_for(
     """
     run, session, call = _begin(session, "wait", "wait")
     until = run.now(session) + int(timeout_s * 1e6) if timeout_s is not None else None
-    session, (timer,) = record(
+    session, (timer,) = append_events(
         session, [Draft(k.TimerSet(until, name), Act(actor, "program", call=call))]
     )
     return (yield from _until(run, session, timer))
@@ -101,7 +107,7 @@ def _until(run: Run, session: Session, timer: Event) -> Generator[Wait, Any, Ses
 
 
 def _fire(session: Session, call: str, by: Any, cause: Event) -> Session:
-    return record(
+    return append_events(
         session, [Draft(k.TimerFired(by), Act(SERVICE, "program", call=call, causes=(cause.id,)))]
     )[0]
 
@@ -110,9 +116,7 @@ def _signal(session: Session, name: str) -> Event | None:
     """A signal of this name that nobody has waited for yet."""
     store = store_at(session.store)
     kinds = {k.Signalled.__name__, k.TimerFired.__name__}
-    events = list(
-        store.read(session.id, store.log(session.id).place + 1, session.place, kinds=kinds)
-    )
+    events = list(store.read(session.id, store.log(session.id).place + 1, session.seq, kinds=kinds))
     used = {
         cause
         for event in events
@@ -143,7 +147,7 @@ def _begin(session: Session, verb: str, what: str) -> tuple[Run, Session, str]:
             "nobody can be waited for inside a tool",
             "do it in a workflow, and hand the tool what came of it",
         )
-    return run, session, call_id(*run.names(session), session.place + 1, what)
+    return run, session, call_id(*run.names(session), session.seq + 1, what)
 
 
 def _heard(run: Run, session: Session, call: str, ask: Event) -> tuple[Session, Event | None]:
@@ -170,5 +174,7 @@ def _of(events: Sequence[Event], call: str) -> Event | None:
 
 def _parked(run: Run, session: Session, why: str) -> BaseException:
     return (
-        run.ended(session) if run.record is not None and run.record.strict else Parked(session, why)
+        run.ended(session)
+        if run.recording is not None and run.recording.strict
+        else Parked(session, why)
     )

@@ -32,7 +32,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId, Source, inbox_of, short
 from plait.inside import is_inside
-from plait.session.ports import UNNAMED, Act, Draft, Spot
+from plait.session.ports import UNNAMED, Act, Draft, Position
 from plait.store import Fence, Store
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
@@ -44,7 +44,7 @@ _POSTED_DECISIONS = _DECISIONS | {BudgetSet}
 # code of a run that does not go by the values of its run: it speaks for no person, and for no
 # workflow
 RUN_CODE = "service:run"
-_acting: list[Callable[[str, Spot | None], Act]] = []
+_acting: list[Callable[[str, Position | None], Act]] = []
 
 
 def check_decisions(
@@ -59,7 +59,7 @@ def check_decisions(
             raise MayNotApprove(short(log), draft.act.actor, why)
 
 
-def bind_acting(acting: Callable[[str, Spot | None], Act]) -> None:
+def bind_acting(acting: Callable[[str, Position | None], Act]) -> None:
     """From now on this says how code of a run acts on values that are not the run's."""
     _acting[:] = [acting]
 
@@ -76,7 +76,7 @@ class Insider(Protocol):
         ...
 
     def loss_error(
-        self, error: StaleEpoch, by: str | None, spot: Spot | None, drafts: Sequence[Draft]
+        self, error: StaleEpoch, by: str | None, spot: Position | None, drafts: Sequence[Draft]
     ) -> BaseException:
         """What to raise if such a write is refused; what it brought too late is kept."""
         ...
@@ -135,7 +135,7 @@ class DirectWriter:
             return given
         return _login()
 
-    def acting(self, store: str, spot: Spot | None = None) -> Act:
+    def acting(self, store: str, spot: Position | None = None) -> Act:
         return _acting[0](store, spot) if _acting else UNNAMED
 
     def judges(self, log: LogId, store: str) -> tuple[str, ...]:
@@ -144,15 +144,15 @@ class DirectWriter:
     def path_of(self, log: LogId, workflow: object) -> str | None:
         return None
 
-    def has_in_hand(self, spot: Spot) -> bool:
+    def has_in_hand(self, spot: Position) -> bool:
         return True
 
-    def is_current(self, spot: Spot) -> bool:
+    def is_current(self, spot: Position) -> bool:
         return self._open(spot.store).log(spot.id).head == spot.head
 
-    def latest(self, spot: Spot) -> Spot:
+    def latest(self, spot: Position) -> Position:
         log = self._open(spot.store).log(spot.id)
-        return Spot(spot.store, log.id, log.tip, log.head, spot.run)
+        return Position(spot.store, log.id, log.tip, log.head, spot.run)
 
     def begin(
         self,
@@ -162,7 +162,7 @@ class DirectWriter:
         fork: Place | None = None,
         blobs: Mapping[Digest, bytes] | None = None,
         run: str | None = None,
-    ) -> Spot:
+    ) -> Position:
         about = ("fork", fork.log, fork.seq) if fork else ("session",)
         check_decisions(address, fork.log if fork else LogId(""), drafts)
         store = self._open(address)
@@ -171,12 +171,12 @@ class DirectWriter:
 
     def append(
         self,
-        spot: Spot,
+        spot: Position,
         drafts: Sequence[Draft],
         *,
         merges: tuple[Digest, ...] = (),
         blobs: Mapping[Digest, bytes] | None = None,
-    ) -> Spot:
+    ) -> Position:
         check_decisions(spot.store, spot.id, drafts)
         return self.write(spot, drafts, merges=merges, blobs=blobs)[0]
 
@@ -226,7 +226,7 @@ class DirectWriter:
         behalf: str | None = None,
         fences: Sequence[Fence] | None = None,
         by: str | None = None,
-    ) -> tuple[Spot, list[Event]]:
+    ) -> tuple[Position, list[Event]]:
         """Begin a log under this id.
 
         `fences` are what that rests on; None: on the run whose code this is, or whose value it is
@@ -249,11 +249,11 @@ class DirectWriter:
             fences,
             by,
         )
-        return Spot(store.address, log, events[-1].seq, events[-1].id, run), events
+        return Position(store.address, log, events[-1].seq, events[-1].id, run), events
 
     def write(
         self,
-        spot: Spot,
+        spot: Position,
         drafts: Sequence[Draft],
         *,
         merges: tuple[Digest, ...] = (),
@@ -262,7 +262,7 @@ class DirectWriter:
         behalf: str | None = None,
         held: Sequence[Event] = (),
         fences: Sequence[Fence] | None = None,
-    ) -> tuple[Spot, list[Event]]:
+    ) -> tuple[Position, list[Event]]:
         """Append, and return the events as they were written. `merging` is the draft whose further
         parents `merges` are.
 
@@ -285,19 +285,19 @@ class DirectWriter:
 
     def seal(
         self,
-        spot: Spot,
+        spot: Position,
         drafts: Sequence[Draft],
         *,
         merges: tuple[Digest, ...] = (),
         merging: int = 0,
         behalf: str | None = None,
-    ) -> tuple[Spot, list[Event]]:
+    ) -> tuple[Position, list[Event]]:
         """The events as they would be written after this spot, and where that would lead."""
         events = _seal(
             self.source(spot.store),
             drafts,
             spot.id,
-            spot.place + 1,
+            spot.seq + 1,
             (spot.head,),
             spot.run,
             behalf,
@@ -305,7 +305,9 @@ class DirectWriter:
             merging,
         )
         last = events[-1] if events else None
-        return (Spot(spot.store, spot.id, last.seq, last.id, spot.run) if last else spot), events
+        return (
+            Position(spot.store, spot.id, last.seq, last.id, spot.run) if last else spot
+        ), events
 
 
 def _seal(
@@ -392,7 +394,7 @@ def _settled(
     store: Store,
     fences: Sequence[Fence] | None,
     by: str | None,
-    spot: Spot | None = None,
+    spot: Position | None = None,
     drafts: Sequence[Draft] = (),
 ) -> None:
     """Write; if it is unknown whether that stands, the very same events once more settle it."""

@@ -8,7 +8,7 @@ from typing import overload
 
 from plait.errors import InvalidValue
 from plait.event import KINDS, Body, Event
-from plait.session.ports import Spot, store_at
+from plait.session.ports import Position, store_at
 from plait.session.state import Stretch
 from plait.session.times import When, parse_when
 from plait.store import Store
@@ -24,17 +24,17 @@ class Events(Sequence[Event]):
     Slices go by position, or by time: `events["2h":"30m"]`.
     """
 
-    def __init__(self, spot: Spot) -> None:
-        self._spot = spot
+    def __init__(self, spot: Position) -> None:
+        self._position = spot
 
     def __len__(self) -> int:
-        return self._spot.place
+        return self._position.seq
 
     def __iter__(self) -> Iterator[Event]:
-        return self._store.read(self._spot.id, 1, self._spot.place)
+        return self._store.read(self._position.id, 1, self._position.seq)
 
     def __reversed__(self) -> Iterator[Event]:
-        return self._store.read(self._spot.id, 1, self._spot.place, reverse=True)
+        return self._store.read(self._position.id, 1, self._position.seq, reverse=True)
 
     def __contains__(self, event: object) -> bool:
         if not isinstance(event, Event) or not 1 <= event.seq <= len(self):
@@ -51,7 +51,7 @@ class Events(Sequence[Event]):
         place = index + 1 if index >= 0 else len(self) + index + 1
         if not 1 <= place <= len(self):
             raise IndexError(f"there are {len(self)} events, so no event at {index}")
-        return next(self._store.read(self._spot.id, place, place))
+        return next(self._store.read(self._position.id, place, place))
 
     def where(
         self,
@@ -74,7 +74,7 @@ class Events(Sequence[Event]):
         return [
             event
             for event in self._store.read(
-                self._spot.id, 1, self._spot.place, kinds=kind_names(kind)
+                self._position.id, 1, self._position.seq, kinds=kind_names(kind)
             )
             if first <= event.header.time <= last
             and all(getattr(event.header, name) == value for name, value in wanted)
@@ -90,7 +90,7 @@ class Events(Sequence[Event]):
         if not places:
             return []
         first, last = min(places[0], places[-1]) + 1, max(places[0], places[-1]) + 1
-        found = list(self._store.read(self._spot.id, first, last))
+        found = list(self._store.read(self._position.id, first, last))
         return found[::step] if step > 0 else found[::-1][::-step]
 
     def _moments(self, since: When | None, until: When | None) -> tuple[int, int]:
@@ -100,10 +100,10 @@ class Events(Sequence[Event]):
 
     @property
     def _store(self) -> Store:
-        return store_at(self._spot.store)
+        return store_at(self._position.store)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} events of {self._spot.id[-12:-4]}@{self._spot.place}>"
+        return f"<{len(self)} events of {self._position.id[-12:-4]}@{self._position.seq}>"
 
 
 def kind_names(kind: Kind | Collection[Kind] | None) -> set[str] | None:

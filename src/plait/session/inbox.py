@@ -29,7 +29,7 @@ from plait.event.kinds import ToolRequested, ValidationRecorded
 from plait.ids import Digest, LogId, Micros, inbox_of, short
 from plait.session.asks import ASKS, LIFE_OF_ASKS, answers, ask_of, is_late, not_allowed, open_asks
 from plait.session.gates import is_judge
-from plait.session.ports import Act, Draft, Spot, store_at, writer_of
+from plait.session.ports import Act, Draft, Position, store_at, writer_of
 from plait.session.rows import InboxRows, is_run_over, waiting_of
 from plait.session.views import Waiting, WaitKind
 from plait.store import Store
@@ -219,7 +219,7 @@ def _is_start(text: str, id: str | None) -> bool:
     return bool(id) and (text == id or (len(text) >= ASK_MIN and (id or "").startswith(text)))
 
 
-def ask_now(spot: Spot, name: Waiting | Event | str, *kinds: WaitKind) -> Waiting:
+def ask_now(spot: Position, name: Waiting | Event | str, *kinds: WaitKind) -> Waiting:
     """The ask of this name in a session as it is now; raises if it has been
     answered, or is over.
     """
@@ -232,7 +232,7 @@ def ask_now(spot: Spot, name: Waiting | Event | str, *kinds: WaitKind) -> Waitin
     except UnknownAsk:
         # of a branch, as `session.waiting` has it
         if isinstance(name, Waiting) and name.log != log.id:
-            return ask_now(Spot(spot.store, name.log, 0, log.head), name, *kinds)
+            return ask_now(Position(spot.store, name.log, 0, log.head), name, *kinds)
         asked = [
             ask
             for event in store.read(log.id, log.place + 1, log.tip, kinds=ASKS)
@@ -256,7 +256,12 @@ def _wanted(kind: WaitKind) -> str:
 
 
 def reply(
-    spot: Spot, ask: Waiting, body: Body, act: Act, *, blobs: Mapping[Digest, bytes] | None = None
+    spot: Position,
+    ask: Waiting,
+    body: Body,
+    act: Act,
+    *,
+    blobs: Mapping[Digest, bytes] | None = None,
 ) -> Event:
     """Put an answer into the inbox, if whoever gives it may and nobody was first."""
     store = store_at(spot.store)

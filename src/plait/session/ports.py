@@ -1,9 +1,9 @@
 """What a session needs from above, declared here and bound by the composition root.
 
-A session is plain data: a `Spot`. Whatever it appends goes through the `Writer`, found by the run
-id in the spot (a registry, not a context variable: threads of a run must find it too). Outside a
-run the writer seals and appends; a run registers one of its own, which consults what was recorded
-first. What needs tools or files goes through the `Host`.
+A session is plain data: a `Position`. Every append goes through the `Writer`, found by the run id
+in the position (a registry, not a context variable: threads of a run must find it too). Outside a
+run the writer seals and appends; a run registers one of its own, which consults the recording
+first. Tools and files go through the `Host`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from plait.ids import Digest, LogId
 from plait.store import Store
 
 
-class Spot(msgspec.Struct, frozen=True):
+class Position(msgspec.Struct, frozen=True):
     """A place in a log: all that a session is."""
 
     store: str  # the store's address
     id: LogId
-    place: int  # the seq of its last event
+    seq: int  # the seq of its last event
     head: Digest  # the id of that event
     run: str | None = None  # the run whose value this is; None: outside of any
 
@@ -65,7 +65,7 @@ class Writer(Protocol):
         """
         ...
 
-    def acting(self, store: str, spot: Spot | None = None) -> Act:
+    def acting(self, store: str, spot: Position | None = None) -> Act:
         """How a value of this writer acts when nobody is named. An empty actor or origin is for the
         caller to fill in.
 
@@ -81,7 +81,7 @@ class Writer(Protocol):
         fork: Place | None = None,
         blobs: Mapping[Digest, bytes] | None = None,
         run: str | None = None,
-    ) -> Spot:
+    ) -> Position:
         """Begin a session with these events; with `fork`, as a branch from that place; by a value
         of this run.
         """
@@ -100,18 +100,18 @@ class Writer(Protocol):
         """
         ...
 
-    def has_in_hand(self, spot: Spot) -> bool:
+    def has_in_hand(self, spot: Position) -> bool:
         """Whether the code that executes may append after this spot.
 
         In a run another thread may not: it writes from outside.
         """
         ...
 
-    def is_current(self, spot: Spot) -> bool:
+    def is_current(self, spot: Position) -> bool:
         """Whether the next append may come after this spot."""
         ...
 
-    def latest(self, spot: Spot) -> Spot:
+    def latest(self, spot: Position) -> Position:
         """Where the log of this spot ends now; to a run that is taken up again, where it ended
         then.
         """
@@ -119,12 +119,12 @@ class Writer(Protocol):
 
     def append(
         self,
-        spot: Spot,
+        spot: Position,
         drafts: Sequence[Draft],
         *,
         merges: tuple[Digest, ...] = (),
         blobs: Mapping[Digest, bytes] | None = None,
-    ) -> Spot:
+    ) -> Position:
         """Append after exactly this spot, or raise StaleHead.
 
         `merges` are further parents of the first event.
@@ -154,7 +154,7 @@ class Writer(Protocol):
 class Reader(Protocol):
     """Who is told what the program reads."""
 
-    def read(self, spot: Spot, whole: bool) -> None:
+    def read(self, spot: Position, whole: bool) -> None:
         """The program was handed content of the value at this spot; `whole`: rewound parts
         included.
         """
@@ -165,7 +165,7 @@ class Value(Protocol):
     """What a host may count on: a session as plain data."""
 
     @property
-    def spot(self) -> Spot: ...
+    def position(self) -> Position: ...
 
 
 class Host(Protocol):
@@ -173,18 +173,20 @@ class Host(Protocol):
     then stands.
     """
 
-    def use(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Spot | Value: ...
+    def use(
+        self, session: Value, tool: object, arguments: Mapping[str, Json]
+    ) -> Position | Value: ...
     async def ause(
         self, session: Value, tool: object, arguments: Mapping[str, Json]
-    ) -> Spot | Value: ...
-    def ask(self, session: Value, question: str, choices: Sequence[str]) -> Spot: ...
-    def sleep(self, session: Value, seconds: float) -> Spot: ...
-    def wait_for(self, session: Value, name: str, timeout_s: float | None) -> Spot: ...
+    ) -> Position | Value: ...
+    def ask(self, session: Value, question: str, choices: Sequence[str]) -> Position: ...
+    def sleep(self, session: Value, seconds: float) -> Position: ...
+    def wait_for(self, session: Value, name: str, timeout_s: float | None) -> Position: ...
     def cancel(self, session: Value, reason: str) -> None: ...
     def place(
         self, session: Value, backend: str, where: str | None, options: Mapping[str, Any]
-    ) -> Spot: ...
-    def publish(self, session: Value, resolve: object) -> Spot | Value: ...
+    ) -> Position: ...
+    def publish(self, session: Value, resolve: object) -> Position | Value: ...
     def prompt(self, session: Value, asked: Event) -> Json: ...
     def is_held(self, session: Value, run: str) -> bool: ...
     def past_gates(self, into: Value, gated: Sequence[Value], verb: str) -> Sequence[Value]: ...
@@ -214,7 +216,7 @@ def bind_reader(reader: Reader) -> None:
     _readers[:] = [reader]
 
 
-def note_read(spot: Spot, *, whole: bool = False) -> None:
+def note_read(spot: Position, *, whole: bool = False) -> None:
     for reader in _readers:
         reader.read(spot, whole)
 

@@ -74,7 +74,7 @@ from plait.session.graph import Graph, Trace, graph, influence, why
 from plait.session.life import LIFE_KINDS, STATUSES, Life, Status, is_busy_after, live_on
 from plait.session.listing import list_rows
 from plait.session.origins import origins_of
-from plait.session.ports import Spot, host, note_read, store_at, writer_of
+from plait.session.ports import Position, host, note_read, store_at, writer_of
 from plait.session.rows import run_of_branch
 from plait.session.state import Cost, Gate, Pending, Spent, State, Stretch, state_digest
 from plait.session.typed import name_of, to_type
@@ -132,9 +132,9 @@ _OPENINGS = frozenset({SessionOpened.__name__})
 class Reading:
     """A place in a log, read only."""
 
-    __slots__ = ("_busy", "_life", "_near", "_spot", "_user")
+    __slots__ = ("_busy", "_life", "_near", "_position", "_user")
 
-    _spot: Spot
+    _position: Position
     # Memos of what follows from the spot, handed on from value to value and shared:
     _near: State | None  # the state here, or at an earlier place of this lineage
     _life: Life | None
@@ -144,46 +144,46 @@ class Reading:
     # ── the value ────────────────────────────────────────────────────────────────────────────
 
     @property
-    def spot(self) -> Spot:
+    def position(self) -> Position:
         """All that it is: store address, id, place, head, run id."""
-        return self._spot
+        return self._position
 
     @property
     def id(self) -> LogId:
-        return self._spot.id
+        return self._position.id
 
     @property
     def short(self) -> str:
         """What people type: the start of the id's random tail."""
-        return short(self._spot.id)
+        return short(self._position.id)
 
     @property
-    def place(self) -> int:
+    def seq(self) -> int:
         """The seq of its last event."""
-        return self._spot.place
+        return self._position.seq
 
     @property
     def head(self) -> Digest:
         """The id of its last event."""
-        return self._spot.head
+        return self._position.head
 
     @property
     def run(self) -> str | None:
-        return self._spot.run
+        return self._position.run
 
     @property
     def store(self) -> str:
         """The address of its store."""
-        return self._spot.store
+        return self._position.store
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Reading) and self._spot == other._spot
+        return isinstance(other, Reading) and self._position == other._position
 
     def __hash__(self) -> int:
-        return hash(self._spot)
+        return hash(self._position)
 
-    def __reduce__(self) -> tuple[Callable[[Spot], Reading], tuple[Spot]]:
-        return type(self).of, (self._spot,)
+    def __reduce__(self) -> tuple[Callable[[Position], Reading], tuple[Position]]:
+        return type(self).of, (self._position,)
 
     def __copy__(self) -> Self:
         return self
@@ -203,18 +203,18 @@ class Reading:
         try:
             state = self._state
         except Exception as error:  # a repr must not raise, least of all in a traceback
-            return f"<Session {self.short}@{self.place} ({type(error).__name__})>"
+            return f"<Session {self.short}@{self.seq} ({type(error).__name__})>"
         about = " ".join(f"{text[:40]!r}" for text in (state.label, state.title) if text)
         return (
-            f"<Session {self.short}@{self.place}{' ' + about if about else ''} {state.life.status}>"
+            f"<Session {self.short}@{self.seq}{' ' + about if about else ''} {state.life.status}>"
         )
 
     def __str__(self) -> str:
         """As it can be written again: `Session.open(str(s)) == s`, as long as its id is unique."""
-        return f"{self.id}@{self.place}"
+        return f"{self.id}@{self.seq}"
 
     @classmethod
-    def of(cls, spot: Spot) -> Self:
+    def of(cls, spot: Position) -> Self:
         """The value at a spot, taken at its word: nothing is read."""
         session = object.__new__(cls)
         session._become(spot)
@@ -222,13 +222,13 @@ class Reading:
 
     def _become(
         self,
-        spot: Spot,
+        spot: Position,
         near: State | None = None,
         life: Life | None = None,
         user: str | None = None,
         busy: bool | None = None,
     ) -> None:
-        object.__setattr__(self, "_spot", spot)
+        object.__setattr__(self, "_position", spot)
         object.__setattr__(self, "_near", near)
         object.__setattr__(self, "_life", life)
         object.__setattr__(self, "_user", user)
@@ -244,7 +244,7 @@ class Reading:
         parsed, address = revision.parse(name), existing(store)
         there = store_at(address)
         log = there.log(revision.find(there, parsed.name))
-        session = cls.of(Spot(address, log.id, log.tip, log.head))
+        session = cls.of(Position(address, log.id, log.tip, log.head))
         return session if parsed.place is None else session.at(parsed.place)
 
     @classmethod
@@ -300,23 +300,23 @@ class Reading:
         )
         heads = there.heads([LogId(str(row["log"])) for row in found])
         return [
-            cls.of(Spot(address, log.id, log.tip, log.head))
+            cls.of(Position(address, log.id, log.tip, log.head))
             for row in found
             if (log := heads.get(LogId(str(row["log"]))))
         ]
 
     def reload(self) -> Self:
         """The same session as it is now."""
-        now = writer_of(self.run).latest(self._spot)
+        now = writer_of(self.run).latest(self._position)
         return self if now.head == self.head else self._next(now, None)
 
     def at(self, place: int) -> Self:
         """The value whose last event is this one; -1 is one event before the last."""
-        wanted = revision.place_in(self.id, place, self.place)
-        if wanted == self.place:
+        wanted = revision.place_in(self.id, place, self.seq)
+        if wanted == self.seq:
             return self
         event = next(self._store.read(self.id, wanted, wanted))
-        return self._next(Spot(self.store, self.id, wanted, event.id, self.run), None)
+        return self._next(Position(self.store, self.id, wanted, event.id, self.run), None)
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
@@ -376,13 +376,13 @@ class Reading:
     @property
     def events(self) -> Events:
         """The whole log as seen from here, rewound parts included."""
-        note_read(self._spot, whole=True)
-        return Events(self._spot)
+        note_read(self._position, whole=True)
+        return Events(self._position)
 
     @property
     def path(self) -> builtins.list[Event]:
         """Its events with rewinds followed: what the story is made of."""
-        note_read(self._spot)
+        note_read(self._position)
         own = tuple(stretch for stretch in self._state.story.path if not stretch.via)
         return [event for _, event in along(self._store, own)]
 
@@ -402,7 +402,7 @@ class Reading:
     @property
     def messages(self) -> builtins.list[Message]:
         """The transcript: its own path, and one named block per merged branch."""
-        note_read(self._spot)
+        note_read(self._position)
         store = self._store
         found = (
             message_of(event, stretch, store.get_blob)
@@ -416,7 +416,7 @@ class Reading:
 
         None: nothing yet, or nothing.
         """
-        note_read(self._spot)
+        note_read(self._position)
         return self._last_result()[1]
 
     def _last_result(self) -> tuple[Event | None, Any]:
@@ -474,7 +474,7 @@ class Reading:
         """Every tool call on its path and those of merged branches, with what came of it: the
         evidence.
         """
-        note_read(self._spot)
+        note_read(self._position)
         return effects_of(
             along(self._store, self._state.story.path, EFFECT_KINDS), self._store.get_blob
         )
@@ -512,7 +512,7 @@ class Reading:
     @property
     def text(self) -> str:
         """What was said last."""
-        note_read(self._spot)
+        note_read(self._position)
         store = self._store
         for stretch, event in along(store, self._state.story.path, _MESSAGE_KINDS, reverse=True):
             if (message := message_of(event, stretch, store.get_blob)) is not None:
@@ -522,7 +522,7 @@ class Reading:
     @property
     def facts(self) -> Facts:
         """Facts, decisions and findings by key; `.of(key)` says who recorded one, and where."""
-        note_read(self._spot)
+        note_read(self._position)
         return Facts(self._state.story.facts)
 
     @property
@@ -536,13 +536,13 @@ class Reading:
     @property
     def pending(self) -> dict[str, Pending]:
         """Open work by key."""
-        note_read(self._spot)
+        note_read(self._position)
         return {key: each for key, each in self._state.story.pending.items() if not each.settled}
 
     @property
     def scratchpad(self) -> dict[str, Json]:
         """The working state."""
-        note_read(self._spot)
+        note_read(self._position)
         return {key: msgspec.json.decode(text) for key, text in self._state.story.scratch.items()}
 
     @property
@@ -590,7 +590,7 @@ class Reading:
         Branches that were never merged and sessions that follow this one count, as they do when
         something is spent.
         """
-        return budget_left(self._store, self.id, self.place, self._state.left)
+        return budget_left(self._store, self.id, self.seq, self._state.left)
 
     @property
     def placement(self) -> Placement | None:
@@ -614,7 +614,7 @@ class Reading:
     @property
     def validation(self) -> builtins.list[Validation]:
         """Every verdict on its path and those of merged branches."""
-        note_read(self._spot)
+        note_read(self._position)
         gates = self._state.gates
         found = list[Validation]()
         for event, body in self._along(ValidationRecorded):
@@ -626,7 +626,7 @@ class Reading:
     @property
     def evidence(self) -> builtins.list[Attachment]:
         """Everything attached on its path and those of merged branches."""
-        note_read(self._spot)
+        note_read(self._position)
         store = self._store
         return [
             Attachment(body.name, unpack(body.parts, store.get_blob), event.log, event.seq)
@@ -635,7 +635,7 @@ class Reading:
 
     @property
     def links(self) -> builtins.list[Link]:
-        note_read(self._spot)
+        note_read(self._position)
         return [
             Link(body.system, body.ref, body.digest, body.note, event.log, event.seq)
             for event, body in self._along(Linked)
@@ -644,10 +644,10 @@ class Reading:
     @property
     def lineage(self) -> tuple[Self, ...]:
         """From the root to here: each ancestor at the place it was forked."""
-        found, place, head = list[Self](), self.place, self.head
+        found, place, head = list[Self](), self.seq, self.head
         for info in ancestry(self._store, self.id):
             if place > info.place:
-                found.append(type(self).of(Spot(self.store, info.id, place, head)))
+                found.append(type(self).of(Position(self.store, info.id, place, head)))
                 if info.parent is not None:
                     first = next(self._store.read(info.id, info.place + 1, info.place + 1))
                     place, head = info.place, first.header.parents[0]
@@ -664,7 +664,9 @@ class Reading:
         """The session it succeeds, or was detached from."""
         opened = next(self._store.read(self.id, 1, 1)).body
         place = opened.continues if isinstance(opened, SessionOpened) else None
-        return type(self).of(Spot(self.store, place.log, place.seq, place.head)) if place else None
+        return (
+            type(self).of(Position(self.store, place.log, place.seq, place.head)) if place else None
+        )
 
     def blob(self, what: Digest | Image | File) -> bytes:
         """The bytes of an image, a file or a long text: by digest, or by the part itself."""
@@ -684,20 +686,20 @@ class Reading:
                 "other", f"a {type(other).__name__} is not a session", "open it first"
             )
         left, right = (self.at(1), self) if other is None else (self, other)
-        note_read(left._spot)
-        note_read(right._spot)
+        note_read(left._position)
+        note_read(right._position)
         began = first_tree(self._store, self._state) if other is None else None
         return compare(self._store, left._state, right._state, (left._title, right._title), began)
 
     def blame(self, path: str) -> Blame:
         """A file line by line, with the event that wrote each line."""
-        note_read(self._spot)
+        note_read(self._position)
         return blame(self._store, self._state, self.short, path)
 
     @property
     def workspace(self) -> Workspace:
         """Its files as they were at this place, to look at."""
-        note_read(self._spot)
+        note_read(self._position)
         tree = self.tree
         if tree is None:
             raise NotPlaced(self.short)
@@ -710,7 +712,7 @@ class Reading:
         verdict or evidence by name, an effect, a run, the last result, or a text that was said.
         `prompt` adds to each ask what the model was sent.
         """
-        note_read(self._spot, whole=True)
+        note_read(self._position, whole=True)
         events, question = self._events_about(about)
         path = self._state.story.path
         shown = partial(host("show a prompt").prompt, self) if prompt else None
@@ -718,7 +720,7 @@ class Reading:
 
     def influence(self, about: Any, *, limit: int = 1000) -> Trace:
         """What became of something, in the store as it is now. `about` is as for `why`."""
-        note_read(self._spot, whole=True)
+        note_read(self._position, whole=True)
         events, question = self._events_about(about)
         return influence(self._store, events[0], question, limit)
 
@@ -730,7 +732,9 @@ class Reading:
         for node in drawn.nodes:
             if node.type == "session":  # its nodes quote every one of them
                 note_read(
-                    Spot(self.store, node.session, node.place, Digest(str(node.detail["head"]))),
+                    Position(
+                        self.store, node.session, node.place, Digest(str(node.detail["head"]))
+                    ),
                     whole=True,
                 )
         return drawn
@@ -803,20 +807,20 @@ class Reading:
 
     @property
     def _store(self) -> Store:
-        return store_at(self._spot.store)
+        return store_at(self._position.store)
 
     @property
     def _state(self) -> State:
         near = self._near
-        if near is None or near.place != self.place:
-            near = state_at(self._store, self.id, self.place, near=near)
+        if near is None or near.place != self.seq:
+            near = state_at(self._store, self.id, self.seq, near=near)
             object.__setattr__(self, "_near", near)
         return near
 
     @property
     def _title(self) -> str:
         name = self._state.label or self._state.title
-        return f"{name} {self.short}@{self.place}" if name else f"{self.short}@{self.place}"
+        return f"{name} {self.short}@{self.seq}" if name else f"{self.short}@{self.seq}"
 
     @property
     def _opening(self) -> SessionOpened:
@@ -842,32 +846,32 @@ class Reading:
 
         It is a cache: whatever goes wrong with it is nobody's concern.
         """
-        if self.place // SNAPSHOT_EVERY != since // SNAPSHOT_EVERY:
+        if self.seq // SNAPSHOT_EVERY != since // SNAPSHOT_EVERY:
             with suppress(PlaitError):
                 keep_snapshot(self._store, self._state, self.head)
 
-    def later(self, spot: Spot, *kinds: str) -> Self:
+    def later(self, spot: Position, *kinds: str) -> Self:
         """The value at a later spot of the same log, reached by events of these kinds: what is
         known of this one is handed on.
         """
-        life, busy = self._life, self._busy if spot.run == self._spot.run else None
+        life, busy = self._life, self._busy if spot.run == self._position.run else None
         for kind in kinds:
             if kind in LIFE_KINDS:
                 life = live_on(life, kind) if life is not None else None
                 busy = is_busy_after(busy, kind)
         return self._next(spot, life, busy)
 
-    def beyond(self, spot: Spot) -> Self:
+    def beyond(self, spot: Position) -> Self:
         """The value at a later spot of the same log, reached by events that nobody looked at."""
         return self._next(spot, None)
 
-    def _next(self, spot: Spot, life: Life | None, busy: bool | None = None) -> Self:
+    def _next(self, spot: Position, life: Life | None, busy: bool | None = None) -> Self:
         """A value of the same lineage: earlier, later, or a branch from here."""
         near = self._near
         session = object.__new__(type(self))
         session._become(
             spot,
-            near if near is not None and near.place <= spot.place else None,
+            near if near is not None and near.place <= spot.seq else None,
             life,
             self._user,
             busy,
@@ -893,7 +897,7 @@ class Reading:
         place.
         """
         log = self.lineage[-1].id
-        return self._store.read(log, self._store.log(log).place + 1, self.place, kinds=kinds)
+        return self._store.read(log, self._store.log(log).place + 1, self.seq, kinds=kinds)
 
     def _along(self, kind: type[Any]) -> builtins.list[tuple[Event, Any]]:
         return [
@@ -912,14 +916,14 @@ class Reading:
                 about.outcome or about.request
             ], f"{about.tool}, event {about.request.seq} of {short(about.request.log)}"
         if isinstance(about, Reading):
-            return [store.event(about.head)], f"event {about.place} of {about.short}"
+            return [store.event(about.head)], f"event {about.seq} of {about.short}"
         if isinstance(about, (Attachment, Validation, Link, Line)):
             event = next(store.read(about.log, about.seq, about.seq))
             return [event], f"event {about.seq} of {short(about.log)}"
         if isinstance(about, Run):
             return [self._end_of_run(about, where)], f"run {about.workflow}, {about.status}"
         if isinstance(about, int) and not isinstance(about, bool):
-            place = revision.place_in(self.id, about, self.place)
+            place = revision.place_in(self.id, about, self.seq)
             return [self.events[place - 1]], f"event {place} of {self.short}"
         found = self._named(about) if isinstance(about, str) else None
         if found is not None:
@@ -948,7 +952,7 @@ class Reading:
         event that began it.
         """
         seq = run.last or run.first
-        event = Events(self._spot)[seq - 1] if 1 <= seq <= self.place else None
+        event = Events(self._position)[seq - 1] if 1 <= seq <= self.seq else None
         if event is None or run.id not in (event.header.run, event.id):
             raise InvalidValue(
                 where,

@@ -79,7 +79,7 @@ from plait.session.inbox import arrived, ask_now, post, reply, waiting_in, waiti
 from plait.session.life import Life, check_may, live_on
 from plait.session.merge import WORKSPACE, combine, is_about_files, names_of
 from plait.session.origins import ORDINARY
-from plait.session.ports import UNNAMED, Act, Draft, Spot, Value, host, is_bound, writer_of
+from plait.session.ports import UNNAMED, Act, Draft, Position, Value, host, is_bound, writer_of
 from plait.session.reading import Reading, address_of
 from plait.session.rows import run_of_branch
 from plait.session.state import (
@@ -350,7 +350,7 @@ class Session(Reading):
         tree = self._state.story.tree
         shown = self._causes(evidence, "evidence")
         # it comes to the log later, and is about this place
-        about = self.place if self._open_run_of_others() is not None else None
+        about = self.seq if self._open_run_of_others() is not None else None
         body = ValidationRecorded(
             _check_key(name, "name"),
             passed,
@@ -424,9 +424,9 @@ class Session(Reading):
         _check_budget(budget)
         if at is not None:
             return self.at(at).fork(label, budget=budget, actor=actor)
-        spot = self._spot
-        body = ForkedFrom(spot.id, spot.place, label, budget)
-        fork = Place(spot.id, spot.place, spot.head)
+        spot = self._position
+        body = ForkedFrom(spot.id, spot.seq, label, budget)
+        fork = Place(spot.id, spot.seq, spot.head)
         made = writer_of(spot.run).begin(
             spot.store, [Draft(body, self._acting(actor))], fork=fork, run=spot.run
         )
@@ -483,12 +483,12 @@ class Session(Reading):
         The whole past stays on record, and what was spent stays spent.
         """
         place = to.seq if isinstance(to, Event) else to
-        if isinstance(to, Event) and to not in Events(self._spot):
+        if isinstance(to, Event) and to not in Events(self._position):
             raise InvalidValue(
                 "to", f"{to!r} is not an event of this session", "rewind to one of session.events"
             )
-        wanted = revision.place_in(self.id, place, self.place)
-        if wanted == self.place:
+        wanted = revision.place_in(self.id, place, self.seq)
+        if wanted == self.seq:
             raise InvalidValue(
                 "to", f"the session is at {wanted} already", "rewind to an earlier place"
             )
@@ -574,10 +574,10 @@ class Session(Reading):
                 else None
             )
         body = Merged(
-            branches=tuple([Place(other.id, other.place, other.head) for other in news]),
+            branches=tuple([Place(other.id, other.seq, other.head) for other in news]),
             covers=outcome.covers,
             resolved=resolved,
-            base=Place(base.id, base.place, base.head) if base else None,
+            base=Place(base.id, base.seq, base.head) if base else None,
             tree=chosen,
         )
         blobs = files.blobs if files is not None else None
@@ -594,7 +594,7 @@ class Session(Reading):
             object.__setattr__(
                 after,
                 "_near",
-                state_at(self._store, after.id, after.place, near=state, known=theirs),
+                state_at(self._store, after.id, after.seq, near=state, known=theirs),
             )
         return after
 
@@ -722,7 +722,7 @@ class Session(Reading):
 
         An ask is named by itself or the start of its id.
         """
-        found = ask_now(self._spot, ask, "approval")
+        found = ask_now(self._position, ask, "approval")
         if edited is not None and not isinstance(edited, Mapping):
             raise InvalidValue(
                 "edited",
@@ -739,14 +739,14 @@ class Session(Reading):
         self, ask: Waiting | Event | str, reason: str = "", *, actor: str | None = None
     ) -> Session:
         """Refuse what is asked for. Whoever asked is told the reason."""
-        found = ask_now(self._spot, ask, "approval")
+        found = ask_now(self._position, ask, "approval")
         return self._reply(found, ApprovalDenied(_binding(found), reason), actor)
 
     def answer(
         self, question: Waiting | Event | str, value: Json, *, actor: str | None = None
     ) -> Session:
         """Answer a question."""
-        found = ask_now(self._spot, question, "question")
+        found = ask_now(self._position, question, "question")
         if found.choices and value not in found.choices:
             raise InvalidValue(
                 "value",
@@ -771,7 +771,7 @@ class Session(Reading):
         dataclass, a model.
         """
         _check_choice("verdict", verdict, ("happened", "did_not_happen", "compensated"))
-        found = ask_now(self._spot, call, "unknown")
+        found = ask_now(self._position, call, "unknown")
         parts, blobs = pack(
             _result_parts(found, value) if verdict == "happened" or value is not None else [],
             "value",
@@ -793,11 +793,11 @@ class Session(Reading):
         """
         own = self._store.log(self.id)
         found = (
-            waiting_in(self._store, self.id, own.place + 1, self.place)
-            if self.place > own.place
+            waiting_in(self._store, self.id, own.place + 1, self.seq)
+            if self.seq > own.place
             else []
         )
-        run = self._state.run if self.place == own.tip else None
+        run = self._state.run if self.seq == own.tip else None
         return (
             [*found, *waiting_in_branches(self._store, run, self.id)] if run is not None else found
         )
@@ -815,7 +815,7 @@ class Session(Reading):
         self, ask: Waiting, body: Body, actor: str | None, blobs: dict[Digest, bytes] | None = None
     ) -> Session:
         check_may(self.short, self.reload().status, "take answers")
-        reply(self._spot, ask, body, self._acting(actor), blobs=blobs)
+        reply(self._position, ask, body, self._acting(actor), blobs=blobs)
         return self
 
     # ── what others do for it ────────────────────────────────────────────────────────────────
@@ -896,14 +896,14 @@ class Session(Reading):
 
     # ── helpers ─────────────────────────────────────────────────────────────────────────────
 
-    def _given(self, back: Spot | Value) -> Session:
+    def _given(self, back: Position | Value) -> Session:
         """What a host gave back: where the session stands, or the value itself, which knows what
         this one knew and more.
         """
         return (
             back
             if isinstance(back, Session)
-            else self._next(back if isinstance(back, Spot) else back.spot, None)
+            else self._next(back if isinstance(back, Position) else back.position, None)
         )
 
     def _append(
@@ -930,7 +930,7 @@ class Session(Reading):
                 raise RunOpen(self.short, run, verb, instead)
             return self._post(draft, verb, blobs)
         try:
-            spot = writer_of(self.run).append(self._spot, [draft], merges=merges, blobs=blobs)
+            spot = writer_of(self.run).append(self._position, [draft], merges=merges, blobs=blobs)
         except StaleHead as error:
             now = self.reload()
             # taken over by a run since: the error says so
@@ -939,7 +939,7 @@ class Session(Reading):
             raise
         after = self._next(spot, live_on(life, type(body).__name__), self._busy)
         # it is written: whatever goes wrong with a cache must not look as if it were not
-        after.keep_state(since=self.place)
+        after.keep_state(since=self.seq)
         return after
 
     def _open_run_of_others(self) -> str | None:
@@ -948,8 +948,8 @@ class Session(Reading):
         None: nobody is disturbed.
         """
         if self._is_lent():
-            return self.reload().open_run or self._spot.run
-        if self._busy is False or is_bound(self._spot.run) or not self._is_busy():
+            return self.reload().open_run or self._position.run
+        if self._busy is False or is_bound(self._position.run) or not self._is_busy():
             return None
         now = self.reload()
         return now.open_run or run_of_branch(self._store, self.id)
@@ -958,8 +958,8 @@ class Session(Reading):
         """Whether this is a value of a run that goes on, in the hands of a thread that the run does
         not go by.
         """
-        run = self._spot.run
-        return run is not None and is_bound(run) and not writer_of(run).has_in_hand(self._spot)
+        run = self._position.run
+        return run is not None and is_bound(run) and not writer_of(run).has_in_hand(self._position)
 
     def _refuse_if_busy(self, verb: str, instead: str) -> None:
         if (run := self._open_run_of_others()) is not None:
@@ -990,7 +990,7 @@ class Session(Reading):
         """Who acts, from where and because of what: as the caller says, else as the
         writer knows.
         """
-        known = writer_of(self._spot.run).acting(self._spot.store, self._spot)
+        known = writer_of(self._position.run).acting(self._position.store, self._position)
         if known is UNNAMED:  # as outside of runs
             return _act(
                 actor or self._principal(), self._causes(because) if because != () else (), origin
@@ -1041,7 +1041,7 @@ class Session(Reading):
         if isinstance(item, (Effect, Attachment, Validation, Link, Run)):
             return self._events_about(item, where)[0][0].id
         if isinstance(item, int) and not isinstance(item, bool):
-            return Events(self._spot)[revision.place_in(self.id, item, self.place) - 1].id
+            return Events(self._position)[revision.place_in(self.id, item, self.seq) - 1].id
         if isinstance(item, str):
             if (named := self._named(item)) is not None:
                 return named[0][0].id
@@ -1095,7 +1095,7 @@ class Session(Reading):
             project=state.project,
             tags={**state.tags},
             budget=left,
-            continues=Place(self.id, self.place, self.head),
+            continues=Place(self.id, self.seq, self.head),
             detached=detached,
             durability=_kept_as(self.durability, self._store),
             # of what a run opens its header says it
@@ -1158,9 +1158,9 @@ class Session(Reading):
                 )
         if len({other.id for other in others}) != len(others):
             raise InvalidValue("merge", "the same session is named twice", "name each branch once")
-        if not writer_of(self.run).is_current(self._spot):
-            now = writer_of(self.run).latest(self._spot)
-            raise StaleHead(self.id, self.head, now.head, now.place)
+        if not writer_of(self.run).is_current(self._position):
+            now = writer_of(self.run).latest(self._position)
+            raise StaleHead(self.id, self.head, now.head, now.seq)
 
     def _past_gates(self, gated: tuple[Session, ...], verb: str) -> tuple[Session, ...]:
         """These sessions as they stand once every verdict is there that this one needs of them; in

@@ -48,7 +48,7 @@ from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Wait
 from plait.session import Session
 from plait.session.content import Content, text_of
 from plait.session.inbox import all_waiting
-from plait.session.ports import Draft, Spot, store_at
+from plait.session.ports import Draft, Position, store_at
 from plait.session.views import Waiting
 from plait.testing.seeded import Seeded
 from plait.tool import Happened
@@ -451,7 +451,8 @@ def _every(session: Session, seen: set[str]) -> list[Event]:
             for branch in event.body.branches if isinstance(event.body, Merged) else ():
                 found.extend(
                     _every(
-                        Session.of(Spot(session.store, branch.log, branch.seq, branch.head)), seen
+                        Session.of(Position(session.store, branch.log, branch.seq, branch.head)),
+                        seen,
                     )
                 )
             found.append(event)

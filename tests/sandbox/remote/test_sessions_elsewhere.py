@@ -41,7 +41,7 @@ def test_files_travel_with_the_session(e2b_server: Server, repo: Path, tmp_path:
     assert used.result == "one\ntwo\n" and used.workspace.text("c.txt") == "three\n"
     fork = used.fork("f").use(shell, command="rm a.txt; ls")
     assert fork.result == "b.txt\nc.txt\n" and len(e2b_server.cloud.machines) == 2
-    back = used.reload().rewind(away.place).use(shell, command="ls")
+    back = used.reload().rewind(away.seq).use(shell, command="ls")
     assert back.result == "a.txt\nb.txt\n"
     home = fork.to("local").use(shell, command="ls")
     assert home.result == "b.txt\nc.txt\n" and home.merge(used.fork("g")).workspace.files() == [
@@ -70,7 +70,7 @@ def test_a_sandbox_is_found_again_or_replaced(
     (change,) = [
         event.body
         for event in replaced.events
-        if event.seq > again.place and isinstance(event.body, PlacementChanged)
+        if event.seq > again.seq and isinstance(event.body, PlacementChanged)
     ]
     assert (
         first is not None
