@@ -18,8 +18,9 @@ from typing import cast as _cast
 from plait.errors import PlaitError
 from plait.event import Event
 from plait.event.kinds import Budget
+from plait.journal.writer import DirectWriter as _DirectWriter
+from plait.journal.writer import bind_direct_writer as _bind_direct_writer
 from plait.runtime.live import Live as _Live
-from plait.runtime.write import DirectWriter as _DirectWriter
 from plait.secrets import Secret
 from plait.session import GraphRows as _GraphRows
 from plait.session import InboxRows as _InboxRows
@@ -27,7 +28,6 @@ from plait.session import Session, file, image
 from plait.session import SessionRows as _SessionRows
 from plait.session.ports import Host as _HostPort
 from plait.session.ports import bind_host as _bind_host
-from plait.session.ports import bind_writer as _bind_writer
 from plait.store import Projection as _Projection
 from plait.store import Store
 from plait.store import locate as _locate
@@ -39,12 +39,12 @@ if _TYPE_CHECKING:
     from plait.agent import Agent
     from plait.compactor import Compactor
     from plait.durable import replay, resume, whatif
+    from plait.journal.stops import Cancelled, Parked
     from plait.model.base import ToolCall
     from plait.model.scripted import ScriptedModel
     from plait.runtime.effects import Retry
     from plait.runtime.policy import Allow, Approval, Ask, Denied, Granted, Policy, Refuse
     from plait.runtime.prompt import View
-    from plait.runtime.stops import Cancelled, Parked
     from plait.sandbox import Limits, Sandbox
     from plait.selector import Choice, Selector
     from plait.tool import Happened, Result, ask_human
@@ -127,7 +127,7 @@ def _default_address() -> str:
 
 
 _PROJECTIONS = (_SessionRows(), _GraphRows(), _InboxRows())
-_bind_writer(
+_bind_direct_writer(
     _DirectWriter(
         _Live(), lambda address: _opened(address) or open_store(address), _default_address
     )
@@ -141,7 +141,7 @@ _ACTING = {
     "Allow": "plait.runtime.policy",
     "Approval": "plait.runtime.policy",
     "Ask": "plait.runtime.policy",
-    "Cancelled": "plait.runtime.stops",
+    "Cancelled": "plait.journal.stops",
     "Choice": "plait.selector",
     "Compactor": "plait.compactor",
     "Denied": "plait.runtime.policy",
@@ -149,7 +149,7 @@ _ACTING = {
     "Happened": "plait.tool",
     "Limits": "plait.sandbox",
     "Parallel": "plait.workflow",
-    "Parked": "plait.runtime.stops",
+    "Parked": "plait.journal.stops",
     "Policy": "plait.runtime.policy",
     "Refuse": "plait.runtime.policy",
     "Result": "plait.tool",

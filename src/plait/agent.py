@@ -27,9 +27,10 @@ from plait.runtime.compact import Compacting, Fit, Way, fitting
 from plait.runtime.drive import AsyncWaiter, adrive, drive
 from plait.runtime.effects import AskModel, Retry, Tell, Turning, UseTools
 from plait.runtime.failures import text_of_error
+from plait.runtime.names import principal_of
 from plait.runtime.policy import Policy
 from plait.runtime.prompt import Prompt, Setup, View
-from plait.runtime.run import is_tried_again, principal_of, run_of
+from plait.runtime.registry import is_tried_again, run_of
 from plait.session import Session
 from plait.session.typed import name_of, schema_of, to_type
 from plait.tool import Tool, ToolSource, as_tool
@@ -184,11 +185,11 @@ class Agent(Workflow):
             return await adrive(
                 play(self._turn(session)),
                 AsyncWaiter(run.io),
-                lambda: stops.append(run.stop(session.id)),
+                lambda: stops.append(run.stops.stop(session.id)),
             )
         finally:
             for stop in stops:
-                run.go_on(stop)
+                run.stops.undo(stop)
 
     def _own_name(self) -> str:
         """Agents are told apart by what they are told to do: one must not take another's words for
@@ -217,15 +218,15 @@ class Agent(Workflow):
     def _turn(self, session: Session) -> Turning[Session]:
         run = run_of(session)
         assert run is not None
-        path = run.frames(session.id)[-1].path
+        path = run.stack.frames(session.id)[-1].path
         actor, tools, model = f"agent:{principal_of(path)}", self.tools, model_of(self.model, path)
         # In a tool: since the tool was called.
         prompt = Prompt.of(
-            self._setup(tools), actor, session.run, session, run.branched_off(session)
+            self._setup(tools), actor, session.run, session, run.journal.source_runs(session)
         )
         ask = AskModel(session, prompt, model, actor, path, tools, retry=self.retry)
         fit = (
-            fitting(ask, self.context_max, self._way(path, model), run.since)
+            fitting(ask, self.context_max, self._way(path, model), run.journal.tips.events_between)
             if self.context_max is not None
             else None
         )

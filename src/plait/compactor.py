@@ -19,7 +19,7 @@ from plait.runtime.call import Calling
 from plait.runtime.compact import INSTRUCTION, KEEP, Rule, Way, compacting
 from plait.runtime.drive import drive
 from plait.runtime.effects import Retry
-from plait.runtime.run import run_of
+from plait.runtime.registry import run_of
 from plait.session import Session
 from plait.workflow import Workflow
 
@@ -77,7 +77,7 @@ class Compactor(Workflow):
     def forward(self, session: Session) -> Session:
         run = run_of(session)
         assert run is not None
-        frame = run.frames(session.id)[-1]
+        frame = run.stack.frames(session.id)[-1]
         return drive(
             play(
                 compacting(

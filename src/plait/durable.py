@@ -29,20 +29,25 @@ from plait.event import Body, Event
 from plait.event import kinds as k
 from plait.event.kinds import Budget
 from plait.ids import Digest, LogId, short
+from plait.journal.cursor import Cursor, noted_in, steps_of
+from plait.journal.recording import Recording
+from plait.journal.stops import Halted, Parked, Stop
+from plait.journal.writer import direct_writer
 from plait.model import find
 
 # where programs are named, here is where they are looked for
 from plait.program import load as load
 from plait.program import recorded_program
+from plait.runtime.appends import append_around_run
 from plait.runtime.call import Answerer, Watch, draw_under, let_go, new_run, outside
 from plait.runtime.drive import Waiter
 from plait.runtime.hold import hold, release
-from plait.runtime.path import Cursor, noted_in, steps_of
+from plait.runtime.listeners import OnEvent
 from plait.runtime.policy import Approver, Ask, Policy
-from plait.runtime.record import Overrides, Recording
-from plait.runtime.run import OnEvent, Run, append_at_tip, direct_writer, is_going_on, open_run
+from plait.runtime.registry import is_going_on, open_run
+from plait.runtime.run import Run
+from plait.runtime.settings import Overrides
 from plait.runtime.spend import pool_of, wall_of
-from plait.runtime.stops import Halted, Parked, Stop
 from plait.runtime.waits import Wait
 from plait.secrets import stand_ins
 from plait.session import Session
@@ -183,26 +188,26 @@ def _take_up(
     run.holder = f"{socket.gethostname()}/{os.getpid()}/{started.times + 1}"
     if on_start is not None:
         on_start(run)
-    run.hold_at(started.epoch)
+    run.journal.fence.hold(started.epoch)
     _say_resumed(run, store, session.id, started.times + 1)
-    run.hold_at(started.epoch + 1)
+    run.journal.fence.hold(started.epoch + 1)
     told = set[LogId]()
     while new := [log for log in _branches(store, session, id) if log not in told]:
         for log in new:
             _say_resumed(run, store, log, started.times + 1, branch=True)
         told.update(new)
-    run.recording = _record(session.reload(), started, at)
+    run.journal.recording = _record(session.reload(), started, at)
     body = started.last.body
     if isinstance(body, k.RunFailed):
-        run.recording.reopened = frozenset(started.last.header.causes)
+        run.journal.recording.reopened = frozenset(started.last.header.causes)
     run.resumed_at = max((event.seq for event in arrived(store, session.id)), default=0)
     _apply_overrides(run, started)
     if session.budget is not None:  # what was spent of it is only added up if there is one
         pool = pool_of(session, run, wall_of(session, started.event))
         assert pool is not None
-        run.pools[run.root] = pool
+        run.budgets.set_root(pool)
     draw_under(run)
-    run.start(at.position)
+    run.journal.tips.move(at.position)
     open_run(run)
     return run, at
 
@@ -222,7 +227,7 @@ def _record(
         if source is not None
         else None
     )
-    record = Recording(started.id, strict=strict, open=open, merged=merged)
+    record = Recording(started.id, session.id, strict=strict, open=open, merged=merged)
     events = list(store.read(session.id, started.event.seq + 1, session.seq))
     if any(_goes_before(event, started) for event in events if event.kind == k.Rewound.__name__):
         why = f"it was rewound to before run {started.id[:13]} began"
@@ -329,20 +334,20 @@ def _say_resumed(run: Run, store: Store, log: LogId, times: int, *, branch: bool
     """Say that the run has a new holder; said in its root, the old one can write no more."""
     drafts = [Draft(k.RunResumed(run.holder, times, branch), Act(run.taker, "program"))]
     end = store.log(log)
-    if run.on_write is not None:
-        run.on_write("before", drafts)
+    if run.journal.on_write is not None:
+        run.journal.on_write("before", drafts)
     try:
-        append_at_tip(
+        append_around_run(
             Position(store.address, log, end.tip, end.head, run.id),
             drafts,
-            run.fences_in(store.address),
+            run.journal.fence.fences_in(store.address),
         )
     except StaleEpoch as error:
         if error.log != run.root:  # the run whose code resumes this one is lost
-            raise run.halt_lost(error) from None
+            raise run.journal.fence.halt_lost(error) from None
         raise
-    if run.on_write is not None:
-        run.on_write("after", drafts)
+    if run.journal.on_write is not None:
+        run.journal.on_write("after", drafts)
 
 
 def _branches(store: Store, session: Session, run: str) -> Iterator[LogId]:
@@ -409,10 +414,10 @@ def replay(
         k.RunFailed.__name__,
         k.RunCancelled.__name__,
     )
-    run.recording = _record(there, started, at, strict=True, open=not ended)
-    run.recording.finished = started.last.kind == k.RunFinished.__name__
+    run.journal.recording = _record(there, started, at, strict=True, open=not ended)
+    run.journal.recording.finished = started.last.kind == k.RunFinished.__name__
     _apply_overrides(run, started)
-    run.start(at.position)
+    run.journal.tips.move(at.position)
     open_run(run)
     try:
         return call_again(program, run, at, given, named, Watch())
@@ -424,14 +429,14 @@ def replay(
         if (
             isinstance(error, (Halted, Parked))
             and ended
-            and run.ends_here(Session.of(run.tip(run.root)))
+            and run.journal.recording.ends_here(run.root)
         ):
             return outside(
                 Session.of(Position(there.store, there.id, started.last.seq, started.last.id))
             )
-        if ended and run.tip(run.root).head != started.last.id:
+        if ended and run.journal.tip(run.root).head != started.last.id:
             raise
-        return outside(Session.of(run.tip(run.root)))
+        return outside(Session.of(run.journal.tip(run.root)))
     finally:
         let_go(run, there.store)
 
@@ -535,18 +540,18 @@ def whatif(
         assert mine is not None
         start = _start_of(here, mine)
         run = new_run(id, start, watch, None, behalf=behalf)
-        run.hold_at(mine.epoch)
-        run.recording = _record(here, mine, start)
+        run.journal.fence.hold(mine.epoch)
+        run.journal.recording = _record(here, mine, start)
         if (pool := pool_of(here, run)) is not None:
-            run.pools[run.root] = pool
-        run.overrides = over
-        run.policies = (
+            run.budgets.set_root(pool)
+        run.settings.overrides = over
+        run.settings.policies = (
             (Policy(Ask(effect=OUTWARD, name="what-if: it reaches beyond the workspace")),)
             if effects == "ask"
             else ()
         )
         draw_under(run)
-        run.start(start.position)
+        run.journal.tips.move(start.position)
         open_run(run)
     except BaseException:
         release(branch.store, id)
@@ -643,7 +648,7 @@ def _apply_overrides(run: Run, started: Started) -> None:
             started.workflow,
             "its tools were replaced in a what-if, which can only be asked again",
         )
-    strict = run.recording is not None and run.recording.strict
+    strict = run.journal.recording.strict
     try:
         model = _stand_in(said.get("model")) if strict else _models(said.get("model"))
     except PlaitError as error:
@@ -652,9 +657,9 @@ def _apply_overrides(run: Run, started: Started) -> None:
             f" ({error}), so it can only be asked again"
         )
         raise NeedsWorkflow(short(run.root), started.workflow, why) from error
-    run.overrides = Overrides(model, said.get("instruction"))
+    run.settings.overrides = Overrides(model, said.get("instruction"))
     if said.get("effects") != "live":
-        run.policies = (
+        run.settings.policies = (
             Policy(Ask(effect=OUTWARD, name="what-if: it reaches beyond the workspace")),
         )
 

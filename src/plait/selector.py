@@ -19,11 +19,14 @@ from plait.event.strict import check_text
 from plait.model.base import Model
 from plait.runtime import loop
 from plait.runtime.answer import play
+from plait.runtime.appends import append_events
 from plait.runtime.call import Calling, enter, fail, leave
 from plait.runtime.drive import drive
 from plait.runtime.effects import Answer, AskModel, Retry, Tell, Turning
+from plait.runtime.executing import note_error
+from plait.runtime.names import principal_of
 from plait.runtime.prompt import Prompt, Setup, View
-from plait.runtime.run import append_events, is_tried_again, note_error, principal_of, run_of
+from plait.runtime.registry import is_tried_again, run_of
 from plait.session import Session
 from plait.session.ports import Act, Draft, note_read, store_at
 from plait.workflow import Nested, Workflow, acall_as, call_as
@@ -178,7 +181,7 @@ class Selector(Nested):
 
     def _calling(self, session: object) -> Calling:
         run = run_of(session) if isinstance(session, Session) else None
-        frames = run.frames(session.id) if run and isinstance(session, Session) else ()
+        frames = run.stack.frames(session.id) if run and isinstance(session, Session) else ()
         parent = frames[-1].node if frames else None
         children = parent.named_children() if isinstance(parent, Nested) else ()
         name = next((name for name, child in children if child is self), "selector")
@@ -192,14 +195,16 @@ class Selector(Nested):
     def _choose(self, session: Session) -> tuple[Session, str]:
         run = run_of(session)
         assert run is not None
-        frame = run.frames(session.id)[-1]
+        frame = run.stack.frames(session.id)[-1]
         if self._rule is not None:
             name, reason = self._ruled(session, frame.path)
             act = Act(f"service:{principal_of(frame.path)}", "program", call=frame.call)
         else:
             actor = f"agent:{principal_of(frame.path)}"
             prompt, model = (
-                Prompt.of(self._setup(), actor, session.run, session, run.branched_off(session)),
+                Prompt.of(
+                    self._setup(), actor, session.run, session, run.journal.source_runs(session)
+                ),
                 model_of(self.model, frame.path),
             )
             ask = AskModel(session, prompt, model, actor, frame.path, retry=self._retry, aside=True)

@@ -24,6 +24,7 @@ from plait.event import Event
 from plait.event.kinds import Purpose
 from plait.fingerprint import TARGET
 from plait.ids import digest
+from plait.journal.stops import Cancelled, Parked, Stop
 from plait.model.base import Delta, Model
 from plait.runtime import loop
 from plait.runtime.call import (
@@ -38,10 +39,13 @@ from plait.runtime.call import (
     leave,
 )
 from plait.runtime.drive import Waiter, aside, settle, undisturbed
+from plait.runtime.executing import note_raised
+from plait.runtime.listeners import OnEvent
+from plait.runtime.names import import_path
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.reads import Calls, doing
-from plait.runtime.run import OnEvent, Run, acting, import_path, note_raised, run_of, running
-from plait.runtime.stops import Cancelled, Parked, Stop
+from plait.runtime.registry import run_of
+from plait.runtime.run import Run, acting, running
 from plait.session import Session
 from plait.session.ports import Position
 
@@ -205,7 +209,7 @@ class Workflow(Nested):
         if (isinstance(self.name, str) and self.name) or called:
             return self.name or called or ""
         run = run_of(session) if isinstance(session, Session) else None
-        frames = run.frames(session.id) if run and isinstance(session, Session) else ()
+        frames = run.stack.frames(session.id) if run and isinstance(session, Session) else ()
         parent = frames[-1].node if frames else None
         found = (
             next((path for path, part in parent.named_parts() if part is self), None)
@@ -269,11 +273,11 @@ class Workflow(Nested):
         # it is stopped before its next effect, and waited for: nothing goes on behind our back
         except asyncio.CancelledError:
             run = run_of(session)
-            stop = run.stop(session.id) if run is not None else 0
+            stop = run.stops.stop(session.id) if run is not None else 0
             with suppress(BaseException):
                 await undisturbed(work)
             if run is not None:
-                run.go_on(stop)
+                run.stops.undo(stop)
             raise
 
     def _run(
@@ -309,7 +313,7 @@ class Workflow(Nested):
             with _heard(entry, watch.on_event):
                 if on_start is not None:
                     on_start(entry)
-                entry.run.begin_code(entry.frame)
+                entry.run.stack.begin_code(entry.frame)
                 result = self._act(forward, entry.session, args, kwargs)
         except BaseException as error:
             raised = error
@@ -351,7 +355,7 @@ class Workflow(Nested):
             if hit is not None:
                 raise hit
             with _heard(entry, watch.on_event):
-                entry.run.begin_code(entry.frame)
+                entry.run.stack.begin_code(entry.frame)
                 result = await self._aact(forward, entry.session, args, kwargs)
         except BaseException as error:
             caught = failed = error
@@ -417,11 +421,11 @@ def _heard(entry: Entry, on_event: OnEvent | None) -> Generator[None]:
         )
         return on_event(item) if mine else None
 
-    entry.run.listen(within)
+    entry.run.listeners.add(within)
     try:
         yield
     finally:
-        entry.run.unlisten(within)
+        entry.run.listeners.remove(within)
 
 
 def call_as(name: str, workflow: Workflow, session: Session, **kwargs: Any) -> Session:
@@ -477,7 +481,7 @@ def _joining(forward: Callable[..., Any]) -> Callable[..., Any]:
         self: Workflow, session: Session, *args: Any, on_event: OnEvent | None = None, **kwargs: Any
     ) -> Any:
         run = run_of(session) if isinstance(session, Session) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-        frames = run.frames(session.id) if run else ()
+        frames = run.stack.frames(session.id) if run else ()
         if frames and frames[-1].node is self and frames[-1].forward is not forward:
             # super().forward(session): the same call
             return forward(self, session, *args, **kwargs)
@@ -529,11 +533,11 @@ def _stream(
         yield future.result()
     finally:
         if not future.done():  # nobody reads on: stop, and wait until the session is left in order
-            stops = [(call.run, call.run.stop(call.frame.log)) for call in calls]
+            stops = [(call.run, call.run.stops.stop(call.frame.log)) for call in calls]
             while items.get() is not _END:
                 pass
             for run, stop in stops:
-                run.go_on(stop)
+                run.stops.undo(stop)
 
 
 def _both(one: OnEvent, other: OnEvent | None) -> OnEvent:
@@ -688,7 +692,7 @@ class Parallel(Workflow):
         run = run_of(session)
         for name, fork in forks.items():
             if run is not None and name != but:
-                run.stop(fork.id)
+                run.stops.stop(fork.id)
 
     def _merged(
         self,

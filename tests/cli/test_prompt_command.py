@@ -7,7 +7,7 @@ import pytest
 from plait import Agent, Compactor, ScriptedModel, Session, ToolCall
 from plait.event.kinds import ModelAsked
 from plait.ids import Digest
-from plait.runtime.run import append_events
+from plait.runtime.appends import append_events
 from plait.session.ports import Act, Draft
 from tests.cli.shell import Shell, shell
 from tests.support import word_count

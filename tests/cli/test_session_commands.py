@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from plait import Budget, open_store
 from plait.event.kinds import ModelReplied, Price, Text, Usage
-from plait.runtime import write
+from plait.journal import writer
 from plait.session.ports import Act, Draft, writer_of
 from tests.cli.shell import Shell, on_a_terminal, process, shell
 from tests.support import count_calls
@@ -188,7 +188,7 @@ def test_who_writes(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell("say", session, "y", "--as", "service:ci")
     monkeypatch.delenv("PLAIT_ACTOR")
     monkeypatch.setenv("LOGNAME", "bob")
-    monkeypatch.setattr(write, "_login", write._login.__wrapped__)  # pyright: ignore[reportPrivateUsage]  asked anew each time
+    monkeypatch.setattr(writer, "_login", writer._login.__wrapped__)  # pyright: ignore[reportPrivateUsage]  asked anew each time
     shell("fork", session, "--as", "human:eve")
     shell("say", session, "z", "--role", "system")
     assert [event.header.actor for event in shell.open(session).events] == [

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 from plait.event.kinds import MessageSaid, Text
 from plait.ids import LogId, Micros, derived
-from plait.runtime.write import DirectWriter
+from plait.journal.writer import DirectWriter, bind_direct_writer
 from plait.session import GraphRows, Session, SessionRows
 from plait.session.fold import SNAPSHOT_EVERY
-from plait.session.ports import bind_writer
 from plait.store import Projection, SqliteStore
 from plait.store import database as database_module
 from plait.store.database import Migration
@@ -91,7 +90,7 @@ class Stage:
         self.folder, self.options, self.act = folder, options, act
         self.source = Told(ordinal)
         self._store: SqliteStore | None = None
-        bind_writer(DirectWriter(self.source, lambda _: self.store, lambda: str(folder)))
+        bind_direct_writer(DirectWriter(self.source, lambda _: self.store, lambda: str(folder)))
 
     @property
     def store(self) -> SqliteStore:

@@ -19,9 +19,9 @@ from typing import Any
 from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, tool
 from plait.durable import _resume  # pyright: ignore[reportPrivateUsage]
 from plait.errors import PlaitError
+from plait.journal.stops import Parked
 from plait.runtime.call import NOBODY
 from plait.runtime.run import Run
-from plait.runtime.stops import Parked
 from plait.session.ports import Draft
 from plait.tool import Tool
 from tests.support import wait_until
@@ -383,7 +383,7 @@ def take_and_die(workflow: Workflow, session: Session) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def started(run: Run) -> None:
-        run.on_write = die
+        run.journal.on_write = die
 
     _resume(session, workflow, (), {}, NOBODY, None, started)
 

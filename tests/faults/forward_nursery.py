@@ -38,9 +38,9 @@ from plait import (
     tool,
 )
 from plait.durable import _resume, replay  # pyright: ignore[reportPrivateUsage]
+from plait.journal.stops import Parked
 from plait.runtime.call import NOBODY
 from plait.runtime.run import Run
-from plait.runtime.stops import Parked
 from plait.session import verify
 from plait.session.inbox import all_waiting
 from plait.session.ports import Draft, store_at
@@ -337,7 +337,7 @@ def killed_from_outside(chance: random.Random) -> int:
             os.write(far, b".")
 
         def arm(run: Run) -> None:
-            run.on_write = on_write
+            run.journal.on_write = on_write
 
         try:
             code = live(arm)

@@ -51,6 +51,6 @@ def kill_at(moment: int, folder: Path) -> Callable[[Run], None]:
             with owned():  # what the test does is no doing of the run
                 (folder / "moments").write_text(str(met))
 
-        run.on_write = on_write
+        run.journal.on_write = on_write
 
     return arm

@@ -28,9 +28,8 @@ from plait import Session
 from plait.event import Event
 from plait.event.kinds import SessionOpened
 from plait.ids import Digest, LogId
-from plait.runtime.write import DirectWriter
+from plait.journal.writer import DirectWriter, bind_direct_writer
 from plait.session import GraphRows, SessionRows, file
-from plait.session.ports import bind_writer
 from plait.store import Fence, SqliteStore, connections, database
 from plait.store.blobs import digest_of
 from plait.testing import Seeded
@@ -349,7 +348,7 @@ def by_time(folder: Path) -> SqliteStore:
 def sessions(folder: Path) -> SqliteStore:
     """A session is forked, merged and rewound; its rows are folded anew."""
     store = WitnessedStore(folder)
-    bind_writer(DirectWriter(source, lambda address: store, lambda: store.address))
+    bind_direct_writer(DirectWriter(source, lambda address: store, lambda: store.address))
     session = Session("Why does checkout fail?", title="cart bug", user="u-17", store=store.address)
     session = session.say("Only with coupons.", file(b"log " * 3000, name="checkout.log")).fact(
         "db", "postgres 15"

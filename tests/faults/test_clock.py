@@ -19,10 +19,9 @@ import pytest
 from plait import Session, Store, open_store
 from plait.event.codec import without_measured
 from plait.ids import LogId, Micros, derived
-from plait.runtime.write import DirectWriter
+from plait.journal.writer import DirectWriter, bind_direct_writer, direct_writer
 from plait.session import verify
 from plait.session.fold import state_at
-from plait.session.ports import bind_writer, writer_of
 from tests.faults.folders import quick_folder
 from tests.support import dose, python, report, seed
 
@@ -69,12 +68,12 @@ CLOCKS: dict[str, Callable[[int], Micros]] = {
 @contextmanager
 def by(clock: Clock) -> Generator[None]:
     """Sessions take their time from this clock for a while."""
-    before = writer_of(None)
-    bind_writer(DirectWriter(clock, before.store, before.address))
+    before = direct_writer()
+    bind_direct_writer(DirectWriter(clock, before.store, before.address))
     try:
         yield
     finally:
-        bind_writer(before)
+        bind_direct_writer(before)
 
 
 def live(store: Store, steps: int, start: int) -> list[Session]:
@@ -229,8 +228,8 @@ WRITER = """
 import sys
 from plait import Session, open_store
 from plait.runtime.live import Live
-from plait.runtime.write import DirectWriter
-from plait.session.ports import bind_writer, writer_of
+from plait.journal.writer import DirectWriter, bind_direct_writer
+from plait.session.ports import writer_of
 
 class Off(Live):
     def now(self, log, seq):
@@ -238,7 +237,7 @@ class Off(Live):
 
 folder, name, hours, text = sys.argv[1:]
 before = writer_of(None)
-bind_writer(DirectWriter(Off(), before.store, before.address))
+bind_direct_writer(DirectWriter(Off(), before.store, before.address))
 session = Session.open(name, store=open_store(folder)).say(text).fact("last", text)
 Session(text, title=text, store=open_store(folder))
 """

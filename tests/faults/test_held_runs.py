@@ -13,7 +13,7 @@ import pytest
 from plait.durable import replay, resume
 from plait.errors import RunHeld
 from plait.event import kinds as k
-from plait.runtime.stops import Parked
+from plait.journal.stops import Parked
 from tests.faults import held_story
 from tests.faults.held_story import Held
 from tests.faults.holder import Holder, playing

@@ -28,9 +28,12 @@ from plait.errors import RunLost, StaleEpoch, StaleHead
 from plait.event import kinds as k
 from plait.event.kinds import Place
 from plait.ids import LogId
+from plait.journal.stops import Halted
+from plait.journal.writer import direct_writer
+from plait.runtime.appends import append_around_run
 from plait.runtime.drive import Blocking
-from plait.runtime.run import Run, append_at_tip, direct_writer
-from plait.runtime.stops import Halted
+from plait.runtime.run import Run
+from plait.runtime.run_writer import RunWriter
 from plait.session.ports import Act, Draft, Position
 from plait.store import Store
 from plait.store.base import TURNS
@@ -60,13 +63,13 @@ class Holders(RuleBasedStateMachine):
         spot = Position(
             self.store.address, self.session.id, self.session.seq, self.session.head, self.id
         )
-        first.write(spot, [self.draft(first, k.RunStarted("a:B"))])
-        first.hold_at(1)
+        first.journal.append(spot, [self.draft(first, k.RunStarted("a:B"))])
+        first.journal.fence.hold(1)
         self.holders.append(first)
 
     def new_run(self) -> Run:
-        run = Run(self.id, self.session.id, direct_writer(), Blocking(), behalf="human:u")
-        run.home, run.holder = self.store.address, f"holder-{next(self.ordinals)}"
+        run = Run(self.id, self.session, direct_writer(), Blocking(), behalf="human:u")
+        run.holder = f"holder-{next(self.ordinals)}"
         run.taker = f"service:{run.holder}"
         return run
 
@@ -110,7 +113,9 @@ class Holders(RuleBasedStateMachine):
         self.attempt(
             run,
             lambda: found.append(
-                run.begin(self.store.address, [self.draft(run, body)], fork=fork, run=self.id)
+                RunWriter(run).begin(
+                    self.store.address, [self.draft(run, body)], fork=fork, run=self.id
+                )
             ),
         )
         return found[0].id if found else self.session.id
@@ -120,16 +125,16 @@ class Holders(RuleBasedStateMachine):
         run = data.draw(st.sampled_from(self.holders))
         log = data.draw(st.sampled_from([log.id for _, log in self.store.logs()]))
         drafts = [self.draft(run, k.ScratchSet("n", n)) for n in range(times)]
-        self.attempt(run, lambda: run.write(self.spot(log), drafts))
+        self.attempt(run, lambda: run.journal.append(self.spot(log), drafts))
 
     @rule(log=logs, data=st.data())
     def write_where_the_head_is_stale(self, log: str, data: st.DataObject) -> None:
         run = data.draw(st.sampled_from(self.holders))
         end = self.spot(log)
-        append_at_tip(end, [Draft(k.ScratchSet("by others", 1), Act("human:other", "human"))])
+        append_around_run(end, [Draft(k.ScratchSet("by others", 1), Act("human:other", "human"))])
         try:
             allowed = self.attempt(
-                run, lambda: run.write(end, [self.draft(run, k.ScratchSet("n", 1))])
+                run, lambda: run.journal.append(end, [self.draft(run, k.ScratchSet("n", 1))])
             )
         except StaleHead:
             allowed = True
@@ -141,7 +146,7 @@ class Holders(RuleBasedStateMachine):
     @rule(data=st.data())
     def start_an_effect(self, data: st.DataObject) -> None:
         run = data.draw(st.sampled_from(self.holders))
-        self.attempt(run, run.check_mine)
+        self.attempt(run, run.journal.fence.check)
 
     @rule()
     @precondition(lambda self: self.is_open)
@@ -149,7 +154,7 @@ class Holders(RuleBasedStateMachine):
         run = self.holders[-1]
         if self.attempt(
             run,
-            lambda: run.write(
+            lambda: run.journal.append(
                 self.spot(self.session.id), [self.draft(run, k.RunFailed(k.Failure("E", "e")))]
             ),
         ):
@@ -166,7 +171,7 @@ class Holders(RuleBasedStateMachine):
     def take(self, data: st.DataObject, all_branches: bool) -> None:
         index = data.draw(st.integers(0, len(self.looks) - 1))
         run, epoch = self.looks.pop(index)
-        run.hold_at(epoch)
+        run.journal.fence.hold(epoch)
         now = self.store.log(self.session.id).epoch
         if epoch != now:
             with pytest.raises(StaleEpoch):
@@ -174,7 +179,7 @@ class Holders(RuleBasedStateMachine):
             assert self.store.log(self.session.id).epoch == now
             return
         _say_resumed(run, self.store, self.session.id, epoch)
-        run.hold_at(epoch + 1)
+        run.journal.fence.hold(epoch + 1)
         self.replaced()
         self.holders.append(run)
         if all_branches:  # else it dies here, and the branches never hear of it
@@ -184,7 +189,7 @@ class Holders(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: self.is_open)
     def end_from_outside(self) -> None:
-        append_at_tip(
+        append_around_run(
             self.spot(self.session.id),
             [Draft(k.RunCancelled("enough", "human:boss"), Act("human:boss", "human"))],
         )

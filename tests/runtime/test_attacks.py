@@ -31,10 +31,10 @@ from plait import (
 )
 from plait.errors import InvalidValue, ModelFailed, WrongStatus
 from plait.event import kinds as k
+from plait.journal.journal import Journal
 from plait.model.base import Fault, Reply, Request, Said, TextDelta
 from plait.runtime.loop import spawn
-from plait.runtime.run import Run, run_of
-from plait.runtime.run import _runs as runs  # pyright: ignore[reportPrivateUsage]
+from plait.runtime.registry import open_runs, run_of
 from plait.session import verify
 from plait.session.content import text_of
 from plait.session.ports import store_at
@@ -203,10 +203,10 @@ def test_a_cancel_at_any_moment_leaves_no_run_open() -> None:
             await task
         return session.reload()
 
-    before = len(runs)
+    before = len(open_runs())
     for after in (*range(12), 0, 0, 1, 1, 2, 2):
         session = asyncio.run(cancelled(after))
-        assert session.open_run is None and len(runs) == before
+        assert session.open_run is None and len(open_runs()) == before
         assert speaker("ok")(session).text == "ok"
 
 
@@ -784,16 +784,16 @@ def test_somebody_who_writes_while_the_last_tool_runs_is_heard() -> None:
 def test_an_interrupt_at_the_commit_writes_the_outcome_once(
     when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = Run.write
+    write = Journal.append
 
-    def interrupted(self: Run, *args: Any, **kwargs: Any) -> Any:
+    def interrupted(self: Journal, *args: Any, **kwargs: Any) -> Any:
         if not kwargs.get("held"):
             return write(self, *args, **kwargs)
         if when == "after":
             write(self, *args, **kwargs)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Run, "write", interrupted)
+    monkeypatch.setattr(Journal, "append", interrupted)
     session = Session("go")
     with pytest.raises(KeyboardInterrupt):
         speaker(ToolCall("echo", n=1), "done", tools=[echo])(session)
@@ -877,10 +877,13 @@ def test_two_cancels_leave_no_run_open() -> None:
             await task
         return session.reload()
 
-    before = len(runs)
+    before = len(open_runs())
     for first in range(0, 30, 3):
         for second in (1, 2, 3):
-            assert asyncio.run(cancelled(first, second)).open_run is None and len(runs) == before
+            assert (
+                asyncio.run(cancelled(first, second)).open_run is None
+                and len(open_runs()) == before
+            )
 
 
 def test_leaving_a_stream_does_not_take_back_somebody_elses_stop() -> None:

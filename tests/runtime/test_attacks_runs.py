@@ -42,7 +42,7 @@ from plait.errors import (
 )
 from plait.event.kinds import ApprovalRequested, ToolUnknown
 from plait.runtime.hold import hold, release
-from plait.runtime.run import run_of
+from plait.runtime.registry import run_of
 from tests.support import RAN, parked_session, python
 
 BROKEN = [False]
@@ -232,7 +232,7 @@ def test_a_branch_that_was_stopped_says_what_it_did_not_run() -> None:
 
         def forward(self, session: Session) -> Session:
             run = run_of(session)
-            while BROKEN[0] and run is not None and not run.is_stopped(session.id):
+            while BROKEN[0] and run is not None and not run.stops.is_stopped(session.id):
                 pass
             return self.pay(session)
 

@@ -14,9 +14,9 @@ from plait.errors import InvalidValue, ModelFailed
 from plait.event import kinds as k
 from plait.event.kinds import ContextCompacted
 from plait.model.base import Answered, Fault, Returned
+from plait.runtime.appends import append_events
 from plait.runtime.effects import Retry
 from plait.runtime.prompt import Prompt, Setup
-from plait.runtime.run import append_events
 from plait.runtime.sent import sent
 from plait.session.ports import Act, Draft
 from plait.session.views import Message

@@ -12,9 +12,11 @@ from plait import Session, Workflow, open_store, tool
 from plait.durable import _resume, resume  # pyright: ignore[reportPrivateUsage]
 from plait.errors import RunHeld, RunLost, StaleEpoch
 from plait.event import kinds as k
+from plait.journal.stops import Halted, Parked
+from plait.runtime.appends import append_around_run
 from plait.runtime.call import NOBODY
-from plait.runtime.run import Run, append_at_tip, is_going_on
-from plait.runtime.stops import Halted, Parked
+from plait.runtime.registry import is_going_on
+from plait.runtime.run import Run
 from plait.session.inbox import all_waiting
 from plait.session.ports import Act, Draft, store_at
 from plait.tool import Happened, Tool
@@ -26,14 +28,16 @@ def another_takes(session: Session, times: int = 9) -> None:
     run = next(event.header.run for event in reversed(now.events) if event.kind == "RunStarted")
     there = Session.open(session.id, store=store_at(session.store)).position
     spot = type(there)(there.store, there.id, there.seq, there.head, run)
-    append_at_tip(spot, [Draft(k.RunResumed("elsewhere/7/9", times), Act("human:other", "human"))])
+    append_around_run(
+        spot, [Draft(k.RunResumed("elsewhere/7/9", times), Act("human:other", "human"))]
+    )
 
 
 def another_ends(session: Session, body: k.Body) -> None:
     there = Session.open(session.id, store=store_at(session.store))
     run = there.open_run
     spot = type(there.position)(there.store, there.id, there.seq, there.head, run)
-    append_at_tip(spot, [Draft(body, Act("human:other", "human"))])
+    append_around_run(spot, [Draft(body, Act("human:other", "human"))])
 
 
 class Till:
@@ -70,9 +74,9 @@ def died_after_its_request(session: Session, workflow: Workflow) -> None:
     def entered(entry: Any) -> None:
         def die(when: str, drafts: Any) -> None:
             if when == "after" and any(isinstance(draft.body, k.ToolRequested) for draft in drafts):
-                raise entry.run.halt(None)
+                raise entry.run.journal.fence.halt(None)
 
-        entry.run.on_write = die
+        entry.run.journal.on_write = die
 
     with pytest.raises(Halted):
         workflow._run(type(workflow).forward, session, on_start=entered)  # pyright: ignore[reportPrivateUsage]

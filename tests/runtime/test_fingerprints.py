@@ -19,7 +19,7 @@ import plait.tools
 from plait import Agent, Ask, Policy, ScriptedModel, Session, ToolCall, Workflow, resume, tool
 from plait.errors import BadTool
 from plait.fingerprint import NODES_MAX, fingerprint
-from plait.runtime.stops import Parked
+from plait.journal.stops import Parked
 from plait.tool import Tool
 from tests.support import child_environment, parked_session
 
@@ -396,7 +396,7 @@ def test_a_condition_with_a_memory_does_not_ask_for_ever() -> None:
 PROGRAM = """
 import sys
 from plait import Agent, Ask, Policy, Session, ScriptedModel, ToolCall, Workflow, resume, tool
-from plait.runtime.stops import Parked
+from plait.journal.stops import Parked
 
 class Bank:
     def __init__(self): self.held = HELD

@@ -10,7 +10,7 @@ from plait import Agent, Ask, Parallel, Policy, ScriptedModel, Session, ToolCall
 from plait.durable import replay, resume
 from plait.errors import GateUnmet, InvalidValue, ToolFailed
 from plait.event.kinds import VerdictAwaited, VerdictHeard
-from plait.runtime.stops import Parked
+from plait.journal.stops import Parked
 from plait.session import verify
 from plait.session.inbox import all_waiting, due
 from plait.session.ports import store_at

@@ -25,8 +25,8 @@ from plait import (
 )
 from plait.durable import resume
 from plait.errors import InvalidValue, ModelFailed, ResultInvalid, ToolFailed
+from plait.journal.stops import Cancelled
 from plait.model.base import Reply
-from plait.runtime.stops import Cancelled
 from plait.tool import Tool
 from tests.runtime.programs import AsyncUses
 

@@ -15,7 +15,7 @@ import pytest
 from plait import Agent, Budget, Parallel, ScriptedModel, Session, Workflow
 from plait.durable import replay, resume
 from plait.errors import BudgetExceeded, MayNotApprove, PlaitError, RunOpen, StaleHead
-from plait.runtime.stops import Parked
+from plait.journal.stops import Parked
 from tests.runtime.programs import Steps, look
 
 Way = Literal["inbox", "refused", "apart"]  # apart: it writes nothing to this session

@@ -53,8 +53,8 @@ from plait.event.kinds import (
     ToolRequested,
 )
 from plait.ids import Digest
+from plait.runtime.appends import append_events
 from plait.runtime.policy import binding, digest_of
-from plait.runtime.run import append_events
 from plait.runtime.sent import sent
 from plait.session.inbox import all_waiting, post
 from plait.session.ports import Act, Draft

@@ -17,8 +17,8 @@ from plait import Session, replay, resume
 from plait.durable import load
 from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
 from plait.event import kinds as k
+from plait.journal.writer import direct_writer
 from plait.program import recorded_program
-from plait.runtime.run import direct_writer
 from plait.session.ports import Act, Draft
 from plait.workflow import Workflow, target_of
 from tests.support import child_environment

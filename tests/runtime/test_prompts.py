@@ -30,7 +30,7 @@ from plait.event.kinds import ModelAsked
 from plait.ids import Digest
 from plait.model.base import Answered, Fault, Reply, Request, Returned, Said
 from plait.runtime import prompt as prompts
-from plait.runtime.run import append_events_at_tip
+from plait.runtime.appends import append_at_tip
 from plait.runtime.sent import sent
 from plait.session import ABSENT
 from plait.session.ports import Act, Draft, store_at
@@ -180,7 +180,7 @@ def _late(session: Session, tool: str) -> Session:
     if not calls:
         return session
     body = k.ToolReturned((k.Text("late"),))
-    return append_events_at_tip(
+    return append_at_tip(
         session, [Draft(body, Act("service:tools", "tool", call=calls[len(calls) // 2]))]
     )[0]
 
@@ -252,7 +252,7 @@ def test_an_outcome_that_came_late_is_told_after_what_was_shown() -> None:
     agent = Agent("x", model=spy, tools=[look], name="ann")
     session = agent(Session("go"))
     asked = session.path[[event.kind for event in session.path].index("ToolRequested")].header.call
-    late, _ = append_events_at_tip(
+    late, _ = append_at_tip(
         session, [Draft(k.ToolReturned((k.Text("late"),)), Act("service:x", "tool", call=asked))]
     )
     prompts._kept.clear()  # pyright: ignore[reportPrivateUsage]
@@ -279,7 +279,7 @@ def test_every_attempt_was_sent_what_the_first_one_was() -> None:
                 )
                 and not request.outcomes
             ):
-                append_events_at_tip(
+                append_at_tip(
                     Session.open(request.session.id),
                     [Draft(k.MessageSaid("user", (k.Text("wait!"),)), Act("human:u"))],
                 )

@@ -20,7 +20,7 @@ from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, tool
 from plait.durable import replay, resume
 from plait.errors import InvalidValue
 from plait.event.kinds import File
-from plait.runtime.stops import Parked
+from plait.journal.stops import Parked
 from plait.session.ports import store_at
 from plait.session.typed import misfit, result_schema_of, schema_of
 from plait.tool import Tool

@@ -23,7 +23,7 @@ from plait import (
 )
 from plait.durable import replay, resume, whatif
 from plait.errors import InvalidValue, NeedsWorkflow
-from plait.runtime.stops import Parked
+from plait.journal.stops import Parked
 from plait.tool import Happened, Tool
 
 KEY = "sk-live-0123456789"

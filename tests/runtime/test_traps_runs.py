@@ -71,8 +71,8 @@ from plait import (
 )
 from plait.errors import PlaitError, ReplayDiverged, RunHeld, RunLost, RunOpen
 from plait.event.kinds import ModelAsked, ModelFailed, RunResumed, RunStarted, ToolReturned
+from plait.journal.writer import direct_writer
 from plait.model.base import Fault
-from plait.runtime.run import direct_writer
 from plait.session import verify
 from plait.session.ports import Act, Draft, Position
 from tests.support import RAN, ask_preview, parked_session, read, scripted_model

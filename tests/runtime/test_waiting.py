@@ -28,7 +28,7 @@ from plait import (
 from plait.errors import GateUnmet, NoRun, ToolFailed
 from plait.event.kinds import MessageSaid, ModelAsked, RunCancelled, TimerFired, TimerSet
 from plait.ids import LogId, Micros
-from plait.runtime.run import direct_writer
+from plait.journal.writer import direct_writer
 from plait.session import verify
 from plait.session.inbox import due
 from tests.support import RAN, assert_replays, bodies, parked_session, set_clock_ahead

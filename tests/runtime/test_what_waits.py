@@ -21,7 +21,7 @@ from plait import (
     tool,
 )
 from plait.durable import resume
-from plait.runtime.stops import Parked
+from plait.journal.stops import Parked
 from plait.session.inbox import all_waiting
 from plait.session.ledger import costs
 from plait.session.ports import store_at

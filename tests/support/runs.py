@@ -10,9 +10,9 @@ import pytest
 from plait import Session, Workflow
 from plait.durable import replay
 from plait.ids import LogId, Micros
+from plait.journal.stops import Parked
+from plait.journal.writer import direct_writer
 from plait.runtime.live import Live
-from plait.runtime.run import direct_writer
-from plait.runtime.stops import Parked
 
 RAN: list[Any] = []
 """What the tools of a test did, in order; `tests/conftest.py` empties it before each test."""

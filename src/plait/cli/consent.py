@@ -109,7 +109,7 @@ class Terminal:
 
     @staticmethod
     def _later(session: Session, why: str) -> BaseException:
-        from plait.runtime.stops import Parked
+        from plait.journal.stops import Parked
 
         return Parked(session, why)
 

@@ -401,7 +401,7 @@ class _Running:
                 self._failed(outcome)
 
     def attend(self, session: Session, do: Do, now: Callable[[], Session] | None = None) -> Outcome:
-        from plait.runtime.stops import Cancelled, Parked
+        from plait.journal.stops import Cancelled, Parked
 
         now = now or session.reload
         before = session.reload()

@@ -28,6 +28,7 @@ from plait.event.codec import VOCABULARY
 from plait.event.kinds import Action, Failure, Price, Usage
 from plait.event.strict import parse
 from plait.ids import Digest, digest
+from plait.journal.standing import Standing
 from plait.model.base import (
     Delta,
     Fault,
@@ -41,21 +42,18 @@ from plait.model.base import (
     ToolDelta,
     Turn,
 )
+from plait.runtime.appends import append_at_tip, append_events
 from plait.runtime.effects import Answer, AskModel, Effect, Record, Retry, Turning, UseTools
+from plait.runtime.executing import check_running
 from plait.runtime.failures import line, traceback_of
 from plait.runtime.mail import has_mail, safe_point
+from plait.runtime.names import call_id
 from plait.runtime.override import overridden, setup_blob
 from plait.runtime.people import refused, requested
 from plait.runtime.pool import Reservation
 from plait.runtime.prompt import blobs_of, told_failure
-from plait.runtime.run import (
-    Run,
-    append_events,
-    append_events_at_tip,
-    call_id,
-    check_running,
-    run_of,
-)
+from plait.runtime.registry import run_of
+from plait.runtime.run import Run
 from plait.runtime.spend import afford, afford_again, counted_fault, counted_reply, lose, settle
 from plait.runtime.using import Unwritten, User, use
 from plait.runtime.waits import Answering, CallModel, Pause, Wait
@@ -133,7 +131,7 @@ def _used(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | N
 
 
 def _written(unwritten: Unwritten) -> Session:
-    return append_events_at_tip(unwritten.session, unwritten.drafts)[0]
+    return append_at_tip(unwritten.session, unwritten.drafts)[0]
 
 
 def _asked_with(effect: AskModel, unwritten: Unwritten) -> Answering:
@@ -141,12 +139,14 @@ def _asked_with(effect: AskModel, unwritten: Unwritten) -> Answering:
     other. Either way it is written.
     """
     run = run_of(effect.session)
-    sealed = run.seal(effect.session.position, unwritten.drafts) if run is not None else None
+    sealed = (
+        run.journal.seal(effect.session.position, unwritten.drafts) if run is not None else None
+    )
     if (
         sealed is None
         or run is None
-        or run.is_stopped(effect.session.id)
-        or run.pool(effect.session.id)
+        or run.stops.is_stopped(effect.session.id)
+        or run.budgets.of(effect.session.id)
         or has_mail(effect.session)
     ):
         return (yield from answering(effect._replace(session=_written(unwritten))))
@@ -203,7 +203,10 @@ class _Asking:
 
     def prepare(self, sealed: Sealed | None) -> None:
         """What is asked with, and that there is enough left for it."""
-        prompt, known = self.effect.prompt, self.run.since if self.run else None
+        prompt, known = (
+            self.effect.prompt,
+            self.run.journal.tips.events_between if self.run else None,
+        )
         prompt.catch_up(self.session, known)
         if sealed is not None:
             prompt.take(sealed.events, blobs_of(self.session))
@@ -219,7 +222,9 @@ class _Asking:
                 prompt.catch_up(self.session, known)
         self.chain, self.turns = prompt.ask()
         name, log = (
-            self.run.names(self.session) if self.run is not None else (None, self.session.id)
+            self.run.journal.source_of(self.session)
+            if self.run is not None
+            else (None, self.session.id)
         )
         self.call = call_id(name, log, self.session.seq + 1, "ask")
         self.outcomes = prompt.outcomes_here if self.effect.fresh else prompt.outcomes
@@ -241,14 +246,18 @@ class _Asking:
 
     def on_record(self) -> Event | None:
         """What is on record of the answer."""
-        step = self.run.take(self.session, (self.call,)) if self.run is not None else None
+        step = (
+            self.run.journal.call_event(self.session, (self.call,))
+            if self.run is not None
+            else None
+        )
         if step is None:
             return None
         self.session = step[0]
         return step[1]
 
     def is_lost(self, event: Event) -> bool:
-        return self.run is not None and self.run.was_on_record(event)
+        return self.run is not None and self.run.journal.standing_of(event) is not Standing.LIVE
 
     def request(self) -> CallModel:
         effect, setup, store = self.effect, self.effect.prompt.setup, store_at(self.session.store)
@@ -264,7 +273,7 @@ class _Asking:
             self.outcomes,
         )
         self.telling = (
-            _Telling(self.run, effect.path) if self.run is not None and self.run.heard else None
+            _Telling(self.run, effect.path) if self.run is not None and self.run.listeners else None
         )
         return CallModel(effect.model, request, self.telling, self.call, self.attempt)
 
@@ -319,11 +328,11 @@ class _Asking:
         if (
             self.refusal is None
             or self.run is None
-            or self.run.recording is None
+            or self.run.journal.recording.is_live
             or not _says_nothing(answer)
         ):
             return False
-        return not self.run.ends_here(session)
+        return not self.run.journal.recording.ends_here(session.id)
 
     def go_on(self, fault: Fault) -> None:
         """The next attempt."""
@@ -356,7 +365,7 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
             settled is None
             and asking.is_lost(event)
             and run is not None
-            and run.is_inherited(event)
+            and run.journal.standing_of(event) is Standing.INHERITED
         ):
             # Branched off here: what was open there is left behind.
             return (yield from _ask(effect._replace(session=asking.session), None))
@@ -397,8 +406,10 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
                 asking.attempt,
                 asking.session,
             )
-        if run is not None and run.heard and settled is None:
-            run.tell(Restarted(told_failure(line(fault.kind), line(fault.message)), effect.path))
+        if run is not None and run.listeners and settled is None:
+            run.listeners.tell(
+                Restarted(told_failure(line(fault.kind), line(fault.message)), effect.path)
+            )
         if wait_s:
             yield Pause(wait_s, asking.session)
         asking.go_on(fault)
@@ -409,7 +420,11 @@ def _asking(effect: AskModel, sealed: Sealed | None) -> _Asking:
     try:
         session = safe_point(effect.session) if sealed is None else effect.session
         run, changed = run_of(session), list[Draft]()
-        if run is not None and run.overrides is not None and not run.before_branch(session):
+        if (
+            run is not None
+            and run.settings.overrides is not None
+            and run.journal.standing(session) is not Standing.INHERITED
+        ):
             effect, changed = overridden(effect, session, run)
         asking = _Asking(effect, session, changed)
         asking.prepare(sealed)
@@ -456,11 +471,11 @@ def _recorded_wait(run: Run, session: Session, call: str, wait_s: float | None) 
 
     Beyond the record it is decided now.
     """
-    if run.next_of(session, (call,)) is not None:
+    if run.journal.peek_call(session, (call,)) is not None:
         return 0.0
-    if run.recording is not None and session.head in run.recording.reopened:
+    if not run.journal.recording.is_live and session.head in run.journal.recording.reopened:
         return 0.0  # it ended the run, which is taken up again to try once more
-    return None if run.on_record(session) else wait_s
+    return None if run.journal.standing(session) is not Standing.LIVE else wait_s
 
 
 def _recalled(
@@ -489,25 +504,25 @@ def _recalled_request(
 
     What a rewind or a what-if cut off after the reply is written again.
     """
-    step = run.take(session, (action.call,))
+    step = run.journal.call_event(session, (action.call,))
     if step is None:
         first, *rest = _request(effect, session, action, 0, truncated=truncated)
-        session, events = append_events_at_tip(
+        session, events = append_at_tip(
             session, [first._replace(act=first.act._replace(causes=(reply.id,))), *rest]
         )
         return session, events[0], len(events) > 1
     session, request = step
     is_refused = False
-    while (ahead := run.next_of(session, (action.call,))) is not None and _is_refusal(
+    while (ahead := run.journal.peek_call(session, (action.call,))) is not None and _is_refusal(
         ahead, request
     ):
         is_refused = True
-        session, _ = run.take(session, (action.call,)) or (session, ahead)
+        session, _ = run.journal.call_event(session, (action.call,)) or (session, ahead)
     why = _refusal(effect.tools, effect.tools.get(action.tool), action, truncated)
-    if is_refused or why is None or run.on_record(session):
+    if is_refused or why is None or run.journal.standing(session) is not Standing.LIVE:
         return session, request, is_refused
     act = Act(effect.actor, "program", call=action.call, causes=(request.id,))
-    return append_events_at_tip(session, [Draft(k.ToolFailed(why), act)])[0], request, True
+    return append_at_tip(session, [Draft(k.ToolFailed(why), act)])[0], request, True
 
 
 class _Telling:
@@ -526,7 +541,7 @@ class _Telling:
         field = _GROWING.get(type(delta))
         text = getattr(delta, field) if field else ""
         if not field or not text or not secrets.armed():
-            self._run.tell(delta)
+            self._run.listeners.tell(delta)
             return
         key = type(delta), getattr(delta, "index", 0)
         pieces = self._pieces[key][0] if key in self._pieces else HiddenPieces()
@@ -541,7 +556,7 @@ class _Telling:
 
     def _show(self, delta: Delta, field: str, text: str) -> None:
         if text:
-            self._run.tell(msgspec.structs.replace(delta, **{field: text}))
+            self._run.listeners.tell(msgspec.structs.replace(delta, **{field: text}))
 
 
 _GROWING: Mapping[type[Delta], str] = {
@@ -590,7 +605,7 @@ def _replied(
             _request(effect, session, action, len(drafts), truncated=reply.stop == "length")
         )
     # It was answered, and paid for, so it is recorded, also when somebody wrote meanwhile.
-    session, events = append_events_at_tip(session, drafts, blobs)
+    session, events = append_at_tip(session, drafts, blobs)
     written = events[0].body
     assert isinstance(written, k.ModelReplied)
     if secrets.armed():  # the program only ever sees what was recorded
@@ -752,7 +767,7 @@ def _faulted(
         line(fault.kind, 200), line(fault.message), _told(fault), retryable=bool(fault.retryable)
     )
     body = k.ModelFailed(failure, attempt, usage, partial, price, latency_us)
-    return append_events_at_tip(session, [Draft(body, act)])[0]
+    return append_at_tip(session, [Draft(body, act)])[0]
 
 
 def _told(fault: Fault) -> str:

@@ -38,35 +38,31 @@ from plait.event.codec import VOCABULARY
 from plait.event.kinds import Body, Purpose
 from plait.ids import Digest
 from plait.inside import is_inside, open_store
+from plait.journal.standing import Standing
+from plait.journal.stops import Cancelled, Halted, Parked
+from plait.journal.writer import direct_writer
 from plait.runtime.answer import SERVICE
+from plait.runtime.appends import append_around_run, append_at_tip, append_events
 from plait.runtime.bypass import policy_of
 from plait.runtime.drive import Blocking, Waiter
+from plait.runtime.executing import check_running, executing
 from plait.runtime.failures import failure_of
 from plait.runtime.hold import hold, release
+from plait.runtime.listeners import OnEvent
 from plait.runtime.mail import deliver_all, undelivered
+from plait.runtime.names import call_id, principal_of
 from plait.runtime.policy import Approver, Policy
-from plait.runtime.pool import Pool
-from plait.runtime.run import (
-    Frame,
-    OnEvent,
-    Run,
-    append_at_tip,
-    append_events,
-    append_events_at_tip,
-    call_id,
-    check_running,
+from plait.runtime.registry import (
     close_run,
-    direct_writer,
-    executing,
     is_going_on,
     open_run,
-    principal_of,
+    released_run,
     run_of,
-    running,
     watch_run,
 )
+from plait.runtime.run import Run, running
 from plait.runtime.spend import pool_of
-from plait.runtime.stops import Cancelled, Halted, Parked
+from plait.runtime.stack import Frame
 from plait.session import Session
 from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, store_at
@@ -115,8 +111,8 @@ def check_attendants(session: Session, watch: Watch) -> None:
     outer = running.get()
     if (
         outer is not None
-        and _is_none_or(watch.approver, outer.approver)
-        and _is_none_or(watch.answerer, outer.answerer)
+        and _is_none_or(watch.approver, outer.settings.approver)
+        and _is_none_or(watch.answerer, outer.settings.answerer)
     ):
         return
     if why := is_inside(session.store):
@@ -173,12 +169,17 @@ def enter(
         run, session = _start(session, calling, watch, waiter)
     if outermost:
         open_store(session.store)
-    if outermost and (run.recording is None or not run.recording.strict):
+    if outermost and (not run.journal.recording.strict):
         watch_run(run, session.store, calling.bypass)
     scope = session.run or run.id
-    callers = run.frames(session.id) if not outermost else ()
+    callers = run.stack.frames(session.id) if not outermost else ()
     path = f"{callers[-1].path}/{calling.name}" if callers else calling.name
-    call = call_id(*run.names(session), session.seq, "call", run.ordinal(session.id, scope))
+    call = call_id(
+        *run.journal.source_of(session),
+        session.seq,
+        "call",
+        run.stack.next_ordinal(session.id, scope),
+    )
     actor = f"{'agent' if calling.agent is not None else 'service'}:{principal_of(path)}"
     purpose = calling.purpose or (callers[-1].purpose if callers else "act")
     policies = (
@@ -188,11 +189,11 @@ def enter(
     frame = Frame(
         path, call, calling.node, calling.forward, session.id, actor, purpose, scope, policies
     )
-    run.set_frames(session.id, (*callers, frame))
+    run.stack.set_frames(session.id, (*callers, frame))
     if calling.agent is not None:
-        before = run.hand_over(session.id, scope, path)
+        before = run.stack.hand_over(session.id, scope, path)
         if before is not None:
-            run.ride(
+            run.journal.defer(
                 session.id,
                 scope,
                 Draft(
@@ -202,8 +203,8 @@ def enter(
             )
     setup = Digest(sha256(calling.setup).hexdigest()) if calling.setup is not None else None
     body = k.CallStarted(calling.workflow, path, purpose, calling.agent, setup)
-    act = _act(frame)._replace(causes=run.acting(session.store, session.position).causes)
-    run.ride(
+    act = _act(frame)._replace(causes=run.act_of(session.store, session.position).causes)
+    run.journal.defer(
         session.id,
         scope,
         Draft(body, act),
@@ -224,10 +225,10 @@ def leave(entry: Entry, result: object) -> Session:
         fail(entry, error)
         raise error
     run, log, scope = entry.run, entry.frame.log, entry.frame.scope
-    run.ride(log, scope, Draft(k.CallFinished(), _act(entry.frame)))
-    run.drop_frame(log, entry.frame)
+    run.journal.defer(log, scope, Draft(k.CallFinished(), _act(entry.frame)))
+    run.stack.drop(log, entry.frame)
     if run_of(result) is run and result.id != log:
-        run.set_frames(result.id, entry.callers)
+        run.stack.set_frames(result.id, entry.callers)
     if not entry.outermost:
         return _settle(entry, result)
     try:
@@ -249,11 +250,11 @@ def _settle(entry: Entry, result: Session) -> Session:
     """
     run, log, scope = entry.run, entry.frame.log, entry.frame.scope
     of_tool = bool(entry.callers) and entry.callers[-1].scope != scope
-    if not run.waiting(log, scope) or (
-        not of_tool and (log == run.root or run.base(log) != entry.callers)
+    if not run.journal.deferred.count(log, scope) or (
+        not of_tool and (log == run.root or run.stack.frames_at_fork(log) != entry.callers)
     ):
         return result
-    tip = run.tip(log, scope)
+    tip = run.journal.tip(log, scope)
     settled, _ = append_events(result if result.position == tip else Session.of(tip), [])
     return settled if result.position == tip else result
 
@@ -268,10 +269,10 @@ def fail(entry: Entry, error: BaseException) -> BaseException | None:
     ends = isinstance(error, (Exception, Cancelled)) or _is_cancel(error)
     failure = failure_of(error) if ends else None
     if failure is not None:
-        run.ride(
+        run.journal.defer(
             entry.frame.log, entry.frame.scope, Draft(k.CallFinished(failure), _act(entry.frame))
         )
-    run.drop_frame(entry.frame.log, entry.frame)
+    run.stack.drop(entry.frame.log, entry.frame)
     if not entry.outermost:
         return None
     try:
@@ -283,7 +284,7 @@ def fail(entry: Entry, error: BaseException) -> BaseException | None:
                 entry, lambda at, ahead: k.RunCancelled(failure.message, getattr(error, "by", ""))
             )
         else:
-            ended = outside(Session.of(run.tip(run.root)))
+            ended = outside(Session.of(run.journal.tip(run.root)))
     except PlaitError as unrecorded:  # what went wrong first is what the caller has to see
         error.add_note(f"The end of the run could not be recorded: {unrecorded}")
         return None
@@ -343,7 +344,7 @@ def _start(
     try:
         run = new_run(id, session, watch, waiter)
         if (pool := pool_of(session, run)) is not None:
-            run.pools[run.root] = pool
+            run.budgets.set_root(pool)
         run.started_at = run.resumed_at = max(
             (event.seq for event in arrived(store_at(spot.store), spot.id)), default=0
         )
@@ -358,11 +359,13 @@ def _start(
         # Whatever raises the epoch moves the head, too: if the append finds the head, the epoch was
         # this one until then.
         epoch = store_at(spot.store).log(spot.id).epoch
-        after, _ = run.write(inside.position, [Draft(body, Act(run.behalf, "program"))])
-        run.hold_at(epoch + 1)
+        after, _ = run.journal.append(
+            inside.position, [Draft(body, Act(run.settings.behalf, "program"))]
+        )
+        run.journal.fence.hold(epoch + 1)
     except BaseException:
         if run is not None:
-            run.closed = True
+            run.journal.fence.is_closed = True
         release(spot.store, id)
         raise
     open_run(run)
@@ -378,16 +381,14 @@ def draw_under(run: Run) -> None:
         return
     outer, frame = here
     run.reads = outer.reads
-    run.policies = (*run.policies, *outer.policies, *(frame.policies if frame is not None else ()))
-    above = outer.pool(frame.log if frame is not None else outer.root)
+    run.settings.policies = (
+        *run.settings.policies,
+        *outer.settings.policies,
+        *(frame.policies if frame is not None else ()),
+    )
+    above = outer.budgets.of(frame.log if frame is not None else outer.root)
     if above is not None:
-        run.outer_pool = above
-        own = run.pools.get(run.root)
-        run.pools[run.root] = Pool(
-            None,
-            above=(own, above) if own is not None else above,
-            clock=lambda: run.io.clock() / 1e6,
-        )
+        run.budgets.draw_on(above)
 
 
 def new_run(
@@ -399,19 +400,24 @@ def new_run(
     behalf = behalf or (
         f"human:{principal_of(session.user)}" if session.user else direct.principal()
     )
-    run = Run(id, session.id, direct, waiter or Blocking(), behalf=behalf, on_event=watch.on_event)
-    run.approver, run.answerer = watch.approver, watch.answerer
-    run.home = session.store
-    run.rest_on(running.get(), session.run)
-    run.gated = bool(session.gates)
+    run = Run(id, session, direct, waiter or Blocking(), behalf=behalf, on_event=watch.on_event)
+    run.settings.approver, run.settings.answerer = watch.approver, watch.answerer
+    outer = running.get()
+    past = released_run(session.run) if session.run != id else None
+    is_here = past is not None and past.home == session.store
+    run.journal.fence.rest_on(
+        outer.journal.fence if outer is not None else None,
+        past.fences if past is not None and is_here else (),
+    )
+    run.journal.requires_verdicts = bool(session.gates)
     if (last := _last_agent(session)) is not None:
-        run.hand_over(session.id, id, last)
+        run.stack.hand_over(session.id, id, last)
     return run
 
 
 def let_go(run: Run, address: str) -> None:
     close_run(run)
-    if run.recording is None or not run.recording.strict:
+    if not run.journal.recording.strict:
         release(address, run.id)
 
 
@@ -437,19 +443,26 @@ def _end(
     `whole`: the program came to its end.
     """
     run = entry.run
-    for log, scope in run.left():
+    for log, scope in run.journal.waiting_logs():
         if (log, scope) != (run.root, run.id):
-            append_events_at_tip(Session.of(run.tip(log, scope)), ())
-    tip = Session.of(run.tip(run.root))
+            append_at_tip(Session.of(run.journal.tip(log, scope)), ())
+    tip = Session.of(run.journal.tip(run.root))
     # what is on record already is not written with the end
-    if run.waiting(run.root, run.id) and run.on_record(tip):
-        append_events_at_tip(tip, ())
+    if (
+        run.journal.deferred.count(run.root, run.id)
+        and run.journal.standing(tip) is not Standing.LIVE
+    ):
+        append_at_tip(tip, ())
     if whole:
-        run.check_all_taken()
-    session = run.joined(entry.session.later(run.tip(run.root)))
-    session, _ = append_events_at_tip(
+        run.journal.check_all_taken()
+    session = run.journal.catch_up(entry.session.later(run.journal.tip(run.root)))
+    session, _ = append_at_tip(
         session,
-        lambda at: [Draft(body(at, run.waiting(run.root, run.id)), Act(SERVICE, causes=causes))],
+        lambda at: [
+            Draft(
+                body(at, run.journal.deferred.count(run.root, run.id)), Act(SERVICE, causes=causes)
+            )
+        ],
     )
     return outside(session)
 
@@ -472,7 +485,9 @@ def end_unheld(session: Session, reason: str) -> None:
             (draft.act.actor for draft in news if isinstance(draft.body, k.CancelRequested)),
             SERVICE,
         )
-        append_at_tip(inside.position, [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))])
+        append_around_run(
+            inside.position, [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))]
+        )
     finally:
         release(at.store, at.open_run)
 

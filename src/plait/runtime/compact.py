@@ -20,8 +20,8 @@ from plait.event import kinds as k
 from plait.ids import Digest, LogId
 from plait.model.base import Model
 from plait.runtime.effects import AskModel, Record, Retry, Tell, Turning
+from plait.runtime.names import call_id, principal_of
 from plait.runtime.prompt import Prompt, Setup, cut
-from plait.runtime.run import call_id, principal_of
 from plait.session import Message, Session
 from plait.session.content import pack
 from plait.session.ports import Act, Draft, store_at

@@ -14,14 +14,14 @@ from typing import Any, Protocol, TypeVar, cast
 
 from plait.event.kinds import Failure
 from plait.inside import Stop, ends_run
+from plait.journal.stops import Cancelled
 from plait.model.base import Fault, Reply
 from plait.runtime import loop
 from plait.runtime.answer import misfit
 from plait.runtime.bypass import owned
 from plait.runtime.failures import failure_of, text_of_error
 from plait.runtime.reads import doing, tool_act
-from plait.runtime.run import run_of
-from plait.runtime.stops import Cancelled
+from plait.runtime.registry import run_of
 from plait.runtime.using import concluded, entered, lent, observed_before, run_tool
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Pause, Wait
 
@@ -215,7 +215,7 @@ class Blocking:
             return answer
         run, log = run_of(op.request.session), op.request.session.id
         return loop.wait(
-            loop.start(_awaited(answer)), None if run is None else lambda: run.check(log)
+            loop.start(_awaited(answer)), None if run is None else lambda: run.stops.check(log)
         )
 
     def run(self, job: Job) -> Done:
@@ -236,7 +236,7 @@ class Blocking:
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(left, _SLICE_S))
             if run is not None:
-                run.check(op.session.id)
+                run.stops.check(op.session.id)
 
 
 async def run_async_tool(job: Job, clock: Callable[[], int]) -> Done:

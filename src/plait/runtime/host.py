@@ -15,10 +15,12 @@ from plait.event import Event, Json
 from plait.model.base import Answered, Returned, Said, Turn
 from plait.runtime.call import end_unheld
 from plait.runtime.drive import AsyncWaiter, Blocking, Waiter, adrive, drive
+from plait.runtime.executing import note_error
 from plait.runtime.hold import is_held
 from plait.runtime.mail import past_gates
+from plait.runtime.names import principal_of
 from plait.runtime.placing import place, publish
-from plait.runtime.run import note_error, principal_of, run_of
+from plait.runtime.registry import run_of
 from plait.runtime.sent import sent
 from plait.runtime.using import User, use_tool
 from plait.runtime.waiting import ask_human, sleep, wait_for
@@ -145,7 +147,7 @@ def _steps(
 
 def _user(session: Session) -> User:
     run = run_of(session)
-    frames = run.frames(session.id) if run else ()
+    frames = run.stack.frames(session.id) if run else ()
     return User(
         run.principal(session.id) if run else _principal(session), frames[-1].path if frames else ""
     )

@@ -16,9 +16,11 @@ from plait.errors import GateUnmet
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.ids import LogId, inbox_of, short
+from plait.journal.stops import Cancelled, Parked
+from plait.runtime.appends import append_at_tip
 from plait.runtime.failures import line
-from plait.runtime.run import Run, append_events_at_tip, run_of
-from plait.runtime.stops import Cancelled, Parked
+from plait.runtime.registry import run_of
+from plait.runtime.run import Run
 from plait.session import Session
 from plait.session.asks import ANSWERS, answers
 from plait.session.gates import is_judge
@@ -49,21 +51,26 @@ def arrivals(session: Session) -> tuple[Session, list[Event]]:
     run = run_of(session)
     if run is None or session.run != run.id:  # what a tool does with its session is its own affair
         return session, []
-    if run.goes_on(session):
+    if run.journal.has_step_after(session):
         return session, []
-    session = run.joined(session)
+    session = run.journal.catch_up(session)
     heard: list[Event] = []
     # it may have come in several lives
-    while (recorded := run.take_delivery(session)) is not None and recorded[0] != session:
-        session, events = run.joined(recorded[0]), recorded[1]
+    while (recorded := run.journal.recorded_delivery(session)) is not None and recorded[
+        0
+    ] != session:
+        session, events = run.journal.catch_up(recorded[0]), recorded[1]
         heard += events
-        if run.ends_here(session):
+        if run.journal.recording.ends_here(session.id):
             _heed(session, events)
-    if run.follows(session):
+    if not run.journal.is_live(session):
         return session, heard
     session, events = _deliver(run, session)
     _heed(session, events)
-    return _past_own_gates(run, session) if run.gated else session, [*heard, *events]
+    return _past_own_gates(run, session) if run.journal.requires_verdicts else session, [
+        *heard,
+        *events,
+    ]
 
 
 # ── gates ────────────────────────────────────────────────────────────────────────────────────
@@ -74,16 +81,16 @@ def _past_own_gates(run: Run, session: Session) -> Session:
 
     The workflow that is to give it may act.
     """
-    if any(frame.purpose == "validate" for frame in run.frames(session.id)):
+    if any(frame.purpose == "validate" for frame in run.stack.frames(session.id)):
         return session
-    names = run.judges(session.id, session.store)
+    names = run.stack.judges(session.id, run.principal(session.id))
     held = {
         name: gate
         for name, gate in session.gates.items()
         if not (gate.by and is_judge(gate.by, "", names))
     }
     held = {name: gate for name, gate in held.items() if not _was_given(session, gate)}
-    heard = run.delivered(session)
+    heard = run.journal.delivered(session)
     session = _await_verdicts(
         run, session, {(session.id, name): (gate.by, "", heard) for name, gate in held.items()}
     )
@@ -152,13 +159,13 @@ def past_gates(into: Session, gated: Sequence[Session], verb: str) -> list[Sessi
     """
     run = run_of(into)
     assert run is not None
-    is_recorded = run.follows(into)
+    is_recorded = not run.journal.is_live(into)
     past = [_heard(run, session, live=not is_recorded) for session in gated]
     if is_recorded:
         return past
     unmet: dict[tuple[LogId, str], tuple[str, str, int]] = {}
     for each in past:
-        heard = run.delivered(each) if each.run == run.id else 0
+        heard = run.journal.delivered(each) if each.run == run.id else 0
         unmet |= {
             (each.id, name): (each.gates[name].by, why, heard)
             for name, why in each.reload().unmet.items()
@@ -180,12 +187,12 @@ def _heard(run: Run, session: Session, *, live: bool) -> Session:
     """The session with what was delivered to it at this point; itself, if that was nothing."""
     if session.run != run.id:
         return session
-    recorded = run.take_delivery(session)
+    recorded = run.journal.recorded_delivery(session)
     if recorded is not None and recorded[1]:
         return recorded[0]
     if not live:
         return session
-    after, events = _deliver(run, run.joined(session))
+    after, events = _deliver(run, run.journal.catch_up(session))
     _heed(after, events)
     return after if events else session
 
@@ -212,7 +219,7 @@ def _await_verdicts(
             drafts.append(
                 Draft(k.VerdictAwaited(name, by, why, other, heard), Act(run.principal(session.id)))
             )
-    return append_events_at_tip(session, drafts)[0] if drafts else session
+    return append_at_tip(session, drafts)[0] if drafts else session
 
 
 def _came_meanwhile(session: Session) -> bool:
@@ -235,21 +242,21 @@ def has_mail(session: Session) -> bool:
     log, inbox, above = session.id, inbox_of(session.id), inbox_of(run.root)
     heads = store_at(session.store).heads([log, inbox] if log == run.root else [log, inbox, above])
     if heads[log].head != session.head or (
-        inbox in heads and heads[inbox].tip > run.delivered(session)
+        inbox in heads and heads[inbox].tip > run.journal.delivered(session)
     ):
         return True
     return (
         log != run.root
         and above in heads
-        and heads[above].tip > run.delivered(Session.of(run.tip(run.root)))
+        and heads[above].tip > run.journal.delivered(Session.of(run.journal.tip(run.root)))
     )
 
 
 def deliver_all(run: Run) -> None:
     """What has arrived at a run that ends: the wish that it be cancelled, say."""
-    session = Session.of(run.tip(run.root))
-    if not run.follows(session):
-        _deliver(run, run.joined(session))
+    session = Session.of(run.journal.tip(run.root))
+    if run.journal.is_live(session):
+        _deliver(run, run.journal.catch_up(session))
 
 
 def undelivered(session: Session) -> list[Draft]:
@@ -265,24 +272,24 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
     store, log = store_at(session.store), session.id
     inbox, above = inbox_of(log), inbox_of(run.root)
     heads = store.heads(
-        list(dict.fromkeys([log, inbox, above, *[fence.log for fence in run.fences]]))
+        list(dict.fromkeys([log, inbox, above, *[fence.log for fence in run.journal.fence.fences]]))
     )
     here = heads[log]
-    run.check_mine(heads)
+    run.journal.fence.check(heads)
     # somebody wrote to the log itself: that is taken along
-    if here.head != session.head and run.is_tip(session):
+    if here.head != session.head and run.journal.is_tip(session):
         session = session.reload()
-        run.start(session.position)
+        run.journal.tips.move(session.position)
     if log != run.root and above in heads:
         _heed_above(run, store, heads[above].tip)
-    if inbox not in heads or heads[inbox].tip <= run.delivered(session):
+    if inbox not in heads or heads[inbox].tip <= run.journal.delivered(session):
         return session, []
-    news = arrived(store, log, run.delivered(session))
-    session, events = append_events_at_tip(
+    news = arrived(store, log, run.journal.delivered(session))
+    session, events = append_at_tip(
         session,
         _delivery(session, inbox, [each for each in news if not _is_over(run, each)], news[-1].seq),
     )
-    run.set_delivered(log, news[-1].seq)
+    run.journal.set_delivered(log, news[-1].seq)
     return session, events[1:]
 
 
@@ -340,7 +347,7 @@ def _heed_above(run: Run, store: Store, tip: int) -> None:
 
     It is delivered where it is addressed to.
     """
-    root = Session.of(run.tip(run.root))
-    if tip > run.delivered(root):
-        news = arrived(store, run.root, run.delivered(root))
+    root = Session.of(run.journal.tip(run.root))
+    if tip > run.journal.delivered(root):
+        news = arrived(store, run.root, run.journal.delivered(root))
         _heed(root, [event for event in news if event.kind in _STOPS and not _is_over(run, event)])

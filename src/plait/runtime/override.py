@@ -10,8 +10,9 @@ from plait.event import kinds as k
 from plait.ids import Digest
 from plait.model.base import Spec
 from plait.runtime.effects import AskModel
+from plait.runtime.names import import_path
 from plait.runtime.prompt import Prompt, Setup
-from plait.runtime.run import Run, import_path
+from plait.runtime.run import Run
 from plait.session import Session
 from plait.session.ports import Act, Draft
 from plait.tool import Tool
@@ -19,8 +20,8 @@ from plait.tool import Tool
 
 def overridden(effect: AskModel, session: Session, run: Run) -> tuple[AskModel, list[Draft]]:
     """The ask as it is to be, and what is recorded before it: with what it is asked from now on."""
-    assert run.overrides is not None
-    over, before = run.overrides.of(effect.path), effect.prompt.setup
+    assert run.settings.overrides is not None
+    over, before = run.settings.overrides.of(effect.path), effect.prompt.setup
     effect = effect._replace(model=over.model or effect.model, fresh=over.model is not None)
     if effect.aside:
         return effect, []
@@ -37,10 +38,12 @@ def overridden(effect: AskModel, session: Session, run: Run) -> tuple[AskModel, 
     if setup == before:
         return changed, []
     changed = changed._replace(
-        prompt=Prompt.of(setup, effect.actor, session.run, session, run.branched_off(session))
+        prompt=Prompt.of(
+            setup, effect.actor, session.run, session, run.journal.source_runs(session)
+        )
     )
-    frame = run.frames(session.id)[-1]
-    if not run.first_time(("setup", frame.call)):
+    frame = run.stack.frames(session.id)[-1]
+    if not run.is_first_time(("setup", frame.call)):
         return changed, []
     body = k.CallStarted(
         import_path(type(frame.node)),
@@ -55,9 +58,9 @@ def overridden(effect: AskModel, session: Session, run: Run) -> tuple[AskModel, 
 def overridden_tools(
     run: Run | None, session: Session, path: str, tools: Mapping[str, Tool[..., Any]]
 ) -> Mapping[str, Tool[..., Any]]:
-    if run is None or run.overrides is None:
+    if run is None or run.settings.overrides is None:
         return tools
-    over = run.overrides.of(path).tools
+    over = run.settings.overrides.of(path).tools
     return tools if over is None else {**tools, **{tool.name: tool for tool in over}}
 
 

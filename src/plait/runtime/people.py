@@ -20,14 +20,18 @@ from plait.event import kinds as k
 from plait.event.kinds import Failure
 from plait.ids import Digest
 from plait.inside import deciding, ends_run
+from plait.journal.standing import Standing
+from plait.journal.stops import Parked
 from plait.runtime import policy
+from plait.runtime.appends import append_at_tip
 from plait.runtime.bracket import Bracket
+from plait.runtime.executing import policies_here
 from plait.runtime.failures import text_of_error, traceback_of
 from plait.runtime.mail import arrivals
 from plait.runtime.policy import Approval, Granted
-from plait.runtime.run import Run, append_events_at_tip, policies_here, run_of
+from plait.runtime.registry import run_of
+from plait.runtime.run import Run
 from plait.runtime.spend import afford_tool, refusal_of
-from plait.runtime.stops import Parked
 from plait.secrets import stand_ins
 from plait.session import Session
 from plait.session.inbox import asks_in
@@ -68,7 +72,7 @@ def requested(
     )
     policies = policies_here(run, session)
     # a decision that is on record is not made again
-    if not policies or (run is not None and run.follows(session)):
+    if not policies or (run is not None and not run.journal.is_live(session)):
         return body, unclassed
     if unclassed is not None:  # the rules go by the class
         return body, unclassed
@@ -147,7 +151,7 @@ def _call(
         causes = [cause for cause in because.causes if isinstance(cause, str)]
         store = store_at(session.store)
         seen = seen.union([because.origin], *(origins_before(store, cause) for cause in causes))
-    behalf, version = run.behalf if run is not None else None, tool.noted_version
+    behalf, version = run.settings.behalf if run is not None else None, tool.noted_version
     return policy.Call(
         tool.name,
         arguments,
@@ -173,7 +177,7 @@ def took(
     blobs: Mapping[Digest, bytes] | None = None,
 ) -> Session:
     """Record what happens in a bracket."""
-    session, events = append_events_at_tip(session, drafts, blobs)
+    session, events = append_at_tip(session, drafts, blobs)
     for event in events:
         bracket.take(event)
     return session
@@ -182,18 +186,18 @@ def took(
 def recalled(session: Session, brackets: Mapping[int, Bracket]) -> Session:
     """Brackets as far as they are on record."""
     run = run_of(session)
-    if run is None or not run.on_record(session):
+    if run is None or run.journal.standing(session) is Standing.LIVE:
         return session
     calls = {each.call: each for each in brackets.values()}
     while True:
-        step = run.take(session, calls)
+        step = run.journal.call_event(session, calls)
         if step is not None:
             session, event = step
             calls[event.header.call or ""].take(event)
         elif all(each.outcome is not None for each in calls.values()):
             return session
         else:
-            delivery = run.take_delivery(session)
+            delivery = run.journal.recorded_delivery(session)
             if delivery is None or delivery[0] == session:
                 return session
             session = delivery[0]
@@ -227,7 +231,7 @@ def ask_people(session: Session, brackets: Sequence[Bracket], user: Any) -> Sess
             " run's own session"
         )
         return _not_asked(session, brackets, user, why)
-    if session.run != run.id and run.approver is None:
+    if session.run != run.id and run.settings.approver is None:
         why = (
             "it needs consent, which cannot be waited for inside a tool; call it from a workflow,"
             " or pass approver="
@@ -241,7 +245,7 @@ def ask_people(session: Session, brackets: Sequence[Bracket], user: Any) -> Sess
         if bracket.waits and bracket.denial is None:
             session = _ask(run, session, bracket, user, changes[bracket.call])
     for bracket in brackets:
-        if bracket.waits and bracket.denial is None and run.approver is not None:
+        if bracket.waits and bracket.denial is None and run.settings.approver is not None:
             session = _consult(run, session, bracket)
     for bracket in brackets:
         session = _answered(run, session, bracket, user)
@@ -272,7 +276,9 @@ def _ask(run: Run, session: Session, bracket: Bracket, user: Any, again: str = "
     if again:
         shown["again"] = again
     expires = (
-        run.now(session) + int(decided.expires_s * 1e6) if decided.expires_s is not None else None
+        run.journal.now(session) + int(decided.expires_s * 1e6)
+        if decided.expires_s is not None
+        else None
     )
     ask = k.ApprovalRequested(
         _binding(run, session, bracket, bracket.request, times), shown, expires, times
@@ -289,7 +295,11 @@ def was_tried(run: Run, session: Session, bracket: Bracket) -> bool:
     and must not be run twice.
     """
     log, first = session.id, bracket.last.seq + 1
-    if not run.was_on_record(bracket.last) or run.on_record(session) or session.seq < first:
+    if (
+        run.journal.standing_of(bracket.last) is Standing.LIVE
+        or run.journal.standing(session) is not Standing.LIVE
+        or session.seq < first
+    ):
         return False
     later = store_at(session.store).read(log, first, session.seq, kinds=_TRIES)
     return any(event.header.call == bracket.call for event in later)
@@ -376,7 +386,7 @@ def judged_again(session: Session, bracket: Bracket, user: Any) -> Session:
     )
     run = run_of(session)
     # branched off here: a call of this branch's own, under a key of its own
-    first = run is not None and run.is_inherited(bracket.since)
+    first = run is not None and run.journal.standing_of(bracket.since) is Standing.INHERITED
     bracket.grant = bracket.denial = bracket.refusal = None
     body = msgspec.structs.replace(body, attempt=1 if first else bracket.attempt + 1)
     return took(
@@ -392,7 +402,7 @@ def _reason(bracket: Bracket) -> str:
 def _binding(run: Run, session: Session, bracket: Bracket, request: Event, times: int) -> Digest:
     tool, body = bracket.tool, request.body
     assert isinstance(body, k.ToolRequested)
-    process = run.process(session) if _unknown(run, session, bracket) else ""
+    process = run.journal.process(session) if _unknown(run, session, bracket) else ""
     return policy.binding(
         session.id,
         request.seq,
@@ -424,11 +434,11 @@ def decision_of(person: Callable[..., object], *asked: Any) -> tuple[object, Fai
 
 def _consult(run: Run, session: Session, bracket: Bracket) -> Session:
     """Ask whoever sits at the terminal."""
-    assert run.approver is not None and bracket.asked is not None
+    assert run.settings.approver is not None and bracket.asked is not None
     body = bracket.asked.body
     assert isinstance(body, k.ApprovalRequested)
     approval = Approval(session, bracket.request, body.shown, body.binding, body.expires)
-    said, failure = decision_of(run.approver, approval)
+    said, failure = decision_of(run.settings.approver, approval)
     if failure is not None:
         return took(
             session,
@@ -436,9 +446,9 @@ def _consult(run: Run, session: Session, bracket: Bracket) -> Session:
             [Draft(k.ToolFailed(failure), Act(SERVICE, "program", call=bracket.call))],
         )
     answer = policy.settle_answer(said)
-    if body.expires is not None and run.now(session) > body.expires:
+    if body.expires is not None and run.journal.now(session) > body.expires:
         return session  # it came too late: it has expired
-    act = Act(run.behalf, "human", call=bracket.call, causes=(bracket.asked.id,))
+    act = Act(run.settings.behalf, "human", call=bracket.call, causes=(bracket.asked.id,))
     if isinstance(answer, Granted):
         return took(
             session,
@@ -462,7 +472,7 @@ def _answered(run: Run, session: Session, bracket: Bracket, user: Any) -> Sessio
         bracket.waits
         and isinstance(asked, k.ApprovalRequested)
         and asked.expires is not None
-        and run.now(session) > asked.expires
+        and run.journal.now(session) > asked.expires
     ):
         why = Failure("ApprovalExpired", "nobody allowed it in time; it was not run")
         expired = Draft(
@@ -539,9 +549,9 @@ def ask_question(session: Session, bracket: Bracket, user: Any) -> Session:
         act = Act(user.actor, "program", call=bracket.call, causes=(bracket.request.id,))
         session = took(session, bracket, [Draft(k.QuestionAsked(question, choices), act)])
     assert bracket.asked is not None
-    if bracket.answer is None and run.answerer is not None:
-        act = Act(run.behalf, "human", call=bracket.call, causes=(bracket.asked.id,))
-        said, failure = decision_of(run.answerer, question, choices)
+    if bracket.answer is None and run.settings.answerer is not None:
+        act = Act(run.settings.behalf, "human", call=bracket.call, causes=(bracket.asked.id,))
+        said, failure = decision_of(run.settings.answerer, question, choices)
         if failure is not None:
             return took(
                 session,
@@ -584,8 +594,8 @@ def park(session: Session, waiting: Sequence[Bracket]) -> None:
     if not waiting:
         return
     run = run_of(session)
-    if run is not None and run.recording is not None and run.recording.strict:
-        raise run.ended(session)
+    if run is not None and run.journal.recording.strict:
+        raise run.journal.end_of_recording(session)
     raise Parked(session, "; ".join(map(_waits_for, waiting)))
 
 

@@ -39,8 +39,10 @@ from plait.event.kinds import (
     ToolReturned,
 )
 from plait.ids import Digest, LogId
+from plait.runtime.appends import append_events
+from plait.runtime.executing import check_held, check_running
 from plait.runtime.places import detail_of, make_now, wanted_of
-from plait.runtime.run import append_events, check_held, check_running, run_of
+from plait.runtime.registry import run_of
 from plait.runtime.using import User, use_tool
 from plait.runtime.waits import Wait
 from plait.sandbox import Limits, backend
@@ -99,7 +101,11 @@ def place(
     """
     check_running(session)
     run = run_of(session)
-    step = run.peek(session) if run is not None and run.follows(session) else None
+    step = (
+        run.journal.next_step(session)
+        if run is not None and not run.journal.is_live(session)
+        else None
+    )
     recorded = step.body if step is not None else None
     if isinstance(recorded, PlacementChanged) and recorded.placement.backend == name:
         body, blobs = recorded, {}

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
 from typing import NamedTuple
 
 from plait.errors import InvalidValue
-from plait.event import Event, Json
-from plait.event.kinds import Budget, Price, RunResumed, Usage
+from plait.event import Json
+from plait.event.kinds import Budget, Price, Usage
 from plait.model import prices
 from plait.session.state import NOTHING, Spent
 
@@ -339,20 +339,6 @@ def _check(amount: Amount) -> None:
 
 
 # ── what something will take ─────────────────────────────────────────────────────────────────
-
-
-def wall_in(started: Event, events: Iterable[Event]) -> float:
-    """Add up how long a run was held, in seconds: from each start to the last thing it did before
-    the next.
-    """
-    held, begun, last = 0, started.header.time, started.header.time
-    for event in events:
-        if event.header.run != started.header.run:
-            continue
-        if event.kind == RunResumed.__name__:
-            held, begun = held + max(0, last - begun), event.header.time
-        last = event.header.time
-    return (held + max(0, last - begun)) / 1e6
 
 
 def estimate(turn_characters: int, parameters: Mapping[str, Json]) -> Usage:

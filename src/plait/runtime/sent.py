@@ -16,8 +16,8 @@ from plait.event import Event, Json
 from plait.event.kinds import CallStarted, ModelAsked
 from plait.ids import Digest
 from plait.model.base import Turn
+from plait.runtime.names import principal_of
 from plait.runtime.prompt import LeftOut, Prompt, Setup
-from plait.runtime.run import principal_of
 from plait.session import Session
 from plait.session.ports import Position, store_at
 

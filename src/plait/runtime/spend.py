@@ -21,10 +21,13 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.event.kinds import Budget, Failure, Parts, Price, Reasoning, Usage
 from plait.ids import Digest
+from plait.journal.recording import held_seconds
 from plait.model.base import Fault, Model, Reply
 from plait.model.prices import FREE
 from plait.model.scripted import ScriptedModel
+from plait.runtime.appends import append_events
 from plait.runtime.effects import AskModel
+from plait.runtime.executing import executing
 from plait.runtime.pool import (
     CHARACTERS_PER_TOKEN,
     Pool,
@@ -32,9 +35,9 @@ from plait.runtime.pool import (
     Reservation,
     estimate,
     price_of,
-    wall_in,
 )
-from plait.runtime.run import Run, append_events, executing, run_of, running
+from plait.runtime.registry import run_of
+from plait.runtime.run import Run, running
 from plait.session import Session
 from plait.session.content import text_of
 from plait.session.grants import Grant, grants_at, spent_under
@@ -121,15 +124,15 @@ def afford(session: Session, effect: AskModel) -> Afforded:
     run = run_of(session)
     if run is None:
         return Afforded(session, effect)
-    if run.follows(session):
-        step = run.peek(session)
+    if not run.journal.is_live(session):
+        step = run.journal.next_step(session)
         body = step.body if step is not None and step.kind == k.BudgetRefused.__name__ else None
         return (
             _refused(session, effect, body)
             if isinstance(body, k.BudgetRefused)
             else Afforded(session, effect)
         )
-    pool = run.pool(session.id)
+    pool = run.budgets.of(session.id)
     if pool is None:
         return Afforded(session, effect)
     usage = estimate(effect.prompt.tokens * 4, effect.prompt.setup.parameters)
@@ -172,7 +175,7 @@ def afford_again(session: Session, effect: AskModel) -> Afforded:
     was allowed.
     """
     run = run_of(session)
-    pool = run.pool(session.id) if run is not None and not run.follows(session) else None
+    pool = run.budgets.of(session.id) if run is not None and run.journal.is_live(session) else None
     if pool is None:
         return Afforded(session, effect)
     usage = estimate(effect.prompt.tokens * 4, effect.prompt.setup.parameters)
@@ -193,7 +196,7 @@ def lose(session: Session, model: Model, usage: Usage | None) -> Price | None:
     if usage is None:
         return None
     run = run_of(session)
-    pool, cost = run.pool(session.id) if run is not None else None, _cost_of(model, usage)
+    pool, cost = run.budgets.of(session.id) if run is not None else None, _cost_of(model, usage)
     if pool is not None:
         pool.count(Spent(usage, cost or 0))
     return Price(cost, "as it was set aside") if cost is not None else None
@@ -204,7 +207,7 @@ def settle(
 ) -> None:
     """What an ask did cost, as far as that is known."""
     run = run_of(session)
-    pool = run.pool(session.id) if run is not None and reservation is not None else None
+    pool = run.budgets.of(session.id) if run is not None and reservation is not None else None
     if pool is None or reservation is None:
         return
     tokens = usage.input_tokens + usage.output_tokens if usage is not None else None
@@ -301,7 +304,7 @@ def _counted(effect: AskModel, usage: Usage, said: str) -> Usage:
 def afford_tool(session: Session) -> Refusal | None:
     """Set a tool call aside; None: it may be made."""
     run = run_of(session)
-    pool = _tool_pool(session, run) if run is None or not run.follows(session) else None
+    pool = _tool_pool(session, run) if run is None or run.journal.is_live(session) else None
     found = pool.reserve(tool_calls=1) if pool is not None else None
     if pool is not None and isinstance(found, Reservation):
         pool.settle(found)
@@ -314,8 +317,8 @@ def _tool_pool(session: Session, run: Run | None) -> Pool | None:
     whose code makes it. None: no limit.
     """
     if run is not None and running.get() is run:
-        return run.pool(session.id)
-    own, here = run.pool(session.id) if run is not None else None, executing()
+        return run.budgets.of(session.id)
+    own, here = run.budgets.of(session.id) if run is not None else None, executing()
     if run is None and session.budget is not None:
         grants = grants_at(store_at(session.store), session.id, session.seq)
         # nothing else is spent by a tool
@@ -323,7 +326,7 @@ def _tool_pool(session: Session, run: Run | None) -> Pool | None:
             own = _granted(session, grants, None)
     outer = None
     if here is not None and here[0] is not run:
-        outer = here[0].pool(here[1].log if here[1] is not None else here[0].root)
+        outer = here[0].budgets.of(here[1].log if here[1] is not None else here[0].root)
     if own is None or outer is None:
         return own or outer
     return Pool(None, above=(own, outer), clock=lambda: 0.0)
@@ -338,4 +341,6 @@ def refusal_of(refusal: Refusal) -> tuple[k.BudgetRefused, Failure]:
 
 def wall_of(session: Session, started: Event) -> float:
     """Return how long a run was held so far, in seconds."""
-    return wall_in(started, store_at(session.store).read(session.id, started.seq + 1, session.seq))
+    return held_seconds(
+        started, store_at(session.store).read(session.id, started.seq + 1, session.seq)
+    )

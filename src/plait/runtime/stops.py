@@ -1,44 +1,47 @@
-"""Reasons for a run not to go on here.
-
-None is an Exception: a workflow's `except Exception` must not swallow it.
-"""
+"""Stops: branches of a run in which nothing more is to happen."""
 
 from __future__ import annotations
 
-from plait.errors import PlaitError
-from plait.inside import Stop
-from plait.session import Session
+from itertools import count
+from threading import Lock
+
+from plait.ids import LogId
+from plait.journal.journal import Journal
+from plait.journal.stops import Cancelled
 
 
-class Cancelled(Stop):
-    """Somebody stopped this.
+class StopList:
+    """The stops that apply to the branches of a run."""
 
-    `by` is who wished the run to end; "": only this call of it was stopped.
-    """
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._lock = Lock()
+        self._stopped: dict[int, LogId] = {}
+        self._numbers = count()
 
-    def __init__(self, why: str = "", by: str = "") -> None:
-        super().__init__(why)
-        self.by = by
+    def stop(self, log: LogId) -> int:
+        """Stop a branch, and those forked from it; return the number that undoes it."""
+        with self._lock:
+            number = next(self._numbers)
+            self._stopped = {**self._stopped, number: log}
+            return number
 
+    def undo(self, number: int) -> None:
+        """Undo one `stop()`. The branch runs again when no other stop applies."""
+        with self._lock:
+            self._stopped = {other: log for other, log in self._stopped.items() if other != number}
 
-class Parked(Stop):
-    """The run waits for somebody or something, and holds no process meanwhile.
+    def is_stopped(self, log: LogId) -> bool:
+        if not self._stopped:
+            return False
+        stopped = self._stopped.values()
+        return any(each in stopped for each in self._journal.branches.lineage(log))
 
-    It is open: `resume` takes it up again.
-    """
-
-    def __init__(self, session: Session, why: str) -> None:
-        # the run's own session, once it has left the workflow
-        self.session, self.why = session, why
-        super().__init__(why)
-
-
-class Halted(Stop):
-    """The run goes on no further in this process, and nothing more is written: `error` says why.
-
-    None: the record ends here.
-    """
-
-    def __init__(self, error: PlaitError | None = None) -> None:
-        super().__init__(str(error) if error else "the record ends here")
-        self.error = error
+    def check(self, log: LogId) -> None:
+        """Raise Cancelled before an effect in a branch that was stopped."""
+        journal = self._journal
+        journal.fence.check_going()
+        if journal.has_more(log):
+            return  # it went on so far, whenever it was stopped
+        if self.is_stopped(log) or journal.was_left_behind(log):
+            raise Cancelled(f"branch {log[-12:-4]} was stopped")

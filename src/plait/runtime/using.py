@@ -18,11 +18,16 @@ from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.kinds import Failure
 from plait.ids import Digest
+from plait.journal.standing import Standing
+from plait.journal.stops import Cancelled
 from plait.model.base import OutputDelta
+from plait.runtime.appends import append_at_tip, append_events
 from plait.runtime.bracket import Bracket
 from plait.runtime.effects import UseTools
+from plait.runtime.executing import check_held, check_running
 from plait.runtime.failures import failure_of, line, text_of_error
 from plait.runtime.mail import safe_point
+from plait.runtime.names import call_id
 from plait.runtime.override import overridden_tools
 from plait.runtime.people import (
     APPROVER_FAILED,
@@ -42,18 +47,9 @@ from plait.runtime.people import (
 )
 from plait.runtime.places import Site, Visit, Worked
 from plait.runtime.reads import NOTHING_READ, doing, tool_act
-from plait.runtime.run import (
-    Run,
-    append_events,
-    append_events_at_tip,
-    call_id,
-    check_held,
-    check_running,
-    run_of,
-    scoped,
-)
+from plait.runtime.registry import run_of, scoped_session
+from plait.runtime.run import Run
 from plait.runtime.spend import afford_tool
-from plait.runtime.stops import Cancelled
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.secrets import is_whole
 from plait.session import Session
@@ -94,7 +90,7 @@ def use(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | Non
             own = (
                 tool.arguments(effect.spoken[action.call]) if action.call in effect.spoken else None
             )
-            recalled = run is not None and run.was_on_record(request)
+            recalled = run is not None and run.journal.standing_of(request) is not Standing.LIVE
             brackets[number] = Bracket(number, tool, action.call, request, own, recalled=recalled)
     return (
         yield from _settled(effect.session, brackets, User(effect.actor, effect.path), spare=True)
@@ -109,9 +105,9 @@ def use_tool(
     check_running(session)
     session = safe_point(session)
     run = run_of(session)
-    if run is None or not run.follows(session):
+    if run is None or run.journal.is_live(session):
         _check_no_stand_ins(tool, plain)
-    name, log = run.names(session) if run is not None else (None, session.id)
+    name, log = run.journal.source_of(session) if run is not None else (None, session.id)
     call = call_id(name, log, session.seq + 1, "use")
     known = writer_of(session.run).acting(session.store, session.position)
     origin = known.origin if known.origin and known.origin not in ORDINARY else "program"
@@ -132,7 +128,7 @@ def use_tool(
             failure = Failure(
                 "Interrupted", "it was interrupted while it ran; it may have happened"
             )
-            append_events_at_tip(
+            append_at_tip(
                 session, [Draft(k.ToolFailed(failure), Act(user.actor, "program", call=call))]
             )
         raise
@@ -218,14 +214,16 @@ def _settled(
             raise Cancelled("it was stopped before it ran")
     if not open_:
         return session, None
-    if run is not None and run.recording is not None and run.recording.strict:
-        raise run.ended(session)  # only the record may be followed, and it ends here
+    if run is not None and run.journal.recording.strict:
+        raise run.journal.end_of_recording(
+            session
+        )  # only the record may be followed, and it ends here
     unsettled = [each for each in open_ if each.outcome is None]
     if (
         run is not None
         and unsettled
         and (
-            run.was_on_record(unsettled[0].since)
+            run.journal.standing_of(unsettled[0].since) is not Standing.LIVE
             or any(each.waits or each.tool.asks for each in unsettled)
         )
     ):
@@ -266,13 +264,18 @@ def _is_reopened(run: Run | None, session: Session, bracket: Bracket) -> bool:
     """Whether its failure ended the run, or it was stopped with it; now it is taken up again to try
     once more.
     """
-    if run is None or run.recording is None or bracket.outcome is None or run.on_record(session):
+    if (
+        run is None
+        or run.journal.recording.is_live
+        or bracket.outcome is None
+        or run.journal.standing(session) is not Standing.LIVE
+    ):
         return False
     if not isinstance(bracket.outcome.body, k.ToolFailed):
         return False  # a person has said what became of it
-    if _was_stopped(bracket) and run.was_on_record(bracket.outcome):
-        return not run.went_on_without(session.id)
-    return bracket.outcome.id in run.recording.reopened
+    if _was_stopped(bracket) and run.journal.standing_of(bracket.outcome) is not Standing.LIVE:
+        return not run.journal.went_on_without(session.id)
+    return bracket.outcome.id in run.journal.recording.reopened
 
 
 def _was_stopped(bracket: Bracket) -> bool:
@@ -340,13 +343,14 @@ def _in_doubt(
     if bracket.unknown is not None:
         return (
             session
-            if run.on_record(session) or is_open(session, bracket.unknown)
+            if run.journal.standing(session) is not Standing.LIVE
+            or is_open(session, bracket.unknown)
             else _unknown(session, bracket, LOST)
         )
-    if not tried and (bracket.waits or not run.was_on_record(bracket.since)):
+    if not tried and (bracket.waits or run.journal.standing_of(bracket.since) is Standing.LIVE):
         return session
     # branched off here: what was asked for there is asked for anew, under a key of its own
-    if run.is_inherited(bracket.since):
+    if run.journal.standing_of(bracket.since) is Standing.INHERITED:
         return _request_again(session, bracket, user)
     # it is run again, with the same key
     if bracket.tool.effect in ("pure", "workspace", "idempotent"):
@@ -512,7 +516,9 @@ def _request_again(session: Session, bracket: Bracket, user: User) -> Session:
 def _job(session: Session, bracket: Bracket, site: Site) -> Job:
     tool, arguments = bracket.tool, bracket.arguments()
     if tool.takes_session:
-        arguments[SESSION] = scoped(session, bracket.call, bracket.attempt, _tool_act(bracket))
+        arguments[SESSION] = scoped_session(
+            session, bracket.call, bracket.attempt, _tool_act(bracket)
+        )
     if tool.takes_key:
         arguments[KEY] = bracket.key
     handed = (session.id, _tool_act(bracket)) if tool.takes_session else None
@@ -552,7 +558,7 @@ def _check_stopped(run: Run, session: Session, brackets: Mapping[int, Bracket], 
     wonder.
     """
     try:
-        run.check(session.id)
+        run.stops.check(session.id)
     except Cancelled:
         for bracket in brackets.values():
             act = Act(user.actor, "program", call=bracket.call)
@@ -574,9 +580,9 @@ def _run(
     if not brackets:
         return session, None
     run = run_of(session)
-    if run is not None and run.on_record(session):
+    if run is not None and run.journal.standing(session) is not Standing.LIVE:
         # strictly by the record: there is nobody here who could run anything
-        raise run.ended(session)
+        raise run.journal.end_of_recording(session)
     if run is not None:
         _check_stopped(run, session, brackets, user)
     site, jobs = Site(session, _listener(run, user)), list[Job]()
@@ -592,7 +598,7 @@ def _run(
             )
     lanes = _lanes(jobs)
     # the request was written just now, under the fence: the store need not be asked again
-    if run is None or run.recording is None:
+    if run is None or run.journal.recording.is_live:
         lanes = [[first._replace(check=None), *later] for first, *later in lanes]
     batch = yield Launch(lanes)
     left, scopes = len(jobs), {job.number: _scope_of(job) for job in jobs}
@@ -600,7 +606,7 @@ def _run(
         done: Done = yield Next(batch)
         bracket = brackets[done.number]
         if run is not None:
-            run.end_scope(scopes.pop(done.number, None))
+            run.stack.end_scope(scopes.pop(done.number, None))
         drafts, blobs = _outcome(bracket, done, user.actor)
         drafts = _with_sources(run, session, bracket, drafts)
         again = done.failure is not None and bracket.attempt < bracket.tool.attempts
@@ -661,11 +667,11 @@ def _with_sources(
 
 def _listener(run: Run | None, user: User) -> Callable[[str], object] | None:
     """Who hears what commands write while they run. None: nobody."""
-    if run is None or not run.heard:
+    if run is None or not run.listeners:
         return None
 
     def hear(text: str) -> None:
-        run.tell(OutputDelta(text, user.path))
+        run.listeners.tell(OutputDelta(text, user.path))
 
     return hear
 

@@ -13,10 +13,15 @@ from typing import Any, cast
 from plait.errors import InvalidValue, NoRun
 from plait.event import Event, Json
 from plait.event import kinds as k
+from plait.journal.standing import Standing
+from plait.journal.stops import Parked
+from plait.runtime.appends import append_events
+from plait.runtime.executing import check_running
 from plait.runtime.mail import arrivals, safe_point
+from plait.runtime.names import call_id
 from plait.runtime.people import checked_answer, decision_of
-from plait.runtime.run import Run, append_events, call_id, check_running, run_of
-from plait.runtime.stops import Parked
+from plait.runtime.registry import run_of
+from plait.runtime.run import Run
 from plait.runtime.waits import Pause, Wait
 from plait.session import Session
 from plait.session.ports import Act, Draft, store_at
@@ -31,22 +36,22 @@ def ask_human(
     """Ask a person, and go on with the answer: `session.result`."""
     run, session, call = _begin(session, "ask a person", "question")
     act = Act(
-        actor, "program", call=call, causes=run.acting(session.store, session.position).causes
+        actor, "program", call=call, causes=run.act_of(session.store, session.position).causes
     )
     session, (asked,) = append_events(
         session, [Draft(k.QuestionAsked(question, tuple(choices)), act)]
     )
     call = asked.header.call or call
     session, answered = _heard(run, session, call, asked)
-    if answered is None and run.answerer is not None:
-        said, failure = decision_of(run.answerer, question, tuple(choices))
+    if answered is None and run.settings.answerer is not None:
+        said, failure = decision_of(run.settings.answerer, question, tuple(choices))
         # the question stays open, and is asked again when the run is taken up again
         if failure is not None:
             raise InvalidValue(
                 "answerer", failure.message, "let it return an answer, and resume the run"
             )
         answer = checked_answer(cast("Json", said), tuple(choices))
-        act = Act(run.behalf, "human", call=call, causes=(asked.id,))
+        act = Act(run.settings.behalf, "human", call=call, causes=(asked.id,))
         session, (answered,) = append_events(
             session, [Draft(k.QuestionAnswered(asked.id, answer), act)]
         )
@@ -61,7 +66,7 @@ def ask_human(
 def sleep(session: Session, seconds: float, actor: str) -> Generator[Wait, Any, Session]:
     """Go on after so long; whoever sleeps long holds no process."""
     run, session, call = _begin(session, "sleep", "sleep")
-    until = run.now(session) + int(seconds * 1e6)
+    until = run.journal.now(session) + int(seconds * 1e6)
     session, (timer,) = append_events(
         session, [Draft(k.TimerSet(until), Act(actor, "program", call=call))]
     )
@@ -76,7 +81,7 @@ def wait_for(
     `session.result` is what came with the signal; None: nobody did.
     """
     run, session, call = _begin(session, "wait", "wait")
-    until = run.now(session) + int(timeout_s * 1e6) if timeout_s is not None else None
+    until = run.journal.now(session) + int(timeout_s * 1e6) if timeout_s is not None else None
     session, (timer,) = append_events(
         session, [Draft(k.TimerSet(until, name), Act(actor, "program", call=call))]
     )
@@ -92,7 +97,7 @@ def _until(run: Run, session: Session, timer: Event) -> Generator[Wait, Any, Ses
     signal = _signal(session, body.event) if body.event else None
     if signal is not None:
         return _fire(session, call, "event", signal)
-    left_s = (body.until - run.now(session)) / 1e6 if body.until is not None else None
+    left_s = (body.until - run.journal.now(session)) / 1e6 if body.until is not None else None
     if left_s is not None and 0 < left_s <= IN_PLACE_S and not body.event:
         yield Pause(left_s, session)
         left_s = 0.0
@@ -147,22 +152,22 @@ def _begin(session: Session, verb: str, what: str) -> tuple[Run, Session, str]:
             "nobody can be waited for inside a tool",
             "do it in a workflow, and hand the tool what came of it",
         )
-    return run, session, call_id(*run.names(session), session.seq + 1, what)
+    return run, session, call_id(*run.journal.source_of(session), session.seq + 1, what)
 
 
 def _heard(run: Run, session: Session, call: str, ask: Event) -> tuple[Session, Event | None]:
     """What ended a wait: on record, or just arrived."""
-    while run.on_record(session):
-        step = run.take(session, (call,))
+    while run.journal.standing(session) is not Standing.LIVE:
+        step = run.journal.call_event(session, (call,))
         if step is not None:
             return step
-        delivery = run.take_delivery(session)
+        delivery = run.journal.recorded_delivery(session)
         if delivery is None or delivery[0] == session:
             break
         session = delivery[0]
         if (answer := _of(delivery[1], call)) is not None:
             return session, answer
-    if run.was_on_record(ask):
+    if run.journal.standing_of(ask) is not Standing.LIVE:
         session, events = arrivals(session)
         return session, _of(events, call)
     return session, None
@@ -174,7 +179,7 @@ def _of(events: Sequence[Event], call: str) -> Event | None:
 
 def _parked(run: Run, session: Session, why: str) -> BaseException:
     return (
-        run.ended(session)
-        if run.recording is not None and run.recording.strict
+        run.journal.end_of_recording(session)
+        if run.journal.recording.strict
         else Parked(session, why)
     )

@@ -37,12 +37,13 @@ from plait.event.kinds import (
     ToolRequested,
 )
 from plait.ids import Digest, digest
+from plait.journal.stops import Halted, Parked
+from plait.journal.writer import direct_writer
 from plait.model.base import Fault, Reply
 from plait.runtime import loop
 from plait.runtime.call import NOBODY, Entry
 from plait.runtime.drive import Blocking
-from plait.runtime.run import Run, direct_writer
-from plait.runtime.stops import Halted, Parked
+from plait.runtime.run import Run
 from plait.runtime.using import is_there
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Wait
 from plait.session import Session
@@ -180,11 +181,11 @@ class Simulation:
             if when == "before":
                 _take_turns()
             ended = when == "after" and any(isinstance(draft.body, _ENDS) for draft in drafts)
-            if run.is_halted or (not ended and self._dies_now()):
-                raise run.halt(None)
+            if run.journal.fence.halted is not None or (not ended and self._dies_now()):
+                raise run.journal.fence.halt(None)
 
         if self.may_crash:
-            run.on_write = on_write
+            run.journal.on_write = on_write
 
     def _dies_now(self) -> bool:
         self.moments += 1

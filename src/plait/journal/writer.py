@@ -32,7 +32,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId, Source, inbox_of, short
 from plait.inside import is_inside
-from plait.session.ports import UNNAMED, Act, Draft, Position
+from plait.session.ports import UNNAMED, Act, Draft, Position, bind_writer
 from plait.store import Fence, Store
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
@@ -44,7 +44,6 @@ _POSTED_DECISIONS = _DECISIONS | {BudgetSet}
 # code of a run that does not go by the values of its run: it speaks for no person, and for no
 # workflow
 RUN_CODE = "service:run"
-_acting: list[Callable[[str, Position | None], Act]] = []
 
 
 def check_decisions(
@@ -57,11 +56,6 @@ def check_decisions(
     for draft in drafts:
         if type(draft.body) in decisions and (why := is_inside(address)):
             raise MayNotApprove(short(log), draft.act.actor, why)
-
-
-def bind_acting(acting: Callable[[str, Position | None], Act]) -> None:
-    """From now on this says how code of a run acts on values that are not the run's."""
-    _acting[:] = [acting]
 
 
 class Insider(Protocol):
@@ -82,12 +76,35 @@ class Insider(Protocol):
         ...
 
 
-_inside: list[Insider] = []
+class _Bound:
+    """What the rooms above bind once."""
+
+    direct: DirectWriter
+    insider: Insider | None = None
+    acting: Callable[[str, Position | None], Act] | None = None
+
+
+_bound = _Bound()
 
 
 def bind_fences(insider: Insider) -> None:
-    """From now on this says what writes rest on that belong to no run themselves."""
-    _inside[:] = [insider]
+    """Let writes outside of a run rest on the run whose code makes them."""
+    _bound.insider = insider
+
+
+def bind_acting(acting: Callable[[str, Position | None], Act]) -> None:
+    """Let this say how code of a run acts on values that are not the run's."""
+    _bound.acting = acting
+
+
+def bind_direct_writer(writer: DirectWriter) -> None:
+    """Bind the writer of sessions outside of any run."""
+    _bound.direct = writer
+    bind_writer(writer)
+
+
+def direct_writer() -> DirectWriter:
+    return _bound.direct
 
 
 class DirectWriter:
@@ -136,7 +153,7 @@ class DirectWriter:
         return _login()
 
     def acting(self, store: str, spot: Position | None = None) -> Act:
-        return _acting[0](store, spot) if _acting else UNNAMED
+        return _bound.acting(store, spot) if _bound.acting is not None else UNNAMED
 
     def judges(self, log: LogId, store: str) -> tuple[str, ...]:
         return (RUN_CODE,) if is_inside(store) else ()
@@ -209,7 +226,9 @@ class DirectWriter:
                 else partial(store.append, inbox, events, after=head, blobs=blobs, flush=flush)
             )
             try:
-                _settled(lambda resting, write=write: write(fences=resting), store, fences, run)
+                _write_surely(
+                    lambda resting, write=write: write(fences=resting), store, fences, run
+                )
             except (StaleHead, LogExists):
                 continue
             return events
@@ -243,7 +262,7 @@ class DirectWriter:
             behalf,
         )
         parent = fork.log if fork else None
-        _settled(
+        _write_surely(
             lambda resting: store.begin(log, events, parent=parent, blobs=blobs, fences=resting),
             store,
             fences,
@@ -280,7 +299,7 @@ class DirectWriter:
                 spot.id, every, after=first, blobs=blobs, flush=flush, fences=resting
             )
 
-        _settled(write, store, fences, spot.run, spot, drafts)
+        _write_surely(write, store, fences, spot.run, spot, drafts)
         return after, events
 
     def seal(
@@ -389,7 +408,7 @@ def _login() -> str:
         return f"human:uid-{os.getuid()}"
 
 
-def _settled(
+def _write_surely(
     write: Callable[[Sequence[Fence]], object],
     store: Store,
     fences: Sequence[Fence] | None,
@@ -398,15 +417,15 @@ def _settled(
     drafts: Sequence[Draft] = (),
 ) -> None:
     """Write; if it is unknown whether that stands, the very same events once more settle it."""
-    resting = (
-        fences if fences is not None else _inside[0].fences(store.address, by) if _inside else ()
-    )
+    insider = _bound.insider if fences is None else None
+    if insider is not None:
+        fences = insider.fences(store.address, by)
     try:
         try:
-            write(resting)
+            write(fences or ())
         except OutcomeUnknown:
-            write(resting)
+            write(fences or ())
     except StaleEpoch as error:
-        if fences is not None or not _inside:
+        if insider is None:
             raise
-        raise _inside[0].loss_error(error, by, spot, drafts) from None
+        raise insider.loss_error(error, by, spot, drafts) from None

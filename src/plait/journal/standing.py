@@ -1,0 +1,14 @@
+"""The four answers to the question that only the journal asks: recorded, or live?"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Standing(Enum):
+    """Where the next step of a run, or one of its events, stands."""
+
+    LIVE = "live"  # nothing more is recorded: the run acts, and writes
+    RECORDED = "recorded"
+    INHERITED = "inherited"  # recorded by the run that this one was branched off
+    OVER = "over"  # nothing more is recorded, and nothing may be done: a replay, or a merged branch

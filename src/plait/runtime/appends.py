@@ -1,0 +1,61 @@
+"""Appending as the runtime does: to the journal of a run, or outside of any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from plait.errors import StaleHead
+from plait.event import Event
+from plait.ids import Digest
+from plait.journal.writer import direct_writer
+from plait.runtime.registry import run_of
+from plait.session import Session
+from plait.session.ports import Draft, Position
+from plait.store import Fence
+
+Blobs = Mapping[Digest, bytes]
+
+
+def append_events(
+    session: Session,
+    drafts: Sequence[Draft],
+    blobs: Blobs | None = None,
+    *,
+    held: Sequence[Event] = (),
+) -> tuple[Session, list[Event]]:
+    """Append to a session; return its next value and the events as they are on record."""
+    run = run_of(session)
+    append = run.journal.append if run is not None else direct_writer().write
+    at, events = append(session.position, drafts, blobs=blobs, held=held)
+    after = session.later(at, *[type(draft.body).__name__ for draft in drafts])
+    if run is None or run.journal.recording.is_live:
+        after.keep_state(since=session.seq - len(held))
+    return after, events
+
+
+def append_at_tip(
+    session: Session,
+    drafts: Sequence[Draft] | Callable[[Session], Sequence[Draft]],
+    blobs: Blobs | None = None,
+) -> tuple[Session, list[Event]]:
+    """Append where the log ends by now: for what has to be on record, whatever others wrote.
+
+    Drafts may depend on where that is.
+    """
+    for _ in range(100):
+        try:
+            return append_events(session, drafts(session) if callable(drafts) else drafts, blobs)
+        except StaleHead:
+            session = session.reload()
+    return append_events(session, drafts(session) if callable(drafts) else drafts, blobs)
+
+
+def append_around_run(at: Position, drafts: Sequence[Draft], fences: Sequence[Fence] = ()) -> None:
+    """Append where a log ends by now, around its run: for what decides which process has it."""
+    writer = direct_writer()
+    while True:  # each time around another writer was first
+        try:
+            writer.write(at, drafts, fences=fences)
+            return
+        except StaleHead:
+            at = writer.latest(at)

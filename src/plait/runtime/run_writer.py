@@ -1,0 +1,88 @@
+"""The writer port of a run: how sessions that belong to it append."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from plait.event import Event
+from plait.event.kinds import Place
+from plait.ids import Digest, LogId
+from plait.journal.writer import check_decisions
+from plait.runtime.run import Run
+from plait.session.ports import Act, Draft, Position
+from plait.store import Store
+
+
+class RunWriter:
+    """A session's `Writer` while its run goes on in this process."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._direct = run.journal.writer
+
+    def store(self, address: str) -> Store:
+        return self._direct.store(address)
+
+    def address(self) -> str:
+        return self._direct.address()
+
+    def principal(self, log: LogId | None = None) -> str:
+        return self._run.stack.principal(log) or self._direct.principal()
+
+    def acting(self, store: str, spot: Position | None = None) -> Act:
+        return self._run.act_of(store, spot)
+
+    def judges(self, log: LogId, store: str) -> tuple[str, ...]:
+        return self._run.stack.judges(log, self.principal(log))
+
+    def path_of(self, log: LogId, workflow: object) -> str | None:
+        return self._run.stack.path_of(log, workflow)
+
+    def has_in_hand(self, spot: Position) -> bool:
+        return self._run.stack.has_in_hand(spot)
+
+    def is_current(self, spot: Position) -> bool:
+        return self._run.journal.is_current(spot)
+
+    def latest(self, spot: Position) -> Position:
+        return self._run.journal.latest(spot)
+
+    def begin(
+        self,
+        address: str,
+        drafts: Sequence[Draft],
+        *,
+        fork: Place | None = None,
+        blobs: Mapping[Digest, bytes] | None = None,
+        run: str | None = None,
+    ) -> Position:
+        this, scope = self._run, run or self._run.id
+        check_decisions(address, this.root, drafts)
+        at, events = this.journal.begin(address, drafts, fork=fork, blobs=blobs, scope=scope)
+        if fork is not None:
+            this.stack.add_branch(at.id, fork.log, scope)
+            this.budgets.add_branch(events[0], address, fork.log)
+        return at
+
+    def append(
+        self,
+        spot: Position,
+        drafts: Sequence[Draft],
+        *,
+        merges: tuple[Digest, ...] = (),
+        blobs: Mapping[Digest, bytes] | None = None,
+    ) -> Position:
+        check_decisions(spot.store, spot.id, drafts)
+        return self._run.journal.append(spot, drafts, merges=merges, blobs=blobs)[0]
+
+    def post(
+        self,
+        address: str,
+        log: LogId,
+        drafts: Sequence[Draft],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        check: Callable[[Sequence[Event]], object] | None = None,
+        run: str | None = None,
+    ) -> list[Event]:
+        return self._run.journal.post(address, log, drafts, blobs=blobs, check=check, run=run)
