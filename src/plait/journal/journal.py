@@ -403,6 +403,11 @@ class Journal:
         cursor = self.recording.cursors.get(log)
         return cursor is not None and cursor.stopped and self.went_on_without(log)
 
+    def check_may_act(self, session: Session) -> None:
+        """Raise in a replay: what is not recorded is not done."""
+        if self.recording.strict:
+            raise self.end_of_recording(session)
+
     def is_tried_again(self, session: Session) -> bool:
         """True if an answer that ended the run is asked for again: now, or on record.
 

@@ -43,19 +43,20 @@ from plait.model.base import (
     Turn,
 )
 from plait.runtime.appends import append_at_tip, append_events
+from plait.runtime.consent import User, refusal_drafts, tool_request
 from plait.runtime.effects import Answer, AskModel, Effect, Record, Retry, Turning, UseTools
 from plait.runtime.executing import check_running
 from plait.runtime.failures import line, traceback_of
 from plait.runtime.mail import has_mail, safe_point
 from plait.runtime.names import call_id
 from plait.runtime.override import overridden, setup_blob
-from plait.runtime.people import refused, requested
 from plait.runtime.pool import Reservation
 from plait.runtime.prompt import blobs_of, told_failure
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
+from plait.runtime.run_tools import Unwritten
+from plait.runtime.settle import use_tools
 from plait.runtime.spend import afford, afford_again, counted_fault, counted_reply, lose, settle
-from plait.runtime.using import Unwritten, User, use
 from plait.runtime.waits import Answering, CallModel, Pause, Wait
 from plait.secrets import HiddenPieces
 from plait.session import Session
@@ -127,7 +128,7 @@ def answering(effect: Effect) -> Answering:
 
 
 def _used(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
-    return (yield from use(effect))
+    return (yield from use_tools(effect))
 
 
 def _written(unwritten: Unwritten) -> Session:
@@ -711,10 +712,10 @@ def _request(
             source=tool.origin if tool else "",
         )
     else:
-        body, why = requested(
+        body, why = tool_request(
             session, tool, action.arguments, User(effect.actor, effect.path), action.reason
         )
-    return [Draft(body, act), *refused(session, why, act._replace(causes=(at,)))]
+    return [Draft(body, act), *refusal_drafts(session, why, act._replace(causes=(at,)))]
 
 
 def _is_refusal(event: Event, request: Event) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from plait.calls.tool_call import ToolCall
 from plait.errors import StaleHead
 from plait.event import Event
 from plait.ids import Digest
@@ -48,6 +49,18 @@ def append_at_tip(
         except StaleHead:
             session = session.reload()
     return append_events(session, drafts(session) if callable(drafts) else drafts, blobs)
+
+
+def append_to_call(
+    session: Session,
+    call: ToolCall,
+    drafts: Sequence[Draft] | Callable[[Session], Sequence[Draft]],
+    blobs: Blobs | None = None,
+) -> Session:
+    """Append events of a call, and feed them to it."""
+    session, events = append_at_tip(session, drafts, blobs)
+    call.feed(events)
+    return session
 
 
 def append_around_run(at: Position, drafts: Sequence[Draft], fences: Sequence[Fence] = ()) -> None:

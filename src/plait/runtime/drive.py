@@ -19,10 +19,16 @@ from plait.model.base import Fault, Reply
 from plait.runtime import loop
 from plait.runtime.answer import misfit
 from plait.runtime.bypass import owned
+from plait.runtime.execute import (
+    conclude,
+    enter_sandbox,
+    observe_before,
+    run_tool,
+    sandbox_argument,
+)
 from plait.runtime.failures import failure_of, text_of_error
 from plait.runtime.reads import doing, tool_act
 from plait.runtime.registry import run_of
-from plait.runtime.using import concluded, entered, lent, observed_before, run_tool
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Pause, Wait
 
 T = TypeVar("T")
@@ -252,11 +258,11 @@ async def run_async_tool(job: Job, clock: Callable[[], int]) -> Done:
 
 
 async def _ran(job: Job, clock: Callable[[], int]) -> Done:
-    started, before = clock(), observed_before(job)
+    started, before = clock(), observe_before(job)
     visit = (
         before
         if isinstance(before, Failure)
-        else await asyncio.to_thread(entered, job)
+        else await asyncio.to_thread(enter_sandbox, job)
         if job.site is not None
         else None
     )
@@ -264,7 +270,7 @@ async def _ran(job: Job, clock: Callable[[], int]) -> Done:
         return Done(job.number, failure=visit, duration_us=clock() - started)
     # In a task of its own: a tool that cancels the task it runs in cancels itself, and not who
     # waits for it.
-    work = asyncio.ensure_future(_value_or_failure(job, lent(visit)))
+    work = asyncio.ensure_future(_value_or_failure(job, sandbox_argument(visit)))
     try:
         value, failure = await asyncio.wait_for(work, job.tool.timeout_s)
     except TimeoutError:
@@ -277,8 +283,8 @@ async def _ran(job: Job, clock: Callable[[], int]) -> Done:
             raise
         value, failure = None, failure_of(error)
     if visit is None:
-        return concluded(job, value, failure, before, started, clock)
-    return await asyncio.to_thread(concluded, job, value, failure, before, started, clock, visit)
+        return conclude(job, value, failure, before, started, clock)
+    return await asyncio.to_thread(conclude, job, value, failure, before, started, clock, visit)
 
 
 async def _value_or_failure(job: Job, lent_to_it: dict[str, Any]) -> tuple[Any, Failure | None]:

@@ -14,6 +14,7 @@ from plait.errors import EffectError, PlaitError
 from plait.event import Event, Json
 from plait.model.base import Answered, Returned, Said, Turn
 from plait.runtime.call import end_unheld
+from plait.runtime.consent import User
 from plait.runtime.drive import AsyncWaiter, Blocking, Waiter, adrive, drive
 from plait.runtime.executing import note_error
 from plait.runtime.hold import is_held
@@ -22,7 +23,7 @@ from plait.runtime.names import principal_of
 from plait.runtime.placing import place, publish
 from plait.runtime.registry import run_of
 from plait.runtime.sent import sent
-from plait.runtime.using import User, use_tool
+from plait.runtime.settle import use_tool
 from plait.runtime.waiting import ask_human, sleep, wait_for
 from plait.runtime.waits import Wait
 from plait.session import Session

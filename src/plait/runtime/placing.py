@@ -40,10 +40,11 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId
 from plait.runtime.appends import append_events
+from plait.runtime.consent import User
 from plait.runtime.executing import check_held, check_running
 from plait.runtime.places import detail_of, make_now, wanted_of
 from plait.runtime.registry import run_of
-from plait.runtime.using import User, use_tool
+from plait.runtime.settle import use_tool
 from plait.runtime.waits import Wait
 from plait.sandbox import Limits, backend
 from plait.session import Session

@@ -16,10 +16,10 @@ from plait.event import kinds as k
 from plait.journal.standing import Standing
 from plait.journal.stops import Parked
 from plait.runtime.appends import append_events
+from plait.runtime.consent import decision_of, valid_answer
 from plait.runtime.executing import check_running
 from plait.runtime.mail import arrivals, safe_point
 from plait.runtime.names import call_id
-from plait.runtime.people import checked_answer, decision_of
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
 from plait.runtime.waits import Pause, Wait
@@ -50,7 +50,7 @@ def ask_human(
             raise InvalidValue(
                 "answerer", failure.message, "let it return an answer, and resume the run"
             )
-        answer = checked_answer(cast("Json", said), tuple(choices))
+        answer = valid_answer(cast("Json", said), tuple(choices))
         act = Act(run.settings.behalf, "human", call=call, causes=(asked.id,))
         session, (answered,) = append_events(
             session, [Draft(k.QuestionAnswered(asked.id, answer), act)]

@@ -44,7 +44,7 @@ from plait.runtime import loop
 from plait.runtime.call import NOBODY, Entry
 from plait.runtime.drive import Blocking
 from plait.runtime.run import Run
-from plait.runtime.using import is_there
+from plait.runtime.run_tools import is_there
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Wait
 from plait.session import Session
 from plait.session.content import Content, text_of

@@ -1,0 +1,249 @@
+"""Consent to tool calls: what the policies say, what a person is asked, and when it counts.
+
+A request is on record before a person is asked about it, and the ask is bound by a digest to
+exactly that request: another tool, version, argument or policy is another ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from plait.calls.tool_call import APPROVER_FAILED, EFFECT_UNKNOWN, ToolCall
+from plait.errors import InvalidValue
+from plait.event import Event, Json
+from plait.event import kinds as k
+from plait.event.kinds import Failure
+from plait.ids import Digest
+from plait.inside import deciding, ends_run
+from plait.runtime import policy
+from plait.runtime.executing import policies_here
+from plait.runtime.failures import text_of_error, traceback_of
+from plait.runtime.registry import run_of
+from plait.runtime.run import Run
+from plait.runtime.spend import afford_tool, refusal_of
+from plait.session import Session
+from plait.session.origins import origins_before
+from plait.session.ports import Act, Draft, store_at
+from plait.tool import Tool
+
+
+class User(NamedTuple):
+    """The principal that uses a tool, and the path of the call that does."""
+
+    actor: str
+    path: str
+
+
+# ── what the policies say ────────────────────────────────────────────────────────────────────
+
+
+def tool_request(
+    session: Session,
+    tool: Tool[..., Any],
+    arguments: Json,
+    user: User,
+    reason: str = "",
+    because: Act | None = None,
+) -> tuple[k.ToolRequested, Failure | None]:
+    """The request as it is recorded, with what the policies say of it; and why it is not run, if it
+    is not.
+
+    `because` is the act by which the program asks: what its causes bring is in the context of who
+    asks, too.
+    """
+    run = run_of(session)
+    tool, unclassed = _classed_tool(session, tool, arguments)
+    body = k.ToolRequested(
+        tool.name,
+        arguments,
+        tool.effect,
+        tool.noted_version,
+        reason,
+        path=user.path,
+        source=tool.origin,
+    )
+    policies = policies_here(run, session)
+    # a decision that is on record is not made again
+    if not policies or (run is not None and not run.journal.is_live(session)):
+        return body, unclassed
+    if unclassed is not None:  # the rules go by the class
+        return body, unclassed
+    decided = policy.decide(
+        policies, policy_call(run, session, tool, arguments, user, reason, because)
+    )
+    body = k.ToolRequested(
+        tool.name,
+        arguments,
+        tool.effect,
+        tool.version if decided.verdict == "ask" else tool.noted_version,
+        reason,
+        policy.digest_of(policies),
+        path=user.path,
+        source=tool.origin,
+        decision=decided.verdict,
+    )
+    refused = (
+        Failure("Refused", f"not allowed: {decided.reason or decided.rule}")
+        if decided.verdict == "refuse"
+        else None
+    )
+    return body, refused
+
+
+def _classed_tool(
+    session: Session, tool: Tool[..., Any], arguments: Json
+) -> tuple[Tool[..., Any], Failure | None]:
+    """Return the tool as of the class of this very call; and why it is not run, if its `effect_of`
+    cannot say the class.
+    """
+    if not tool.varies:
+        return tool, None
+    try:
+        return tool.classed(tool.effect_in(session.placement, arguments)), None
+    except BaseException as error:  # whatever class it has: it is code of the tool
+        if ends_run(error):
+            raise
+        why = f"not run: effect_of raised {type(error).__name__}: {text_of_error(error)}"
+        return tool, Failure(EFFECT_UNKNOWN, why, traceback_of(error))
+
+
+def refusal_drafts(
+    session: Session, why: Failure | None, act: Act, *, of_request: bool = False
+) -> list[Draft]:
+    """What is written with a request that is not run, and why: it is not allowed, or the budget
+    does not allow it.
+
+    `of_request`: the request is the first of the drafts that these are written with, and their
+    cause.
+    """
+    spent = afford_tool(session) if why is None else None
+    if why is None and spent is None:
+        return []
+    act = act._replace(origin="program", causes=(0,) if of_request else act.causes)
+    if spent is not None:
+        body, why = refusal_of(spent)
+        return [Draft(body, act), Draft(k.ToolFailed(why), act)]
+    assert why is not None
+    return [Draft(k.ToolFailed(why), act)]
+
+
+def policy_call(
+    run: Run | None,
+    session: Session,
+    tool: Tool[..., Any],
+    arguments: Json,
+    user: User,
+    reason: str,
+    because: Act | None = None,
+) -> policy.Call:
+    seen = session.origins
+    if because is not None:
+        causes = [cause for cause in because.causes if isinstance(cause, str)]
+        store = store_at(session.store)
+        seen = seen.union([because.origin], *(origins_before(store, cause) for cause in causes))
+    behalf, version = run.settings.behalf if run is not None else None, tool.noted_version
+    return policy.Call(
+        tool.name,
+        arguments,
+        tool.effect,
+        version,
+        tool.origin,
+        reason,
+        user.path,
+        user.actor,
+        behalf,
+        seen,
+        session,
+    )
+
+
+# ── when consent counts ──────────────────────────────────────────────────────────────────────
+
+ONLY_HERE = (
+    "consent counts only in the process that asks, since what would run cannot be read whole. "
+    "Resume with an approver at hand, or give the tool a version: @tool(version=…)"
+)
+
+
+def consent_change(run: Run, session: Session, call: ToolCall) -> str:
+    """What is another by now than when consent was asked for: then the call is judged, and asked
+    for, anew. "": nothing.
+    """
+    asked = call.ask.body if call.ask is not None else None
+    if (
+        call.outcome is not None
+        or not isinstance(asked, k.ApprovalRequested)
+        or call.asked_for is None
+    ):
+        return ""
+    if call.grant is None and call.asked_for is not call.request:
+        return ""  # it was judged anew already, and is about to be asked for
+    request = call.asked_for.body
+    assert isinstance(request, k.ToolRequested)
+    if policy.digest_of(policies_here(run, session)) != request.policy:
+        return "it is judged by another policy than when it was asked for"
+    if call.tool.version != request.version:
+        return f"{call.tool.name} has changed since it was asked for"
+    if consent_binding(run, session, call, call.asked_for, asked.asked) == asked.binding:
+        return ""
+    unknown = unknown_parts(run, session, call)
+    return (
+        f"it was asked for in another process, and counts only there: {'; '.join(unknown)}"
+        if unknown
+        else "it has changed"
+    )
+
+
+def unknown_parts(run: Run, session: Session, call: ToolCall) -> tuple[str, ...]:
+    """What the versions of a tool and its policies do not cover."""
+    return (*call.tool.fingerprint.unknown, *policy.unknown_of(policies_here(run, session)))
+
+
+def consent_binding(
+    run: Run, session: Session, call: ToolCall, request: Event, times: int
+) -> Digest:
+    tool, body = call.tool, request.body
+    assert isinstance(body, k.ToolRequested)
+    process = run.journal.process(session) if unknown_parts(run, session, call) else ""
+    return policy.binding(
+        session.id,
+        request.seq,
+        tool.name,
+        tool.version,
+        body.arguments,
+        body.policy,
+        times,
+        process,
+    )
+
+
+# ── people ───────────────────────────────────────────────────────────────────────────────────
+
+
+def decision_of(person: Callable[..., object], *asked: Any) -> tuple[object, Failure | None]:
+    """Ask an approver or answerer.
+
+    What it raises is the run's error; what would end more than the run ends this call alone.
+    """
+    try:
+        with deciding():
+            return person(*asked), None
+    except Exception:
+        raise
+    except BaseException as error:
+        if ends_run(error):
+            raise
+        why = f"who was asked raised {type(error).__name__}: {text_of_error(error)}"
+        return None, Failure(APPROVER_FAILED, why, traceback_of(error))
+
+
+def valid_answer(answer: Json, choices: Sequence[str]) -> Json:
+    """An answer as it can be recorded, and one of those that can be chosen."""
+    if choices and answer not in choices:
+        raise InvalidValue(
+            "answerer",
+            f"{str(answer)[:80]!r} is not among the choices",
+            f"answer with one of {', '.join(choices)}",
+        )
+    return policy.plain(answer, "answerer")

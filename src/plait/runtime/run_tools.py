@@ -1,0 +1,327 @@
+"""Running tools: requests are on record before anything runs, and so is every outcome after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from plait import inside
+from plait.calls.tool_call import SERVICE, STOPPED, ToolCall
+from plait.errors import InvalidInput, UnknownBlob
+from plait.event import kinds as k
+from plait.event.kinds import Failure
+from plait.ids import Digest
+from plait.journal.standing import Standing
+from plait.journal.stops import Cancelled
+from plait.model.base import OutputDelta
+from plait.runtime.appends import append_to_call
+from plait.runtime.consent import User
+from plait.runtime.executing import check_held
+from plait.runtime.failures import text_of_error
+from plait.runtime.places import Site, Worked
+from plait.runtime.reads import NOTHING_READ
+from plait.runtime.registry import run_of, scoped_session
+from plait.runtime.run import Run
+from plait.runtime.spend import afford_tool
+from plait.runtime.waits import Done, Job, Launch, Next, Wait
+from plait.session import Session
+from plait.session.content import Loose, contents, pack
+from plait.session.origins import ORDINARY
+from plait.session.ports import Act, Draft
+from plait.tool import KEY, SESSION, Result, WrongArguments
+from plait.workspace import EMPTY
+
+
+class Unwritten(NamedTuple):
+    """The last outcome of a turn's calls: it is written with the ask that follows, or by itself."""
+
+    session: Session  # before it
+    drafts: Sequence[Draft]
+
+
+def run_calls(
+    session: Session, calls: Mapping[int, ToolCall], user: User, *, spare: bool
+) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
+    """Run them, and record each outcome as it comes."""
+    if not calls:
+        return session, None
+    run = run_of(session)
+    if run is not None and run.journal.standing(session) is not Standing.LIVE:
+        # strictly by the record: there is nobody here who could run anything
+        raise run.journal.end_of_recording(session)
+    if run is not None:
+        _check_stopped(run, session, calls, user)
+    site, jobs = Site(session, _listener(run, user)), list[Job]()
+    for call in calls.values():
+        try:
+            jobs.append(_job(session, call, site))
+        except WrongArguments as error:  # a type of the program's own, which took them before
+            failure = Failure("WrongArguments", f"{error}. It was not run")
+            session = append_to_call(
+                session,
+                call,
+                [Draft(k.ToolFailed(failure), Act(user.actor, "program", call=call.id))],
+            )
+    lanes = _lanes(jobs)
+    # the request was written just now, under the fence: the store need not be asked again
+    if run is None or run.journal.recording.is_live:
+        lanes = [[first._replace(check=None), *later] for first, *later in lanes]
+    batch = yield Launch(lanes)
+    left, scopes = len(jobs), {job.number: _scope_of(job) for job in jobs}
+    while left:
+        done: Done = yield Next(batch)
+        call = calls[done.number]
+        if run is not None:
+            run.stack.end_scope(scopes.pop(done.number, None))
+        drafts, blobs = _outcome(call, done, user.actor)
+        drafts = _with_sources(run, session, call, drafts)
+        again = done.failure is not None and call.attempt < call.tool.attempts
+        if again and call.tool.effect != "workspace" and afford_tool(session) is not None:
+            again = False
+        if again:
+            drafts.append(
+                Draft(
+                    request_again_body(call, user),
+                    Act(user.actor, "program", call=call.id, causes=(len(drafts) - 1,)),
+                )
+            )
+        # what points to a blob is for the store to judge
+        elif spare and left == 1 and not any([draft.body.refs() for draft in drafts]):
+            return session, Unwritten(session, drafts)
+        try:
+            # It happened, so it is recorded, also when somebody wrote meanwhile: the tool itself,
+            # to the session it was handed, say.
+            session = append_to_call(
+                session, call, _or_stale(drafts, call, done, user.actor), blobs
+            )
+        except (InvalidInput, UnknownBlob) as error:  # it was refused before anything was written
+            if done.failure is not None:
+                raise
+            session = append_to_call(
+                session,
+                call,
+                *_with_place(call, done, _unfit(call, done, user.actor, error), {}),
+            )
+        if again:
+            again_job = _job(session, call, site)
+            scopes[call.number] = _scope_of(again_job)
+            batch.add(again_job)
+        else:
+            left -= 1
+    return session, None
+
+
+def _check_stopped(run: Run, session: Session, calls: Mapping[int, ToolCall], user: User) -> None:
+    """Whoever was stopped runs nothing more, and says so of what it was about to run: nobody has to
+    wonder.
+    """
+    try:
+        run.stops.check(session.id)
+    except Cancelled:
+        for call in calls.values():
+            act = Act(user.actor, "program", call=call.id)
+            session = append_to_call(
+                session,
+                call,
+                [Draft(k.ToolFailed(Failure(STOPPED, "not run: it was stopped before")), act)],
+            )
+        raise
+
+
+def _job(session: Session, call: ToolCall, site: Site) -> Job:
+    tool, arguments = call.tool, call.arguments()
+    if tool.takes_session:
+        arguments[SESSION] = scoped_session(session, call.id, call.attempt, _tool_act(call))
+    if tool.takes_key:
+        arguments[KEY] = call.key
+    handed = (session.id, _tool_act(call)) if tool.takes_session else None
+    # Requests are on record, under the fence, before any of them runs; how long ago that was is
+    # another matter.
+    check, where = partial(check_held, session), site if tool.takes_sandbox else None
+    return Job(
+        call.number,
+        tool,
+        arguments,
+        call.id,
+        call.given,
+        call.attempt,
+        where,
+        handed,
+        check,
+    )
+
+
+def _tool_act(call: ToolCall) -> Act:
+    """How a tool acts on the session it is handed: as who asked for the call, because of the reply
+    or the request.
+    """
+    asked = call.first.header
+    origin = "model" if asked.actor.startswith("agent:") else asked.origin
+    if call.tool.taints not in ORDINARY:
+        origin = call.tool.taints
+    causes = [*(asked.causes or [call.first.id])]
+    # a person wrote what it is called with
+    if call.grant is not None and call.request.header.origin == "human":
+        causes.append(call.request.id)
+    return Act(asked.actor, origin, call=call.id, causes=tuple(causes))
+
+
+def _scope_of(job: Job) -> str | None:
+    """The scope of the session that a tool is handed. None: it is handed none."""
+    return job.arguments[SESSION].run if job.handed is not None else None
+
+
+def _with_sources(
+    run: Run | None, session: Session, call: ToolCall, drafts: list[Draft]
+) -> list[Draft]:
+    """An outcome with what the tool's own code has read elsewhere as its causes: what it returns
+    may come from there.
+    """
+    if run is None or not run.reads.places:
+        return drafts
+    calls = (*run.calls(session.id), call.id)
+    read = run.reads.sources(calls, session.store, session.position, below=True)
+    if read == NOTHING_READ:
+        return drafts
+    *before, (body, act) = drafts
+    origin = read.origin if read.origin and act.origin in ORDINARY else act.origin
+    return [*before, Draft(body, act._replace(origin=origin, causes=(*act.causes, *read.causes)))]
+
+
+def _listener(run: Run | None, user: User) -> Callable[[str], object] | None:
+    """Who hears what commands write while they run. None: nobody."""
+    if run is None or not run.listeners:
+        return None
+
+    def hear(text: str) -> None:
+        run.listeners.tell(OutputDelta(text, user.path))
+
+    return hear
+
+
+def _or_stale(
+    drafts: list[Draft], call: ToolCall, done: Done, actor: str
+) -> Callable[[Session], Sequence[Draft]]:
+    """An outcome for the files that the call began with.
+
+    If somebody else changed them meanwhile, one wins and the other is told.
+    """
+    there = done.worked
+
+    def chosen(session: Session) -> Sequence[Draft]:
+        if (
+            there.trees is None
+            or there.trees.before == there.trees.after
+            or (session.tree or EMPTY) == there.since
+        ):
+            return drafts
+        return [
+            _failed(call, done._replace(worked=Worked()), _STALE, actor),
+            *drafts[len(there.before) + 1 :],
+        ]
+
+    return chosen
+
+
+_STALE = Failure(
+    "StaleFiles",
+    "somebody else changed the session's files meanwhile, so what it did to them is not on record;"
+    " run it again",
+)
+
+
+def _lanes(jobs: Sequence[Job]) -> list[list[Job]]:
+    """What may write the workspace, or read it meanwhile, runs one after another; the rest side by
+    side.
+    """
+    there = [job for job in jobs if is_there(job)]
+    return [*([there] if there else []), *([job] for job in jobs if not is_there(job))]
+
+
+def is_there(job: Job) -> bool:
+    return job.site is not None or job.tool.effect == "workspace"
+
+
+def _outcome(call: ToolCall, done: Done, actor: str) -> tuple[list[Draft], dict[Digest, bytes]]:
+    if done.failure is not None:
+        return _with_place(call, done, _failed(call, done, done.failure, actor), {})
+    try:
+        said, apart = (
+            _apart(done.value) if isinstance(done.value, Result) else (contents(done.value), [])
+        )
+        parts, blobs = pack(said, "result")
+        kept, more = pack(apart, "result")
+    except BaseException as error:  # it may be anything, and do anything when it is looked at
+        if inside.ends_run(error):
+            raise
+        return _with_place(call, done, _unfit(call, done, actor, error), {})
+    there, blobs = done.worked, {**blobs, **more}
+    body = k.ToolReturned(
+        parts,
+        done.exit_code,
+        there.trees,
+        there.placement,
+        done.delta,
+        call.attempt,
+        done.duration_us,
+        cast("tuple[k.File, ...]", kept),
+    )
+    return _with_place(call, done, Draft(body, Act(actor, call.tool.taints, call=call.id)), blobs)
+
+
+def _apart(result: Result) -> tuple[list[Any], list[Any]]:
+    """What is said to whoever called, and the files that are kept as evidence and told of by name
+    only: they may be of any length.
+    """
+    files = [
+        part
+        for part in result.parts
+        if isinstance(part, k.File) or (isinstance(part, Loose) and part.name is not None)
+    ]
+    return [part for given in result.parts if given not in files for part in contents(given)], files
+
+
+def _with_place(
+    call: ToolCall, done: Done, draft: Draft, blobs: dict[Digest, bytes]
+) -> tuple[list[Draft], dict[Digest, bytes]]:
+    """An outcome, after what is recorded of its sandbox, with the files that it wrote."""
+    about = [Draft(body, Act(SERVICE, "program", call=call.id)) for body in done.worked.before]
+    return [*about, draft], {**done.worked.blobs, **blobs}
+
+
+def _unfit(call: ToolCall, done: Done, actor: str, error: BaseException) -> Draft:
+    """It ran, and no log can hold what it returned."""
+    failure = Failure(
+        "BadResult", f"it ran, but what it returned cannot be recorded: {text_of_error(error)}"
+    )
+    return _failed(call, done._replace(delta=None), failure, actor)
+
+
+def _failed(call: ToolCall, done: Done, failure: Failure, actor: str) -> Draft:
+    there = done.worked
+    body = k.ToolFailed(
+        failure,
+        done.exit_code,
+        there.trees,
+        there.placement,
+        done.delta,
+        call.attempt,
+        done.duration_us,
+    )
+    return Draft(body, Act(actor, call.tool.taints, call=call.id))
+
+
+def request_again_body(call: ToolCall, user: User) -> k.ToolRequested:
+    body = call.request.body
+    assert isinstance(body, k.ToolRequested)
+    decision = "allow" if call.grant is not None else body.decision
+    return msgspec.structs.replace(
+        body,
+        attempt=call.attempt + 1,
+        version=call.tool.version,
+        path=user.path,
+        decision=decision,
+    )
