@@ -28,7 +28,9 @@ from plait.runtime.drive import AsyncWaiter, adrive, drive
 from plait.runtime.effects import AskModel, Retry, Tell, Turning, UseTools
 from plait.runtime.failures import text_of_error
 from plait.runtime.policy import Policy
-from plait.runtime.prompt import Prompt, Setup, View
+from plait.runtime.prompt import View
+from plait.runtime.prompt.prompt import Prompt
+from plait.runtime.prompt.setup import Setup
 from plait.runtime.run import is_tried_again, principal_of, run_of
 from plait.session import Session
 from plait.session.typed import name_of, schema_of, to_type

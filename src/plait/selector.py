@@ -22,7 +22,9 @@ from plait.runtime.answer import play
 from plait.runtime.call import Calling, enter, fail, leave
 from plait.runtime.drive import drive
 from plait.runtime.effects import Answer, AskModel, Retry, Tell, Turning
-from plait.runtime.prompt import Prompt, Setup, View
+from plait.runtime.prompt import View
+from plait.runtime.prompt.prompt import Prompt
+from plait.runtime.prompt.setup import Setup
 from plait.runtime.run import append_events, is_tried_again, note_error, principal_of, run_of
 from plait.session import Session
 from plait.session.ports import Act, Draft, note_read, store_at

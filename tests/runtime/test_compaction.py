@@ -15,7 +15,8 @@ from plait.event import kinds as k
 from plait.event.kinds import ContextCompacted
 from plait.model.base import Answered, Fault, Returned
 from plait.runtime.effects import Retry
-from plait.runtime.prompt import Prompt, Setup
+from plait.runtime.prompt.prompt import Prompt
+from plait.runtime.prompt.setup import Setup
 from plait.runtime.run import append_events
 from plait.runtime.sent import sent
 from plait.session.ports import Act, Draft

@@ -20,7 +20,9 @@ from plait.event import kinds as k
 from plait.ids import Digest, LogId
 from plait.model.base import Model
 from plait.runtime.effects import AskModel, Record, Retry, Tell, Turning
-from plait.runtime.prompt import Prompt, Setup, cut
+from plait.runtime.prompt.parts import shorten_text
+from plait.runtime.prompt.prompt import Prompt
+from plait.runtime.prompt.setup import Setup
 from plait.runtime.run import call_id, principal_of
 from plait.session import Message, Session
 from plait.session.content import pack
@@ -287,8 +289,8 @@ def extract(session: Session, messages: Sequence[Message]) -> str:
         for tool, number in sorted(used.items())
     ]
     lines = [
-        f"It began with: {cut(first.text, FIRST_MAX)}" if first else "",
-        *(f"Last words of {who}: {cut(text, WORDS_MAX)}" for who, text in last.items()),
+        f"It began with: {shorten_text(first.text, FIRST_MAX)}" if first else "",
+        *(f"Last words of {who}: {shorten_text(text, WORDS_MAX)}" for who, text in last.items()),
         f"Tools used so far: {', '.join(tools)}" if tools else "",
         f"{len(messages)} messages are left out here; all are on record.",
     ]

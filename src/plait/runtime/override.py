@@ -10,7 +10,8 @@ from plait.event import kinds as k
 from plait.ids import Digest
 from plait.model.base import Spec
 from plait.runtime.effects import AskModel
-from plait.runtime.prompt import Prompt, Setup
+from plait.runtime.prompt.prompt import Prompt
+from plait.runtime.prompt.setup import Setup
 from plait.runtime.run import Run, import_path
 from plait.session import Session
 from plait.session.ports import Act, Draft

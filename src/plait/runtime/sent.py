@@ -16,7 +16,9 @@ from plait.event import Event, Json
 from plait.event.kinds import CallStarted, ModelAsked
 from plait.ids import Digest
 from plait.model.base import Turn
-from plait.runtime.prompt import LeftOut, Prompt, Setup
+from plait.runtime.prompt.marks import LeftOut
+from plait.runtime.prompt.prompt import Prompt
+from plait.runtime.prompt.setup import Setup
 from plait.runtime.run import principal_of
 from plait.session import Session
 from plait.session.ports import Position, store_at
