@@ -41,7 +41,7 @@ from plait.runtime.path import Cursor, noted_in, steps_of
 from plait.runtime.policy import Approver, Ask, Policy
 from plait.runtime.record import Overrides, Recording
 from plait.runtime.run import OnEvent, Run, append_at_tip, direct_writer, is_going_on, open_run
-from plait.runtime.spend import pool_of, wall_of
+from plait.runtime.spend import held_seconds, run_budget
 from plait.runtime.stops import Halted, Parked, Stop
 from plait.runtime.waits import Wait
 from plait.secrets import stand_ins
@@ -198,7 +198,7 @@ def _take_up(
     run.resumed_at = max((event.seq for event in arrived(store, session.id)), default=0)
     _apply_overrides(run, started)
     if session.budget is not None:  # what was spent of it is only added up if there is one
-        pool = pool_of(session, run, wall_of(session, started.event))
+        pool = run_budget(session, run, held_seconds(session, started.event))
         assert pool is not None
         run.pools[run.root] = pool
     draw_under(run)
@@ -537,7 +537,7 @@ def whatif(
         run = new_run(id, start, watch, None, behalf=behalf)
         run.hold_at(mine.epoch)
         run.recording = _record(here, mine, start)
-        if (pool := pool_of(here, run)) is not None:
+        if (pool := run_budget(here, run)) is not None:
             run.pools[run.root] = pool
         run.overrides = over
         run.policies = (

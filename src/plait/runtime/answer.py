@@ -41,12 +41,12 @@ from plait.model.base import (
     ToolDelta,
     Turn,
 )
+from plait.runtime.budgets import Reservation
 from plait.runtime.effects import Answer, AskModel, Effect, Record, Retry, Turning, UseTools
 from plait.runtime.failures import line, traceback_of
 from plait.runtime.mail import has_mail, safe_point
 from plait.runtime.override import overridden, setup_blob
 from plait.runtime.people import refused, requested
-from plait.runtime.pool import Reservation
 from plait.runtime.prompt.parts import blob_reader, failure_text
 from plait.runtime.run import (
     Run,

@@ -39,13 +39,13 @@ from plait.event.kinds import Body, Purpose
 from plait.ids import Digest
 from plait.inside import is_inside, open_store
 from plait.runtime.answer import SERVICE
+from plait.runtime.budgets import SharedBudget
 from plait.runtime.bypass import policy_of
 from plait.runtime.drive import Blocking, Waiter
 from plait.runtime.failures import failure_of
 from plait.runtime.hold import hold, release
 from plait.runtime.mail import deliver_all, undelivered
 from plait.runtime.policy import Approver, Policy
-from plait.runtime.pool import Pool
 from plait.runtime.run import (
     Frame,
     OnEvent,
@@ -65,7 +65,7 @@ from plait.runtime.run import (
     running,
     watch_run,
 )
-from plait.runtime.spend import pool_of
+from plait.runtime.spend import run_budget
 from plait.runtime.stops import Cancelled, Halted, Parked
 from plait.session import Session
 from plait.session.inbox import arrived
@@ -342,7 +342,7 @@ def _start(
     run = None
     try:
         run = new_run(id, session, watch, waiter)
-        if (pool := pool_of(session, run)) is not None:
+        if (pool := run_budget(session, run)) is not None:
             run.pools[run.root] = pool
         run.started_at = run.resumed_at = max(
             (event.seq for event in arrived(store_at(spot.store), spot.id)), default=0
@@ -383,7 +383,7 @@ def draw_under(run: Run) -> None:
     if above is not None:
         run.outer_pool = above
         own = run.pools.get(run.root)
-        run.pools[run.root] = Pool(
+        run.pools[run.root] = SharedBudget(
             None,
             above=(own, above) if own is not None else above,
             clock=lambda: run.io.clock() / 1e6,

@@ -43,6 +43,8 @@ class ProcessTables:
         self.owned_blocks = 0
         self.judging = threading.local()
         self.bypass_lock = Lock()
+        # the run whose code is executing in this context; runtime.run binds it
+        self.find_running: Callable[[], Any] = lambda: None
         self.is_audit_hook_installed = False
         # runtime.tracebacks
         self.is_excepthook_installed = False

@@ -14,8 +14,8 @@ from plait.errors import PlaitError, ReplayDiverged
 from plait.event import Event
 from plait.event.kinds import ForkedFrom
 from plait.ids import Digest, LogId, short
+from plait.runtime.budgets import wall_in
 from plait.runtime.path import Cursor, Differs, ends_stopped, noted_in, steps_of, told
-from plait.runtime.pool import wall_in
 from plait.runtime.stops import Halted
 from plait.session.ports import Draft, Position
 from plait.store import Store

@@ -40,10 +40,10 @@ from plait.event.kinds import Budget, ForkedFrom, Place, Purpose, SessionOpened
 from plait.ids import Digest, LogId, Micros, derived, digest, inbox_of, short
 from plait.model.base import Delta
 from plait.runtime import bypass
+from plait.runtime.budgets import SharedBudget
 from plait.runtime.loop import code_thread
 from plait.runtime.path import Cursor, Differs
 from plait.runtime.policy import Approver, Policy
-from plait.runtime.pool import Pool
 from plait.runtime.reads import NOTHING_READ, Calls, Reads, doing, tool_act
 from plait.runtime.record import Overrides, Recording, after_found, diverged
 from plait.runtime.stops import Cancelled, Halted, Parked, Stop
@@ -147,8 +147,8 @@ class Run:
         self.on_write: Callable[[str, Sequence[Draft]], None] | None = None
         self._delivered: dict[LogId, int] = {}
         self._met: set[tuple[str, ...]] = set()
-        self.pools: dict[LogId, Pool] = {}  # by the log that has a budget
-        self.outer_pool: Pool | None = None  # that of the run whose code started this one
+        self.pools: dict[LogId, SharedBudget] = {}  # by the log that has a budget
+        self.outer_pool: SharedBudget | None = None  # that of the run whose code started this one
         self.started_at = 0  # up to where in its inbox a wish to cancel was for a run before it
         # up to where in its inbox a wish to pause is over, because somebody resumed it since
         self.resumed_at = 0
@@ -165,7 +165,7 @@ class Run:
     def store(self, address: str) -> Store:
         return self._direct.store(address)
 
-    def noticed(self, body: k.Bypassed) -> None:
+    def note_bypass(self, body: k.Bypassed) -> None:
         """Something went around the session: said with the next append to the run's own log."""
         if not self.closed and not (
             self.recording is not None and self.on_record(Session.of(self.tip(self.root)))
@@ -303,7 +303,9 @@ class Run:
                     self._agents[log, scope] = agent
         return spot
 
-    def _share(self, store: Store, forked: Event, budget: Budget, above: Pool | None) -> Pool:
+    def _share(
+        self, store: Store, forked: Event, budget: Budget, above: SharedBudget | None
+    ) -> SharedBudget:
         """Make the pool of a branch with a budget of its own, less what it and its branches have on
         record.
         """
@@ -311,7 +313,7 @@ class Run:
         if self.recording is not None:
             grant = Grant(forked.id, forked.log, forked.seq, budget)
             spent, wall_s = spent_under(store, grant), self.recording.wall_s(forked.log)
-        return Pool(
+        return SharedBudget(
             budget, spent=spent, wall_s=wall_s, above=above, clock=lambda: self.io.clock() / 1e6
         )
 
@@ -417,7 +419,9 @@ class Run:
             if is_share(self._direct.store(self._tips[event.log].store), event)
             else self.outer_pool
         )
-        self.pools[event.log] = Pool(body.budget, above=above, clock=lambda: self.io.clock() / 1e6)
+        self.pools[event.log] = SharedBudget(
+            body.budget, above=above, clock=lambda: self.io.clock() / 1e6
+        )
 
     def post(
         self,
@@ -503,7 +507,7 @@ class Run:
             else None
         )
 
-    def pool(self, log: LogId) -> Pool | None:
+    def pool(self, log: LogId) -> SharedBudget | None:
         """What a branch draws on: its own budget, else that of whatever it was forked from."""
         if not self.pools:  # as most runs have none
             return None
