@@ -24,7 +24,8 @@ from plait.model.base import Model, Spec
 from plait.runtime.answer import WRAPPED, WRAPPER, play
 from plait.runtime.call import Calling
 from plait.runtime.compact import Compacting, Fit, Way, fitting
-from plait.runtime.drive import AsyncWaiter, adrive, drive
+from plait.runtime.drivers.blocking import drive
+from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
 from plait.runtime.effects import AskModel, Retry, Tell, Turning, UseTools
 from plait.runtime.failures import text_of_error
 from plait.runtime.policy import Policy

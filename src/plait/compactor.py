@@ -17,7 +17,7 @@ from plait.model.base import Model
 from plait.runtime.answer import play
 from plait.runtime.call import Calling
 from plait.runtime.compact import INSTRUCTION, KEEP, Rule, Way, compacting
-from plait.runtime.drive import drive
+from plait.runtime.drivers.blocking import drive
 from plait.runtime.effects import Retry
 from plait.runtime.run import run_of
 from plait.session import Session

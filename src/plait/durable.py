@@ -35,7 +35,7 @@ from plait.model import find
 from plait.program import load as load
 from plait.program import recorded_program
 from plait.runtime.call import Answerer, Watch, draw_under, let_go, new_run, outside
-from plait.runtime.drive import Waiter
+from plait.runtime.drivers.blocking import Waiter
 from plait.runtime.hold import hold, release
 from plait.runtime.path import Cursor, noted_in, steps_of
 from plait.runtime.policy import Approver, Ask, Policy

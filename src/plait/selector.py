@@ -20,7 +20,7 @@ from plait.model.base import Model
 from plait.runtime import loop
 from plait.runtime.answer import play
 from plait.runtime.call import Calling, enter, fail, leave
-from plait.runtime.drive import drive
+from plait.runtime.drivers.blocking import drive
 from plait.runtime.effects import Answer, AskModel, Retry, Tell, Turning
 from plait.runtime.prompt import View
 from plait.runtime.prompt.prompt import Prompt

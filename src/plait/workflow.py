@@ -37,7 +37,8 @@ from plait.runtime.call import (
     fail,
     leave,
 )
-from plait.runtime.drive import Waiter, aside, settle, undisturbed
+from plait.runtime.drivers.blocking import Waiter
+from plait.runtime.drivers.on_loop import aside, settle, undisturbed
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.reads import Calls, doing
 from plait.runtime.run import OnEvent, Run, acting, import_path, note_raised, run_of, running

@@ -28,7 +28,7 @@ from plait.errors import RunLost, StaleEpoch, StaleHead
 from plait.event import kinds as k
 from plait.event.kinds import Place
 from plait.ids import LogId
-from plait.runtime.drive import Blocking
+from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.run import Run, append_at_tip, direct_writer
 from plait.runtime.stops import Halted
 from plait.session.ports import Act, Draft, Position

@@ -41,7 +41,7 @@ from plait.inside import is_inside, open_store
 from plait.runtime.answer import SERVICE
 from plait.runtime.budgets import SharedBudget
 from plait.runtime.bypass import policy_of
-from plait.runtime.drive import Blocking, Waiter
+from plait.runtime.drivers.blocking import Blocking, Waiter
 from plait.runtime.failures import failure_of
 from plait.runtime.hold import hold, release
 from plait.runtime.mail import deliver_all, undelivered

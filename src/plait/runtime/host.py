@@ -14,7 +14,8 @@ from plait.errors import EffectError, PlaitError
 from plait.event import Event, Json
 from plait.model.base import Answered, Returned, Said, Turn
 from plait.runtime.call import end_unheld
-from plait.runtime.drive import AsyncWaiter, Blocking, Waiter, adrive, drive
+from plait.runtime.drivers.blocking import Blocking, Waiter, drive
+from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
 from plait.runtime.hold import is_held
 from plait.runtime.mail import past_gates
 from plait.runtime.placing import place, publish

@@ -13,7 +13,7 @@ from plait.runtime.prompt.chain import PROMPT_TAG, Chain, link_digest
 from plait.runtime.prompt.marks import LeftOut, Mark, leaves_session
 from plait.runtime.prompt.parts import GO_ON, blob_reader, said_text
 from plait.runtime.prompt.setup import Setup, encode_json
-from plait.runtime.prompt.turns import Turns
+from plait.runtime.prompt.turns import TurnList
 from plait.session import Session
 from plait.session.ports import store_at
 
@@ -99,7 +99,9 @@ class Prompt:
     def _clear(self, log: LogId | None) -> None:
         self._log, self._seq = log, 0  # the last event that was taken in
         self._chain.cut()
-        self._turns = Turns(log, self._actor, self.setup.view, self._chain, explain=self._explain)
+        self._turns = TurnList(
+            log, self._actor, self.setup.view, self._chain, explain=self._explain
+        )
 
     @property
     def left_out(self) -> list[LeftOut]:

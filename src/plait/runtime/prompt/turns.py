@@ -59,7 +59,7 @@ _SHOWN_BY_VIEW = {
 }
 
 
-class Turns:
+class TurnList:
     """Turns with their marks, and the calls and outcomes needed to take in the next event."""
 
     def __init__(
@@ -356,10 +356,10 @@ class Turns:
 _HANDLERS: dict[str, Callable[..., None]] = {
     kind.__name__: handler
     for kinds, handler in (
-        ((k.MessageSaid,), Turns.take_message),
-        ((k.ModelReplied,), Turns.take_reply),
-        ((k.ToolRequested,), Turns.take_request),
-        ((k.ToolReturned, k.ToolFailed, k.ToolUnknown, k.ToolResolved), Turns.take_outcome),
+        ((k.MessageSaid,), TurnList.take_message),
+        ((k.ModelReplied,), TurnList.take_reply),
+        ((k.ToolRequested,), TurnList.take_request),
+        ((k.ToolReturned, k.ToolFailed, k.ToolUnknown, k.ToolResolved), TurnList.take_outcome),
         (
             (
                 k.FactRecorded,
@@ -368,9 +368,9 @@ _HANDLERS: dict[str, Callable[..., None]] = {
                 k.PendingSettled,
                 k.ValidationRecorded,
             ),
-            Turns.take_knowledge,
+            TurnList.take_knowledge,
         ),
-        ((k.ContextCompacted,), Turns.take_compaction),
+        ((k.ContextCompacted,), TurnList.take_compaction),
     )
     for kind in kinds
 }
