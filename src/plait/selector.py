@@ -1,8 +1,8 @@
-"""Selectors: who is next, decided at run time and on record.
+"""Selectors: they choose the next workflow at run time, on record.
 
-Not a workflow: calling one returns a `Choice`, which says what was chosen and why, and runs it when
-called in turn. A model chooses among names it is constrained to; or a rule does, a plain function
-of the session. Being done is a choice like the others.
+Not a workflow: calling one returns a `Choice`, which has the chosen name and the reason, and runs
+the chosen workflow when called in turn. A model chooses among names it is constrained to; or a rule
+does, a plain function of the session. Being done is a choice like the others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Rule = Callable[[Session], "str | tuple[str, str] | None"]
 
 
 class Choice:
-    """What was chosen.
+    """The chosen workflow, by name, with the reason.
 
     Call it to run that on `session`; if nothing is left to do, that changes nothing.
     """
@@ -61,7 +61,7 @@ class Choice:
 
     @property
     def name(self) -> str:
-        note_read(self.session.position)  # it was chosen by what stands there
+        note_read(self.session.position)  # the choice depends on the content there
         return self._name
 
     @property
@@ -105,7 +105,7 @@ class Selector(Nested):
         model: str | Model | None = None,  # None: PLAIT_MODEL
         rule: Rule | None = None,  # None: a model chooses
         instruction: str | None = None,  # None: as in INSTRUCTION
-        # what the choice of nothing is called; None: there is no such choice
+        # the name of the choice of nothing; None: there is no such choice
         done: str | None = DONE,
         view: View | str | int | None = None,
         attempts: int = 3,
@@ -153,7 +153,7 @@ class Selector(Nested):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What can be chosen, the choice of nothing last."""
+        """The names to choose from, the choice of nothing last."""
         return (*self._candidates, *([self._done] if self._done is not None else []))
 
     # ── choosing ─────────────────────────────────────────────────────────────────────────────
@@ -175,7 +175,7 @@ class Selector(Nested):
         return Choice(name, routed.reason, leave(entry, after), self._candidates.get(name), called)
 
     async def acall(self, session: Session) -> Choice:
-        """The same for whoever has an event loop."""
+        """Choose in a worker thread, for callers on an event loop."""
         return await asyncio.wrap_future(loop.spawn(lambda: self(session)))
 
     def _calling(self, session: object) -> Calling:
@@ -196,7 +196,7 @@ class Selector(Nested):
         assert run is not None
         frame = run.frames(session.id)[-1]
         if self._rule is not None:
-            name, reason = self._ruled(session, frame.path)
+            name, reason = self._choose_by_rule(session, frame.path)
             act = Act(f"service:{principal_of(frame.path)}", "program", call=frame.call)
         else:
             actor = f"agent:{principal_of(frame.path)}"
@@ -212,7 +212,7 @@ class Selector(Nested):
             0
         ], name
 
-    def _ruled(self, session: Session, path: str) -> tuple[str, str]:
+    def _choose_by_rule(self, session: Session, path: str) -> tuple[str, str]:
         assert self._rule is not None
         answer = self._rule(session)
         name, reason = answer if isinstance(answer, tuple) else (answer, "")
@@ -250,7 +250,7 @@ class Selector(Nested):
 def choosing(
     ask: AskModel, names: tuple[str, ...], attempts: int
 ) -> Turning[tuple[Session, str, str]]:
-    """Ask for a name; say what is wrong with one that is not there, and ask again."""
+    """Ask for a name; if it is not one of `names`, say so and ask again."""
     session, name, left = ask.session, "", attempts
     while left or is_tried_again(session):
         left = (left or attempts) - 1
@@ -261,24 +261,23 @@ def choosing(
                 aside=ask.actor,
             )
         session, answer = yield ask._replace(session=session)
-        name, reason = _read(answer)
-        if (found := _meant(name, names)) is not None:
+        name, reason = _read_answer(answer)
+        if (found := _nearest_name(name, names)) is not None:
             return session, found, reason
     raise ChoiceInvalid(ask.path, name, names, session)
 
 
-def _read(answer: Answer) -> tuple[str, str]:
-    """The name and the reason: from an object as it was asked for, or a bare name."""
+def _read_answer(answer: Answer) -> tuple[str, str]:
+    """Return the name and the reason: from an object as it was asked for, or a bare name."""
     value = answer.data.value if answer.data is not None else None
     if isinstance(value, Mapping):
         return str(value.get("choice", "")), str(value.get("reason", ""))  # pyright: ignore[reportUnknownArgumentType,reportUnknownMemberType]
     return (value if isinstance(value, str) else answer.text).strip(), ""
 
 
-def _meant(name: str, names: tuple[str, ...]) -> str | None:
-    """The name that is meant: as it is, else by its letters alone, if that leaves no doubt.
-
-    None: none of them.
+def _nearest_name(name: str, names: tuple[str, ...]) -> str | None:
+    """Return the name that is meant: as it is, else without regard to case and punctuation, if
+    that leaves no doubt. None: none of them.
     """
     if name in names:
         return name

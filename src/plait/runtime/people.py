@@ -25,6 +25,7 @@ from plait.runtime.bracket import Bracket
 from plait.runtime.failures import text_of_error, traceback_of
 from plait.runtime.mail import arrivals
 from plait.runtime.policy import Approval, Granted
+from plait.runtime.policy_values import plain_json
 from plait.runtime.run import Run, append_events_at_tip, policies_here, run_of
 from plait.runtime.spend import afford_tool, refusal_of
 from plait.runtime.stops import Parked
@@ -264,7 +265,7 @@ def _ask(run: Run, session: Session, bracket: Bracket, user: Any, again: str = "
     call = msgspec.structs.replace(call, version=bracket.tool.version)
     decided = policy.decide(policies_here(run, session), call)
     shown = {
-        **cast("dict[str, Any]", policy.shown(call, decided)),
+        **cast("dict[str, Any]", policy.shown_call(call, decided)),
         **bracket.tool.consent_details(bracket.given),
     }
     if unknown := _unknown(run, session, bracket):
@@ -576,7 +577,7 @@ def checked_answer(answer: Json, choices: Sequence[str]) -> Json:
             f"{str(answer)[:80]!r} is not among the choices",
             f"answer with one of {', '.join(choices)}",
         )
-    return policy.plain(answer, "answerer")
+    return plain_json(answer, "answerer")
 
 
 def park(session: Session, waiting: Sequence[Bracket]) -> None:

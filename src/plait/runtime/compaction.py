@@ -1,10 +1,10 @@
-"""Compaction: what went before leaves the context, and a few words stand for it. Nothing leaves the
+"""Compaction: earlier steps leave the context, and a summary stands for them. Nothing leaves the
 log.
 
 Like the turn, this is a generator that yields effects. It chooses where to cut so that a call and
-what came of it stay together and a merged branch stays whole, has a model or a rule put what leaves
-in short, and records what left, what stands for it and which facts were kept. How prompts then look
-is decided in one place, `runtime.prompt`.
+its outcome stay together and a merged branch stays whole, has a model or a rule summarise the steps
+that leave, and records those steps, the summary and the facts that were kept. The prompt after it
+is made in one place, `runtime.prompt`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from plait.session.ports import Act, Draft, store_at
 from plait.session.views import message_of, speaker
 
 KEEP = 8
-# an agent compacts if that takes away this part of its prompt: where what stays is too large
-# already, not at every step
+# an agent compacts if that takes away this part of its prompt: if the steps that stay are too large
+# already, it does not compact at every step
 WORTH = 4
 CALLED = "compact"  # the last part of the path of an agent's own compaction
 INSTRUCTION = """\
@@ -46,11 +46,11 @@ Rule = Callable[[Session, "list[Message]"], str]  # the session, and the message
 
 
 class Way(NamedTuple):
-    """How a context is put in short: by a model, else by a rule, else by an extract."""
+    """A way to summarise a context: by a model, else by a rule, else by an extract."""
 
     model: Model | None = None
     rule: Rule | None = None
-    # of the last steps: a message, a reply with what came of its calls, or a call by the program
+    # of the last steps: a message, a reply with the outcomes of its calls, or a call by the program
     keep: int = KEEP
     instruction: str = INSTRUCTION
 
@@ -60,7 +60,7 @@ class Way(NamedTuple):
 
 @runtime_checkable
 class Compacting(Protocol):
-    """Whoever knows a way: a `Compactor`."""
+    """Has a way to compact, as a `Compactor` does."""
 
     def way(self, path: str) -> Way: ...
 
@@ -70,22 +70,22 @@ Known = Callable[[LogId, int, int], "list[Event] | None"]
 
 
 def fitting(ask: AskModel, tokens_max: int, way: Way, known: Known | None = None) -> Fit:
-    """Before an ask: compact if the prompt is too large.
+    """Return a step to take before an ask: it compacts if the prompt is too large.
 
-    If it is so afterwards, too, it is asked with all the same.
+    A prompt that is too large afterwards, too, is asked with all the same.
     """
 
     def fit(session: Session) -> Turning[Session]:
         ask.prompt.catch_up(session, known)
         if ask.prompt.tokens <= tokens_max:
             return session
-        leaving = leaves(session, way.keep)
+        leaving = find_leaving(session, way.keep)
         if leaving is None or ask.prompt.tokens_leaving(leaving.last) * WORTH < ask.prompt.tokens:
             return session
         path = f"{ask.path}/{CALLED}"
         try:
-            return (yield from _called(session, way, path, leaving, ask.retry))
-        # it is on record. An agent need not end because nobody could put its past in short
+            return (yield from _compact_in_call(session, way, path, leaving, ask.retry))
+        # it is on record, and no reason for the agent to end: an extract needs no model
         except ModelFailed as error:
             return (
                 yield from compacting(
@@ -96,11 +96,11 @@ def fitting(ask: AskModel, tokens_max: int, way: Way, known: Known | None = None
     return fit
 
 
-def _called(
+def _compact_in_call(
     session: Session, way: Way, path: str, leaving: Leaving, retry: Retry
 ) -> Turning[Session]:
-    """A compaction as a call of its own, inside that of the agent: what its model is asked with is
-    on record as any agent's is.
+    """Compact in a call of its own, inside that of the agent, so that the setup of its model is on
+    record as any agent's is.
     """
     if way.model is None:
         return (yield from compacting(session, way, path, leaving))
@@ -135,11 +135,11 @@ def compacting(
     retry: Retry | None = None,
     call: str | None = None,
 ) -> Turning[Session]:
-    """Put what went before in short, and record that.
+    """Summarise the earlier steps, and record that.
 
-    Without anything to compact the session is given back as it is.
+    Without anything to compact the session is returned as it is.
     """
-    leaving = leaving or leaves(session, way.keep)
+    leaving = leaving or find_leaving(session, way.keep)
     if leaving is None:
         return session
     text, act = "", Act(f"service:{principal_of(path)}", "program", call=call)
@@ -160,7 +160,7 @@ def compacting(
         prompt.put_back()
         if answer.text.strip():
             text, act = answer.text, Act(actor, "model", call=call, causes=(answer.id,))
-    text = text or _by_rule(way.rule or extract, session, leaving)
+    text = text or _summary_by_rule(way.rule or extract, session, leaving)
     parts, blobs = pack([text], "summary")
     session, _ = yield Record(
         session,
@@ -170,9 +170,9 @@ def compacting(
     return session
 
 
-def _by_rule(rule: Rule, session: Session, leaving: Leaving) -> str:
-    """A model that had nothing to say, but asked for tools there are not, say, is stood in for by
-    the extract.
+def _summary_by_rule(rule: Rule, session: Session, leaving: Leaving) -> str:
+    """Return the rule's text. It also stands in for a model that said nothing, but asked for tools
+    that it does not have, say.
     """
     text = rule(session, leaving.messages(session))
     if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -184,12 +184,12 @@ def _by_rule(rule: Rule, session: Session, leaving: Leaving) -> str:
     return text
 
 
-# ── what leaves ──────────────────────────────────────────────────────────────────────────────
+# ── steps that leave ─────────────────────────────────────────────────────────────────────────
 
 
-class Step(NamedTuple):
-    """A message, a reply with what came of its calls, or a call by the program with what came of
-    it. Places are as in `Mark.at`.
+class StepRange(NamedTuple):
+    """The first and last place of a message, a reply with the outcomes of its calls, or a call by
+    the program with its outcome. Places are as in `Mark.at`.
     """
 
     first: tuple[int, int]
@@ -197,12 +197,12 @@ class Step(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """What a compaction takes away: everything up to a place."""
+    """The steps that a compaction takes away: all up to a place."""
 
     last: int
 
     def messages(self, session: Session) -> list[Message]:
-        """The messages up to there, also those that left before."""
+        """Return the messages up to there, also those that left before."""
         get_blob = store_at(session.store).get_blob
         epochs, found = 0, list[tuple[tuple[int, int], Message]]()
         for stretch, event in session.walk(_SPOKEN):
@@ -218,23 +218,25 @@ _SETTLED = (k.ToolReturned, k.ToolFailed, k.ToolUnknown, k.ToolResolved)
 _STEPPING = _SPOKEN | {kind.__name__ for kind in (k.ToolRequested, *_SETTLED, k.ContextCompacted)}
 
 
-def leaves(session: Session, keep: int) -> Leaving | None:
-    """What would leave if so many steps are to stay. None: nothing."""
+def find_leaving(session: Session, keep: int) -> Leaving | None:
+    """Return the steps that leave if so many are to stay. None: nothing leaves."""
     steps, epoch = _steps(session)
     left, kept = steps[: max(0, len(steps) - keep)], steps[max(0, len(steps) - keep) :]
     if not left or not kept:
         return None
     edge = kept[0].first
-    # what is settled only after the edge stays, and so does all that follows it
+    # a step that ends only after the edge stays, and so do all that follow it
     for step in reversed(left):
         if step.last >= edge:
             edge = step.first
     return Leaving(edge[1] - 1) if edge[0] == epoch and left[0].first < edge else None
 
 
-def _steps(session: Session) -> tuple[list[Step], int]:
-    """The steps of the path that have not left yet, and which numbering of places is its own."""
-    epoch, steps, owner = 0, list[Step](), dict[str, int]()
+def _steps(session: Session) -> tuple[list[StepRange], int]:
+    """Return the steps of the path that have not left yet, and the number of its own numbering of
+    places.
+    """
+    epoch, steps, owner = 0, list[StepRange](), dict[str, int]()
     gone: list[tuple[tuple[int, int], tuple[int, int]]] = []
     for stretch, event in session.walk(_STEPPING):
         body, at, call = event.body, (epoch, stretch.via or event.seq), event.header.call or ""
@@ -251,7 +253,7 @@ def _steps(session: Session) -> tuple[list[Step], int]:
         elif isinstance(body, k.ToolRequested):
             if call not in owner:
                 owner[call] = len(steps)
-                steps.append(Step(at, at))
+                steps.append(StepRange(at, at))
         elif isinstance(body, (k.MessageSaid, k.ModelReplied)) and not body.aside:
             owner.update(
                 {
@@ -259,7 +261,7 @@ def _steps(session: Session) -> tuple[list[Step], int]:
                     for each in (body.calls if isinstance(body, k.ModelReplied) else ())
                 }
             )
-            steps.append(Step(at, at))
+            steps.append(StepRange(at, at))
     return [
         step for step in steps if not any(first <= step.first <= last for first, last in gone)
     ], epoch
@@ -267,13 +269,13 @@ def _steps(session: Session) -> tuple[list[Step], int]:
 
 # ── by rule ──────────────────────────────────────────────────────────────────────────────────
 
-FIRST_MAX = 2_000  # characters of what it began with
+FIRST_MAX = 2_000  # characters of the first message
 WORDS_MAX = 600  # and of the last words of each speaker
 
 
 def extract(session: Session, messages: Sequence[Message]) -> str:
-    """What can be said without a model: how it began, the last words of everybody, and which tools
-    were used.
+    """Summarise without a model: the first message, the last words of each speaker, and the tools
+    that were used.
     """
     first = next((message for message in messages if message.role == "user"), None)
     last: dict[str, str] = {}
