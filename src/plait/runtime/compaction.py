@@ -205,11 +205,11 @@ class Leaving(NamedTuple):
         """Return the messages up to there, also those that left before."""
         get_blob = store_at(session.store).get_blob
         epochs, found = 0, list[tuple[tuple[int, int], Message]]()
-        for stretch, event in session.walk(_SPOKEN):
+        for span, event in session.walk(_SPOKEN):
             if isinstance(event.body, k.SessionOpened):
-                epochs += 0 if stretch.via else 1
-            elif (message := message_of(event, stretch, get_blob)) is not None:
-                found.append(((epochs, stretch.via or event.seq), message))
+                epochs += 0 if span.via else 1
+            elif (message := message_of(event, span, get_blob)) is not None:
+                found.append(((epochs, span.via or event.seq), message))
         return [message for at, message in found if at <= (epochs, self.last)]
 
 
@@ -238,12 +238,12 @@ def _steps(session: Session) -> tuple[list[StepRange], int]:
     """
     epoch, steps, owner = 0, list[StepRange](), dict[str, int]()
     gone: list[tuple[tuple[int, int], tuple[int, int]]] = []
-    for stretch, event in session.walk(_STEPPING):
-        body, at, call = event.body, (epoch, stretch.via or event.seq), event.header.call or ""
+    for span, event in session.walk(_STEPPING):
+        body, at, call = event.body, (epoch, span.via or event.seq), event.header.call or ""
         if isinstance(body, k.SessionOpened):
-            epoch += 0 if stretch.via else 1
+            epoch += 0 if span.via else 1
         elif isinstance(body, k.ContextCompacted):
-            if not stretch.via:
+            if not span.via:
                 gone.append(
                     ((epoch, body.left[0]) if body.left[0] > 1 else (0, 0), (epoch, body.left[1]))
                 )

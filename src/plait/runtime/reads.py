@@ -60,11 +60,11 @@ class Reads:
         self._rewinds: dict[LogId, tuple[int, tuple[Rewind, ...]]] = {}
         self._clean: set[Digest] = set()  # heads of values that bring no origin but ordinary ones
 
-    def note(self, calls: Calls, spot: Position, *, whole: bool = False) -> None:
+    def note(self, calls: Calls, position: Position, *, whole: bool = False) -> None:
         """Note that a call was handed content of this value; `whole`: also of rewound events."""
-        places = self.places.setdefault(calls, {}).setdefault(spot.id, [])
-        left = [rewind.left for rewind in self._rewinds_of(spot)] if whole else []
-        for each in (*left, spot):
+        places = self.places.setdefault(calls, {}).setdefault(position.id, [])
+        left = [rewind.left for rewind in self._rewinds_of(position)] if whole else []
+        for each in (*left, position):
             self._keep(places, each)
 
     def hand_up(self, calls: Calls, caller: Calls) -> None:
@@ -73,34 +73,34 @@ class Reads:
         """
         for reader, logs in list(self.places.items()):
             if reader != caller and reader[: len(calls)] == calls:
-                for spot in [spot for places in list(logs.values()) for spot in places]:
-                    self.note(caller, spot)
+                for position in [position for places in list(logs.values()) for position in places]:
+                    self.note(caller, position)
 
-    def _keep(self, places: list[Position], spot: Position) -> None:
+    def _keep(self, places: list[Position], position: Position) -> None:
         """Keep the last place that was read of each path of a log: an earlier one
         has nothing else.
         """
-        gone = self._rewound_by(spot) if places and spot not in places else ()
+        gone = self._rewound_by(position) if places and position not in places else ()
         for at, other in enumerate(places):
-            if other == spot or self._rewound_by(other) == gone:
-                places[at] = max(other, spot, key=lambda each: each.seq)
+            if other == position or self._rewound_by(other) == gone:
+                places[at] = max(other, position, key=lambda each: each.seq)
                 return
-        places.append(spot)
+        places.append(position)
 
     def sources(
-        self, calls: Calls, store: str, spot: Position | None, *, below: bool = False
+        self, calls: Calls, store: str, position: Position | None, *, below: bool = False
     ) -> ReadSources:
-        """Return the causes to name in an event that a call writes at a spot; None: in a new
+        """Return the causes to name in an event that a call writes at a position; None: in a new
         session.
 
         `below`: only the reads of the call and those below it, for the result of a tool.
         """
         if not self.places:
             return NOTHING_READ
-        foreign = list(self._foreign_origins(calls, spot, below))
+        foreign = list(self._foreign_origins(calls, position, below))
         if not foreign:
             return NOTHING_READ
-        known = set(Session.of(spot).origins) if spot is not None else set[str]()
+        known = set(Session.of(position).origins) if position is not None else set[str]()
         causes, origin = list[Digest](), ""
         for place, origins in foreign:
             news = origins - known
@@ -112,15 +112,17 @@ class Reads:
         return ReadSources(tuple(causes), origin)
 
     def _foreign_origins(
-        self, calls: Calls, spot: Position | None, below: bool
+        self, calls: Calls, position: Position | None, below: bool
     ) -> Iterator[tuple[Position, frozenset[str]]]:
-        """Yield the places read that are not on the path of `spot`, with their origins."""
+        """Yield the places read that are not on the path of `position`, with their origins."""
         for reader, logs in list(self.places.items()):
             size = len(calls) if below else len(reader)
             if reader[:size] != calls[:size]:
                 continue
             for place in [place for places in list(logs.values()) for place in places]:
-                if place.head in self._clean or (spot is not None and self._is_before(place, spot)):
+                if place.head in self._clean or (
+                    position is not None and self._is_before(place, position)
+                ):
                     continue
                 origins = Session.of(place).origins - ORDINARY
                 if origins:
@@ -128,29 +130,37 @@ class Reads:
                 else:
                     self._clean.add(place.head)
 
-    def _rewinds_of(self, spot: Position) -> tuple[Rewind, ...]:
+    def _rewinds_of(self, position: Position) -> tuple[Rewind, ...]:
         """Return the rewinds of its log, as far as the log was read."""
-        upto, rewinds = self._rewinds.get(spot.id, (0, ()))
-        if upto < spot.seq:
+        upto, rewinds = self._rewinds.get(position.id, (0, ()))
+        if upto < position.seq:
             news: list[Rewind] = []
-            for event in store_at(spot.store).read(spot.id, upto + 1, spot.seq, kinds=_REWINDS):
+            for event in store_at(position.store).read(
+                position.id, upto + 1, position.seq, kinds=_REWINDS
+            ):
                 body = event.body
                 assert isinstance(body, Rewound)
                 left = Position(
-                    spot.store, spot.id, event.seq - 1, event.header.parents[0], spot.run
+                    position.store,
+                    position.id,
+                    event.seq - 1,
+                    event.header.parents[0],
+                    position.run,
                 )
                 news.append(Rewind(body.to, event.seq, left))
             rewinds = (*rewinds, *news)
-            self._rewinds[spot.id] = spot.seq, rewinds
+            self._rewinds[position.id] = position.seq, rewinds
         return rewinds
 
-    def _rewound_by(self, spot: Position) -> tuple[int, ...]:
+    def _rewound_by(self, position: Position) -> tuple[int, ...]:
         """Return the rewinds that took a place off the path: the same for all places of a path."""
-        return tuple([each.at for each in self._rewinds_of(spot) if each.to < spot.seq < each.at])
+        return tuple(
+            [each.at for each in self._rewinds_of(position) if each.to < position.seq < each.at]
+        )
 
-    def _is_before(self, place: Position, spot: Position) -> bool:
-        """Return True if a place is on the path of a spot in the same log."""
-        if place.id != spot.id or place.seq > spot.seq:
+    def _is_before(self, place: Position, position: Position) -> bool:
+        """Return True if a place is on the path of a position in the same log."""
+        if place.id != position.id or place.seq > position.seq:
             return False
-        self._rewinds_of(spot)
-        return not any(at <= spot.seq for at in self._rewound_by(place))
+        self._rewinds_of(position)
+        return not any(at <= position.seq for at in self._rewound_by(place))

@@ -108,8 +108,8 @@ def _budget_of_grants(
 
 
 def _most(one: Spent, other: Spent) -> Spent:
-    """Return the larger of two bills, figure by figure: one has the branches, the other what was
-    merged from elsewhere.
+    """Return the larger of two bills, figure by figure: one has the branches, the other the
+    sessions that were merged from elsewhere.
     """
     usage = one.usage if one.tokens >= other.tokens else other.usage
     return Spent(

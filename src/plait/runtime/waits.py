@@ -21,7 +21,7 @@ class CallModel(NamedTuple):
     model: Model
     request: Request
     on_delta: OnDelta | None
-    call: str  # its bracket; a simulation draws lots by it and the attempt
+    call: str  # the id of the call; a simulation draws lots by it and the attempt
     attempt: int
 
 

@@ -136,7 +136,7 @@ class AsyncWaiter:
         self.hit: BaseException | None = None
 
     async def wait(self, op: Wait) -> Any:
-        # a simulation: it decides itself what happens when
+        # a simulation: it decides the order itself
         if type(self._blocking) is not Blocking:
             answer, self.hit = await settle(lambda: self._blocking.wait(op))
             return answer

@@ -37,6 +37,6 @@ class Chain:
         self.end(turns)
         return [self.base, *(size for _, size in self._links)]
 
-    def cut(self, at: int = 0) -> None:
+    def drop_from(self, at: int) -> None:
         """Drop the links from this turn on: the turn changed."""
         del self._links[at:]

@@ -37,8 +37,8 @@ class LeftOut(NamedTuple):
     why: str
 
 
-def mark_of(event: Event, stretch: Stretch | None, epoch: int) -> Mark:
-    via = stretch.via if stretch else 0
+def mark_of(event: Event, span: Stretch | None, epoch: int) -> Mark:
+    via = span.via if span else 0
     return Mark((epoch, via or event.seq), via, event.log, event.seq, event.seq, event.kind)
 
 

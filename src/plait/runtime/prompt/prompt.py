@@ -98,7 +98,7 @@ class Prompt:
 
     def _clear(self, log: LogId | None) -> None:
         self._log, self._seq = log, 0  # the last event that was taken in
-        self._chain.cut()
+        self._chain.drop_from(0)
         self._turns = TurnList(
             log, self._actor, self.setup.view, self._chain, explain=self._explain
         )
@@ -152,12 +152,12 @@ class Prompt:
                 return
         self._clear(session.id)
         own = session.id if self.setup.view.what == "branch" else None
-        for stretch, event in session.walk(_KINDS):
+        for span, event in session.walk(_KINDS):
             if own is None or event.log == own:
-                self._turns.take(event, stretch, get_blob)
+                self._turns.take(event, span, get_blob)
             else:
                 why = "it happened before this branch was forked, or in another one"
-                self._turns.pass_over(event, stretch, why)
+                self._turns.pass_over(event, span, why)
         self._seq = session.seq
 
     def take(self, events: Sequence[Event], get_blob: Callable[[Digest], bytes]) -> None:

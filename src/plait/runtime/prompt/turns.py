@@ -84,15 +84,13 @@ class TurnList:
         # of the event that is being taken in
         self._mark = Mark((0, 0), 0, LogId(""), 0, 0, "")
 
-    def take(
-        self, event: Event, stretch: Stretch | None, get_blob: Callable[[Digest], bytes]
-    ) -> None:
+    def take(self, event: Event, span: Stretch | None, get_blob: Callable[[Digest], bytes]) -> None:
         """Take in the next event of the path."""
-        branch = stretch.branch if stretch else None
+        branch = span.branch if span else None
         kind, own, body = event.kind, event.actor == self._actor, event.body
-        if kind == "SessionOpened" and not (stretch and stretch.via):
+        if kind == "SessionOpened" and not (span and span.via):
             self.epoch += 1
-        # a further attempt shows what the first one showed
+        # a further attempt shows the turns of the first one
         elif own and isinstance(body, k.ModelAsked) and body.attempt == 1:
             self._frozen = len(self.items)
         elif own and isinstance(body, (k.ModelReplied, k.ModelFailed)):
@@ -102,17 +100,17 @@ class TurnList:
             )
         if kind not in _HANDLERS:
             return
-        self._mark = mark_of(event, stretch, self.epoch)
+        self._mark = mark_of(event, span, self.epoch)
         if self._is_in_view(event, own):
             _HANDLERS[kind](self, event, body, own, branch, get_blob)
         else:
             shown = _SHOWN_BY_VIEW.get(self._view.what, "less")
             self.leave_out(self._mark, f"the view shows {shown}")
 
-    def pass_over(self, event: Event, stretch: Stretch, why: str) -> None:
+    def pass_over(self, event: Event, span: Stretch, why: str) -> None:
         """Note an event that the view leaves out as a whole."""
         if event.kind in _HANDLERS:
-            self.leave_out(mark_of(event, stretch, 0), why)
+            self.leave_out(mark_of(event, span, 0), why)
 
     def leave_out(self, mark: Mark, why: str) -> None:
         if self._explain:
@@ -304,7 +302,7 @@ class TurnList:
     def _replace_all(self, every: Sequence[tuple[Turn, Mark]]) -> None:
         """Have these turns and no others. No model was shown them so: the chain begins anew."""
         self.items, self.marks = [turn for turn, _ in every], [mark for _, mark in every]
-        self._chain.cut()
+        self._chain.drop_from(0)
         self._frozen = 0
         self._slots = {
             result.call: (at, number)
@@ -350,7 +348,7 @@ class TurnList:
         shown = bounded_parts(parts, SHOWN_MAX)
         results[slot[1]] = Result(call, results[slot[1]].tool, shown, failed)
         self.items[slot[0]] = Returned(tuple(results))
-        self._chain.cut(slot[0])
+        self._chain.drop_from(slot[0])
 
 
 _HANDLERS: dict[str, Callable[..., None]] = {
