@@ -23,7 +23,7 @@ from plait.model import find
 from plait.model.base import Model, Spec
 from plait.runtime.answer import WRAPPED, WRAPPER, play
 from plait.runtime.call import Calling
-from plait.runtime.compaction import Compacting, Fit, Way, fitting
+from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
 from plait.runtime.effects import AskModel, Retry, Tell, Turning, UseTools
@@ -228,7 +228,7 @@ class Agent(Workflow):
         )
         ask = AskModel(session, prompt, model, actor, path, tools, retry=self.retry)
         fit = (
-            fitting(ask, self.context_max, self._way(path, model), run.since)
+            compact_before_ask(ask, self.context_max, self._way(path, model), run.since)
             if self.context_max is not None
             else None
         )

@@ -17,7 +17,7 @@ from plait.event.strict import check_text
 from plait.model.base import Model
 from plait.runtime.answer import play
 from plait.runtime.call import Calling
-from plait.runtime.compaction import INSTRUCTION, KEEP, Rule, Way, compacting
+from plait.runtime.compaction import INSTRUCTION, KEEP, Rule, Way, compact_session
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.effects import Retry
 from plait.runtime.run import run_of
@@ -81,7 +81,7 @@ class Compactor(Workflow):
         frame = run.frames(session.id)[-1]
         return drive(
             play(
-                compacting(
+                compact_session(
                     session, self.way(frame.path), frame.path, retry=self._retry, call=frame.call
                 )
             ),

@@ -205,7 +205,9 @@ class Selector(Nested):
                 model_of(self.model, frame.path),
             )
             ask = AskModel(session, prompt, model, actor, frame.path, retry=self._retry, aside=True)
-            session, name, reason = drive(play(choosing(ask, self.names, self._attempts)), run.io)
+            session, name, reason = drive(
+                play(choose_name(ask, self.names, self._attempts)), run.io
+            )
             prompt.put_back()
             act = Act(actor, "model", call=frame.call, causes=(session.head,))
         return append_events(session, [Draft(k.RouteSelected(name, self.names, reason), act)])[
@@ -247,7 +249,7 @@ class Selector(Nested):
         }
 
 
-def choosing(
+def choose_name(
     ask: AskModel, names: tuple[str, ...], attempts: int
 ) -> Turning[tuple[Session, str, str]]:
     """Ask for a name; if it is not one of `names`, say so and ask again."""

@@ -69,7 +69,7 @@ Fit = Callable[[Session], Turning[Session]]
 Known = Callable[[LogId, int, int], "list[Event] | None"]
 
 
-def fitting(ask: AskModel, tokens_max: int, way: Way, known: Known | None = None) -> Fit:
+def compact_before_ask(ask: AskModel, tokens_max: int, way: Way, known: Known | None = None) -> Fit:
     """Return a step to take before an ask: it compacts if the prompt is too large.
 
     A prompt that is too large afterwards, too, is asked with all the same.
@@ -88,7 +88,7 @@ def fitting(ask: AskModel, tokens_max: int, way: Way, known: Known | None = None
         # it is on record, and no reason for the agent to end: an extract needs no model
         except ModelFailed as error:
             return (
-                yield from compacting(
+                yield from compact_session(
                     error.session, way._replace(model=None, rule=None), path, leaving
                 )
             )
@@ -103,7 +103,7 @@ def _compact_in_call(
     record as any agent's is.
     """
     if way.model is None:
-        return (yield from compacting(session, way, path, leaving))
+        return (yield from compact_session(session, way, path, leaving))
     setup = way.setup().encode()
     name = Digest(sha256(setup).hexdigest())
     act = Act(
@@ -117,7 +117,7 @@ def _compact_in_call(
         {name: setup},
     )
     try:
-        session = yield from compacting(session, way, path, leaving, retry=retry)
+        session = yield from compact_session(session, way, path, leaving, retry=retry)
     except ModelFailed as error:
         failure = k.Failure(error.kind, error.message)
         error.session, _ = yield Record(error.session, [Draft(k.CallFinished(failure), act)])
@@ -126,7 +126,7 @@ def _compact_in_call(
     return session
 
 
-def compacting(
+def compact_session(
     session: Session,
     way: Way,
     path: str,

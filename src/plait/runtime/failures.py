@@ -27,15 +27,15 @@ def text_of_error(error: BaseException) -> str:
 
 def line(text: Any, limit: int = MESSAGE_MAX) -> str:
     """Return a text, or the repr of a value, bounded and such that UTF-8 can hold it."""
-    cleaned = clean(text if isinstance(text, str) else repr(text))
-    if len(cleaned) <= limit:
-        return cleaned
-    return f"{cleaned[:limit]}… ({len(cleaned):,} characters)"
+    escaped = escape_text(text if isinstance(text, str) else repr(text))
+    if len(escaped) <= limit:
+        return escaped
+    return f"{escaped[:limit]}… ({len(escaped):,} characters)"
 
 
 def traceback_of(error: BaseException) -> str:
     try:
-        text = clean("".join(traceback.format_exception(error)))
+        text = escape_text("".join(traceback.format_exception(error)))
     except Exception:
         return ""
     return (
@@ -45,6 +45,6 @@ def traceback_of(error: BaseException) -> str:
     )
 
 
-def clean(text: str) -> str:
+def escape_text(text: str) -> str:
     """Escape characters that UTF-8 cannot hold: an error must reach the log whatever is in it."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -94,7 +94,9 @@ def _budget_of_grants(
             found = shared.get((store.address, grant.id))
             if found is None:
                 spent = spent_under(store, grant)
-                spent = _most(spent, session.spent_of_budget) if grant is grants[0] else spent
+                spent = (
+                    _larger_bill(spent, session.spent_of_budget) if grant is grants[0] else spent
+                )
                 limits = msgspec.structs.replace(grant.budget, wall_s_max=None)
                 found = (
                     SharedBudget(limits, spent=spent, above=budget, clock=lambda: 0.0),
@@ -107,7 +109,7 @@ def _budget_of_grants(
     return budget
 
 
-def _most(one: Spent, other: Spent) -> Spent:
+def _larger_bill(one: Spent, other: Spent) -> Spent:
     """Return the larger of two bills, figure by figure: one has the branches, the other the
     sessions that were merged from elsewhere.
     """
@@ -153,7 +155,7 @@ def afford(session: Session, effect: AskModel) -> Afforded:
         found.asked,
         found.left,
         isinstance(last, Refusal),
-        _why(found, effect.model, cost),
+        _refusal_reason(found, effect.model, cost),
     )
     afforded = _record_refusal(session, effect, body)
     return afforded._replace(
@@ -186,7 +188,7 @@ def afford_again(session: Session, effect: AskModel) -> Afforded:
     tokens, cost = usage.input_tokens + usage.output_tokens, _cost_of(effect.model, usage)
     found = budget.reserve(tokens=tokens, cost_usd_nano=cost, steps=1, reserve=True)
     if isinstance(found, Refusal):
-        why = _why(found, effect.model, cost)
+        why = _refusal_reason(found, effect.model, cost)
         return _record_refusal(
             session, effect, k.BudgetRefused(found.limit, found.asked, found.left, True, why)
         )
@@ -234,7 +236,7 @@ def _price_of(model: Model, usage: Usage) -> Price | None:
     return price_of("scripted" if isinstance(model, ScriptedModel) else model.name, usage)
 
 
-def _why(refusal: Refusal, model: Model, cost: int | None) -> str:
+def _refusal_reason(refusal: Refusal, model: Model, cost: int | None) -> str:
     """Return the next step where a limit in dollars cannot be kept; "": there is simply not enough
     left.
     """
