@@ -1,9 +1,9 @@
 """Agents: an instruction, a model, tools and a view, as one reusable layer.
 
 The turn is a generator that yields effects and knows neither threads nor event loops nor vendors.
-It asks, runs what the reply asks for, and asks again, until a reply asks for nothing. When it has
-asked as often as it may, it is told so and answers with what it has. When the prompt outgrows
-`context_max`, what went before is put in short first.
+It asks, runs the tools that the reply asks for, and asks again, until a reply asks for none. When
+it has asked as often as it may, it is told so and answers with the material it has. When the prompt
+outgrows `context_max`, the earlier steps are summarised first.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from plait.model import find
 from plait.model.base import Model, Spec
 from plait.runtime.answer import WRAPPED, WRAPPER, play
 from plait.runtime.call import Calling
-from plait.runtime.compact import Compacting, Fit, Way, fitting
-from plait.runtime.drive import AsyncWaiter, adrive, drive
+from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
+from plait.runtime.drivers.blocking import drive
+from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
 from plait.runtime.effects import AskModel, Retry, Tell, Turning, UseTools
 from plait.runtime.failures import text_of_error
 from plait.runtime.names import principal_of
 from plait.runtime.policy import Policy
-from plait.runtime.prompt import Prompt, Setup, View
+from plait.runtime.prompt import View
+from plait.runtime.prompt.prompt import Prompt
+from plait.runtime.prompt.setup import Setup
 from plait.runtime.registry import is_tried_again, run_of
 from plait.session import Session
 from plait.session.typed import name_of, schema_of, to_type
@@ -57,11 +60,11 @@ class Agent(Workflow):
         purpose: Purpose | None = None,
         parameters: Mapping[str, Json] | None = None,  # temperature, tokens_max, …
         retry: Retry | None = None,
-        # tokens, estimated, above which what went before is compacted first; None: never
+        # tokens, estimated, above which the earlier steps are compacted first; None: never
         context_max: int | None = None,
-        # what it may do, and what needs consent; None: as its caller has it
+        # the calls it may make, and those that need consent; None: as its caller has it
         policy: Policy | None = None,
-        # how that is done, as a Compactor says; None: its own model makes a summary
+        # the way to do that; None: its own model makes a summary
         compactor: Compacting | None = None,
     ) -> None:
         if not isinstance(instruction, str) or not instruction.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -100,7 +103,7 @@ class Agent(Workflow):
         self.view, self.steps_max, self.retry = View.of(view), steps_max, retry or Retry()
         self.context_max, self.compactor, self.policy = context_max, compactor, policy
         self.parameters = dict(parameters or {})
-        # what no event can hold is refused here
+        # refuses values that no event can hold
         VOCABULARY.encode(ScratchSet("parameters", self.parameters))
         self._type = returns
         if purpose is not None:
@@ -111,11 +114,11 @@ class Agent(Workflow):
         )
         _by_name([source for source in self._sources if not isinstance(source, ToolSource)])
 
-    # ── what it is ───────────────────────────────────────────────────────────────────────────
+    # ── parts ────────────────────────────────────────────────────────────────────────────────
 
     @property
     def tools(self) -> dict[str, Tool[..., Any]]:
-        """By name. A server is asked for its tools now."""
+        """Its tools by name. A server is asked for its tools now."""
         return _by_name(
             [
                 tool
@@ -125,17 +128,17 @@ class Agent(Workflow):
         )
 
     def returns(self, type_: Any) -> Self:
-        """The same agent, whose answer must have this type: `session.result` is the data,
+        """Return the same agent, whose answer must have this type: `session.result` is the data,
         `session.result_as(type)` the value.
         """
-        made = self._copy()
-        made._type, made._schema = type_, _answer_schema(type_)
-        return made
+        agent = self._copy()
+        agent._type, agent._schema = type_, _answer_schema(type_)
+        return agent
 
     def _copy(self) -> Self:
-        made = object.__new__(type(self))
-        vars(made).update(vars(self))
-        return made
+        agent = object.__new__(type(self))
+        vars(agent).update(vars(self))
+        return agent
 
     def describe(self) -> str:
         return (
@@ -162,7 +165,7 @@ class Agent(Workflow):
             ]
         )
 
-    # ── what it does ─────────────────────────────────────────────────────────────────────────
+    # ── the turn ─────────────────────────────────────────────────────────────────────────────
 
     def forward(self, session: Session) -> Session:
         run = run_of(session)
@@ -192,8 +195,8 @@ class Agent(Workflow):
                 run.stops.undo(stop)
 
     def _own_name(self) -> str:
-        """Agents are told apart by what they are told to do: one must not take another's words for
-        its own.
+        """The class name and a digest of the instruction: an agent must not take the words of
+        another for its own.
         """
         return f"{super()._own_name()}-{digest(b'plait/agent/1', self.instruction.encode('utf-8', 'surrogatepass'))[:4]}"  # noqa: E501
 
@@ -206,7 +209,7 @@ class Agent(Workflow):
         called: str | None,
     ) -> Calling:
         calling = super()._calling(session, forward, args, kwargs, called)
-        model_of(self.model, calling.name)  # what is missing is said before anything is written
+        model_of(self.model, calling.name)  # raises before anything is written if it is missing
         return calling._replace(agent=calling.name, setup=self._setup(self.tools).encode())
 
     def _setup(self, tools: Mapping[str, Tool[..., Any]]) -> Setup:
@@ -226,7 +229,9 @@ class Agent(Workflow):
         )
         ask = AskModel(session, prompt, model, actor, path, tools, retry=self.retry)
         fit = (
-            fitting(ask, self.context_max, self._way(path, model), run.journal.tips.events_between)
+            compact_before_ask(
+                ask, self.context_max, self._way(path, model), run.journal.tips.events_between
+            )
             if self.context_max is not None
             else None
         )
@@ -240,12 +245,12 @@ class Agent(Workflow):
         return self.compactor.way(path) if self.compactor is not None else Way(model)
 
     def _check(self, value: Any) -> str | None:
-        """Why an answer does not have the type; None: it has."""
+        """Return why an answer does not have the type; None: it has."""
         try:
             to_type(value, self._type)
         except (ValueError, TypeError) as error:
             return str(error)
-        # a type of the program's own, which looks at what it is made of
+        # a type of the program's own, which checks its values itself
         except BaseException as error:
             if ends_run(error):
                 raise
@@ -265,7 +270,7 @@ def turn(
 ) -> Turning[Session]:
     """Ask and act until there is an answer.
 
-    `check` says why an answer will not do, `fit` makes the prompt fit before each ask.
+    `check` returns why an answer will not do, `fit` makes the prompt fit before each ask.
     """
     session, misses, step = ask.session, 0, 0
     while step <= steps_max:
@@ -311,8 +316,8 @@ def turn(
     return session
 
 
-def model_of(model: str | Model | None, who: str) -> Model:
-    """The model itself: the one given, or found by name."""
+def model_of(model: str | Model | None, owner: str) -> Model:
+    """Return the model itself: the one given, or found by name."""
     if isinstance(model, str):
         return find(model)
     if model is not None:
@@ -321,7 +326,7 @@ def model_of(model: str | Model | None, who: str) -> Model:
         return model
     name = os.environ.get("PLAIT_MODEL")
     if not name:
-        raise NoModel(f"{who!r} has no model")
+        raise NoModel(f"{owner!r} has no model")
     try:
         return find(name)
     except NoModel as error:
@@ -339,9 +344,9 @@ def _by_name(tools: Iterable[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
 
 
 def _answer_schema(type_: Any) -> Json:
-    """The schema of the answer.
+    """Return the schema of the answer.
 
-    Providers want an object: what is none stands in one, under `answer`.
+    Providers want an object: any other type stands in one, under `answer`.
     """
     try:
         schema = schema_of(type_)

@@ -1,7 +1,8 @@
-"""Compactors: what went before is put in short, as a step of a workflow like any other.
+"""Compactors: they summarise the earlier steps of a session, as one step of a workflow.
 
-Prompts show the summary in place of what left; facts, decisions, findings, open work and verdicts
-stay, and so does everything in the log: `session.at(k)` shows the session as it was before.
+Prompts show the summary in place of the steps that left; facts, decisions, findings, open work and
+verdicts stay, and so does everything in the log: `session.at(k)` shows the session as it was
+before.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from plait.event.strict import check_text
 from plait.model.base import Model
 from plait.runtime.answer import play
 from plait.runtime.call import Calling
-from plait.runtime.compact import INSTRUCTION, KEEP, Rule, Way, compacting
-from plait.runtime.drive import drive
+from plait.runtime.compaction import INSTRUCTION, KEEP, Rule, Way, compact_session
+from plait.runtime.drivers.blocking import drive
 from plait.runtime.effects import Retry
 from plait.runtime.registry import run_of
 from plait.session import Session
@@ -40,9 +41,9 @@ class Compactor(Workflow):
         model: str | Model | None = None,  # None: by rule
         # None: an extract (how it began, last words, tools used), unless there is a model
         rule: Rule | None = None,
-        # how many of the last steps stay: a message, or a reply with what came of its calls
+        # how many of the last steps stay: a message, or a reply with the outcomes of its calls
         keep: int = KEEP,
-        instruction: str | None = None,  # to the model; None: as in plait.runtime.compact
+        instruction: str | None = None,  # to the model; None: as in plait.runtime.compaction
         name: str | None = None,
         retry: Retry | None = None,
     ) -> None:
@@ -66,7 +67,7 @@ class Compactor(Workflow):
         self._rule, self._retry = rule, retry
 
     def way(self, path: str) -> Way:
-        """How it does it: for an agent, too, that has it compact its own context."""
+        """Return its way to summarise; an agent that compacts its own context asks for it, too."""
         return Way(
             model_of(self.model, path) if self.model is not None else None,
             self._rule,
@@ -80,7 +81,7 @@ class Compactor(Workflow):
         frame = run.stack.frames(session.id)[-1]
         return drive(
             play(
-                compacting(
+                compact_session(
                     session, self.way(frame.path), frame.path, retry=self._retry, call=frame.call
                 )
             ),
@@ -100,7 +101,7 @@ class Compactor(Workflow):
         called: str | None,
     ) -> Calling:
         calling = super()._calling(session, forward, args, kwargs, called)
-        way = self.way(calling.name)  # what is missing is said before anything is written
+        way = self.way(calling.name)  # raises before anything is written if a model is missing
         return calling._replace(setup=way.setup().encode()) if way.model is not None else calling
 
     def _brief(self) -> str:

@@ -29,6 +29,7 @@ from plait.event import Body, Event
 from plait.event import kinds as k
 from plait.event.kinds import Budget
 from plait.ids import Digest, LogId, short
+from plait.inside import Stop
 from plait.journal.cursor import Cursor, noted_in, steps_of
 from plait.journal.recording import Recording
 from plait.journal.stops import Halted, Parked, Stop
@@ -40,14 +41,14 @@ from plait.program import load as load
 from plait.program import recorded_program
 from plait.runtime.appends import append_around_run
 from plait.runtime.call import Answerer, Watch, draw_under, let_go, new_run, outside
-from plait.runtime.drive import Waiter
+from plait.runtime.drivers.blocking import Waiter
 from plait.runtime.hold import hold, release
 from plait.runtime.listeners import OnEvent
 from plait.runtime.policy import Approver, Ask, Policy
 from plait.runtime.registry import is_going_on, open_run
-from plait.runtime.run import Run
+from plait.runtime.run import OnEvent, Run
 from plait.runtime.settings import Overrides
-from plait.runtime.spend import pool_of, wall_of
+from plait.runtime.spend import held_seconds_of, run_budget
 from plait.runtime.waits import Wait
 from plait.secrets import stand_ins
 from plait.session import Session
@@ -203,7 +204,7 @@ def _take_up(
     run.resumed_at = max((event.seq for event in arrived(store, session.id)), default=0)
     _apply_overrides(run, started)
     if session.budget is not None:  # what was spent of it is only added up if there is one
-        pool = pool_of(session, run, wall_of(session, started.event))
+        pool = run_budget(session, run, held_seconds_of(session, started.event))
         assert pool is not None
         run.budgets.set_root(pool)
     draw_under(run)
@@ -542,7 +543,7 @@ def whatif(
         run = new_run(id, start, watch, None, behalf=behalf)
         run.journal.fence.hold(mine.epoch)
         run.journal.recording = _record(here, mine, start)
-        if (pool := pool_of(here, run)) is not None:
+        if (pool := run_budget(here, run)) is not None:
             run.budgets.set_root(pool)
         run.settings.overrides = over
         run.settings.policies = (

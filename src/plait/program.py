@@ -2,8 +2,8 @@
 
 A person may name a class, an object, or a function that makes one: `load`. A log is not a person,
 and may come from elsewhere: `recorded_program` calls nothing but a Workflow, and imports a module
-only after its source was read and has that name as one (`plait.bindings`). What it does import, it
-runs as far as its first line to its last: a file that one would not run, one should not resume.
+only after its source was read and has that name as one (`plait.bindings`). Importing a module runs
+it from its first line to its last: a file that one would not run, one should not resume.
 
 A file is a module under a private name, so that it replaces no other module, and is executed anew
 only when it has changed.
@@ -33,12 +33,12 @@ from plait.ids import digest
 from plait.tool import Tool
 from plait.workflow import Workflow, name_target, target_of
 
-PRIVATE = "@"  # between the name of a file and what makes it a module's own
+PRIVATE = "@"  # between the name of a file and the digest of its path, in the name of its module
 
 
 def load(target: str) -> Workflow:
-    """The workflow at FILE:NAME or MODULE:NAME: a class, an object, or a function
-    that makes one.
+    """Return the workflow at FILE:NAME or MODULE:NAME: a class, an object, or a function that makes
+    one.
     """
     where, _, name = target.rpartition(":")
     if not where or not name:
@@ -78,7 +78,7 @@ def load(target: str) -> Workflow:
 
 
 def recorded_program(session: str, workflow: str, environment: Mapping[str, str]) -> Workflow:
-    """The workflow that the log of a run names.
+    """Return the workflow that the log of a run names.
 
     Raises NeedsWorkflow, before anything is imported, if that is none.
     """
@@ -88,7 +88,7 @@ def recorded_program(session: str, workflow: str, environment: Mapping[str, str]
     try:
         if why := _objection(where, name):
             raise NeedsWorkflow(session, workflow, why)
-        found = _named(
+        found = _value_named(
             _module_of(Path(where)) if Path(where).is_file() else importlib.import_module(where),
             name,
         )
@@ -113,50 +113,50 @@ def recorded_program(session: str, workflow: str, environment: Mapping[str, str]
 
 
 def _is_from(value: Any, module: str) -> bool:
-    """Whether it is a workflow, or a class of them, that was written in this module."""
+    """Return True if it is a workflow, or a class of them, that was written in this module."""
     return isinstance(value, Workflow) or (
         isinstance(value, type) and issubclass(value, Workflow) and value.__module__ == module
     )
 
 
-# ── what a log names ─────────────────────────────────────────────────────────────────────────
+# ── names in a log ───────────────────────────────────────────────────────────────────────────
 
 
 def _objection(where: str, name: str) -> str:
-    """Why what a log names is not imported.
+    """Return why a name in a log is not imported.
 
     "": it is a Workflow, as far as one can see without importing it.
     """
     if not where or not all(part.isidentifier() for part in name.split(".")):
         return f"{where}:{name} is no name of a class"
     file = Path(where)
-    loaded = _loaded(file) if file.is_file() else sys.modules.get(where)
+    loaded = _loaded_module(file) if file.is_file() else sys.modules.get(where)
     if loaded is not None:
-        found = _named(loaded, name)
+        found = _value_named(loaded, name)
         return f"{where} has no {name!r}" if found is None else _no_workflow(found)
     if file.is_file():
         if not _is_ours(file):
             return f"{where} belongs to another user, or everybody may write it"
-        return _read(file, "", (str(file.resolve().parent), *sys.path), name)
+        return _objection_in_source(file, "", (str(file.resolve().parent), *sys.path), name)
     if not all(part.isidentifier() for part in where.split(".")):
         return f"there is no file {where}"
     path = source_file(where)
     if path is None:
         return f"there is no module {where!r} here whose source could be read first"
-    return _read(path, where, tuple(sys.path), name)
+    return _objection_in_source(path, where, tuple(sys.path), name)
 
 
-def _read(file: Path, module: str, folders: tuple[str, ...], name: str) -> str:
+def _objection_in_source(file: Path, module: str, folders: tuple[str, ...], name: str) -> str:
     try:
         return objection(file, module, folders, name.split("."))
     except (OSError, SyntaxError, ValueError, RecursionError) as error:
         return f"its source cannot be read: {type(error).__name__}: {error}"
 
 
-def _named(module: ModuleType, name: str) -> Any:
-    """What has this name in a module, through classes.
+def _value_named(module: ModuleType, name: str) -> Any:
+    """Return the value with this name in a module, through classes. None: there is none.
 
-    Nothing is called to find it. None: nothing has.
+    Nothing is called to find it.
     """
     found: Any = module
     for part in name.split("."):
@@ -172,7 +172,7 @@ def _no_workflow(found: Any) -> str:
 
 
 def _is_ours(file: Path) -> bool:
-    """Whether only this user, or the system's, can have written a file."""
+    """Return True if only this user, or the system's, can have written a file."""
     there, folder = file.stat(), file.resolve().parent.stat()
     shared = folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX
     return there.st_uid in (os.getuid(), 0) and not there.st_mode & stat.S_IWOTH and not shared
@@ -180,20 +180,16 @@ def _is_ours(file: Path) -> bool:
 
 # ── files as modules ─────────────────────────────────────────────────────────────────────────
 
-# by path: a digest of the source, and the module it is
-_files: dict[str, tuple[str, ModuleType]] = {}
-_loading = RLock()
-
 
 def _module_of(file: Path) -> ModuleType:
-    """A file as a module, executed as if its folder were where Python starts, though never before
-    the standard library.
+    """Return a file as a module, executed as if Python had started in its folder, though no file
+    there replaces a module of the standard library.
     """
     if not file.is_file():
         raise InvalidValue("workflow", f"there is no file {file}", "check the path")
     path = str(file.resolve())
-    with _loading:
-        if (known := _loaded(file)) is not None:
+    with _files.lock:
+        if (known := _loaded_module(file)) is not None:
             return known
         source = Path(path).read_bytes()
         name = f"{file.stem.replace('.', '_')}{PRIVATE}{digest(b'plait/file/1', os.fsencode(path))[:12]}"  # noqa: E501
@@ -203,8 +199,8 @@ def _module_of(file: Path) -> ModuleType:
         sys.modules[name] = module
         linecache.cache.pop(path, None)
         try:
-            # Not by its loader: that may take what it compiled before, by the second the file was
-            # written in.
+            # Not by its loader: that may take an older compilation, if the file was written within
+            # the same second.
             with _on_path(str(Path(path).parent)):
                 exec(compile(source, path, "exec", dont_inherit=True), vars(module))
         except BaseException:
@@ -213,14 +209,14 @@ def _module_of(file: Path) -> ModuleType:
             else:
                 sys.modules[name] = before
             raise
-        _files[path] = _digest_of(source), module
+        _files.modules[path] = _digest_of(source), module
         return module
 
 
-def _loaded(file: Path) -> ModuleType | None:
-    """The module that a file is already, as it is now. None: it is none yet, or has changed."""
+def _loaded_module(file: Path) -> ModuleType | None:
+    """Return the module of a file that is loaded as it is now. None: it is not, or has changed."""
     path = str(file.resolve())
-    known = _files.get(path)
+    known = _files.modules.get(path)
     if known is not None:
         return known[1] if known[0] == _digest_of(Path(path).read_bytes()) else None
     for module in list(sys.modules.values()):
@@ -236,7 +232,7 @@ def _digest_of(source: bytes) -> str:
 def add_to_path(folder: str) -> bool:
     """Let modules in a folder be found, after those of the standard library.
 
-    Whether they were not before.
+    Returns True if the folder was not on the path before.
     """
     if folder in sys.path:
         return False
@@ -263,18 +259,22 @@ def _on_path(folder: str) -> Generator[None]:
     finally:
         if added and folder in sys.path:
             sys.path.remove(folder)
-        _beside.keep(folder)
+        _files.find_beside(folder)
 
 
-class _Beside:
-    """Finds modules beside files that were loaded, for imports that come when a workflow runs; all
-    others come first.
+class _LoadedFiles:
+    """The files that this process loaded as modules, and a finder of the modules beside them.
+
+    Imports that come when a workflow runs find those modules; all other finders come first.
     """
 
     def __init__(self) -> None:
+        self.lock = RLock()
+        # by path: a digest of the source, and the module
+        self.modules: dict[str, tuple[str, ModuleType]] = {}
         self._folders: list[str] = []
 
-    def keep(self, folder: str) -> None:
+    def find_beside(self, folder: str) -> None:
         if folder not in self._folders:
             self._folders.append(folder)
         if self not in sys.meta_path:
@@ -284,4 +284,4 @@ class _Beside:
         return PathFinder.find_spec(name, self._folders) if path is None else None
 
 
-_beside = _Beside()
+_files = _LoadedFiles()

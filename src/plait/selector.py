@@ -1,8 +1,8 @@
-"""Selectors: who is next, decided at run time and on record.
+"""Selectors: they choose the next workflow at run time, on record.
 
-Not a workflow: calling one returns a `Choice`, which says what was chosen and why, and runs it when
-called in turn. A model chooses among names it is constrained to; or a rule does, a plain function
-of the session. Being done is a choice like the others.
+Not a workflow: calling one returns a `Choice`, which has the chosen name and the reason, and runs
+the chosen workflow when called in turn. A model chooses among names it is constrained to; or a rule
+does, a plain function of the session. Being done is a choice like the others.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from plait.runtime import loop
 from plait.runtime.answer import play
 from plait.runtime.appends import append_events
 from plait.runtime.call import Calling, enter, fail, leave
-from plait.runtime.drive import drive
+from plait.runtime.drivers.blocking import drive
 from plait.runtime.effects import Answer, AskModel, Retry, Tell, Turning
 from plait.runtime.executing import note_error
 from plait.runtime.names import principal_of
-from plait.runtime.prompt import Prompt, Setup, View
+from plait.runtime.prompt import View
+from plait.runtime.prompt.prompt import Prompt
+from plait.runtime.prompt.setup import Setup
 from plait.runtime.registry import is_tried_again, run_of
 from plait.session import Session
 from plait.session.ports import Act, Draft, note_read, store_at
@@ -42,7 +44,7 @@ Rule = Callable[[Session], "str | tuple[str, str] | None"]
 
 
 class Choice:
-    """What was chosen.
+    """The chosen workflow, by name, with the reason.
 
     Call it to run that on `session`; if nothing is left to do, that changes nothing.
     """
@@ -62,7 +64,7 @@ class Choice:
 
     @property
     def name(self) -> str:
-        note_read(self.session.position)  # it was chosen by what stands there
+        note_read(self.session.position)  # the choice depends on the content there
         return self._name
 
     @property
@@ -106,7 +108,7 @@ class Selector(Nested):
         model: str | Model | None = None,  # None: PLAIT_MODEL
         rule: Rule | None = None,  # None: a model chooses
         instruction: str | None = None,  # None: as in INSTRUCTION
-        # what the choice of nothing is called; None: there is no such choice
+        # the name of the choice of nothing; None: there is no such choice
         done: str | None = DONE,
         view: View | str | int | None = None,
         attempts: int = 3,
@@ -154,7 +156,7 @@ class Selector(Nested):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What can be chosen, the choice of nothing last."""
+        """The names to choose from, the choice of nothing last."""
         return (*self._candidates, *([self._done] if self._done is not None else []))
 
     # ── choosing ─────────────────────────────────────────────────────────────────────────────
@@ -176,7 +178,7 @@ class Selector(Nested):
         return Choice(name, routed.reason, leave(entry, after), self._candidates.get(name), called)
 
     async def acall(self, session: Session) -> Choice:
-        """The same for whoever has an event loop."""
+        """Choose in a worker thread, for callers on an event loop."""
         return await asyncio.wrap_future(loop.spawn(lambda: self(session)))
 
     def _calling(self, session: object) -> Calling:
@@ -197,7 +199,7 @@ class Selector(Nested):
         assert run is not None
         frame = run.stack.frames(session.id)[-1]
         if self._rule is not None:
-            name, reason = self._ruled(session, frame.path)
+            name, reason = self._choose_by_rule(session, frame.path)
             act = Act(f"service:{principal_of(frame.path)}", "program", call=frame.call)
         else:
             actor = f"agent:{principal_of(frame.path)}"
@@ -208,14 +210,16 @@ class Selector(Nested):
                 model_of(self.model, frame.path),
             )
             ask = AskModel(session, prompt, model, actor, frame.path, retry=self._retry, aside=True)
-            session, name, reason = drive(play(choosing(ask, self.names, self._attempts)), run.io)
+            session, name, reason = drive(
+                play(choose_name(ask, self.names, self._attempts)), run.io
+            )
             prompt.put_back()
             act = Act(actor, "model", call=frame.call, causes=(session.head,))
         return append_events(session, [Draft(k.RouteSelected(name, self.names, reason), act)])[
             0
         ], name
 
-    def _ruled(self, session: Session, path: str) -> tuple[str, str]:
+    def _choose_by_rule(self, session: Session, path: str) -> tuple[str, str]:
         assert self._rule is not None
         answer = self._rule(session)
         name, reason = answer if isinstance(answer, tuple) else (answer, "")
@@ -250,10 +254,10 @@ class Selector(Nested):
         }
 
 
-def choosing(
+def choose_name(
     ask: AskModel, names: tuple[str, ...], attempts: int
 ) -> Turning[tuple[Session, str, str]]:
-    """Ask for a name; say what is wrong with one that is not there, and ask again."""
+    """Ask for a name; if it is not one of `names`, say so and ask again."""
     session, name, left = ask.session, "", attempts
     while left or is_tried_again(session):
         left = (left or attempts) - 1
@@ -264,24 +268,23 @@ def choosing(
                 aside=ask.actor,
             )
         session, answer = yield ask._replace(session=session)
-        name, reason = _read(answer)
-        if (found := _meant(name, names)) is not None:
+        name, reason = _read_answer(answer)
+        if (found := _nearest_name(name, names)) is not None:
             return session, found, reason
     raise ChoiceInvalid(ask.path, name, names, session)
 
 
-def _read(answer: Answer) -> tuple[str, str]:
-    """The name and the reason: from an object as it was asked for, or a bare name."""
+def _read_answer(answer: Answer) -> tuple[str, str]:
+    """Return the name and the reason: from an object as it was asked for, or a bare name."""
     value = answer.data.value if answer.data is not None else None
     if isinstance(value, Mapping):
         return str(value.get("choice", "")), str(value.get("reason", ""))  # pyright: ignore[reportUnknownArgumentType,reportUnknownMemberType]
     return (value if isinstance(value, str) else answer.text).strip(), ""
 
 
-def _meant(name: str, names: tuple[str, ...]) -> str | None:
-    """The name that is meant: as it is, else by its letters alone, if that leaves no doubt.
-
-    None: none of them.
+def _nearest_name(name: str, names: tuple[str, ...]) -> str | None:
+    """Return the name that is meant: as it is, else without regard to case and punctuation, if
+    that leaves no doubt. None: none of them.
     """
     if name in names:
         return name

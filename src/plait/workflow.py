@@ -38,7 +38,8 @@ from plait.runtime.call import (
     fail,
     leave,
 )
-from plait.runtime.drive import Waiter, aside, settle, undisturbed
+from plait.runtime.drivers.blocking import Waiter
+from plait.runtime.drivers.on_loop import aside, settle, undisturbed
 from plait.runtime.executing import note_raised
 from plait.runtime.listeners import OnEvent
 from plait.runtime.names import import_path

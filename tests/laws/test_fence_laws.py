@@ -31,7 +31,7 @@ from plait.ids import LogId
 from plait.journal.stops import Halted
 from plait.journal.writer import direct_writer
 from plait.runtime.appends import append_around_run
-from plait.runtime.drive import Blocking
+from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.run import Run
 from plait.runtime.run_writer import RunWriter
 from plait.session.ports import Act, Draft, Position

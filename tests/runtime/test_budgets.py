@@ -37,7 +37,7 @@ from plait.event.kinds import (
 )
 from plait.inside import Stop
 from plait.model.base import OnDelta, Reply, Request
-from plait.runtime.drive import Blocking
+from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.sent import sent
 from plait.workflow import original
 from tests.support import RAN, assert_replays, bodies

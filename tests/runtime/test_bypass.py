@@ -18,7 +18,8 @@ import pytest
 from plait.errors import BypassRefused, InvalidValue
 from plait.event.kinds import Bypassed
 from plait.runtime import bypass
-from plait.runtime.bypass import Policy, owned, unwatch, watch
+from plait.runtime.bypass import BypassPolicy, owned, unwatch, watch
+from plait.runtime.process import THIS_PROCESS
 from tests.support import python
 
 
@@ -26,7 +27,7 @@ class FakeRun:
     def __init__(self) -> None:
         self.bodies: list[Bypassed] = []
 
-    def noticed(self, body: Bypassed) -> None:
+    def note_bypass(self, body: Bypassed) -> None:
         self.bodies.append(body)
 
     @property
@@ -46,10 +47,10 @@ RUNNING: ContextVar[FakeRun | None] = ContextVar("running", default=None)
 def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., FakeRun]]:
     """Begin a run; with `inside`, what this test does is its code."""
     begun: list[FakeRun] = []
-    monkeypatch.setattr(bypass, "_running", RUNNING.get)
+    monkeypatch.setattr(THIS_PROCESS, "find_running", RUNNING.get)
     before = RUNNING.set(None)
 
-    def make(policy: Policy = "record", *, inside: bool = True) -> FakeRun:
+    def make(policy: BypassPolicy = "record", *, inside: bool = True) -> FakeRun:
         run = FakeRun()
         watch(run, policy)
         begun.append(run)
@@ -216,7 +217,7 @@ def test_a_forked_child_is_another_process(begin: Callable[..., FakeRun], tmp_pa
     run = begin("refuse")
     script = (
         "import os, sys\nfrom plait.runtime import bypass\n"
-        "class Run:\n    def noticed(self, body): print('noticed', body.what, flush=True)\n"
+        "class Run:\n    def note_bypass(self, body): print('noticed', body.what, flush=True)\n"
         "run = Run(); bypass.bind(lambda: run); bypass.watch(run, 'refuse')\n"
         "if os.fork() == 0:\n    open(sys.argv[1], 'w').close(); os._exit(0)\n"
         "os.wait()\n"
@@ -280,20 +281,20 @@ def test_a_run_that_cannot_take_notes_disturbs_nobody(
     def broken(body: Bypassed) -> None:
         raise RuntimeError("no notes today")
 
-    run.noticed = broken
+    run.note_bypass = broken
     (tmp_path / "x").write_text("x")
     assert (tmp_path / "x").exists()
 
 
 def test_taking_a_note_does_not_note_itself(begin: Callable[..., FakeRun], tmp_path: Path) -> None:
     run = begin()
-    noticed = run.noticed
+    noticed = run.note_bypass
 
     def writing(body: Bypassed) -> None:
         (tmp_path / "notes").write_text(body.what)
         noticed(body)
 
-    run.noticed = writing
+    run.note_bypass = writing
     (tmp_path / "x").write_text("x")
     assert run.seen == [("file", str(tmp_path / "x"))]
 
@@ -320,8 +321,9 @@ def test_the_policy_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_quiet_at_the_end_of_the_program() -> None:
     script = (
-        "import atexit\nfrom plait.runtime import bypass\nclass Run:\n    def noticed(self, body):"
-        " pass\n    def __del__(self): open('/dev/null', 'w').close()\nrun = Run();"
+        "import atexit\nfrom plait.runtime import bypass\nclass Run:\n"
+        "    def note_bypass(self, body): pass\n"
+        "    def __del__(self): open('/dev/null', 'w').close()\nrun = Run();"
         " bypass.bind(lambda: run); bypass.watch(run, 'record')\natexit.register(lambda:"
         " open('/dev/null', 'w').close())\n"
     )

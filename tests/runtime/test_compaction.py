@@ -16,7 +16,8 @@ from plait.event.kinds import ContextCompacted
 from plait.model.base import Answered, Fault, Returned
 from plait.runtime.appends import append_events
 from plait.runtime.effects import Retry
-from plait.runtime.prompt import Prompt, Setup
+from plait.runtime.prompt.prompt import Prompt
+from plait.runtime.prompt.setup import Setup
 from plait.runtime.sent import sent
 from plait.session.ports import Act, Draft
 from plait.session.views import Message

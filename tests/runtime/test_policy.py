@@ -33,7 +33,7 @@ from plait.runtime.policy import (
     decide,
     digest_of,
     settle_answer,
-    shown,
+    shown_call,
 )
 
 CALL = Call("wire", {"amount": 10, "to": ["a"]})
@@ -653,7 +653,7 @@ def test_what_json_would_change_is_not_bound(arguments: Any) -> None:
     with pytest.raises(InvalidInput):
         bound_to(arguments)
     with pytest.raises(InvalidInput):
-        shown(Call("wire", arguments), Decision("ask"))
+        shown_call(Call("wire", arguments), Decision("ask"))
 
 
 # ── people ───────────────────────────────────────────────────────────────────────────────────
@@ -672,7 +672,7 @@ def test_a_human_is_shown_what_is_bound() -> None:
         "human:u-1",
         frozenset({"web", "human"}),
     )
-    seen: Any = shown(
+    seen: Any = shown_call(
         call, Policy(Ask("wire", name="transfers", reason="money leaves")).decide(call)
     )
     assert seen == {
@@ -741,7 +741,7 @@ def test_an_approval_is_a_value() -> None:
     approval = Approval(
         session,
         request,
-        shown(Call(look.name, {}, look.effect, look.version), Decision("ask")),
+        shown_call(Call(look.name, {}, look.effect, look.version), Decision("ask")),
         binding(**BOUND),
     )
     assert approval.expires is None and approval.session.head == request.id

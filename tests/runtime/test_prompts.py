@@ -29,8 +29,11 @@ from plait.event import kinds as k
 from plait.event.kinds import ModelAsked
 from plait.ids import Digest
 from plait.model.base import Answered, Fault, Reply, Request, Returned, Said
-from plait.runtime import prompt as prompts
 from plait.runtime.appends import append_at_tip
+from plait.runtime.process import THIS_PROCESS
+from plait.runtime.prompt import chain
+from plait.runtime.prompt.prompt import Prompt
+from plait.runtime.prompt.setup import Setup
 from plait.runtime.sent import sent
 from plait.session import ABSENT
 from plait.session.ports import Act, Draft, store_at
@@ -201,7 +204,7 @@ def session_after(simulation: Simulation, program: Chance, *content: str | Sessi
 
 def rebuilt(simulation: Simulation) -> None:
     session = session_after(simulation, Chance(simulation.seed), "Begin.")
-    prompts._kept.clear()  # pyright: ignore[reportPrivateUsage]  another process
+    THIS_PROCESS.prompts.clear()  # as another process has it
     session = session_after(simulation, Chance(simulation.seed + 1), session.say("Go on."))
     assert check_all(session) > 0
 
@@ -255,7 +258,7 @@ def test_an_outcome_that_came_late_is_told_after_what_was_shown() -> None:
     late, _ = append_at_tip(
         session, [Draft(k.ToolReturned((k.Text("late"),)), Act("service:x", "tool", call=asked))]
     )
-    prompts._kept.clear()  # pyright: ignore[reportPrivateUsage]
+    THIS_PROCESS.prompts.clear()
     agent(late)
     assert [turn_text(turn) for turn in spy.requests[2].turns][1:] == [
         "",
@@ -295,14 +298,14 @@ def test_every_attempt_was_sent_what_the_first_one_was() -> None:
 
 def test_a_prompt_is_not_rendered_anew_at_each_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     links = 0
-    link = prompts._link  # pyright: ignore[reportPrivateUsage]
+    link = chain.link_digest
 
     def counted(before: Digest, turn: bytes) -> Digest:
         nonlocal links
         links += 1
         return link(before, turn)
 
-    monkeypatch.setattr(prompts, "_link", counted)
+    monkeypatch.setattr(chain, "link_digest", counted)
     script = [*[ToolCall("look", what=f"{n}") for n in range(60)], "done"]
     Agent("x", model=ScriptedModel(script), tools=[look], steps_max=100, context_max=10**9)(
         Session("go")
@@ -322,9 +325,9 @@ def test_a_session_that_says_nothing_is_asked_to_go_on() -> None:
 
 def test_the_size_is_about_that_of_what_is_sent() -> None:
     session = Session("x" * 4_000)
-    prompt = prompts.Prompt(prompts.Setup("i", ()), "agent:a", None)
+    prompt = Prompt(Setup("i", ()), "agent:a", None)
     prompt.catch_up(session)
     assert 1_000 <= prompt.tokens <= 1_050
-    last = prompts.Prompt(prompts.Setup("i", (), view=View.last(1)), "agent:a", None)
+    last = Prompt(Setup("i", (), view=View.last(1)), "agent:a", None)
     last.catch_up(session.say("short"))
     assert last.tokens < 100

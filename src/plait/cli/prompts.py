@@ -21,7 +21,7 @@ from plait.session import Session
 from plait.session.content import text_of
 
 if TYPE_CHECKING:
-    from plait.runtime.prompt import LeftOut
+    from plait.runtime.prompt.marks import LeftOut
     from plait.runtime.sent import Sent
 
 DIFFERS = (

@@ -43,6 +43,7 @@ from plait.model.base import (
     Turn,
 )
 from plait.runtime.appends import append_at_tip, append_events
+from plait.runtime.budgets import Reservation
 from plait.runtime.consent import User, refusal_drafts, tool_request
 from plait.runtime.effects import Answer, AskModel, Effect, Record, Retry, Turning, UseTools
 from plait.runtime.executing import check_running
@@ -50,8 +51,7 @@ from plait.runtime.failures import line, traceback_of
 from plait.runtime.mail import has_mail, safe_point
 from plait.runtime.names import call_id
 from plait.runtime.override import overridden, setup_blob
-from plait.runtime.pool import Reservation
-from plait.runtime.prompt import blobs_of, told_failure
+from plait.runtime.prompt.parts import blob_reader, failure_text
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
 from plait.runtime.run_tools import Unwritten
@@ -210,7 +210,7 @@ class _Asking:
         )
         prompt.catch_up(self.session, known)
         if sealed is not None:
-            prompt.take(sealed.events, blobs_of(self.session))
+            prompt.take(sealed.events, blob_reader(self.session))
             self.session = self.session.later(
                 sealed.after, *[event.kind for event in sealed.events]
             )
@@ -338,7 +338,7 @@ class _Asking:
     def go_on(self, fault: Fault) -> None:
         """The next attempt."""
         self.attempt += 1
-        self.outcomes = [*self.outcomes, told_failure(line(fault.kind), line(fault.message))]
+        self.outcomes = [*self.outcomes, failure_text(line(fault.kind), line(fault.message))]
         _, _, self.reservation, self.reserved, _ = afford_again(self.session, self.effect)
 
     def _settle(self, usage: Usage | None, price: Price | None) -> None:
@@ -409,7 +409,7 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
             )
         if run is not None and run.listeners and settled is None:
             run.listeners.tell(
-                Restarted(told_failure(line(fault.kind), line(fault.message)), effect.path)
+                Restarted(failure_text(line(fault.kind), line(fault.message)), effect.path)
             )
         if wait_s:
             yield Pause(wait_s, asking.session)
@@ -492,7 +492,7 @@ def _recalled(
             run, effect, session, action, reply, truncated=body.stop == "length"
         )
         unrunnable |= {action.call} if is_refused else set()
-    said = unpack(body.parts, blobs_of(session))
+    said = unpack(body.parts, blob_reader(session))
     data = next((part for part in said if isinstance(part, k.Data)), None)
     runnable = tuple([each for each in body.calls if each.call not in unrunnable])
     return session, Answer(reply.id, text_of(said), data, body.calls, runnable, body.stop, requests)

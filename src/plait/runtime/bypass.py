@@ -1,11 +1,10 @@
-"""What goes around the session is noticed: a process, a connection or a write to a file that no
+"""Notices acts that go around the session: a process, a connection or a write to a file that no
 effect owns.
 
-An audit hook sees what the interpreter is about to do. While code of a run is executing and neither
-a tool, a model nor Plait itself owns what happens (`owned()`), such an act is noted in the run's
-log, said as a warning, or refused before it happens. The hook is there for good once a run was
-opened, so it asks first whether an event is one of the few that matter, and then whether any run is
-open.
+An audit hook sees each act before the interpreter does it. While code of a run is executing and
+neither a tool, a model nor Plait itself owns the act (`owned()`), it is noted in the run's log,
+said as a warning, or refused before it happens. The hook is there for good once a run was opened,
+so it first looks for the few events that matter, and then for an open run.
 
 It is a smoke detector, not a wall: code that wants to hide from it can. For a wall there are
 sandboxes.
@@ -13,31 +12,34 @@ sandboxes.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
 from plait import inside, secrets
 from plait.errors import BypassRefused, InvalidValue
 from plait.event.kinds import Bypassed
+from plait.runtime.process import THIS_PROCESS
 
-Policy = Literal["record", "warn", "refuse"]
+BypassPolicy = Literal["record", "warn", "refuse"]
 What = Literal["process", "socket", "file"]
 
-_POLICIES = get_args(Policy)
+_POLICIES = get_args(BypassPolicy)
 VARIABLE = "PLAIT_BYPASS"
 NOTED_MAX = 100  # per run
 TARGET_MAX = 500  # characters
 
 
-class Watched(Protocol):
-    """What is needed of a run."""
+class WatchedRun(Protocol):
+    """The part of a run that is needed here."""
 
-    def noticed(self, body: Bypassed) -> object:
+    def note_bypass(self, body: Bypassed) -> object:
         """Write this with the next append.
 
         It is called from inside the act, in whichever thread: it must not write itself.
@@ -45,18 +47,18 @@ class Watched(Protocol):
         ...
 
 
-class Act(NamedTuple):
-    """Something that is about to happen, and to what."""
+class AuditedAct(NamedTuple):
+    """An act that is about to happen, and its target."""
 
     what: What
     how: str  # the audit event
     target: str
 
 
-class _Watch:
-    """One open run, and what was noted of it."""
+class _RunWatch:
+    """One open run, and the acts that were noted of it."""
 
-    def __init__(self, run: Watched, policy: Policy) -> None:
+    def __init__(self, run: WatchedRun, policy: BypassPolicy) -> None:
         self.run, self.policy = run, policy
         self.noted: set[tuple[What, str]] = set()
         self.trees: list[str] = []  # folders that are being removed as a whole
@@ -65,37 +67,22 @@ class _Watch:
         self.strangers = {thread.ident for thread in threading.enumerate()}
 
 
-# whose act this is; None: nobody's, so the program's own
+# the owner of acts in this context; None: no effect, so the program's own code
 owner: ContextVar[str | None] = ContextVar("plait_owner", default=None)
 
-_watches: dict[int, _Watch] = {}  # by identity of the run
-_spared: set[str] = set()  # folders of stores
-_thread = threading.local()
-_owning = 0  # blocks that are owned right now, in any thread
-_lock = threading.Lock()
-_installed = False
+
+# ── watches and owners ───────────────────────────────────────────────────────────────────────
 
 
-def _nobody() -> Any:
-    return None
-
-
-_running: Callable[[], Any] = _nobody  # the run whose code this is, as its context says
-
-
-# ── who is watched, and what is owned ────────────────────────────────────────────────────────
-
-
-def bind(running: Callable[[], Watched | None]) -> None:
-    """From now on this says whose code is executing in this context; None: no run's, or nobody
-    knows.
+def bind(running: Callable[[], WatchedRun | None]) -> None:
+    """Have `running` return the run whose code is executing in this context. None: no run's code,
+    or the context does not say.
     """
-    global _running
-    _running = running
+    THIS_PROCESS.find_running = running
 
 
-def policy_of(given: str | None, environ: Mapping[str, str]) -> Policy:
-    """What a workflow asks for, else PLAIT_BYPASS, else `record`."""
+def policy_of(given: str | None, environ: Mapping[str, str]) -> BypassPolicy:
+    """Return the policy: `given` by a workflow, else PLAIT_BYPASS, else `record`."""
     where, wanted = (
         ("bypass", given) if given is not None else (VARIABLE, environ.get(VARIABLE) or "record")
     )
@@ -103,30 +90,29 @@ def policy_of(given: str | None, environ: Mapping[str, str]) -> Policy:
         raise InvalidValue(
             where, f"{wanted!r} is not a policy", f"use one of {', '.join(_POLICIES)}"
         )
-    return cast("Policy", wanted)
+    return cast("BypassPolicy", wanted)
 
 
-def watch(run: Watched, policy: Policy = "record") -> None:
-    """This run is open: what its code does by itself is noticed until `unwatch`."""
-    global _installed
-    with _lock:
-        _watches[id(run)] = _Watch(run, policy)
-        if not _installed:
-            _installed = True
+def watch(run: WatchedRun, policy: BypassPolicy = "record") -> None:
+    """Notice the acts of a run's own code until `unwatch`."""
+    with THIS_PROCESS.bypass_lock:
+        THIS_PROCESS.watches[id(run)] = _RunWatch(run, policy)
+        if not THIS_PROCESS.is_audit_hook_installed:
+            THIS_PROCESS.is_audit_hook_installed = True
             sys.addaudithook(_hook)
 
 
-def unwatch(run: Watched) -> None:
-    _watches.pop(id(run), None)
+def unwatch(run: WatchedRun) -> None:
+    THIS_PROCESS.watches.pop(id(run), None)
 
 
 def spare(folder: str) -> None:
-    """What is written below this folder is Plait's own: a store."""
-    _spared.add(os.path.join(os.path.abspath(folder), ""))
+    """Let files below this folder be written unnoticed: it is a store, written by Plait itself."""
+    THIS_PROCESS.store_folders.add(os.path.join(os.path.abspath(folder), ""))
 
 
 class owned:  # a class, and not a generator, because it is entered at every effect
-    """What happens within is somebody's: it is on record, or Plait's own work."""
+    """Acts within have an owner: an effect that is on record, or Plait itself."""
 
     __slots__ = ("_by", "_token")
 
@@ -134,15 +120,13 @@ class owned:  # a class, and not a generator, because it is entered at every eff
         self._by = by
 
     def __enter__(self) -> None:
-        global _owning
         self._token = owner.set(self._by)
-        with _lock:
-            _owning += 1
+        with THIS_PROCESS.bypass_lock:
+            THIS_PROCESS.owned_blocks += 1
 
     def __exit__(self, *_: object) -> None:
-        global _owning
-        with _lock:
-            _owning -= 1
+        with THIS_PROCESS.bypass_lock:
+            THIS_PROCESS.owned_blocks -= 1
         owner.reset(self._token)
 
 
@@ -150,39 +134,42 @@ class owned:  # a class, and not a generator, because it is entered at every eff
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    if event not in _HEARD or not _watches or getattr(_thread, "busy", False):
+    if event not in _READERS or not THIS_PROCESS.watches:
+        return
+    judging = THIS_PROCESS.judging
+    if getattr(judging, "busy", False):
         return
     refused = None
     try:
-        _thread.busy = True
-        refused = _hear(event, arguments)
-    except Exception:  # whatever is wrong here must not bring down what is merely watched
+        judging.busy = True
+        refused = _judge_event(event, arguments)
+    except Exception:  # an error here must not bring down the act that is merely watched
         pass
     finally:
-        _thread.busy = False
+        judging.busy = False
     if refused is not None:
         raise refused
 
 
-def _hear(event: str, arguments: tuple[Any, ...]) -> BypassRefused | None:
-    """Note an act; returns the refusal if it may not happen."""
-    if sys.is_finalizing() or owner.get() is not None or (watch := _watch_of_this()) is None:
+def _judge_event(event: str, arguments: tuple[Any, ...]) -> BypassRefused | None:
+    """Note the act of an audit event; return the refusal if it may not happen."""
+    if sys.is_finalizing() or owner.get() is not None or (watch := _watch_here()) is None:
         return None
-    act = _HEARD[event](event, arguments)
-    if act is None or _is_ours(sys._getframe(2)):  # pyright: ignore[reportPrivateUsage]
+    act = _READERS[event](event, arguments)
+    if act is None or _is_ours(_frame_above(2)):
         return None
     if act.what == "file" and any([act.target.startswith(tree) for tree in watch.trees]):
         return None
     if act.how == "shutil.rmtree":
         watch.trees.append(os.path.join(act.target, ""))
-    return _judged(watch, act)
+    return _judge_act(watch, act)
 
 
-def _judged(watch: _Watch, act: Act) -> BypassRefused | None:
+def _judge_act(watch: _RunWatch, act: AuditedAct) -> BypassRefused | None:
     target = act.target if len(act.target) <= TARGET_MAX else act.target[: TARGET_MAX - 1] + "…"
     if (act.what, target) not in watch.noted and len(watch.noted) < NOTED_MAX:
         watch.noted.add((act.what, target))
-        watch.run.noticed(
+        watch.run.note_bypass(
             Bypassed(act.what, {"how": act.how, "target": target, "policy": watch.policy})
         )
         if watch.policy == "warn":
@@ -196,31 +183,31 @@ def _judged(watch: _Watch, act: Act) -> BypassRefused | None:
 def _warn(text: str) -> None:
     try:
         warnings.warn(secrets.hide_told(text), RuntimeWarning, stacklevel=5)
-    # where warnings are errors: it is no reason to stop the act, which `refuse` is for
+    # where warnings are errors: only `refuse` may stop an act
     except Warning:
         pass
 
 
-def _watch_of_this() -> _Watch | None:
-    """The run whose code this is.
+def _watch_here() -> _RunWatch | None:
+    """Return the watch of the run whose code this is.
 
     A thread without a context of ours belongs to the only open run, if there is just one.
     """
-    run = _running()
+    run = THIS_PROCESS.find_running()
     if run is not None:
-        watch = _watches.get(id(run))
+        watch: _RunWatch | None = THIS_PROCESS.watches.get(id(run))
     else:
         watch = _only_watch()
     # a forked child is another process
     return watch if watch is not None and watch.pid == os.getpid() else None
 
 
-def _only_watch() -> _Watch | None:
-    watches = list(_watches.values())
+def _only_watch() -> _RunWatch | None:
+    watches: list[_RunWatch] = list(THIS_PROCESS.watches.values())
     thread = threading.current_thread()
     if (
         len(watches) != 1
-        or _owning
+        or THIS_PROCESS.owned_blocks
         or thread.ident in watches[0].strangers
         or thread.name.startswith("plait-")
     ):
@@ -228,8 +215,18 @@ def _only_watch() -> _Watch | None:
     return watches[0]
 
 
-def _is_ours(frame: Any) -> bool:
-    """Whether Plait itself does it: the nearest code that is not the standard library's."""
+def _frame_above(levels: int) -> FrameType | None:
+    """Return the frame so many levels above the caller's."""
+    frame = inspect.currentframe()
+    for _ in range(levels + 1):
+        frame = frame.f_back if frame is not None else None
+    return frame
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    """Return True if Plait itself acts: if the nearest code outside the standard library is
+    Plait's.
+    """
     while frame is not None:
         module = str(frame.f_globals.get("__name__") or "")
         package = module.partition(".")[0]
@@ -240,25 +237,25 @@ def _is_ours(frame: Any) -> bool:
     return False
 
 
-# ── what is heard ────────────────────────────────────────────────────────────────────────────
+# ── audit events as acts ─────────────────────────────────────────────────────────────────────
 
 
-def _process(event: str, arguments: tuple[Any, ...]) -> Act | None:
+def _process(event: str, arguments: tuple[Any, ...]) -> AuditedAct | None:
     words = arguments[0] if event == "os.system" else arguments[1]
     if isinstance(words, (list, tuple)):
-        return Act("process", event, " ".join(map(_text, cast("list[Any]", words))))
-    return Act("process", event, _text(words))
+        return AuditedAct("process", event, " ".join(map(_text, cast("list[Any]", words))))
+    return AuditedAct("process", event, _text(words))
 
 
-def _socket(event: str, arguments: tuple[Any, ...]) -> Act | None:
+def _socket(event: str, arguments: tuple[Any, ...]) -> AuditedAct | None:
     address = arguments[1]
     if isinstance(address, tuple):
         host, port = (*cast("tuple[Any, ...]", address), "", "")[:2]
-        return Act("socket", event, f"{host}:{port}")
-    return Act("socket", event, _text(address))
+        return AuditedAct("socket", event, f"{host}:{port}")
+    return AuditedAct("socket", event, _text(address))
 
 
-def _opened(event: str, arguments: tuple[Any, ...]) -> Act | None:
+def _opening(event: str, arguments: tuple[Any, ...]) -> AuditedAct | None:
     path, mode, flags = arguments
     writes = (
         isinstance(flags, int)
@@ -269,21 +266,21 @@ def _opened(event: str, arguments: tuple[Any, ...]) -> Act | None:
     return _file(event, (path,)) if writes else None
 
 
-def _file(event: str, arguments: tuple[Any, ...]) -> Act | None:
+def _file(event: str, arguments: tuple[Any, ...]) -> AuditedAct | None:
     path = arguments[0]
     if not isinstance(path, (str, bytes, os.PathLike)):  # a descriptor: it was opened before
         return None
     text = os.path.abspath(os.fsdecode(cast("str", path)))
-    return None if _is_spared(text) else Act("file", event, text)
+    return None if _is_spared(text) else AuditedAct("file", event, text)
 
 
-def _made(event: str, arguments: tuple[Any, ...]) -> Act | None:
-    """What comes into being: the second path."""
+def _second_path(event: str, arguments: tuple[Any, ...]) -> AuditedAct | None:
+    """Read the second path: the one that comes into being."""
     return _file(event, arguments[1:])
 
 
-def _within(event: str, arguments: tuple[Any, ...]) -> Act | None:
-    """A name in a folder that is given by its descriptor."""
+def _within(event: str, arguments: tuple[Any, ...]) -> AuditedAct | None:
+    """Read a name in a folder that is given by its descriptor."""
     path, folder = arguments[0], arguments[-1]
     if isinstance(folder, int) and folder >= 0 and isinstance(path, (str, bytes)):
         path = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), os.fsdecode(path))
@@ -301,7 +298,7 @@ def _is_spared(path: str) -> bool:
     return (
         path in _DEVICES
         or path.startswith(("/dev/pts/", "/dev/fd/", "/proc/self/"))
-        or any([path.startswith(each) for each in _spared])
+        or any([path.startswith(each) for each in THIS_PROCESS.store_folders])
     )
 
 
@@ -317,7 +314,7 @@ _DEVICES = frozenset(
     {"/dev/null", "/dev/tty", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/ptmx", "/dev/zero"}
 )
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_HEARD: dict[str, Callable[[str, tuple[Any, ...]], Act | None]] = {
+_READERS: dict[str, Callable[[str, tuple[Any, ...]], AuditedAct | None]] = {
     "subprocess.Popen": _process,
     "os.system": _process,
     "os.exec": _process,
@@ -326,10 +323,10 @@ _HEARD: dict[str, Callable[[str, tuple[Any, ...]], Act | None]] = {
     "pty.spawn": lambda event, arguments: _process(event, (None, arguments[0])),
     "socket.connect": _socket,
     "socket.sendto": _socket,
-    "open": _opened,
-    "os.rename": _made,
-    "os.link": _made,
-    "os.symlink": _made,
+    "open": _opening,
+    "os.rename": _second_path,
+    "os.link": _second_path,
+    "os.symlink": _second_path,
     "os.remove": _within,
     "os.rmdir": _within,
     "os.mkdir": _within,

@@ -44,7 +44,7 @@ from plait.journal.writer import direct_writer
 from plait.runtime.answer import SERVICE
 from plait.runtime.appends import append_around_run, append_at_tip, append_events
 from plait.runtime.bypass import policy_of
-from plait.runtime.drive import Blocking, Waiter
+from plait.runtime.drivers.blocking import Blocking, Waiter
 from plait.runtime.executing import check_running, executing
 from plait.runtime.failures import failure_of
 from plait.runtime.hold import hold, release
@@ -52,17 +52,10 @@ from plait.runtime.listeners import OnEvent
 from plait.runtime.mail import deliver_all, undelivered
 from plait.runtime.names import call_id, principal_of
 from plait.runtime.policy import Approver, Policy
-from plait.runtime.registry import (
-    close_run,
-    is_going_on,
-    open_run,
-    released_run,
-    run_of,
-    watch_run,
-)
-from plait.runtime.run import Run, running
-from plait.runtime.spend import pool_of
-from plait.runtime.stack import Frame
+from plait.runtime.registry import close_run, is_going_on, open_run, released_run, run_of, watch_run
+from plait.runtime.run import Frame, OnEvent, Run, running
+from plait.runtime.spend import run_budget
+from plait.runtime.stops import Cancelled
 from plait.session import Session
 from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, store_at
@@ -343,7 +336,7 @@ def _start(
     run = None
     try:
         run = new_run(id, session, watch, waiter)
-        if (pool := pool_of(session, run)) is not None:
+        if (pool := run_budget(session, run)) is not None:
             run.budgets.set_root(pool)
         run.started_at = run.resumed_at = max(
             (event.seq for event in arrived(store_at(spot.store), spot.id)), default=0

@@ -19,6 +19,7 @@ from plait.inside import deciding, ends_run
 from plait.runtime import policy
 from plait.runtime.executing import policies_here
 from plait.runtime.failures import text_of_error, traceback_of
+from plait.runtime.policy_values import plain_json
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
 from plait.runtime.spend import afford_tool, refusal_of
@@ -246,4 +247,4 @@ def valid_answer(answer: Json, choices: Sequence[str]) -> Json:
             f"{str(answer)[:80]!r} is not among the choices",
             f"answer with one of {', '.join(choices)}",
         )
-    return policy.plain(answer, "answerer")
+    return plain_json(answer, "answerer")

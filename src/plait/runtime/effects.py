@@ -12,7 +12,7 @@ from plait.event import Event, Json
 from plait.event.kinds import Action, Data
 from plait.ids import Digest
 from plait.model.base import Choice, Model
-from plait.runtime.prompt import Prompt
+from plait.runtime.prompt.prompt import Prompt
 from plait.session import Session
 from plait.session.ports import Draft
 from plait.tool import Tool

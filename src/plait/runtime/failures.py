@@ -1,5 +1,5 @@
-"""What went wrong, as values that any log can hold: bounded, and such that UTF-8 can carry them,
-whatever is in them.
+"""Errors as values that any log can hold: bounded, and such that UTF-8 can carry them, whatever is
+in them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TRACEBACK_MAX, MESSAGE_MAX = 8_000, 4_000
 
 
 def failure_of(error: BaseException) -> Failure:
-    """An error as a value, fit for the log whatever is in it."""
+    """Return an error as a value, fit for the log whatever is in it."""
     return Failure(line(type(error).__name__, 200), text_of_error(error), traceback_of(error))
 
 
@@ -26,14 +26,16 @@ def text_of_error(error: BaseException) -> str:
 
 
 def line(text: Any, limit: int = MESSAGE_MAX) -> str:
-    """A text from wherever, bounded and such that UTF-8 can hold it."""
-    told = clean(text if isinstance(text, str) else repr(text))
-    return told if len(told) <= limit else f"{told[:limit]}… ({len(told):,} characters)"
+    """Return a text, or the repr of a value, bounded and such that UTF-8 can hold it."""
+    escaped = escape_text(text if isinstance(text, str) else repr(text))
+    if len(escaped) <= limit:
+        return escaped
+    return f"{escaped[:limit]}… ({len(escaped):,} characters)"
 
 
 def traceback_of(error: BaseException) -> str:
     try:
-        text = clean("".join(traceback.format_exception(error)))
+        text = escape_text("".join(traceback.format_exception(error)))
     except Exception:
         return ""
     return (
@@ -43,6 +45,6 @@ def traceback_of(error: BaseException) -> str:
     )
 
 
-def clean(text: str) -> str:
-    """What UTF-8 cannot hold is told as such: an error must reach the log whatever is in it."""
+def escape_text(text: str) -> str:
+    """Escape characters that UTF-8 cannot hold: an error must reach the log whatever is in it."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -15,7 +15,8 @@ from plait.event import Event, Json
 from plait.model.base import Answered, Returned, Said, Turn
 from plait.runtime.call import end_unheld
 from plait.runtime.consent import User
-from plait.runtime.drive import AsyncWaiter, Blocking, Waiter, adrive, drive
+from plait.runtime.drivers.blocking import Blocking, Waiter, drive
+from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
 from plait.runtime.executing import note_error
 from plait.runtime.hold import is_held
 from plait.runtime.mail import past_gates

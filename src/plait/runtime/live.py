@@ -13,7 +13,7 @@ from plait.ids import SALT_SIZE, LogId, Micros
 class Live:
     """The live `Source`.
 
-    What is asked about does not matter here; a seeded source answers by it.
+    The arguments do not matter here; a seeded source answers by them.
     """
 
     def now(self, log: LogId, seq: int) -> Micros:

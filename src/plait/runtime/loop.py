@@ -1,73 +1,57 @@
-"""A private event loop on a thread of its own, for SDKs and async tools: nobody's loop is touched,
-so a workflow can be called from a script, a notebook or a thread alike.
+"""Private event loops on threads of their own, for SDKs and async tools: the caller's loop is not
+touched, so a workflow can be called from a script, a notebook or a thread alike.
 
-What runs on that loop may call a workflow in turn, and block it. Its work then runs on a second
-loop, and so on: whoever blocks a loop waits only for loops above it, so nobody waits in a circle.
-They are kept, since connections belong to the loop they were opened on.
+Code on such a loop may call a workflow in turn, and block the loop. That work then runs on a second
+loop, and so on: code that blocks a loop waits only for loops above it, so there is no circle. Loops
+are kept, since connections belong to the loop they were opened on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import queue
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from threading import Lock, Thread, current_thread, local
+from threading import Thread, current_thread
 from typing import Any, TypeVar
 
 from plait.inside import marked_work, start_thread
+from plait.runtime.process import THIS_PROCESS
 
 T = TypeVar("T")
 
-_SLICE_S = 0.2  # how long a wait goes without looking whether it was stopped
+_SLICE_S = 0.2  # seconds between two looks for a stop
 
-_lock = Lock()
-_loops: list[tuple[asyncio.AbstractEventLoop, Thread]] = []
-_works_for = local()  # `thread`: the one on whose behalf a thread of ours works
 _floor = ContextVar("plait_loop", default=0)  # the first loop that does not wait for us
 
 
-def _forget() -> None:
-    """In a forked child the threads are gone."""
-    global _loops, _lock
-    _loops, _lock = [], Lock()
-
-
-os.register_at_fork(after_in_child=_forget)
-
-
 def _level() -> int:
-    """Which loop to use here: the one above ours, if this is the thread of one."""
-    here = current_thread()
-    return max(
-        [
-            _floor.get(),
-            *[place + 1 for place, (_, thread) in enumerate(tuple(_loops)) if thread is here],
-        ]
-    )
+    """Return the index of the loop to use: on the thread of a loop, the one above it."""
+    here, loops = current_thread(), tuple(THIS_PROCESS.loops)
+    return max([_floor.get(), *[at + 1 for at, (_, thread) in enumerate(loops) if thread is here]])
 
 
-def _private(level: int) -> asyncio.AbstractEventLoop:
-    with _lock:
-        while len(_loops) <= level:
+def _loop_at(level: int) -> asyncio.AbstractEventLoop:
+    with THIS_PROCESS.loops_lock:
+        loops = THIS_PROCESS.loops
+        while len(loops) <= level:
             loop = asyncio.new_event_loop()
             thread = Thread(target=loop.run_forever, name="plait-loop", daemon=True)
             start_thread(thread)
-            _loops.append((loop, thread))
-        return _loops[level][0]
+            loops.append((loop, thread))
+        return loops[level][0]
 
 
 def start(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
     """Run a coroutine on a private loop."""
-    return asyncio.run_coroutine_threadsafe(coroutine, _private(_level()))
+    return asyncio.run_coroutine_threadsafe(coroutine, _loop_at(_level()))
 
 
 def wait(future: Future[T], check: Callable[[], None] | None = None) -> T:
-    """Its result; if the wait is interrupted, or `check` raises, it is cancelled, which closes what
-    it has open.
+    """Return the result. If the wait is interrupted, or `check` raises, cancel the work, which
+    closes the connections it has open.
     """
     try:
         while check is not None:
@@ -86,14 +70,14 @@ def code_thread() -> Thread:
     """Return the thread whose code this is: threads that Plait starts to wait in work for the one
     that waits.
     """
-    return getattr(_works_for, "thread", None) or current_thread()
+    return getattr(THIS_PROCESS.works_for, "thread", None) or current_thread()
 
 
 def spawn(work: Callable[[], T], name: str = "plait-worker", *, apart: bool = False) -> Future[T]:
     """Run a function in a thread of its own. A pool with a bound would deadlock: work may wait for
     work.
 
-    `apart`: it is code in its own right, a tool or a branch, and not what the caller would do
+    `apart`: it is code in its own right, a tool or a branch, and not work that the caller would do
     itself if it could block.
     """
     future: Future[T] = Future()
@@ -102,10 +86,10 @@ def spawn(work: Callable[[], T], name: str = "plait-worker", *, apart: bool = Fa
     waits = None if apart else code_thread()
 
     def target() -> None:
-        # from here on nobody can cancel it: what runs is waited for
+        # from here on it cannot be cancelled: running work is waited for
         if not future.set_running_or_notify_cancel():
             return
-        _works_for.thread = waits
+        THIS_PROCESS.works_for.thread = waits
         try:
             future.set_result(context.run(work))
         except BaseException as error:
@@ -118,8 +102,8 @@ def spawn(work: Callable[[], T], name: str = "plait-worker", *, apart: bool = Fa
 def start_all(
     works: Mapping[str, Callable[[], T]],
 ) -> tuple[dict[str, Future[T]], Callable[[], str]]:
-    """Run functions side by side; returns also who waits for the next that is done, and says its
-    name.
+    """Run functions side by side. Return their futures, and a function that waits for the next one
+    to be done and returns its name.
     """
     done: queue.SimpleQueue[str] = queue.SimpleQueue()
     futures = {name: spawn(work, f"plait-{name}", apart=True) for name, work in works.items()}

@@ -11,7 +11,8 @@ from plait.ids import Digest
 from plait.model.base import Spec
 from plait.runtime.effects import AskModel
 from plait.runtime.names import import_path
-from plait.runtime.prompt import Prompt, Setup
+from plait.runtime.prompt.prompt import Prompt
+from plait.runtime.prompt.setup import Setup
 from plait.runtime.run import Run
 from plait.session import Session
 from plait.session.ports import Act, Draft

@@ -178,7 +178,7 @@ def _ask_person(run: Run, call: ToolCall, session: Session, user: User, again: s
     asked = policy_call(run, session, call.tool, call.given, user, call.reason)
     asked = msgspec.structs.replace(asked, version=call.tool.version)
     decided = policy.decide(policies_here(run, session), asked)
-    shown = cast("dict[str, Any]", policy.shown(asked, decided))
+    shown = cast("dict[str, Any]", policy.shown_call(asked, decided))
     shown = {**shown, **call.tool.consent_details(call.given)}
     if unknown := unknown_parts(run, session, call):
         shown["unsure"] = [ONLY_HERE, *unknown]

@@ -33,6 +33,7 @@ from plait.event import Json
 from plait.event.kinds import Bypassed, Placement, PlacementChanged, Trees
 from plait.event.kinds import File as FilePart
 from plait.ids import Digest, LogId, digest
+from plait.runtime.process import THIS_PROCESS
 from plait.sandbox import Backend, Limits, OnOutput, Output, Ran, Sandbox, Wanted, backend
 from plait.sandbox.resident import Hosts, Resident
 from plait.secrets import HiddenPieces
@@ -609,6 +610,10 @@ class Hands:
             before.let_go()
         return _described(hand.sandbox.placement, placement, key)
 
+    def forget(self) -> None:
+        """Forget all handles in a forked child: the sandboxes are the parent's."""
+        self._held, self._lock, self._apart = {}, RLock(), 0
+
     def drop(self, store: str | None = None) -> None:
         """Let go of all handles, or those of a store; the sandboxes stay."""
         with self._lock:
@@ -636,10 +641,4 @@ def make_now(session: Session, placement: Placement, tree: Digest) -> Placement:
 atexit.register(lambda: _hands.drop())
 
 
-def _forget() -> None:
-    """In a forked child: the sandboxes are the parent's."""
-    global _hands
-    _hands = Hands()
-
-
-os.register_at_fork(after_in_child=_forget)
+THIS_PROCESS.call_in_child(_hands.forget)

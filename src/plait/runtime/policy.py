@@ -1,72 +1,78 @@
-"""Who may do what, and what needs a human.
+"""Policies: the calls that an agent may make, and those that need a human.
 
 A `Policy` is a list of rules. All conditions of a rule must hold, alternatives within one suffice;
 of the rules that match, the strictest wins: refuse, then ask, then allow. A policy with a grant
-(`Allow`) is closed: what none of its grants matches is refused, also if a rule says to ask for it.
-Policies of a caller and a callee are put together the same way, so that nobody can do through a
-child what it may not do itself.
+(`Allow`) is closed: a call that none of its grants matches is refused, also if a rule says to ask
+for it. Policies of a caller and a callee are put together the same way, so that a caller cannot do
+through a child a thing that it may not do itself.
 
     Policy(
         Ask("wire", "deploy*"),                                # tools by name, with *, ? and [] as in a shell
-        Ask(effect="at_most_once", origin=("web", "mcp:*")),   # once text of such an origin is in the context of who asks
+        Ask(effect="at_most_once", origin=("web", "mcp:*")),   # once text of such an origin is in the asker's context
         Ask(when=lambda call: call.arguments["amount"] > 1000, name="large amounts", expires_s=3600),
         Refuse("rm_*", reason="use trash"),
         Allow("read_*", effect="pure"),
     )
 
-What a human decides on is bound by digest (`binding`) to this one request: any change to it has to
+The decision of a human is bound by digest (`binding`) to this one request: any change to it has to
 be asked anew.
 """  # noqa: E501
 
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
 from plait.errors import InvalidValue
 from plait.event import Event, Json
 from plait.event.kinds import EffectClass
-from plait.event.strict import check_text, difference, explain
 from plait.fingerprint import Fingerprint, fingerprint
 from plait.ids import Digest, LogId, Micros, digest
 from plait.inside import ends_run
 from plait.runtime.failures import text_of_error
+from plait.runtime.policy_values import (
+    condition_of,
+    effects_of,
+    encode_json,
+    function_name,
+    plain_json,
+    seconds_of,
+    text_of,
+    words_of,
+)
 
 APPROVAL_TAG = b"plait/approval/1"
 POLICY_TAG = b"plait/policy/1"
 
 Verdict = Literal["allow", "ask", "refuse"]
 _STRICTEST_FIRST: tuple[Verdict, ...] = ("refuse", "ask", "allow")
-_EFFECTS = get_args(EffectClass)
-_ENCODE = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Call(msgspec.Struct, frozen=True):
     """A tool call as a policy sees it, before anything has happened."""
 
     tool: str
-    # JSON: an object, or a text if what the model wrote is none; open, so that a condition can just
-    # look into it
+    # JSON: an object, or the model's text if that is none; open, so that a condition can just look
+    # into it
     arguments: Any
     effect: EffectClass = "at_most_once"
     version: str = ""
     source: str = ""  # where the tool comes from, if not from the program itself: mcp:git
-    reason: str = ""  # why, in the words of who asks
+    reason: str = ""  # why, in the asker's words
     path: str = ""  # of the call that asks: review/critics/style
     actor: str = ""
     behalf: str | None = None
-    origins: frozenset[str] = frozenset()  # of the events in the context of who asks
+    origins: frozenset[str] = frozenset()  # of the events in the asker's context
     session: Any = None  # the value it is asked on, to read
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What the rules say of a call, and which of them."""
+    """The verdict of the rules on a call, and the rules that gave it."""
 
     verdict: Verdict
     reason: str = ""
@@ -105,12 +111,12 @@ class Rule:
     ) -> None:
         kind = type(self).__name__
         fields: dict[str, object] = {
-            "tools": _words(tools, kind, "a tool's name"),
-            "effect": _effects(effect, kind),
-            "origin": _words(origin, f"{kind} origin", "an origin"),
-            "when": _function(when, kind),
-            "name": _text(name, f"{kind} name"),
-            "reason": _text(reason, f"{kind} reason"),
+            "tools": words_of(tools, kind, "a tool's name"),
+            "effect": effects_of(effect, kind),
+            "origin": words_of(origin, f"{kind} origin", "an origin"),
+            "when": condition_of(when, kind),
+            "name": text_of(name, f"{kind} name"),
+            "reason": text_of(reason, f"{kind} reason"),
             "expires_s": None,
         }
         for field, value in fields.items():
@@ -118,18 +124,18 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """What people call it: its name, else its conditions."""
+        """The name of the rule, else its conditions."""
         return self.name or ", ".join(self._conditions()) or "everything"
 
     def decide(self, call: Call) -> Decision | None:
-        """None: it does not speak of this call."""
+        """Return the decision on a call. None: the rule does not speak of it."""
         if not self._applies(call):
             return None
         if self.when is None:
             return self._decision(self.reason)
         try:
             return self._decision(self.reason) if _holds(self.when, call) else None
-        except BaseException as error:  # whatever it is, nobody knows whether the condition holds
+        except BaseException as error:  # of any class: it is not known if the condition holds
             if ends_run(error):
                 raise
             return self._in_doubt(
@@ -157,10 +163,10 @@ class Rule:
         if self.origin:
             yield f"with {' or '.join(self.origin)} in the context"
         if self.when is not None:
-            yield f"when {_called(self.when)}"
+            yield f"when {function_name(self.when)}"
 
     def fingerprint_parts(self) -> tuple[object, ...]:
-        """All that it says; alternatives have no order."""
+        """Return all that the rule says; alternatives have no order."""
         words = (sorted(self.tools), sorted(self.effect), sorted(self.origin))
         return (self.verdict, *words, self.when, self.name, self.reason, self.expires_s)
 
@@ -171,7 +177,7 @@ class Rule:
             for field, value in (("effect", self.effect), ("origin", self.origin))
             if value
         ]
-        shown += [f"when={_called(self.when)}"] if self.when is not None else []
+        shown += [f"when={function_name(self.when)}"] if self.when is not None else []
         everything = [] if shown else ["everything"]
         shown += [
             f"{field}={value!r}"
@@ -182,12 +188,12 @@ class Rule:
 
 
 class Allow(Rule):
-    """A grant. A policy with one refuses whatever none of them matches."""
+    """A grant. A policy with one refuses every call that none of them matches."""
 
     verdict: ClassVar[Verdict] = "allow"
 
     def _in_doubt(self, why: str) -> Decision | None:
-        return None  # a grant whose condition cannot be told is not given
+        return None  # a grant whose condition raised is not given
 
 
 class Ask(Rule):
@@ -206,11 +212,11 @@ class Ask(Rule):
         expires_s: float | None = None,  # None: waits as long as it takes
     ) -> None:
         super().__init__(*tools, effect=effect, origin=origin, when=when, name=name, reason=reason)
-        object.__setattr__(self, "expires_s", _seconds(expires_s))
+        object.__setattr__(self, "expires_s", seconds_of(expires_s))
 
 
 class Refuse(Rule):
-    """Not allowed; the reason is what the model is told. Without conditions: nothing is."""
+    """Not allowed; the model is told the reason. Without conditions: nothing is allowed."""
 
     verdict: ClassVar[Verdict] = "refuse"
 
@@ -220,10 +226,10 @@ def _any_matches(names: Iterable[str], patterns: Sequence[str]) -> bool:
 
 
 def _holds(when: When, call: Call) -> bool:
-    """Asked with a copy of the arguments: a condition that edits them edits nothing that is bound
-    or run.
+    """Return True if a condition holds. It gets a copy of the arguments: one that edits them edits
+    nothing that is bound or run.
     """
-    found = when(msgspec.structs.replace(call, arguments=plain(call.arguments, "arguments")))
+    found = when(msgspec.structs.replace(call, arguments=plain_json(call.arguments, "arguments")))
     if inspect.iscoroutine(found):
         found.close()
         raise TypeError("it returns a coroutine, and a condition cannot wait")
@@ -247,7 +253,9 @@ class Policy:
                     "pass Allow(…), Ask(…) and Refuse(…)",
                 )
         self._rules = rules
-        self._fixed = None if any(rule.when is not None for rule in rules) else self._read()
+        self._fixed = (
+            None if any(rule.when is not None for rule in rules) else self._take_fingerprint()
+        )
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -255,8 +263,8 @@ class Policy:
 
     @property
     def digest(self) -> Digest:
-        """The digest of what its rules would do now: the same in every process that has the same
-        source.
+        """The digest of its rules and their code as they are now: the same in every process that
+        has the same source.
 
         It covers the functions of its conditions with all they call and read, as
         `plait.fingerprint` says.
@@ -265,30 +273,30 @@ class Policy:
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """Its digest, and in `unknown` what that does not cover."""
-        return self._fixed or self._read()
+        """The digest, and in `unknown` the parts that it does not cover."""
+        return self._fixed or self._take_fingerprint()
 
     def fingerprint_parts(self) -> tuple[object, ...]:
         return self._rules
 
-    def _read(self) -> Fingerprint:
+    def _take_fingerprint(self) -> Fingerprint:
         found = fingerprint(*self._rules, state=True)
         return found._replace(digest=digest(POLICY_TAG, found.digest.encode()))
 
     def decide(self, call: Call) -> Decision:
-        """What the strictest of its rules says of a call."""
+        """Return the decision of the strictest rules on a call."""
         if self._fixed is not None:
-            return self._decided(call)
-        before = self._read()
-        decision = self._decided(call)
-        if self._read().digest != before.digest:
+            return self._apply_rules(call)
+        before = self._take_fingerprint()
+        decision = self._apply_rules(call)
+        if self._take_fingerprint().digest != before.digest:
             # The next decision would void the consent that this one asks for, and so on without
             # end.
             moving = "a condition changes what it relies on while it decides"
             self._fixed = before._replace(unknown=(*before.unknown, moving))
         return decision
 
-    def _decided(self, call: Call) -> Decision:
+    def _apply_rules(self, call: Call) -> Decision:
         found = [decision for rule in self._rules if (decision := rule.decide(call)) is not None]
         grants = any(isinstance(rule, Allow) for rule in self._rules)
         if grants and not any(decision.verdict == "allow" for decision in found):
@@ -302,25 +310,27 @@ class Policy:
 
 
 def decide(policies: Sequence[Policy], call: Call) -> Decision:
-    """The strictest of all: with the caller's policy and its own, nobody is wider than who called
-    it.
+    """Return the strictest decision of all: with the caller's policy and its own, a callee may do
+    nothing that its caller may not.
     """
     return _strictest([policy.decide(call) for policy in policies])
 
 
 def digest_of(policies: Sequence[Policy]) -> Digest | None:
-    """Which policies decide together, each counted once. None: there is none."""
+    """Return one digest for policies that decide together. None: there are none."""
     digests = list(dict.fromkeys(policy.digest for policy in policies))
-    return digest(POLICY_TAG, _ENCODE(digests)) if digests else None
+    return digest(POLICY_TAG, encode_json(digests)) if digests else None
 
 
 def unknown_of(policies: Sequence[Policy]) -> tuple[str, ...]:
-    """What the digest of these policies does not cover."""
+    """Return the parts of these policies that their digest does not cover."""
     return tuple(dict.fromkeys(why for policy in policies for why in policy.fingerprint.unknown))
 
 
 def _strictest(decisions: Sequence[Decision]) -> Decision:
-    """All that say the strictest thing, as one: each is named, and the shortest wait counts."""
+    """Put the decisions with the strictest verdict together: each is named, and the shortest wait
+    counts.
+    """
     if not decisions:
         return Decision("allow")
     same = next(
@@ -339,11 +349,7 @@ def _strictest(decisions: Sequence[Decision]) -> Decision:
     )
 
 
-def _called(function: object) -> str:
-    return getattr(function, "__name__", None) or type(function).__name__
-
-
-# ── what is asked of a human ─────────────────────────────────────────────────────────────────
+# ── approvals ────────────────────────────────────────────────────────────────────────────────
 
 
 def binding(
@@ -356,24 +362,24 @@ def binding(
     asked: int,
     process: str = "",  # the one in which the consent counts; "": in every one
 ) -> Digest:
-    """What an approval is for: this request, with exactly these arguments, under this policy, asked
-    for the n-th time.
+    """Return the digest that an approval is bound to: this request, with exactly these arguments,
+    under this policy, asked for the n-th time.
     """
-    bound = [session, seq, tool, version, plain(arguments, "arguments"), policy, asked]
+    bound = [session, seq, tool, version, plain_json(arguments, "arguments"), policy, asked]
     bound += [process] if process else []
-    plain(bound, "binding")
-    return digest(APPROVAL_TAG, _ENCODE(bound))
+    plain_json(bound, "binding")
+    return digest(APPROVAL_TAG, encode_json(bound))
 
 
-def shown(call: Call, decision: Decision) -> Json:
-    """What a human is shown of a call: what is bound, and why they are asked.
+def shown_call(call: Call, decision: Decision) -> Json:
+    """Return a call as a human is shown it: all that is bound, and why they are asked.
 
-    Exactly as it is; whoever prints it cleans it.
+    Nothing is cleaned here: the code that prints it does that.
     """
     return {
         "tool": call.tool,
         "version": call.version,
-        "arguments": plain(call.arguments, "arguments"),
+        "arguments": plain_json(call.arguments, "arguments"),
         "effect": call.effect,
         "source": call.source,
         "path": call.path,
@@ -387,7 +393,7 @@ def shown(call: Call, decision: Decision) -> Json:
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """What an approver decides on."""
+    """The question that an approver decides on."""
 
     session: Any  # the value as it waits, to read
     request: Event
@@ -409,111 +415,30 @@ Approver: TypeAlias = Callable[[Approval], Granted | Denied | bool | str]
 
 
 def settle_answer(answer: object) -> Granted | Denied:
-    """What an approver meant: True and False, or a text, which denies and says why.
+    """Return the grant or denial that an approver's answer stands for: True, False, or a text,
+    which denies and says why.
 
     No answer is not a grant.
     """
     if isinstance(answer, bool):
         return Granted() if answer else Denied()
     if isinstance(answer, str):
-        return Denied(_text(answer, "answer"))
+        return Denied(text_of(answer, "answer"))
     if isinstance(answer, Denied):
-        return Denied(_text(answer.reason, "reason"))
+        return Denied(text_of(answer.reason, "reason"))
     if isinstance(answer, Granted):
-        return Granted(_edited(answer.edited), _text(answer.note, "note"))
+        return Granted(_check_edited(answer.edited), text_of(answer.note, "note"))
     why = f"a {type(answer).__name__} neither grants nor denies"
     raise InvalidValue(
         "answer", why, "return True, False, a text with the reason, Granted(…) or Denied(…)"
     )
 
 
-def _edited(arguments: Json) -> Json:
+def _check_edited(arguments: Json) -> Json:
     if arguments is not None and not isinstance(arguments, Mapping):
         raise InvalidValue(
             "edited",
             f"a {type(arguments).__name__} is not a set of arguments",
             "pass an object, name by name",
         )
-    return plain(arguments, "edited")
-
-
-# ── what may enter ───────────────────────────────────────────────────────────────────────────
-
-
-def plain(value: Json, where: str) -> Json:
-    """A copy, as JSON carries it; what JSON would change or drop is refused: it could be shown as
-    one thing and run as another.
-    """
-    try:
-        back: Json = msgspec.json.decode(_ENCODE(value))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise explain(value, where) from error
-    if back != value:
-        raise difference(value, back, where)
-    return back
-
-
-def _words(given: str | Sequence[str], where: str, what: str) -> tuple[str, ...]:
-    words = (
-        (given,)
-        if isinstance(given, str)
-        else tuple(given)
-        if isinstance(given, Iterable)  # pyright: ignore[reportUnnecessaryIsInstance]
-        else (given,)
-    )
-    for word in words:
-        if not isinstance(word, str) or not word:  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-            raise InvalidValue(
-                where, f"{word!r} is not {what}", "pass a text, with * for any characters"
-            )
-        check_text(word, where)
-    return words
-
-
-def _effects(given: EffectClass | Sequence[EffectClass], kind: str) -> tuple[EffectClass, ...]:
-    effects = _words(given, f"{kind} effect", "an effect class")
-    for effect in effects:
-        if effect not in _EFFECTS:
-            raise InvalidValue(
-                f"{kind} effect",
-                f"{effect!r} is not an effect class",
-                f"use one of {', '.join(_EFFECTS)}",
-            )
-    return cast("tuple[EffectClass, ...]", effects)
-
-
-def _function(when: object, kind: str) -> object:
-    if when is None:
-        return None
-    if not callable(when):
-        raise InvalidValue(
-            f"{kind} when",
-            f"a {type(when).__name__} is not a function",
-            "pass a function of the call",
-        )
-    if inspect.iscoroutinefunction(when):
-        raise InvalidValue(
-            f"{kind} when",
-            f"{_called(when)} is async, and a decision does not wait",
-            "pass a plain function of the call",
-        )
-    return when
-
-
-def _text(text: object, where: str) -> str:
-    if not isinstance(text, str):
-        raise InvalidValue(where, f"a {type(text).__name__} is not a text", "pass a text")
-    check_text(text, where)
-    return text
-
-
-def _seconds(given: object) -> float | None:
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < math.inf:
-        raise InvalidValue(
-            "Ask expires_s",
-            f"{given!r} is not a time to wait",
-            "pass seconds above 0, or None to wait as long as it takes",
-        )
-    return float(given)
+    return plain_json(arguments, "edited")

@@ -74,7 +74,7 @@ class Run:
         self.budgets.take_grants(events)
         self.listeners.tell_all(events)
 
-    def noticed(self, body: k.Bypassed) -> None:
+    def note_bypass(self, body: k.Bypassed) -> None:
         """Record an act around the session with the next append to the run's root."""
         if not self.closed:
             self.journal.defer_live(Draft(body, Act("service:plait", "program")))

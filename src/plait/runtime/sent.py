@@ -1,7 +1,7 @@
-"""What a model was sent, rebuilt from the log alone: the setup that its call recorded, and the
+"""Prompts as they were sent, rebuilt from the log alone: the setup that the call recorded, and the
 story before the ask.
 
-A prompt is a function of the log, so what is rebuilt has the digest that stands in the
+A prompt is a function of the log, so the rebuilt one has the digest that stands in the
 `ModelAsked`, or something is not as it was.
 """
 
@@ -17,7 +17,9 @@ from plait.event.kinds import CallStarted, ModelAsked
 from plait.ids import Digest
 from plait.model.base import Turn
 from plait.runtime.names import principal_of
-from plait.runtime.prompt import LeftOut, Prompt, Setup
+from plait.runtime.prompt.marks import LeftOut
+from plait.runtime.prompt.prompt import Prompt
+from plait.runtime.prompt.setup import Setup
 from plait.session import Session
 from plait.session.ports import Position, store_at
 
@@ -32,8 +34,8 @@ class Sent(msgspec.Struct, frozen=True):
     setup: Setup
     parameters: Json
     turns: Sequence[Turn]
-    digest: Digest  # of what was rebuilt
-    recorded: Digest  # of what was sent
+    digest: Digest  # of the rebuilt prompt
+    recorded: Digest  # of the prompt that was sent
     left_out: Sequence[LeftOut]
 
     @property
@@ -42,7 +44,7 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 def last_asked(session: Session) -> Event:
-    """The ask at this place, or the nearest before it."""
+    """Return the ask at this place, or the nearest before it."""
     found = next(
         store_at(session.store).read(
             session.id, 1, session.seq, kinds={ModelAsked.__name__}, reverse=True
@@ -60,8 +62,8 @@ def last_asked(session: Session) -> Event:
 
 
 def sent(session: Session, asked: Event | None = None) -> Sent:
-    """What was sent at this place of a session, or the nearest before it where a
-    model was asked.
+    """Rebuild the prompt that was sent at this place of a session, or the nearest before it where
+    a model was asked.
     """
     asked = asked or last_asked(session)
     body = asked.body
@@ -80,7 +82,7 @@ def sent(session: Session, asked: Event | None = None) -> Sent:
 
 
 def _first_attempt(session: Session, asked: Event) -> Event:
-    """Every attempt is sent what the first one was."""
+    """Return the first attempt of an ask: each further one is sent the same prompt."""
     body, call = asked.body, asked.header.call
     if isinstance(body, ModelAsked) and body.attempt > 1:
         for event in store_at(session.store).read(
@@ -96,7 +98,7 @@ def _first_attempt(session: Session, asked: Event) -> Event:
 
 
 def _encoded_setup(session: Session, asked: Event) -> bytes:
-    """What the call that asked had recorded of itself, in its own bytes."""
+    """Return the setup that the asking call recorded, in its own bytes."""
     store = store_at(session.store)
     for event in store.read(asked.log, 1, asked.seq, kinds={CallStarted.__name__}, reverse=True):
         body = event.body

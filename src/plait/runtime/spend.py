@@ -1,17 +1,16 @@
-"""Budgets, enforced before the spend.
+"""The spends of a run: asks and tool calls, reserved on its budgets before they are made.
 
-What an ask may cost is set aside before it is made; what it did cost replaces that when it is
-answered. All branches of a run draw on one pool; a fork with a budget of its own draws on that as
-well. When there is not enough left, the agent is told so and answers within what is kept back for
-that; if not even that is left, the run ends. Either way the refusal is an event, and what is on
-record is not judged again.
+The largest cost of an ask is set aside before it is made, and replaced by the real cost when it is
+answered. All branches of a run draw on one budget; a fork with a budget of its own draws on that as
+well. When there is not enough left, the agent is told so and answers within the share that is kept
+back for that; if not even that is left, the run ends. Either way the refusal is an event, and an
+ask that is on record is not judged again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from threading import Lock
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 from weakref import WeakSet
 
 import msgspec
@@ -26,16 +25,17 @@ from plait.model.base import Fault, Model, Reply
 from plait.model.prices import FREE
 from plait.model.scripted import ScriptedModel
 from plait.runtime.appends import append_events
-from plait.runtime.effects import AskModel
-from plait.runtime.executing import executing
-from plait.runtime.pool import (
+from plait.runtime.budgets import (
     CHARACTERS_PER_TOKEN,
-    Pool,
     Refusal,
     Reservation,
+    SharedBudget,
     estimate,
     price_of,
 )
+from plait.runtime.effects import AskModel
+from plait.runtime.executing import executing
+from plait.runtime.process import THIS_PROCESS
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run, running
 from plait.session import Session
@@ -50,8 +50,12 @@ LAST_WORDS = (
 )
 
 
+# by store and grant: runs of one process draw on one budget
+_Shared: TypeAlias = "dict[tuple[str, Digest], tuple[SharedBudget, WeakSet[Run]]]"
+
+
 class Afforded(NamedTuple):
-    """An ask that may be made, and what is set aside for it."""
+    """An ask that may be made, and the reservation for it."""
 
     session: Session
     effect: AskModel
@@ -60,14 +64,9 @@ class Afforded(NamedTuple):
     refusal: k.BudgetRefused | None = None  # why this is to be the last word
 
 
-# by store and grant: runs of one process draw on one pool
-_shared: dict[tuple[str, Digest], tuple[Pool, WeakSet[Run]]] = {}
-_sharing = Lock()
-
-
-def pool_of(session: Session, run: Run, wall_s: float = 0.0) -> Pool | None:
-    """Return what a run draws on: the budgets of its session, less what all runs and branches spent
-    of them. None: there is no limit.
+def run_budget(session: Session, run: Run, wall_s: float = 0.0) -> SharedBudget | None:
+    """Return the budget of a run: those of its session, less all that runs and branches spent of
+    them. None: there is no limit.
 
     `wall_s` is how long the run was held before.
     """
@@ -75,39 +74,47 @@ def pool_of(session: Session, run: Run, wall_s: float = 0.0) -> Pool | None:
         return None
     grants = grants_at(store_at(session.store), session.id, session.seq)
     walls = [grant.budget.wall_s_max for grant in grants if grant.budget.wall_s_max is not None]
-    above = _granted(session, grants, run)
+    above = _budget_of_grants(session, grants, run)
     # The time is that of this run alone.
     limits = Budget(wall_s_max=min(walls, default=None))
-    return Pool(limits, wall_s=wall_s, above=above, clock=lambda: run.io.clock() / 1e6)
+    return SharedBudget(limits, wall_s=wall_s, above=above, clock=lambda: run.io.clock() / 1e6)
 
 
-def _granted(session: Session, grants: Sequence[Grant], run: Run | None) -> Pool | None:
-    """Return the pool of the innermost of these grants, which draws on the others.
+def _budget_of_grants(
+    session: Session, grants: Sequence[Grant], run: Run | None
+) -> SharedBudget | None:
+    """Return the budget of the innermost of these grants, which draws on the others.
 
     A run shares it with the runs after it.
     """
     store = store_at(session.store)
-    pool: Pool | None = None
-    with _sharing:
-        for key in [key for key, (_, runs) in _shared.items() if all(each.closed for each in runs)]:
-            del _shared[key]
+    budget: SharedBudget | None = None
+    with THIS_PROCESS.sharing_lock:
+        shared: _Shared = THIS_PROCESS.shared_budgets
+        for key in [key for key, (_, runs) in shared.items() if all(each.closed for each in runs)]:
+            del shared[key]
         for grant in reversed(grants):
-            found = _shared.get((store.address, grant.id))
+            found = shared.get((store.address, grant.id))
             if found is None:
                 spent = spent_under(store, grant)
-                spent = _most(spent, session.spent_of_budget) if grant is grants[0] else spent
+                spent = (
+                    _larger_bill(spent, session.spent_of_budget) if grant is grants[0] else spent
+                )
                 limits = msgspec.structs.replace(grant.budget, wall_s_max=None)
-                found = Pool(limits, spent=spent, above=pool, clock=lambda: 0.0), WeakSet[Run]()
-            pool = found[0]
+                found = (
+                    SharedBudget(limits, spent=spent, above=budget, clock=lambda: 0.0),
+                    WeakSet[Run](),
+                )
+            budget = found[0]
             if run is not None:
                 found[1].add(run)
-                _shared[store.address, grant.id] = found
-    return pool
+                shared[store.address, grant.id] = found
+    return budget
 
 
-def _most(one: Spent, other: Spent) -> Spent:
-    """Return the larger of two bills, figure by figure: one has the branches, the other what was
-    merged from elsewhere.
+def _larger_bill(one: Spent, other: Spent) -> Spent:
+    """Return the larger of two bills, figure by figure: one has the branches, the other the
+    sessions that were merged from elsewhere.
     """
     usage = one.usage if one.tokens >= other.tokens else other.usage
     return Spent(
@@ -120,7 +127,7 @@ def _most(one: Spent, other: Spent) -> Spent:
 
 
 def afford(session: Session, effect: AskModel) -> Afforded:
-    """Set aside what an ask may cost, before it is made."""
+    """Set the largest cost of an ask aside, before it is made."""
     run = run_of(session)
     if run is None:
         return Afforded(session, effect)
@@ -128,21 +135,21 @@ def afford(session: Session, effect: AskModel) -> Afforded:
         step = run.journal.next_step(session)
         body = step.body if step is not None and step.kind == k.BudgetRefused.__name__ else None
         return (
-            _refused(session, effect, body)
+            _record_refusal(session, effect, body)
             if isinstance(body, k.BudgetRefused)
             else Afforded(session, effect)
         )
-    pool = run.budgets.of(session.id)
-    if pool is None:
+    budget = run.budgets.of(session.id)
+    if budget is None:
         return Afforded(session, effect)
     usage = estimate(effect.prompt.tokens * 4, effect.prompt.setup.parameters)
     cost = _cost_of(effect.model, usage)
     tokens = usage.input_tokens + usage.output_tokens
-    found = pool.reserve(tokens=tokens, cost_usd_nano=cost, steps=1)
+    found = budget.reserve(tokens=tokens, cost_usd_nano=cost, steps=1)
     if isinstance(found, Reservation):
         return Afforded(session, effect, found, usage)
     last = (
-        pool.reserve(tokens=tokens, cost_usd_nano=cost, steps=1, reserve=True)
+        budget.reserve(tokens=tokens, cost_usd_nano=cost, steps=1, reserve=True)
         if not effect.aside
         else found
     )
@@ -151,16 +158,18 @@ def afford(session: Session, effect: AskModel) -> Afforded:
         found.asked,
         found.left,
         isinstance(last, Refusal),
-        _why(found, effect.model, cost),
+        _refusal_reason(found, effect.model, cost),
     )
-    told = _refused(session, effect, body)
-    return told._replace(
+    afforded = _record_refusal(session, effect, body)
+    return afforded._replace(
         reservation=last if isinstance(last, Reservation) else None, reserved=usage
     )
 
 
-def _refused(session: Session, effect: AskModel, body: k.BudgetRefused) -> Afforded:
-    """Say that the budget does not allow it; what is kept back allows an answer, or it is over."""
+def _record_refusal(session: Session, effect: AskModel, body: k.BudgetRefused) -> Afforded:
+    """Record that the budget does not allow an ask. The share that is kept back allows a last
+    answer; without it, raise BudgetExceeded.
+    """
     act = Act(SERVICE, "program")
     if body.final:
         session, _ = append_events(session, [Draft(body, act)])
@@ -171,47 +180,47 @@ def _refused(session: Session, effect: AskModel, body: k.BudgetRefused) -> Affor
 
 
 def afford_again(session: Session, effect: AskModel) -> Afforded:
-    """Set aside what another attempt may cost: it may use what is kept back, since the first one
-    was allowed.
+    """Set the largest cost of another attempt aside. It may use the share that is kept back, since
+    the first attempt was allowed.
     """
     run = run_of(session)
-    pool = run.budgets.of(session.id) if run is not None and run.journal.is_live(session) else None
-    if pool is None:
+    budget = (
+        run.budgets.of(session.id) if run is not None and run.journal.is_live(session) else None
+    )
+    if budget is None:
         return Afforded(session, effect)
     usage = estimate(effect.prompt.tokens * 4, effect.prompt.setup.parameters)
     tokens, cost = usage.input_tokens + usage.output_tokens, _cost_of(effect.model, usage)
-    found = pool.reserve(tokens=tokens, cost_usd_nano=cost, steps=1, reserve=True)
+    found = budget.reserve(tokens=tokens, cost_usd_nano=cost, steps=1, reserve=True)
     if isinstance(found, Refusal):
-        why = _why(found, effect.model, cost)
-        return _refused(
+        why = _refusal_reason(found, effect.model, cost)
+        return _record_refusal(
             session, effect, k.BudgetRefused(found.limit, found.asked, found.left, True, why)
         )
     return Afforded(session, effect, found, usage)
 
 
 def lose(session: Session, model: Model, usage: Usage | None) -> Price | None:
-    """A call that was lost with the process that made it counts as what was set aside for it;
-    returns what that costs.
-    """
+    """Count an ask that was lost with its process as its reservation; return the price of that."""
     if usage is None:
         return None
     run = run_of(session)
-    pool, cost = run.budgets.of(session.id) if run is not None else None, _cost_of(model, usage)
-    if pool is not None:
-        pool.count(Spent(usage, cost or 0))
+    budget, cost = run.budgets.of(session.id) if run is not None else None, _cost_of(model, usage)
+    if budget is not None:
+        budget.count(Spent(usage, cost or 0))
     return Price(cost, "as it was set aside") if cost is not None else None
 
 
 def settle(
     session: Session, reservation: Reservation | None, usage: Usage | None, price: Price | None
 ) -> None:
-    """What an ask did cost, as far as that is known."""
+    """Replace the reservation of an ask by its real cost, as far as that is known."""
     run = run_of(session)
-    pool = run.budgets.of(session.id) if run is not None and reservation is not None else None
-    if pool is None or reservation is None:
+    budget = run.budgets.of(session.id) if run is not None and reservation is not None else None
+    if budget is None or reservation is None:
         return
     tokens = usage.input_tokens + usage.output_tokens if usage is not None else None
-    pool.settle(
+    budget.settle(
         reservation, tokens=tokens, cost_usd_nano=price.cost_usd_nano if price is not None else None
     )
 
@@ -222,7 +231,7 @@ def _cost_of(model: Model, usage: Usage) -> int | None:
 
 
 def _price_of(model: Model, usage: Usage) -> Price | None:
-    """Return what this costs of a model: by its own `price_of`, if it has one, else by its name.
+    """Return the price of a usage: by the model's own `price_of`, if it has one, else by its name.
 
     None: no price is known.
     """
@@ -232,9 +241,9 @@ def _price_of(model: Model, usage: Usage) -> Price | None:
     return price_of("scripted" if isinstance(model, ScriptedModel) else model.name, usage)
 
 
-def _why(refusal: Refusal, model: Model, cost: int | None) -> str:
-    """Say what to do where a limit in dollars cannot be kept; "": there is simply
-    not enough left.
+def _refusal_reason(refusal: Refusal, model: Model, cost: int | None) -> str:
+    """Return the next step where a limit in dollars cannot be kept; "": there is simply not enough
+    left.
     """
     if refusal.limit != "cost_usd" or cost is not None:
         return ""
@@ -255,7 +264,7 @@ def counted_reply(effect: AskModel, reply: Reply) -> Reply:
     if reply.usage.input_tokens and reply.usage.output_tokens:
         return reply
     calls = "".join(f"{call.tool}{call.arguments}" for call in reply.calls)
-    usage = _counted(
+    usage = _fill_usage(
         effect, reply.usage, text_of(reply.parts) + "".join(_thoughts(reply.parts)) + calls
     )
     if usage is reply.usage:
@@ -272,12 +281,12 @@ def counted_reply(effect: AskModel, reply: Reply) -> Reply:
 
 
 def counted_fault(effect: AskModel, fault: Fault) -> tuple[Usage | None, Price | None]:
-    """Return what an attempt that failed took: as counted, an estimate where an answer broke off,
-    else nothing.
+    """Return the usage of an attempt that failed: as counted, an estimate where an answer broke
+    off, else None.
     """
     if fault.usage is not None or not fault.partial:
         return fault.usage, fault.price
-    usage = _counted(effect, Usage(), fault.partial)
+    usage = _fill_usage(effect, Usage(), fault.partial)
     return usage, _price_of(effect.model, usage)
 
 
@@ -285,8 +294,8 @@ def _thoughts(parts: Parts) -> list[str]:
     return [part.text for part in parts if isinstance(part, Reasoning)]
 
 
-def _counted(effect: AskModel, usage: Usage, said: str) -> Usage:
-    """Fill in what is missing: no prompt is empty, and what was said took tokens."""
+def _fill_usage(effect: AskModel, usage: Usage, said: str) -> Usage:
+    """Estimate the figures that are missing: no prompt is empty, and an answer took tokens."""
     asked, answered = usage.input_tokens, usage.output_tokens
     asked = asked or max(1, effect.prompt.tokens)
     answered = answered or -(-len(said) // CHARACTERS_PER_TOKEN)
@@ -304,17 +313,17 @@ def _counted(effect: AskModel, usage: Usage, said: str) -> Usage:
 def afford_tool(session: Session) -> Refusal | None:
     """Set a tool call aside; None: it may be made."""
     run = run_of(session)
-    pool = _tool_pool(session, run) if run is None or run.journal.is_live(session) else None
-    found = pool.reserve(tool_calls=1) if pool is not None else None
-    if pool is not None and isinstance(found, Reservation):
-        pool.settle(found)
+    budget = _tool_budget(session, run) if run is None or run.journal.is_live(session) else None
+    found = budget.reserve(tool_calls=1) if budget is not None else None
+    if budget is not None and isinstance(found, Reservation):
+        budget.settle(found)
         return None
     return found if isinstance(found, Refusal) else None
 
 
-def _tool_pool(session: Session, run: Run | None) -> Pool | None:
-    """Return what a tool call draws on: the budget of its run, or session, and that of the run
-    whose code makes it. None: no limit.
+def _tool_budget(session: Session, run: Run | None) -> SharedBudget | None:
+    """Return the budget of a tool call: that of its run, or session, and that of the run whose code
+    makes it. None: no limit.
     """
     if run is not None and running.get() is run:
         return run.budgets.of(session.id)
@@ -323,13 +332,13 @@ def _tool_pool(session: Session, run: Run | None) -> Pool | None:
         grants = grants_at(store_at(session.store), session.id, session.seq)
         # nothing else is spent by a tool
         if any(grant.budget.tool_calls_max is not None for grant in grants):
-            own = _granted(session, grants, None)
+            own = _budget_of_grants(session, grants, None)
     outer = None
     if here is not None and here[0] is not run:
         outer = here[0].budgets.of(here[1].log if here[1] is not None else here[0].root)
     if own is None or outer is None:
         return own or outer
-    return Pool(None, above=(own, outer), clock=lambda: 0.0)
+    return SharedBudget(None, above=(own, outer), clock=lambda: 0.0)
 
 
 def refusal_of(refusal: Refusal) -> tuple[k.BudgetRefused, Failure]:
@@ -339,8 +348,8 @@ def refusal_of(refusal: Refusal) -> tuple[k.BudgetRefused, Failure]:
     )
 
 
-def wall_of(session: Session, started: Event) -> float:
-    """Return how long a run was held so far, in seconds."""
+def held_seconds_of(session: Session, started: Event) -> float:
+    """Return the time for which a run was held so far."""
     return held_seconds(
         started, store_at(session.store).read(session.id, started.seq + 1, session.seq)
     )

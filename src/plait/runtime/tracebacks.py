@@ -1,7 +1,7 @@
-"""Hides secrets in what the interpreter prints of an error that nobody caught.
+"""Hides secrets in the tracebacks of uncaught errors.
 
-A workflow's own exception reaches the program as it was raised, so its text may hold a secret. What
-is on record has it hidden; what Python prints on stderr when the program, or a thread, ends is
+A workflow's own exception reaches the program as it was raised, so its text may hold a secret. The
+record has it hidden; the text that Python prints on stderr when the program, or a thread, ends is
 hidden here.
 """
 
@@ -14,18 +14,16 @@ from types import TracebackType
 from typing import Any
 
 from plait import secrets
-
-_is_installed = False
+from plait.runtime.process import THIS_PROCESS
 
 
 def hide_in_tracebacks() -> None:
     """Hide secrets from now on in tracebacks of uncaught errors; all others are
     printed as before.
     """
-    global _is_installed
-    if _is_installed:
+    if THIS_PROCESS.is_excepthook_installed:
         return
-    _is_installed = True
+    THIS_PROCESS.is_excepthook_installed = True
     whole, threaded = sys.excepthook, threading.excepthook
 
     def print_error(

@@ -1,4 +1,4 @@
-"""What has to be waited for: the one thing in which drivers differ."""
+"""Waits: requests to a driver to wait for something, the one thing in which drivers differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CallModel(NamedTuple):
     model: Model
     request: Request
     on_delta: OnDelta | None
-    call: str  # its bracket, and which attempt: what a simulation draws lots by
+    call: str  # the id of the call; a simulation draws lots by it and the attempt
     attempt: int
 
 
@@ -34,7 +34,7 @@ class Job(NamedTuple):
     call: str
     given: Json = None  # the arguments as recorded
     attempt: int = 1
-    site: Site | None = None  # where it runs, if the tool takes a sandbox
+    site: Site | None = None  # the sandbox it runs in, if the tool takes one
     # the session it is handed, and how it acts on it; None: it takes none
     handed: tuple[LogId, Act] | None = None
     # asked right before it begins: raises if it may not any more
@@ -42,7 +42,7 @@ class Job(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What came of a job: a value, or a failure."""
+    """The outcome of a job: a value, or a failure."""
 
     number: int
     value: Any = None
@@ -50,7 +50,7 @@ class Done(NamedTuple):
     duration_us: int = 0
     delta: Json = None
     exit_code: int | None = None
-    worked: Worked = Worked()  # what its sandbox says
+    worked: Worked = Worked()  # as its sandbox reports
 
 
 class Launch(NamedTuple):
@@ -69,7 +69,7 @@ class Next(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Wait so long."""
+    """Wait for so many seconds."""
 
     seconds: float
     session: Session

@@ -42,7 +42,7 @@ from plait.journal.writer import direct_writer
 from plait.model.base import Fault, Reply
 from plait.runtime import loop
 from plait.runtime.call import NOBODY, Entry
-from plait.runtime.drive import Blocking
+from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.run import Run
 from plait.runtime.run_tools import is_there
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Wait
@@ -292,12 +292,12 @@ class Simulated(Blocking):
             partial=partial,
         )
 
-    def run(self, job: Job) -> Done:
+    def run_job(self, job: Job) -> Done:
         if self._simulation.lot("tool", job.call, job.attempt) >= self._simulation.tool_fault_rate:
-            return super().run(job)
+            return super().run_job(job)
         before = self._simulation.lot("before", job.call, job.attempt) < 0.5
         if not before:
-            super().run(job)  # it ran, and nobody heard of it
+            super().run_job(job)  # it ran, and nobody heard of it
         return Done(
             job.number,
             failure=Failure(
@@ -321,7 +321,7 @@ class _Batch:
         job = lane.pop(0)
         if self._over:
             return Done(job.number, failure=Failure("Cancelled", "not run: the turn was cancelled"))
-        return self._waiter.run(job)
+        return self._waiter.run_job(job)
 
     def add(self, job: Job) -> None:
         for lane in self._lanes:  # what follows in its lane waits for it

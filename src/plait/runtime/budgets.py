@@ -1,27 +1,26 @@
 """Budgets, enforced before the spend.
 
-Whoever is about to spend reserves; what was really spent replaces the reservation. A reservation
-that is never settled stays, because nobody can say that it was not spent. All branches of a run
-draw on one pool; a fork with a grant of its own has a pool that draws on the run's as well, in one
-step. A share of each limit is kept back for a final answer, so that an agent can end well.
+A spend is reserved before it is made; the real spend replaces the reservation. A reservation that
+is never settled stays, because it may have been spent. All branches of a run draw on one budget; a
+fork with a grant of its own has a budget that draws on the run's as well, in one step. A share of
+each limit is kept back for a final answer, so that an agent can end well.
 
-A pool is made from the logs when a run starts or is resumed, and runs that go on at the same time
-in one process share it: `count` adds what is on record. Nothing but `release`, of what certainly
-did not happen, gives anything back; going back in a session does not.
+A budget is made from the logs when a run starts or is resumed, and runs that go on at the same time
+in one process share it: `count` adds the spends on record. Nothing but `release`, of a spend that
+certainly did not happen, gives anything back; going back in a session does not.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
-from threading import Lock
 from typing import NamedTuple
 
 from plait.errors import InvalidValue
 from plait.event import Json
 from plait.event.kinds import Budget, Price, Usage
 from plait.model import prices
+from plait.runtime.process import THIS_PROCESS
 from plait.session.state import NOTHING, Spent
 
 RESERVE = 0.1  # of tokens, cost and wall time: kept for a final answer
@@ -33,7 +32,7 @@ _FREE = ("local", "scripted")
 
 
 class Amount(NamedTuple):
-    """What is spent or set aside.
+    """An amount that is spent or set aside.
 
     The units are those in which it is counted, not those in which limits are given.
     """
@@ -70,13 +69,13 @@ class Reservation:
 
 
 class Refusal(NamedTuple):
-    """What was not set aside: the limit that does not allow it, in its own unit (tokens, cost_usd,
-    wall_s, steps, tool_calls).
+    """A reservation that was refused: the limit that does not allow it, in its own unit (tokens,
+    cost_usd, wall_s, steps, tool_calls).
     """
 
     limit: str
     asked: float
-    left: float  # to who asks: without what is kept for a final answer, unless it is one
+    left: float  # without the share that is kept for a final answer, unless this is one
     reason: str
 
 
@@ -89,22 +88,8 @@ class _Limit(NamedTuple):
     unit: int = 1  # how much of it is one of the unit the limit is given in
 
 
-# one for all pools: a reservation is made on all levels or on none, and pools of several trees can
-# meet
-_lock = Lock()
-
-
-def _renew_lock() -> None:
-    """Replace the lock in a forked child, where the thread that held it is gone."""
-    global _lock
-    _lock = Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
-
-
-class Pool:
-    """One budget that many draw on."""
+class SharedBudget:
+    """One budget that many runs and branches draw on."""
 
     def __init__(
         self,
@@ -112,7 +97,7 @@ class Pool:
         *,
         spent: Spent = NOTHING,  # of these limits, before
         wall_s: float = 0.0,  # time used before
-        above: Pool | tuple[Pool, ...] | None = None,  # what this one draws on as well
+        above: SharedBudget | tuple[SharedBudget, ...] | None = None,  # drawn on as well
         clock: Callable[[], float],  # seconds, from any start
     ) -> None:
         self.limits = limits or Budget()
@@ -132,17 +117,17 @@ class Pool:
         cost_usd_nano: int | None = 0,  # None: no price is known
         steps: int = 0,
         tool_calls: int = 0,
-        reserve: bool = False,  # for the final answer: may use what is kept for it
+        reserve: bool = False,  # for the final answer: may use the share that is kept for it
     ) -> Reservation | Refusal:
         """Set aside before the spend, or say which limit does not allow it."""
         asked = Amount(tokens, cost_usd_nano or 0, steps, tool_calls)
         _check(asked)
-        with _lock:
-            for pool in self._levels():
-                if refusal := pool._refuses(asked, reserve, priced=cost_usd_nano is not None):
+        with THIS_PROCESS.budgets_lock:
+            for level in self._levels():
+                if refusal := level._refuses(asked, reserve, priced=cost_usd_nano is not None):
                     return refusal
-            for pool in self._levels():
-                pool._reserved = pool._reserved.plus(asked)
+            for level in self._levels():
+                level._reserved = level._reserved.plus(asked)
             reservation = Reservation(asked)
             self._open.add(reservation)
             return reservation
@@ -156,7 +141,7 @@ class Pool:
         steps: int | None = None,
         tool_calls: int | None = None,
     ) -> None:
-        """What was really spent, more or less than reserved.
+        """Replace a reservation by the real spend, more or less.
 
         None: not known, so as it was reserved.
         """
@@ -171,58 +156,58 @@ class Pool:
         self._close(reservation, real)
 
     def release(self, reservation: Reservation) -> None:
-        """Only for what certainly did not happen."""
+        """Give a reservation back. Only for a spend that certainly did not happen."""
         self._close(reservation, Amount())
 
     def count(self, spent: Spent) -> None:
-        """Add what is on record, on all levels: there is no question whether it may be spent."""
+        """Add a spend that is on record, on all levels, whatever the limits."""
         amount = Amount.of(spent)
-        with _lock:
-            for pool in self._levels():
-                pool._spent = pool._spent.plus(amount)
+        with THIS_PROCESS.budgets_lock:
+            for level in self._levels():
+                level._spent = level._spent.plus(amount)
 
     def _close(self, reservation: Reservation, real: Amount) -> None:
-        with _lock:
+        with THIS_PROCESS.budgets_lock:
             if reservation not in self._open:
                 step = "settle or release each reservation once, with the pool that made it"
                 raise InvalidValue("reservation", "it is not open in this pool", step)
             self._open.remove(reservation)
-            for pool in self._levels():
-                pool._reserved = pool._reserved.minus(reservation.amount)
-                pool._spent = pool._spent.plus(real)
+            for level in self._levels():
+                level._reserved = level._reserved.minus(reservation.amount)
+                level._spent = level._spent.plus(real)
 
     # ── looking at it ────────────────────────────────────────────────────────────────────────
 
     @property
-    def spent(self) -> Amount:
-        """What is settled or on record."""
+    def amount_spent(self) -> Amount:
+        """The spends that are settled or on record."""
         return self._spent
 
     @property
-    def reserved(self) -> Amount:
-        """What is set aside and not settled. It counts as spent."""
+    def amount_reserved(self) -> Amount:
+        """The reservations that are not settled. They count as spent."""
         return self._reserved
 
     @property
     def wall_s(self) -> float:
-        """The time used, what was used before included."""
+        """The time used, with the time used before."""
         return self._wall_s + max(0.0, self._clock() - self._since)
 
-    def left(self) -> Budget:
-        """What remains on the tightest level, with what is kept for a final answer.
+    def limits_left(self) -> Budget:
+        """Return the limits that remain on the tightest level, with the share for a final answer.
 
         None: unlimited.
         """
-        with _lock:
+        with THIS_PROCESS.budgets_lock:
             least: dict[str, int] = {}
-            for pool in self._levels():
-                for limit in pool._limits:
-                    remains = max(0, limit.most - pool._drawn(limit))
+            for level in self._levels():
+                for limit in level._limits:
+                    remains = max(0, limit.most - level._amount_drawn(limit))
                     least[limit.name] = min(remains, least.get(limit.name, remains))
             walls = [
-                max(0.0, pool.limits.wall_s_max - pool.wall_s)
-                for pool in self._levels()
-                if pool.limits.wall_s_max is not None
+                max(0.0, level.limits.wall_s_max - level.wall_s)
+                for level in self._levels()
+                if level.limits.wall_s_max is not None
             ]
         cost = least.get("cost_usd")
         return Budget(
@@ -234,33 +219,33 @@ class Pool:
         )
 
     def nearly_used(self) -> str | None:
-        """The first limit of which nothing is left but what is kept for a final answer.
+        """Return the first limit of which only the share for a final answer is left.
 
         None: there is some of each.
         """
-        with _lock:
-            return next((name for pool in self._levels() for name in pool._nearly_used()), None)
+        with THIS_PROCESS.budgets_lock:
+            return next((name for level in self._levels() for name in level._nearly_used()), None)
 
     def __repr__(self) -> str:
-        return f"<pool {self.left()}>"
+        return f"<budget {self.limits_left()}>"
 
     # ── one level, with the lock held ────────────────────────────────────────────────────────
 
-    def _levels(self) -> Iterator[Pool]:
-        """Yield this pool and all it draws on, each once, whatever the number of ways to it."""
+    def _levels(self) -> Iterator[SharedBudget]:
+        """Yield this budget and all it draws on, each once, whatever the number of ways to it."""
         found = [self]
-        for pool in found:
-            yield pool
-            found += [above for above in pool._above if above not in found]
+        for level in found:
+            yield level
+            found += [above for above in level._above if above not in found]
 
-    def _drawn(self, limit: _Limit) -> int:
+    def _amount_drawn(self, limit: _Limit) -> int:
         field = "cost_usd_nano" if limit.name == "cost_usd" else limit.name
         return getattr(self._spent, field) + getattr(self._reserved, field)
 
     def _refuses(self, asked: Amount, final: bool, *, priced: bool) -> Refusal | None:
         for limit in self._limits:
             wanted = getattr(asked, "cost_usd_nano" if limit.name == "cost_usd" else limit.name)
-            left = limit.most - self._drawn(limit) - (0 if final else limit.kept)
+            left = limit.most - self._amount_drawn(limit) - (0 if final else limit.kept)
             if limit.name == "cost_usd" and not priced:
                 return _refusal(
                     limit,
@@ -268,8 +253,8 @@ class Pool:
                     left,
                     "no price is known, so nobody can say whether it stays within cost_usd_max",
                 )
-            # Who asks for nothing of it is not refused for it: a tool call can be made when the
-            # tokens are gone.
+            # A spend that takes nothing of a limit is not refused for it: a tool call can be made
+            # when the tokens are gone.
             if wanted and wanted > left:
                 return _refusal(limit, wanted, left)
         return self._refuses_time(final)
@@ -287,7 +272,7 @@ class Pool:
 
     def _nearly_used(self) -> Iterator[str]:
         for limit in self._limits:
-            if limit.most - self._drawn(limit) <= limit.kept:
+            if limit.most - self._amount_drawn(limit) <= limit.kept:
                 yield limit.name
         if self._refuses_time(final=False):
             yield "wall_s"
@@ -305,19 +290,19 @@ def _limits_of(budget: Budget) -> tuple[_Limit, ...]:
             )
     found: list[_Limit] = []
     if budget.tokens_max is not None:
-        found.append(_Limit("tokens", budget.tokens_max, _kept(budget.tokens_max)))
+        found.append(_Limit("tokens", budget.tokens_max, _final_share(budget.tokens_max)))
     if budget.cost_usd_max is not None:
         most = round(budget.cost_usd_max * _NANO)
-        found.append(_Limit("cost_usd", most, _kept(most), _NANO))
+        found.append(_Limit("cost_usd", most, _final_share(most), _NANO))
     if budget.steps_max is not None:
-        # Who grants a single step means it: then that one is the answer.
+        # A grant of a single step is meant so: then that one is the answer.
         found.append(_Limit("steps", budget.steps_max, 1 if budget.steps_max > 1 else 0))
     if budget.tool_calls_max is not None:
         found.append(_Limit("tool_calls", budget.tool_calls_max, 0))  # a final answer calls nothing
     return tuple(found)
 
 
-def _kept(most: int) -> int:
+def _final_share(most: int) -> int:
     """A tenth, rounded up: also of a small limit there is something left to end with."""
     return -(-most // round(1 / RESERVE))
 
@@ -338,16 +323,16 @@ def _check(amount: Amount) -> None:
             raise InvalidValue(name, f"{value} is less than nothing", "pass what is spent, from 0")
 
 
-# ── what something will take ─────────────────────────────────────────────────────────────────
+# ── estimates ────────────────────────────────────────────────────────────────────────────────
 
 
 def estimate(turn_characters: int, parameters: Mapping[str, Json]) -> Usage:
-    """What asking a model takes, before it is asked: four characters are a token, and an answer is
-    as long as it may be.
+    """Estimate the tokens of an ask before it is made: four characters are a token, and an answer
+    is as long as it may be.
 
-    Without tokens_max nobody knows how long it may be: any number would refuse what fits or promise
-    what is not kept. So only the question is counted, and one answer may go over the limit, by its
-    own length; what follows it is refused.
+    Without tokens_max that length is not known: any number would refuse an answer that fits, or
+    promise a limit that is not kept. So only the question is counted, and one answer may go over
+    the limit, by its own length; the next ask is refused.
     """
     most = parameters.get("tokens_max")
     answer = most if isinstance(most, int) and not isinstance(most, bool) and most > 0 else 0
@@ -355,7 +340,7 @@ def estimate(turn_characters: int, parameters: Mapping[str, Json]) -> Usage:
 
 
 def price_of(model: str, usage: Usage) -> Price | None:
-    """Return what that costs of a model named as in `openai:gpt-5`. None: no price is known."""
+    """Return the price of a usage for a model named as in `openai:gpt-5`. None: it is not known."""
     provider, _, name = model.partition(":")
     if provider in _FREE:
         return prices.FREE

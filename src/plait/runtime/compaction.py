@@ -1,10 +1,10 @@
-"""Compaction: what went before leaves the context, and a few words stand for it. Nothing leaves the
+"""Compaction: earlier steps leave the context, and a summary stands for them. Nothing leaves the
 log.
 
 Like the turn, this is a generator that yields effects. It chooses where to cut so that a call and
-what came of it stay together and a merged branch stays whole, has a model or a rule put what leaves
-in short, and records what left, what stands for it and which facts were kept. How prompts then look
-is decided in one place, `runtime.prompt`.
+its outcome stay together and a merged branch stays whole, has a model or a rule summarise the steps
+that leave, and records those steps, the summary and the facts that were kept. The prompt after it
+is made in one place, `runtime.prompt`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from plait.ids import Digest, LogId
 from plait.model.base import Model
 from plait.runtime.effects import AskModel, Record, Retry, Tell, Turning
 from plait.runtime.names import call_id, principal_of
-from plait.runtime.prompt import Prompt, Setup, cut
+from plait.runtime.prompt.parts import shorten_text
+from plait.runtime.prompt.prompt import Prompt
+from plait.runtime.prompt.setup import Setup
 from plait.session import Message, Session
 from plait.session.content import pack
 from plait.session.ports import Act, Draft, store_at
 from plait.session.views import message_of, speaker
 
 KEEP = 8
-# an agent compacts if that takes away this part of its prompt: where what stays is too large
-# already, not at every step
+# an agent compacts if that takes away this part of its prompt: if the steps that stay are too large
+# already, it does not compact at every step
 WORTH = 4
 CALLED = "compact"  # the last part of the path of an agent's own compaction
 INSTRUCTION = """\
@@ -44,11 +46,11 @@ Rule = Callable[[Session, "list[Message]"], str]  # the session, and the message
 
 
 class Way(NamedTuple):
-    """How a context is put in short: by a model, else by a rule, else by an extract."""
+    """A way to summarise a context: by a model, else by a rule, else by an extract."""
 
     model: Model | None = None
     rule: Rule | None = None
-    # of the last steps: a message, a reply with what came of its calls, or a call by the program
+    # of the last steps: a message, a reply with the outcomes of its calls, or a call by the program
     keep: int = KEEP
     instruction: str = INSTRUCTION
 
@@ -58,7 +60,7 @@ class Way(NamedTuple):
 
 @runtime_checkable
 class Compacting(Protocol):
-    """Whoever knows a way: a `Compactor`."""
+    """Has a way to compact, as a `Compactor` does."""
 
     def way(self, path: str) -> Way: ...
 
@@ -67,26 +69,26 @@ Fit = Callable[[Session], Turning[Session]]
 Known = Callable[[LogId, int, int], "list[Event] | None"]
 
 
-def fitting(ask: AskModel, tokens_max: int, way: Way, known: Known | None = None) -> Fit:
-    """Before an ask: compact if the prompt is too large.
+def compact_before_ask(ask: AskModel, tokens_max: int, way: Way, known: Known | None = None) -> Fit:
+    """Return a step to take before an ask: it compacts if the prompt is too large.
 
-    If it is so afterwards, too, it is asked with all the same.
+    A prompt that is too large afterwards, too, is asked with all the same.
     """
 
     def fit(session: Session) -> Turning[Session]:
         ask.prompt.catch_up(session, known)
         if ask.prompt.tokens <= tokens_max:
             return session
-        leaving = leaves(session, way.keep)
+        leaving = find_leaving(session, way.keep)
         if leaving is None or ask.prompt.tokens_leaving(leaving.last) * WORTH < ask.prompt.tokens:
             return session
         path = f"{ask.path}/{CALLED}"
         try:
-            return (yield from _called(session, way, path, leaving, ask.retry))
-        # it is on record. An agent need not end because nobody could put its past in short
+            return (yield from _compact_in_call(session, way, path, leaving, ask.retry))
+        # it is on record, and no reason for the agent to end: an extract needs no model
         except ModelFailed as error:
             return (
-                yield from compacting(
+                yield from compact_session(
                     error.session, way._replace(model=None, rule=None), path, leaving
                 )
             )
@@ -94,14 +96,14 @@ def fitting(ask: AskModel, tokens_max: int, way: Way, known: Known | None = None
     return fit
 
 
-def _called(
+def _compact_in_call(
     session: Session, way: Way, path: str, leaving: Leaving, retry: Retry
 ) -> Turning[Session]:
-    """A compaction as a call of its own, inside that of the agent: what its model is asked with is
-    on record as any agent's is.
+    """Compact in a call of its own, inside that of the agent, so that the setup of its model is on
+    record as any agent's is.
     """
     if way.model is None:
-        return (yield from compacting(session, way, path, leaving))
+        return (yield from compact_session(session, way, path, leaving))
     setup = way.setup().encode()
     name = Digest(sha256(setup).hexdigest())
     act = Act(
@@ -115,7 +117,7 @@ def _called(
         {name: setup},
     )
     try:
-        session = yield from compacting(session, way, path, leaving, retry=retry)
+        session = yield from compact_session(session, way, path, leaving, retry=retry)
     except ModelFailed as error:
         failure = k.Failure(error.kind, error.message)
         error.session, _ = yield Record(error.session, [Draft(k.CallFinished(failure), act)])
@@ -124,7 +126,7 @@ def _called(
     return session
 
 
-def compacting(
+def compact_session(
     session: Session,
     way: Way,
     path: str,
@@ -133,11 +135,11 @@ def compacting(
     retry: Retry | None = None,
     call: str | None = None,
 ) -> Turning[Session]:
-    """Put what went before in short, and record that.
+    """Summarise the earlier steps, and record that.
 
-    Without anything to compact the session is given back as it is.
+    Without anything to compact the session is returned as it is.
     """
-    leaving = leaving or leaves(session, way.keep)
+    leaving = leaving or find_leaving(session, way.keep)
     if leaving is None:
         return session
     text, act = "", Act(f"service:{principal_of(path)}", "program", call=call)
@@ -158,7 +160,7 @@ def compacting(
         prompt.put_back()
         if answer.text.strip():
             text, act = answer.text, Act(actor, "model", call=call, causes=(answer.id,))
-    text = text or _by_rule(way.rule or extract, session, leaving)
+    text = text or _summary_by_rule(way.rule or extract, session, leaving)
     parts, blobs = pack([text], "summary")
     session, _ = yield Record(
         session,
@@ -168,9 +170,9 @@ def compacting(
     return session
 
 
-def _by_rule(rule: Rule, session: Session, leaving: Leaving) -> str:
-    """A model that had nothing to say, but asked for tools there are not, say, is stood in for by
-    the extract.
+def _summary_by_rule(rule: Rule, session: Session, leaving: Leaving) -> str:
+    """Return the rule's text. It also stands in for a model that said nothing, but asked for tools
+    that it does not have, say.
     """
     text = rule(session, leaving.messages(session))
     if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -182,12 +184,12 @@ def _by_rule(rule: Rule, session: Session, leaving: Leaving) -> str:
     return text
 
 
-# ── what leaves ──────────────────────────────────────────────────────────────────────────────
+# ── steps that leave ─────────────────────────────────────────────────────────────────────────
 
 
-class Step(NamedTuple):
-    """A message, a reply with what came of its calls, or a call by the program with what came of
-    it. Places are as in `Mark.at`.
+class StepRange(NamedTuple):
+    """The first and last place of a message, a reply with the outcomes of its calls, or a call by
+    the program with its outcome. Places are as in `Mark.at`.
     """
 
     first: tuple[int, int]
@@ -195,19 +197,19 @@ class Step(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """What a compaction takes away: everything up to a place."""
+    """The steps that a compaction takes away: all up to a place."""
 
     last: int
 
     def messages(self, session: Session) -> list[Message]:
-        """The messages up to there, also those that left before."""
+        """Return the messages up to there, also those that left before."""
         get_blob = store_at(session.store).get_blob
         epochs, found = 0, list[tuple[tuple[int, int], Message]]()
-        for stretch, event in session.walk(_SPOKEN):
+        for span, event in session.walk(_SPOKEN):
             if isinstance(event.body, k.SessionOpened):
-                epochs += 0 if stretch.via else 1
-            elif (message := message_of(event, stretch, get_blob)) is not None:
-                found.append(((epochs, stretch.via or event.seq), message))
+                epochs += 0 if span.via else 1
+            elif (message := message_of(event, span, get_blob)) is not None:
+                found.append(((epochs, span.via or event.seq), message))
         return [message for at, message in found if at <= (epochs, self.last)]
 
 
@@ -216,30 +218,32 @@ _SETTLED = (k.ToolReturned, k.ToolFailed, k.ToolUnknown, k.ToolResolved)
 _STEPPING = _SPOKEN | {kind.__name__ for kind in (k.ToolRequested, *_SETTLED, k.ContextCompacted)}
 
 
-def leaves(session: Session, keep: int) -> Leaving | None:
-    """What would leave if so many steps are to stay. None: nothing."""
+def find_leaving(session: Session, keep: int) -> Leaving | None:
+    """Return the steps that leave if so many are to stay. None: nothing leaves."""
     steps, epoch = _steps(session)
     left, kept = steps[: max(0, len(steps) - keep)], steps[max(0, len(steps) - keep) :]
     if not left or not kept:
         return None
     edge = kept[0].first
-    # what is settled only after the edge stays, and so does all that follows it
+    # a step that ends only after the edge stays, and so do all that follow it
     for step in reversed(left):
         if step.last >= edge:
             edge = step.first
     return Leaving(edge[1] - 1) if edge[0] == epoch and left[0].first < edge else None
 
 
-def _steps(session: Session) -> tuple[list[Step], int]:
-    """The steps of the path that have not left yet, and which numbering of places is its own."""
-    epoch, steps, owner = 0, list[Step](), dict[str, int]()
+def _steps(session: Session) -> tuple[list[StepRange], int]:
+    """Return the steps of the path that have not left yet, and the number of its own numbering of
+    places.
+    """
+    epoch, steps, owner = 0, list[StepRange](), dict[str, int]()
     gone: list[tuple[tuple[int, int], tuple[int, int]]] = []
-    for stretch, event in session.walk(_STEPPING):
-        body, at, call = event.body, (epoch, stretch.via or event.seq), event.header.call or ""
+    for span, event in session.walk(_STEPPING):
+        body, at, call = event.body, (epoch, span.via or event.seq), event.header.call or ""
         if isinstance(body, k.SessionOpened):
-            epoch += 0 if stretch.via else 1
+            epoch += 0 if span.via else 1
         elif isinstance(body, k.ContextCompacted):
-            if not stretch.via:
+            if not span.via:
                 gone.append(
                     ((epoch, body.left[0]) if body.left[0] > 1 else (0, 0), (epoch, body.left[1]))
                 )
@@ -249,7 +253,7 @@ def _steps(session: Session) -> tuple[list[Step], int]:
         elif isinstance(body, k.ToolRequested):
             if call not in owner:
                 owner[call] = len(steps)
-                steps.append(Step(at, at))
+                steps.append(StepRange(at, at))
         elif isinstance(body, (k.MessageSaid, k.ModelReplied)) and not body.aside:
             owner.update(
                 {
@@ -257,7 +261,7 @@ def _steps(session: Session) -> tuple[list[Step], int]:
                     for each in (body.calls if isinstance(body, k.ModelReplied) else ())
                 }
             )
-            steps.append(Step(at, at))
+            steps.append(StepRange(at, at))
     return [
         step for step in steps if not any(first <= step.first <= last for first, last in gone)
     ], epoch
@@ -265,13 +269,13 @@ def _steps(session: Session) -> tuple[list[Step], int]:
 
 # ── by rule ──────────────────────────────────────────────────────────────────────────────────
 
-FIRST_MAX = 2_000  # characters of what it began with
+FIRST_MAX = 2_000  # characters of the first message
 WORDS_MAX = 600  # and of the last words of each speaker
 
 
 def extract(session: Session, messages: Sequence[Message]) -> str:
-    """What can be said without a model: how it began, the last words of everybody, and which tools
-    were used.
+    """Summarise without a model: the first message, the last words of each speaker, and the tools
+    that were used.
     """
     first = next((message for message in messages if message.role == "user"), None)
     last: dict[str, str] = {}
@@ -287,8 +291,8 @@ def extract(session: Session, messages: Sequence[Message]) -> str:
         for tool, number in sorted(used.items())
     ]
     lines = [
-        f"It began with: {cut(first.text, FIRST_MAX)}" if first else "",
-        *(f"Last words of {who}: {cut(text, WORDS_MAX)}" for who, text in last.items()),
+        f"It began with: {shorten_text(first.text, FIRST_MAX)}" if first else "",
+        *(f"Last words of {who}: {shorten_text(text, WORDS_MAX)}" for who, text in last.items()),
         f"Tools used so far: {', '.join(tools)}" if tools else "",
         f"{len(messages)} messages are left out here; all are on record.",
     ]

@@ -1,0 +1,85 @@
+"""Runs of a tool, as drivers perform them: any error of the tool is an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from plait.event.kinds import Failure
+from plait.runtime.execute import conclude, enter_sandbox, observe_before, sandbox_argument
+from plait.runtime.failures import failure_of
+from plait.runtime.reads import doing, tool_act
+from plait.runtime.waits import Done, Job
+
+# tools of one reply that run at the same time: a model decides how many calls there are
+SIDE_BY_SIDE = 32
+
+
+async def run_async_tool(job: Job, clock: Callable[[], int]) -> Done:
+    """Run a coroutine function, whatever it does."""
+    if job.check is not None:
+        job.check()
+    mine, handed = doing.set((*doing.get(), job.call)), tool_act.set(job.handed)
+    try:
+        return await _outcome_of(job, clock)
+    finally:
+        doing.reset(mine)
+        tool_act.reset(handed)
+
+
+async def _outcome_of(job: Job, clock: Callable[[], int]) -> Done:
+    started, before = clock(), observe_before(job)
+    visit = (
+        before
+        if isinstance(before, Failure)
+        else await asyncio.to_thread(enter_sandbox, job)
+        if job.site is not None
+        else None
+    )
+    if isinstance(visit, Failure):
+        return Done(job.number, failure=visit, duration_us=clock() - started)
+    # In a task of its own: a tool that cancels the task it runs in cancels itself, and not the
+    # task that waits for it.
+    work = asyncio.ensure_future(_value_or_failure(job, sandbox_argument(visit)))
+    try:
+        value, failure = await asyncio.wait_for(work, job.tool.timeout_s)
+    except TimeoutError:
+        value, failure = None, timed_out(job).failure
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            if visit is not None:
+                visit.abandon()
+            raise
+        value, failure = None, failure_of(error)
+    if visit is None:
+        return conclude(job, value, failure, before, started, clock)
+    return await asyncio.to_thread(conclude, job, value, failure, before, started, clock, visit)
+
+
+async def _value_or_failure(job: Job, lent_to_it: dict[str, Any]) -> tuple[Any, Failure | None]:
+    """Await a coroutine function. An error that would end the loop ends the tool."""
+    try:
+        return await job.tool.function(**job.arguments, **lent_to_it), None
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        return None, failure_of(error)
+
+
+def timed_out(job: Job) -> Done:
+    """Give a job up, and return its outcome."""
+    if job.site is not None:
+        job.site.abandon()
+    why = f"no outcome after {job.tool.timeout_s:g} s; it may have happened, and may still happen"
+    return Done(
+        job.number,
+        failure=Failure("TimedOut", why),
+        duration_us=int((job.tool.timeout_s or 0) * 1e6),
+    )
+
+
+def needs_another_try(job: Job, done: Done) -> bool:
+    """Return True if a job failed and has attempts left: the jobs after it in its lane wait."""
+    return done.failure is not None and job.attempt < job.tool.attempts
