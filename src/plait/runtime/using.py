@@ -40,7 +40,6 @@ from plait.runtime.people import (
     took,
     was_tried,
 )
-from plait.runtime.places import Site, Visit, Worked
 from plait.runtime.reads import NOTHING_READ, doing, tool_act
 from plait.runtime.run import (
     Run,
@@ -52,6 +51,7 @@ from plait.runtime.run import (
     run_of,
     scoped,
 )
+from plait.runtime.sandboxes import Site, Visit, Worked
 from plait.runtime.spend import afford_tool
 from plait.runtime.stops import Cancelled
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
