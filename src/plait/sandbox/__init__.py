@@ -7,6 +7,7 @@ returns a `Backend`.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterable
 from importlib import import_module
@@ -56,8 +57,7 @@ _OURS = {
     "opensandbox": ("plait.sandbox.opensandbox", "OpenSandbox"),
     "cube": ("plait.sandbox.cube", "Cube"),
 }
-_lock = threading.Lock()
-_made: dict[str, Backend] = {}
+_lock = threading.Lock()  # a backend is made once, also if two threads ask for it
 
 
 def backends() -> list[str]:
@@ -75,11 +75,10 @@ def _points() -> Iterable[EntryPoint]:
 def backend(name: str) -> Backend:
     """The backend of this name, made once per process; raises UnknownBackend."""
     with _lock:
-        if name not in _made:
-            _made[name] = _make(name)
-        return _made[name]
+        return _make(name)
 
 
+@functools.cache
 def _make(name: str) -> Backend:
     if name in _OURS:
         module, factory = _OURS[name]

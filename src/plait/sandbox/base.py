@@ -22,6 +22,7 @@ from plait.workspace import HEAVY, Files, Rules, Snapshot
 Network = Literal["off", "on"]
 OnOutput = Callable[[bytes], object]
 
+MB = 1 << 20
 VIEW_MAX = 16_000  # characters of an output that are shown; all of it is kept
 
 

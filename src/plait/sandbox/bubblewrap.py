@@ -22,9 +22,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from plait.sandbox import confine, etc, seccomp
-from plait.sandbox.base import Limits, Network
+from plait.sandbox.base import MB, Limits, Network
 from plait.sandbox.etc import USER
-from plait.sandbox.limits import MB, Family, counted_by
+from plait.sandbox.limits import ProcessFamily, counted_by
 from plait.sandbox.mounts import secret_masks
 from plait.sandbox.process import Start, memory_file
 from plait.workspace.copies import Layered, Plain
@@ -78,7 +78,7 @@ class Mount(NamedTuple):
 # ── what is bound ────────────────────────────────────────────────────────────────────────────
 
 
-def system() -> Iterator[str]:
+def system_options() -> Iterator[str]:
     """The programs of the host."""
     yield from ("--ro-bind", "/usr", "/usr")
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
@@ -274,7 +274,7 @@ def start(room: Room, invocation: Invocation, bwrap: str, overlay: Sequence[str]
     options = [
         *_HARDENED,
         *(("--share-net",) if room.network == "on" else ()),
-        *files(room, invocation.limits),
+        *file_options(room, invocation.limits),
         *("--remount-ro", "/"),
         *(word for name, value in invocation.env.items() for word in ("--setenv", name, value)),
         *("--chdir", invocation.cwd),
@@ -300,7 +300,7 @@ def scopes_sockets(bwrap: str) -> bool:
 
 
 def _filter() -> int | None:
-    program = _program(counted_by() == Family.name)
+    program = _program(counted_by() == ProcessFamily.name)
     return memory_file(program) if program else None
 
 
@@ -314,10 +314,12 @@ def _program(watched: bool) -> bytes | None:
     return seccomp.program(here, refused=seccomp.SHARED_MEMORY if watched else ()) if here else None
 
 
-def files(room: Room, limits: Limits) -> Iterator[str]:
-    yield from system()
-    yield from ("--ro-bind", etc.prepared(room.cache, room.network), "/etc")
-    yield from (word for path in etc.folders(room.network) for word in ("--ro-bind", path, path))
+def file_options(room: Room, limits: Limits) -> Iterator[str]:
+    yield from system_options()
+    yield from ("--ro-bind", etc.etc_folder(room.cache, room.network), "/etc")
+    yield from (
+        word for path in etc.folder_paths(room.network) for word in ("--ro-bind", path, path)
+    )
     # To the kernel, root without capabilities is root: what /proc/sys lets its owner write would be
     # the host's own settings.
     yield from ("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev")
@@ -333,10 +335,10 @@ def files(room: Room, limits: Limits) -> Iterator[str]:
     again = elsewhere(room)
     for place in (WORKDIR, *([again] if again is not None else [])):
         yield from ("--bind", roots(room)[0], place)
-    yield from _bound(room)
+    yield from _mount_options(room)
 
 
-def _bound(room: Room) -> Iterator[str]:
+def _mount_options(room: Room) -> Iterator[str]:
     """The interpreter; then what covers the places that must not be seen; then heavy folders, which
     may lie in such a place.
     """

@@ -51,28 +51,28 @@ _OWN = {
 }
 
 
-def files(network: Network) -> tuple[str, ...]:
+def file_names(network: Network) -> tuple[str, ...]:
     return (*_FILES, *(_NETWORK_FILES if network == "on" else ()))
 
 
-def folders(network: Network) -> tuple[str, ...]:
+def folder_paths(network: Network) -> tuple[str, ...]:
     """Those that are there."""
     wanted = (*_FOLDERS, *(_NETWORK_FOLDERS if network == "on" else ()))
     return tuple(f"/etc/{name}" for name in wanted if os.path.isdir(f"/etc/{name}"))
 
 
-def prepared(cache: str, network: Network) -> str:
+def etc_folder(cache: str, network: Network) -> str:
     """The folder to be seen as /etc."""
     known = (
         cache,
         network,
-        tuple(_stamp(f"/etc/{name}") for name in files(network)),
-        folders(network),
+        tuple(_stamp(f"/etc/{name}") for name in file_names(network)),
+        folder_paths(network),
     )
-    found = _prepared(*known)
+    found = _cached_folder(*known)
     if not os.path.isdir(found):  # somebody emptied the cache
-        _prepared.cache_clear()
-        found = _prepared(*known)
+        _cached_folder.cache_clear()
+        found = _cached_folder(*known)
     return found
 
 
@@ -85,7 +85,7 @@ def _stamp(path: str) -> tuple[int, int, int]:
 
 
 @functools.lru_cache(64)
-def _prepared(
+def _cached_folder(
     cache: str, network: Network, stamps: tuple[tuple[int, int, int], ...], places: tuple[str, ...]
 ) -> str:
     folder = (
@@ -93,17 +93,17 @@ def _prepared(
     )
     if not os.path.isdir(folder):
         os.makedirs(cache, exist_ok=True)
-        _make(cache, folder, network)
+        _make_folder(cache, folder, network)
     return folder
 
 
-def _make(cache: str, folder: str, network: Network) -> None:
+def _make_folder(cache: str, folder: str, network: Network) -> None:
     """Whole or not at all; somebody else may be making the same one."""
     making = tempfile.mkdtemp(prefix="making-etc-", dir=cache)
     try:
-        for name in files(network):
-            _copy(f"/etc/{name}", f"{making}/{name}")
-        for path in folders(network):
+        for name in file_names(network):
+            _copy_if_public(f"/etc/{name}", f"{making}/{name}")
+        for path in folder_paths(network):
             os.makedirs(making + path.removeprefix("/etc"))
         for name, text in _OWN.items():
             if not os.path.exists(f"{making}/{name}"):
@@ -117,7 +117,7 @@ def _make(cache: str, folder: str, network: Network) -> None:
         shutil.rmtree(making, ignore_errors=True)
 
 
-def _copy(source: str, target: str) -> None:
+def _copy_if_public(source: str, target: str) -> None:
     """What not everybody may read is nobody's in a sandbox either."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     try:

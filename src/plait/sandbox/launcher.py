@@ -29,14 +29,14 @@ def start(room: Room, invocation: Invocation, *, isolated: bool) -> Start:
         "cwd": invocation.cwd,
         "env": dict(invocation.env),
         "isolated": isolated,
-        **(_kept(room) if isolated else {}),
+        **(_confinement(room) if isolated else {}),
     }
     settings = memory_file(json.dumps(asked).encode())
     argv = [sys.executable, "-I", "-S", confine.__file__, str(settings)]
     return Start(argv, status_read, go_write, (status_write, go_read, settings))
 
 
-def _kept(room: Room) -> dict[str, object]:
+def _confinement(room: Room) -> dict[str, object]:
     here = seccomp.machine()
     assert here is not None, "the rung was chosen without a filter"
     network = room.network == "on"
@@ -50,7 +50,10 @@ def _kept(room: Room) -> dict[str, object]:
 
 def readable(room: Room) -> Iterator[str]:
     yield from _SYSTEM
-    yield from (*(f"/etc/{name}" for name in etc.files(room.network)), *etc.folders(room.network))
+    yield from (
+        *(f"/etc/{name}" for name in etc.file_names(room.network)),
+        *etc.folder_paths(room.network),
+    )
     yield from (mount.source for mount in bubblewrap.interpreters(room))
     for folder in dict.fromkeys(mount.source for mount in bubblewrap.heavies(room)):
         yield from readable_parts(folder)
@@ -77,10 +80,10 @@ def search_path(room: Room) -> str:
     assert isinstance(room.layers, Plain)
     parts = bubblewrap.search_path(room).split(":")
     sources = {mount.dest: mount.source for mount in bubblewrap.heavies(room)}
-    return ":".join(_placed(part, bubblewrap.roots(room)[0], sources) for part in parts)
+    return ":".join(_host_path(part, bubblewrap.roots(room)[0], sources) for part in parts)
 
 
-def _placed(path: str, folder: str, sources: dict[str, str]) -> str:
+def _host_path(path: str, folder: str, sources: dict[str, str]) -> str:
     for dest, source in sources.items():
         if bubblewrap.is_below(path, dest):
             return source + path[len(dest) :]

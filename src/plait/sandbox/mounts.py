@@ -34,7 +34,7 @@ class Overlay(NamedTuple):
         return f"lowerdir={self.lower},upperdir={self.upper},workdir={self.work},userxattr"
 
 
-def by_thread() -> bool:
+def can_mount_by_thread() -> bool:
     """Whether threads of this process may mount."""
     return os.geteuid() == 0 and _may_mount()
 
@@ -66,7 +66,7 @@ def secret_masks(
         for source in dict.fromkeys(source for source, _ in every)
     }
     return [
-        (_kept(cache, shown), f"{dest}/{path}")
+        (_mask_file(cache, shown), f"{dest}/{path}")
         for source, dest in every
         for path, shown in masked[source].items()
         if not any(f"{source}/{path}".startswith(f"{each}/") for each in hidden)
@@ -90,7 +90,7 @@ def readable_parts(folder: str) -> list[str]:
     return [f"{folder}/{path}" for path in paths if path not in masked and path not in above]
 
 
-def _kept(cache: str, content: bytes) -> str:
+def _mask_file(cache: str, content: bytes) -> str:
     """A file of this content, among what is the same for all sandboxes."""
     folder = os.path.join(cache, "masks")
     path = os.path.join(folder, sha256(content).hexdigest())
@@ -104,7 +104,7 @@ def _kept(cache: str, content: bytes) -> str:
     return path
 
 
-class Started:
+class ThreadProcess:
     """A process that a thread started.
 
     The thread stays until `end`: the kernel takes its end for that of the parent.
@@ -117,7 +117,9 @@ class Started:
         self._process: subprocess.Popen[bytes] | None = None
         self._error: BaseException | None = None
         self._ready, self._over = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sandbox-mount", daemon=True)
+        self._thread = threading.Thread(
+            target=self._start_and_stay, name="sandbox-mount", daemon=True
+        )
 
     def begin(self) -> subprocess.Popen[bytes]:
         self._thread.start()
@@ -131,7 +133,7 @@ class Started:
         self._over.set()
         self._thread.join()
 
-    def _run(self) -> None:
+    def _start_and_stay(self) -> None:
         try:
             if self._overlay is not None:
                 _mount(self._overlay)

@@ -55,15 +55,15 @@ class Spool:
         return shorten(self._texts(), characters)
 
     def pieces(self, size: int = PIECE) -> Iterator[bytes]:
-        return cut(without_secrets(self._read()), size)
+        return cut_pieces(without_secrets(self._chunks()), size)
 
     def _texts(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        for data in without_secrets(self._read()):
+        for data in without_secrets(self._chunks()):
             yield decoder.decode(data)
         yield decoder.decode(b"", final=True)
 
-    def _read(self) -> Iterator[bytes]:
+    def _chunks(self) -> Iterator[bytes]:
         place = 0
         while data := os.pread(self._fd, _READ, place):
             place += len(data)
@@ -102,7 +102,7 @@ def without_secrets(parts: Iterable[bytes]) -> Iterator[bytes]:
     yield held
 
 
-def cut(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
+def cut_pieces(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
     """Pieces of exactly this size, the last one aside."""
     held = bytearray()
     for part in parts:
@@ -114,7 +114,7 @@ def cut(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
         yield bytes(held)
 
 
-def keep(store: Store, output: Output, name: str, media_type: str = "text/plain") -> File:
+def keep_output(store: Store, output: Output, name: str, media_type: str = "text/plain") -> File:
     """Put an output into the store, a few pieces at a time. One that is empty is one empty blob."""
     digests: list[Digest] = []
     for some in _batches(output.pieces(PIECE)):

@@ -19,10 +19,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from plait.errors import SandboxFailed
-from plait.sandbox.base import Limits, OnOutput, Ran
+from plait.sandbox.base import MB, Limits, OnOutput, Ran
 from plait.sandbox.confine import restrict_sockets
-from plait.sandbox.limits import MB, Family, Watch, confine, open_group, taken, taken_unseen
-from plait.sandbox.mounts import Overlay, Started
+from plait.sandbox.disk_usage import changed_bytes, unlisted_bytes
+from plait.sandbox.limits import ProcessFamily, ResourceCounter, confine, open_counter
+from plait.sandbox.mounts import Overlay, ThreadProcess
 from plait.sandbox.output import Spool
 
 _CHUNK = 1 << 16
@@ -92,7 +93,7 @@ class Bounds(NamedTuple):
     changes: tuple[str, ...] = ()  # folders in which what is changed from now on counts
 
 
-def run(
+def run_command(
     start: Start, bounds: Bounds, stdin: bytes, spool: Spool, on_output: OnOutput | None = None
 ) -> Ran:
     """Run it to its end."""
@@ -102,7 +103,7 @@ def run(
         reader, writer = os.pipe()
         stack.callback(os.close, reader)
         os.set_blocking(reader, False)
-        process = _started(start, stdin, writer, stack)
+        process = _start_process(start, stdin, writer, stack)
         command = _Command(process, start, bounds, reader, spool, on_output)
         try:
             command.begin()
@@ -112,14 +113,14 @@ def run(
     return Ran(command.exit_code(), spool, int((time.perf_counter() - begun) * 1e6), command.killed)
 
 
-def _started(
+def _start_process(
     start: Start, stdin: bytes, writer: int, stack: contextlib.ExitStack
 ) -> subprocess.Popen[bytes]:
-    source = _source(stdin)
+    source = _stdin_file(stdin)
     try:
         if start.overlay is None and not start.scoped:
             return _popen(start, source, writer)
-        started = Started(start.overlay, lambda: _popen(start, source, writer))
+        started = ThreadProcess(start.overlay, lambda: _popen(start, source, writer))
         process = started.begin()
         stack.callback(started.end)
         return process
@@ -148,7 +149,7 @@ def _popen(start: Start, source: int, writer: int) -> subprocess.Popen[bytes]:
     )
 
 
-def _source(stdin: bytes) -> int:
+def _stdin_file(stdin: bytes) -> int:
     if not stdin:
         return os.open(os.devnull, os.O_RDONLY)
     fd = memory_file(stdin)
@@ -178,12 +179,12 @@ class _Command:
         self._process, self._start, self._bounds, self._reader = process, start, bounds, reader
         self._spool, self._on_output = spool, on_output
         self._status = Status(start.status_fd)
-        self._watch: Watch | None = None
+        self._counter: ResourceCounter | None = None
         self._pidfd: int | None = None
         self._go: int | None = start.go_fd
         self._code: int | None = None
         self._since = spool.begun
-        self._deadline = _later(bounds.limits.time_s)
+        self._deadline = _deadline_after(bounds.limits.time_s)
         self._look_disk = time.monotonic() + 0.2
         self.killed = ""
 
@@ -192,7 +193,9 @@ class _Command:
         limits = self._bounds.limits
         # joining a group takes milliseconds, during which a sandbox can be set up
         if self._start.own_users:
-            self._watch = joined(self._process.pid, limits, self._process.pid, self._folders)
+            self._counter = open_counter(
+                self._process.pid, limits, self._process.pid, self._folders
+            )
         pid = self._status.pid(_START_S)
         if pid is None:
             return
@@ -200,9 +203,9 @@ class _Command:
             self._pidfd = os.pidfd_open(pid)
         except ProcessLookupError:  # it ended before it began, and says why by its output
             return
-        self._watch = self._watch or joined(pid, limits, self._process.pid, self._folders)
-        if not self._watch.has(pid):
-            self._watch.join(pid)
+        self._counter = self._counter or open_counter(pid, limits, self._process.pid, self._folders)
+        if not self._counter.has(pid):
+            self._counter.join(pid)
         confine(pid, self._bounds.limits, own_users=self._start.own_users)
         assert self._go is not None
         os.write(self._go, b"1")
@@ -221,8 +224,8 @@ class _Command:
                 poll.unregister(self._reader)
             now = time.monotonic()
             if now >= look:
-                self.killed, look = self._exceeded(now), time.monotonic() + _LOOK_S
-            self.killed = self.killed or self._beyond(now)
+                self.killed, look = self._exceeded_limit(now), time.monotonic() + _LOOK_S
+            self.killed = self.killed or self._exceeded_time_or_output(now)
             if self.killed or self._pidfd in ready:
                 return
 
@@ -237,19 +240,19 @@ class _Command:
         self._bury()
         self._code = self._status.exit_code()
         self._drain()
-        self.killed = self.killed or self._overfull()
-        if self._watch is not None:
+        self.killed = self.killed or self._exceeded_disk_at_end()
+        if self._counter is not None:
             self.killed = (
-                self.killed or self._watch.exceeded()
-                if not isinstance(self._watch, Family)
+                self.killed or self._counter.exceeded_limit()
+                if not isinstance(self._counter, ProcessFamily)
                 else self.killed
             )
-            self._watch.close()
+            self._counter.close()
 
     def exit_code(self) -> int:
         if self.killed:
             return 128 + signal.SIGKILL
-        if self._code in (None, 1) and (refused := self._refused()):
+        if self._code in (None, 1) and (refused := self._refusal_code()):
             return refused
         if self._code is None:
             raise SandboxFailed(
@@ -262,7 +265,7 @@ class _Command:
             self.killed = "disk"
         return self._code
 
-    def _refused(self) -> int:
+    def _refusal_code(self) -> int:
         """As a shell counts: 127 if there is no such program, 126 if it cannot be run; 0 if that is
         not what happened.
         """
@@ -280,8 +283,8 @@ class _Command:
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         end = time.monotonic() + 5.0
         while not is_ready(pidfd, 0.5) and time.monotonic() < end:
-            if self._watch is not None:
-                self._watch.kill()
+            if self._counter is not None:
+                self._counter.kill()
 
     def _bury(self) -> None:
         """Wait for what was started here, then end what it may have left: the number of its group
@@ -292,12 +295,12 @@ class _Command:
             handle = os.pidfd_open(self._process.pid)
             stack.callback(os.close, handle)
             while not is_ready(handle, 0.5):
-                if self._watch is not None:
-                    self._watch.kill()
+                if self._counter is not None:
+                    self._counter.kill()
                 if time.monotonic() > until:
                     self._process.kill()
-        if self._watch is not None:
-            self._watch.kill()
+        if self._counter is not None:
+            self._counter.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -327,19 +330,21 @@ class _Command:
         most = self._bounds.limits.output_mb
         return most is None or self._spool.size <= most * MB
 
-    def _beyond(self, now: float) -> str:
+    def _exceeded_time_or_output(self, now: float) -> str:
         return "time" if now >= self._deadline else "" if self._has_room() else "output"
 
-    def _exceeded(self, now: float) -> str:
-        found = self._watch.exceeded() if self._watch is not None else ""
-        return found or self._full(now)
+    def _exceeded_limit(self, now: float) -> str:
+        found = self._counter.exceeded_limit() if self._counter is not None else ""
+        return found or self._exceeded_disk(now)
 
-    def _full(self, now: float) -> str:
+    def _exceeded_disk(self, now: float) -> str:
         """Looking takes time where there are many files: it may take a tenth of it all."""
         most = self._bounds.limits.disk_mb
         if most is None or now < self._look_disk:
             return ""
-        size = self._size() + (taken_unseen(self._watch.pids()) if self._watch is not None else 0)
+        size = self._bytes_written() + (
+            unlisted_bytes(self._counter.pids()) if self._counter is not None else 0
+        )
         self._look_disk = now + max(0.2, 10 * (time.monotonic() - now))
         return "disk" if size > most * MB else ""
 
@@ -347,36 +352,21 @@ class _Command:
     def _folders(self) -> tuple[str, ...]:
         return (*self._bounds.grows, *self._bounds.changes)
 
-    def _size(self) -> int:
-        return taken(self._bounds.grows, 0) + taken(self._bounds.changes, self._since)
+    def _bytes_written(self) -> int:
+        return changed_bytes(self._bounds.grows, 0) + changed_bytes(
+            self._bounds.changes, self._since
+        )
 
-    def _overfull(self) -> str:
+    def _exceeded_disk_at_end(self) -> str:
         """The same at the end: a quick command is over before anybody looked.
 
         One that wrote nothing is not blamed for what was there.
         """
         most = self._bounds.limits.disk_mb
-        if most is None or self._pidfd is None or self._size() <= most * MB:
+        if most is None or self._pidfd is None or self._bytes_written() <= most * MB:
             return ""
-        return "disk" if taken(self._folders, self._since) else ""
+        return "disk" if changed_bytes(self._folders, self._since) else ""
 
 
-def joined(pid: int, limits: Limits, root: int, folders: tuple[str, ...] = ()) -> Watch:
-    """Counted by a group if it can be put into one; otherwise by descent from `root`, which
-    inherits the orphans.
-    """
-    found = open_group(limits)
-    try:
-        if found is not None:
-            found.join(pid)
-            return found
-    except OSError:
-        assert found is not None
-        found.close()
-    family = Family(limits, folders)
-    family.join(root)
-    return family
-
-
-def _later(seconds: float | None) -> float:
+def _deadline_after(seconds: float | None) -> float:
     return time.monotonic() + seconds if seconds is not None else float("inf")

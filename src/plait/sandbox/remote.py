@@ -29,10 +29,11 @@ from plait.event import Json
 from plait.event.kinds import File, Placement
 from plait.ids import Digest
 from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe, Ran, Wanted
-from plait.sandbox.limits import narrowed
-from plait.sandbox.output import keep
-from plait.sandbox.remote_files import RemoteFiles, RemoteWorkspace
-from plait.sandbox.remote_shell import Following, Given, Guest, Shell, refuse
+from plait.sandbox.limits import narrow_limits
+from plait.sandbox.output import keep_output
+from plait.sandbox.remote_files import RemoteFiles
+from plait.sandbox.remote_shell import CommandFollower, CommandSpec, Guest, Shell, raise_for_code
+from plait.sandbox.remote_workspace import RemoteWorkspace
 from plait.store import Store
 from plait.workspace import EMPTY, Rules, Snapshot
 
@@ -73,22 +74,24 @@ class RemoteSandbox:
         limits: Limits | None = None,
         on_output: OnOutput | None = None,
     ) -> Ran:
-        allowed = narrowed(self._wanted.limits, limits)
-        following = Following(self._shell, allowed, on_output)
+        allowed = narrow_limits(self._wanted.limits, limits)
+        following = CommandFollower(self._shell, allowed, on_output)
         exported = {**self._wanted.env, **(env or {})}
         ran = following.result(
-            Given(command, stdin, self._files.enter(cwd), exported, allowed.open_files, self._stale)
+            CommandSpec(
+                command, stdin, self._files.enter(cwd), exported, allowed.open_files, self._stale
+            )
         )
         self._stale = following.traces
         if isinstance(ran, int):
-            refuse(ran, cwd)
+            raise_for_code(ran, cwd)
             raise SandboxFailed(
                 self._backend.name, "start a command", f"its script ended with {ran}"
             )
         return ran
 
     def keep(self, output: Output, name: str, media_type: str = "text/plain") -> File:
-        return keep(self._wanted.store, output, name, media_type)
+        return keep_output(self._wanted.store, output, name, media_type)
 
     def begin(self) -> None:
         """Nothing is remembered between two snapshots but how files looked, and they are looked at
@@ -102,7 +105,7 @@ class RemoteSandbox:
         self._workspace.restore(tree)
 
     def fork(self, wanted: Wanted) -> RemoteSandbox:
-        return self._backend.forked(self, self._guest, self._workspace, wanted)
+        return self._backend.fork_sandbox(self, self._guest, self._workspace, wanted)
 
     def pause(self) -> None:
         self._guest.pause()
@@ -167,7 +170,7 @@ class RemoteBackend:
 
     def probe(self) -> Probe:
         version = self.version()
-        missing = self._missing()
+        missing = self._why_unavailable()
         offered = [
             "exec",
             "stream",
@@ -194,7 +197,7 @@ class RemoteBackend:
         except metadata.PackageNotFoundError:
             return ""
 
-    def _missing(self) -> tuple[str, ...]:
+    def _why_unavailable(self) -> tuple[str, ...]:
         """Why it cannot be used here, and what would help."""
         if not self.version():
             return (
@@ -206,7 +209,7 @@ class RemoteBackend:
         return ()
 
     def check(self, wanted: Wanted) -> Placement:
-        self._check(wanted)
+        self._check_wanted(wanted)
         self.sdk()
         known: dict[str, Json] = {"version": f"{self.package} {self.version()}"}
         return Placement(
@@ -214,7 +217,7 @@ class RemoteBackend:
         )
 
     def create(self, wanted: Wanted) -> RemoteSandbox:
-        self._check(wanted)
+        self._check_wanted(wanted)
         guest = self.make(wanted)
         try:
             workspace = self._workspace(guest, wanted, EMPTY)
@@ -225,19 +228,19 @@ class RemoteBackend:
         return RemoteSandbox(self, guest, wanted, self._placement(guest, wanted), workspace)
 
     def attach(self, placement: Placement, wanted: Wanted) -> RemoteSandbox:
-        self._check(wanted)
+        self._check_wanted(wanted)
         guest = self.find(placement.sandbox)
         return RemoteSandbox(
             self, guest, wanted, placement, self._workspace(guest, wanted, wanted.tree)
         )
 
-    def forked(
+    def fork_sandbox(
         self, source: RemoteSandbox, guest: Guest, workspace: RemoteWorkspace, wanted: Wanted
     ) -> RemoteSandbox:
         """By the vendor's means if the other one is to be the same in all else; from the files
         otherwise.
         """
-        self._check(wanted)
+        self._check_wanted(wanted)
         placement = source.placement
         if (
             self.copies
@@ -271,7 +274,7 @@ class RemoteBackend:
             Shell(self.name, guest), self.workdir, wanted.store, Rules(ignore=wanted.ignore), tree
         )
 
-    def _check(self, wanted: Wanted) -> None:
+    def _check_wanted(self, wanted: Wanted) -> None:
         if wanted.in_place:
             raise NotSupported(
                 self.name,
@@ -297,12 +300,12 @@ class RemoteBackend:
             guest.id,
             1,
             self.rung,
-            image or wanted.image or self.image(),
+            image or wanted.image or self.default_image(),
             wanted.network,
             detail,
         )
 
-    def image(self) -> str:
+    def default_image(self) -> str:
         """What is taken if nobody says."""
         return ""
 
@@ -318,7 +321,7 @@ def marks(wanted: Wanted) -> dict[str, str]:
 
 
 @contextmanager
-def told(
+def translate_errors(
     backend: str, what: str, sandbox: str, gone: Callable[[Exception], bool], step: str = ""
 ) -> Generator[None]:
     """The vendor's errors as ours. `gone` says whether one means that the sandbox is no more."""

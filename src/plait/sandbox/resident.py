@@ -24,8 +24,8 @@ from typing import IO, Protocol, runtime_checkable
 from plait.errors import SandboxFailed
 from plait.sandbox.base import Limits
 from plait.sandbox.confine import restrict_sockets
-from plait.sandbox.limits import Watch, confine
-from plait.sandbox.process import Start, Status, is_ready, joined
+from plait.sandbox.limits import ResourceCounter, confine, open_counter
+from plait.sandbox.process import Start, Status, is_ready
 
 LINE_MAX = 64 << 20  # bytes of one answer; a picture of a screen has some hundred thousand
 START_S, BURY_S = 20.0, 5.0
@@ -93,7 +93,7 @@ class LocalResident:
         self._lines: SimpleQueue[bytes] = SimpleQueue()
         self._words: IO[bytes] = tempfile.TemporaryFile()
         self._last = ""
-        self._watch: Watch | None = None
+        self._counter: ResourceCounter | None = None
         self._pidfd: int | None = None
         self._lock = Lock()
         started: Future[subprocess.Popen[bytes]] = Future()
@@ -128,9 +128,9 @@ class LocalResident:
 
     def complaint(self) -> str:
         with self._lock:
-            return self._last if self._words.closed else self._said()
+            return self._last if self._words.closed else self._error_tail()
 
-    def _said(self) -> str:
+    def _error_tail(self) -> str:
         size = os.fstat(self._words.fileno()).st_size
         return (
             os.pread(self._words.fileno(), WORDS_MAX, max(0, size - WORDS_MAX))
@@ -164,7 +164,7 @@ class LocalResident:
             raise SandboxFailed(
                 "local", "start it", self._last or "it ended before it began", "see `plait doctor`"
             ) from error
-        self._watch = joined(pid, most, pid if self._start.own_users else self._process.pid)
+        self._counter = open_counter(pid, most, pid if self._start.own_users else self._process.pid)
         confine(pid, most, own_users=self._start.own_users)
         os.write(self._start.go_fd, b"1")
 
@@ -214,18 +214,18 @@ class LocalResident:
         """Wait until nothing is left of it."""
         until = monotonic() + BURY_S
         while not is_ready(pidfd, 0.2) and monotonic() < until:
-            if self._watch is not None:
-                self._watch.kill()
+            if self._counter is not None:
+                self._counter.kill()
         self._process.wait()
-        if self._watch is not None:
-            self._watch.close()
+        if self._counter is not None:
+            self._counter.close()
         os.close(pidfd)
         os.close(self._start.status_fd)
         self._close()
 
     def _close(self) -> None:
         self._keeper.join()
-        self._last = self._said()
+        self._last = self._error_tail()
         self._words.close()
         for each in (self._process.stdin, self._process.stdout):
             assert each is not None

@@ -128,24 +128,24 @@ def version() -> str:
 
 @functools.cache
 def _version(path: str | None) -> str:
-    return _output([path, "--version"]).strip() if path else ""
+    return _run_for_output([path, "--version"]).strip() if path else ""
 
 
-def overlay(layers: Overlay) -> list[str]:
+def overlay_prefix(layers: Overlay) -> list[str]:
     """What to put before a command so that it finds the layers, as one, in place of the upper one.
 
     Nobody else sees it.
     """
     as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     return [
-        _tool("unshare"),
+        _program_path("unshare"),
         "--mount",
         *as_root,
         "/bin/sh",
         "-c",
         _MOUNT,
         "sh",
-        _tool("mount"),
+        _program_path("mount"),
         layers.options,
         layers.upper,
     ]
@@ -154,13 +154,13 @@ def overlay(layers: Overlay) -> list[str]:
 NOT_JOINED = "nsenter: cannot open"  # what nsenter says if nobody is there any more
 
 
-def joining(pid: int) -> list[str]:
+def joining_prefix(pid: int) -> list[str]:
     """What to put before a command so that it finds the layers that this process has mounted."""
     as_user = [] if os.geteuid() == 0 else [f"--user=/proc/{pid}/ns/user", "--preserve-credentials"]
-    return [_tool("nsenter"), *as_user, f"--mount=/proc/{pid}/ns/mnt"]
+    return [_program_path("nsenter"), *as_user, f"--mount=/proc/{pid}/ns/mnt"]
 
 
-def _tool(name: str) -> str:
+def _program_path(name: str) -> str:
     return (
         shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/bin:/bin:/usr/sbin:/sbin")
         or name
@@ -179,14 +179,14 @@ def _find_bubblewrap(path: str, _: str) -> Finding:
     return (
         Finding(True)
         if failed is None
-        else Finding(False, f"bubblewrap does not work: {failed}", _namespaces())
+        else Finding(False, f"bubblewrap does not work: {failed}", _namespace_fix())
     )
 
 
-def _namespaces() -> str:
+def _namespace_fix() -> str:
     """What switches user namespaces off, as far as it can be told."""
     for path, (off, step) in _NAMESPACES.items():
-        if _content(path) == off:
+        if _read_setting(path) == off:
             return f"User namespaces are switched off; as root: `{step}`"
     return (
         "In a container, allow user namespaces (docker: --security-opt seccomp=unconfined"
@@ -207,9 +207,9 @@ def _find_overlay(path: str, folder: str) -> Finding:
         )
     try:
         with tempfile.TemporaryDirectory(
-            prefix="probe-", dir=_existing(folder), ignore_cleanup_errors=True
+            prefix="probe-", dir=_existing_folder(folder), ignore_cleanup_errors=True
         ) as room:
-            failed = _layered(room)
+            failed = _try_overlay(room)
     except OSError as error:
         failed = str(error)
     step = (
@@ -223,20 +223,20 @@ def _find_overlay(path: str, folder: str) -> Finding:
     )
 
 
-def _existing(folder: str) -> str:
+def _existing_folder(folder: str) -> str:
     """The folder, or the nearest one above it that is there."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return folder
 
 
-def _layered(room: str) -> str | None:
+def _try_overlay(room: str) -> str | None:
     """Change a file through an overlay. None: that worked."""
     for name in ("lower", "upper", "work"):
         os.mkdir(f"{room}/{name}")
     with open(f"{room}/lower/file", "w") as file:
         file.write("before")
-    prefix = overlay(Overlay(f"{room}/lower", f"{room}/upper", f"{room}/work"))
+    prefix = overlay_prefix(Overlay(f"{room}/lower", f"{room}/upper", f"{room}/work"))
     failed = _failure(
         [
             *prefix,
@@ -310,7 +310,7 @@ def _failure(command: list[str]) -> str | None:
     )
 
 
-def _output(command: list[str]) -> str:
+def _run_for_output(command: list[str]) -> str:
     try:
         return subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=20
@@ -319,7 +319,7 @@ def _output(command: list[str]) -> str:
         return ""
 
 
-def _content(path: str) -> str:
+def _read_setting(path: str) -> str:
     try:
         with open(path) as file:
             return file.read().strip()
