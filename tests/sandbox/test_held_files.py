@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plait.sandbox import Limits, control_groups
-from plait.sandbox.held import held_files, memory_device, memory_devices, shared_memory_beside
+from plait.sandbox.held_files import held_files, memory_device, memory_devices, shared_memory_beside
 from plait.sandbox.limits import ProcessFamily
 from tests.sandbox.rooms import on_namespaced, room
 

@@ -43,7 +43,7 @@ def wanted_of(store: Store, key: str, tree: Digest, placement: Placement) -> Wan
 
 
 def environment_of(given: Any) -> dict[str, str]:
-    """Return the variables of a command. A list names variables of this process, whose values are
+    """Return the variables of a command. A list names variables of this process: their values are
     not recorded.
     """
     if isinstance(given, Mapping):

@@ -2,7 +2,7 @@
 
 It brings the files back to the folder that they came from: a merge of the tree that was placed, the
 session's own and the folder as it is now, written file by file, each in one step. An interrupted
-apply is made again: what was written already is the same on both sides by then.
+apply is made again: the paths written already are the same on both sides by then.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class PublishTool(Tool[..., Result]):
 
 
 def consent_request(store: Store, plan: PublishPlan, folder: str, name: str) -> dict[str, Json]:
-    """Return what a request for consent shows of a plan. `name`: the session's, in commands."""
+    """Return the request for consent to a plan. `name`: the session's, in commands."""
     diff = Changes(store, plan.before, plan.after)
     first, rest = map(secrets.hide_text, patch_parts(store, diff, plan.executable))
     if len(first) > RUN_MAX:

@@ -21,12 +21,11 @@ OWN_PROCESSES = 3  # processes of bubblewrap itself, or the launcher: not counte
 
 
 class GroupFolder(NamedTuple):
-    """One folder of a group, and what to read there: a file, the word in it that is a count, and
-    what it means if it is not 0.
-    """
+    """One folder of a group, with its settings and its signs that a limit was passed."""
 
     folder: str
-    settings: tuple[tuple[str, str], ...]
+    settings: tuple[tuple[str, str], ...]  # file and value
+    # a file, the word in it before a count, and the limit that was passed if the count is not 0
     signs: tuple[tuple[str, str, str], ...]
 
 
@@ -71,9 +70,9 @@ class ControlGroup:
 
 
 def _remove_folder(folder: str) -> None:
-    """Those that were killed may take a moment to leave it.
+    """Remove the folder of a group; killed processes may take a moment to leave it.
 
-    What cannot be removed now is removed as stale later.
+    A folder that cannot be removed now is removed as stale later.
     """
     for _ in range(50):
         try:
@@ -87,7 +86,7 @@ def _remove_folder(folder: str) -> None:
 
 
 def _apply_setting(folder: str, file: str, value: str) -> None:
-    """A limit; that of swap is not there on every machine."""
+    """Write a setting. Those of swap and of the OOM killer may be missing on a machine."""
     try:
         _write_file(folder, file, value)
     except OSError:
@@ -104,6 +103,7 @@ def _write_file(folder: str, file: str, value: str) -> None:
 
 
 def read_file(folder: str, file: str) -> str:
+    """Return the text of a file of the kernel; "" if it cannot be read."""
     try:
         with open(f"{folder}/{file}") as opened:
             return opened.read()
@@ -123,7 +123,7 @@ def _count_of(folder: str, file: str, word: str) -> int:
 
 
 def open_group(limits: Limits) -> ControlGroup | None:
-    """A group with these limits; None: none can be made here, or nothing is to be counted."""
+    """Make a group with these limits; None: none can be made here, or nothing is to be counted."""
     if limits.memory_mb is None and limits.processes is None:
         return None
     name = f"{_NAME}-{os.getpid()}-{next(_Process.numbers)}"
@@ -188,9 +188,9 @@ class _Process:
 
 
 def group_homes() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Where groups can be made: the kind, and a folder per controller.
+    """Return the places for new groups: the kind, and a folder per controller.
 
-    Found once; what dead processes left there is removed.
+    They are looked for once, and groups that dead processes left there are removed.
     """
     with _Process.lock:
         if _Process.homes is None:
@@ -239,8 +239,9 @@ def find_homes(mounts: str, own: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _lineage(root: str, path: str) -> list[str]:
-    """One's own group, then the one around it: the kernel wants processes in the leaves only, so
-    siblings are the rule.
+    """Return the group of this process, then the one around it.
+
+    The kernel wants processes in leaves only, so a new group usually is a sibling of our own.
     """
     own = root + path.rstrip("/")
     return [own] if own == root else [own, os.path.dirname(own)]
@@ -253,10 +254,7 @@ def _is_delegated(folder: str) -> bool:
 
 
 def remove_stale(folders: Iterable[str]) -> None:
-    """Groups whose makers are dead.
-
-    Only empty ones can be removed, so nothing that runs is touched.
-    """
+    """Remove groups whose makers are dead. The kernel refuses to remove a group with processes."""
     for folder in folders:
         for name in os.listdir(folder):
             head, _, rest = name.partition("-")

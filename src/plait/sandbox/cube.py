@@ -1,10 +1,10 @@
 """Sandboxes of CubeSandbox, on its SDK `cubesandbox`.
 
-Its paths look like E2B's and are not: commands have neither standard input nor output before the
+Its API looks like E2B's and differs: commands have neither standard input nor output before the
 end, files are read as text, a copy is made by the client out of a snapshot. A temporary snapshot is
-marked with the sandbox it was made of, and removed when the copy stands, when making it failed,
-and, should this process die between the two, when somebody next attaches. CUBE_API_URL says where,
-CUBE_TEMPLATE_ID what; CUBE_API_KEY is only needed where the server asks for it.
+marked with the sandbox it was made of, and removed when the copy stands or failed; if this process
+dies between the two, the next attach removes it. CUBE_API_URL is the server, CUBE_TEMPLATE_ID the
+template; CUBE_API_KEY is only needed if the server asks for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Cube(RemoteBackend):
 
     name = "cube"
     package = "cubesandbox"
-    key = "CUBE_API_URL"  # there is no public service: without an address nobody is asked
+    key = "CUBE_API_URL"  # there is no public service: without an address there is no server
     rung = "microvm"
     workdir = "/workspace"
     tested = "wire-tested 2026-11-16 cubesandbox 0.7.3"
@@ -97,7 +97,7 @@ class CubeGuest:
             self._box.files.write(path, content)
 
     def read_file(self, path: str) -> bytes:
-        """The SDK reads text. So the file comes through the shell, piece by piece."""
+        """Read a file through the shell, piece by piece: the SDK reads text only."""
         found = bytearray()
         while True:
             text = self.shell(
@@ -175,13 +175,14 @@ def _translate_errors(what: str, sandbox: str = "") -> AbstractContextManager[No
 
 
 def _means_gone(error: Exception, sandbox: str) -> bool:
-    """Commands and files are reached through a proxy, whose words for it differ: then the server is
-    asked.
+    """Return True if the error means that the sandbox is gone.
+
+    Commands and files are reached through a proxy with errors of its own, so the server is asked.
     """
     missing = _sdk().SandboxNotFoundError
     if isinstance(error, missing):
         return True
     try:
         return all(found["sandboxID"] != sandbox for found in _sdk().Sandbox.list())
-    except Exception:  # it cannot be told, so the first error is what is known
+    except Exception:  # no answer: the first error is reported
         return False

@@ -7,21 +7,21 @@ import os
 import stat
 from collections.abc import Collection, Iterable
 
-from plait.sandbox.held import held_files, memory_device, private_memory
+from plait.sandbox.held_files import held_files, memory_device, private_memory
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def changed_bytes(folders: Iterable[str], since: float) -> int:
-    """Bytes below these folders of what was changed since then.
+    """Return the bytes of files below these folders that changed since then.
 
-    A hole counts: whoever reads the file reads it too.
+    Holes count: a reader of the file gets them as bytes.
     """
     return sum(_bytes_below(folder, since) for folder in folders)
 
 
 def unlisted_bytes(pids: Collection[int]) -> int:
-    """Bytes on disk that processes hold in files that no folder lists any more."""
+    """Return the bytes on disk that processes hold in files that no folder lists any more."""
     private = private_memory(pids)
     memory = {memory_device(), *([private.device] if private is not None else [])}
     return sum(file.size for (device, _), file in held_files(pids).items() if device not in memory)
@@ -48,8 +48,8 @@ def _bytes_below(folder: str, since: float) -> int:
 
 
 class _FolderWalk:
-    """A folder that one walks about in, by one handle and single names: no path is too long, no
-    tree too deep. Links are not followed.
+    """A walk through a folder by one handle and single names: no path is too long, no tree too
+    deep. Links are not followed.
     """
 
     def __init__(self, handle: int) -> None:
@@ -64,11 +64,11 @@ class _FolderWalk:
         return False
 
     def leave(self) -> bool:
-        """False: it was moved meanwhile, and what is above it now is somewhere else."""
+        """Go up; return False if the folder was moved meanwhile, and its parent is another."""
         return self._go("..") and _identity(self._here) == self._above.pop()
 
     def list_folder(self, since: float) -> tuple[int, list[str]]:
-        """Bytes of what is in it, and the folders there."""
+        """Return the bytes of its entries, and the names of its folders."""
         total, names = 0, list[str]()
         with contextlib.suppress(OSError), os.scandir(self._here) as entries:
             for entry in entries:

@@ -1,8 +1,8 @@
-"""Sandboxes of E2B, or of whoever speaks its protocol, on the official SDK `e2b`.
+"""Sandboxes of E2B, or of a service with its protocol, on the official SDK `e2b`.
 
 A sandbox is a small virtual machine that is made from a template, lives for a while, and can be
 paused and copied with all that runs in it. E2B_API_KEY is the key; the SDK's own variables
-(E2B_DOMAIN and the like) say where.
+(E2B_DOMAIN and the like) name the server.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class E2BGuest:
             return E2BGuest(made)
 
     def close(self) -> None:
-        """The SDK keeps connections for the whole process, not for a sandbox."""
+        """Do nothing: the SDK keeps connections for the whole process, not for a sandbox."""
 
 
 def _translate_errors(what: str, sandbox: str = "") -> AbstractContextManager[None]:

@@ -1,8 +1,8 @@
 """The few files below /etc that programs need, copied into one folder.
 
 A bind per file would cost more than all the rest of a sandbox together. The folder is made once,
-and again when one of the files changes; its name says of which state of them it is. Folders, which
-hold hundreds of links, are bound on top of it.
+and again when one of the files changes; its name has a digest of their state. Folders, which hold
+hundreds of links, are bound on top of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hashlib import sha256
 
 from plait.sandbox.base import Network
 
-USER = 1000  # whoever runs Plait appears as an ordinary user
+USER = 1000  # inside, the user that runs Plait appears as an ordinary user
 
 _FILES = (
     "ld.so.cache",
@@ -56,13 +56,13 @@ def file_names(network: Network) -> tuple[str, ...]:
 
 
 def folder_paths(network: Network) -> tuple[str, ...]:
-    """Those that are there."""
+    """Return those folders below /etc that exist here."""
     wanted = (*_FOLDERS, *(_NETWORK_FOLDERS if network == "on" else ()))
     return tuple(f"/etc/{name}" for name in wanted if os.path.isdir(f"/etc/{name}"))
 
 
 def etc_folder(cache: str, network: Network) -> str:
-    """The folder to be seen as /etc."""
+    """Return the folder to be bound as /etc."""
     known = (
         cache,
         network,
@@ -70,7 +70,7 @@ def etc_folder(cache: str, network: Network) -> str:
         folder_paths(network),
     )
     found = _cached_folder(*known)
-    if not os.path.isdir(found):  # somebody emptied the cache
+    if not os.path.isdir(found):  # the cache was emptied
         _cached_folder.cache_clear()
         found = _cached_folder(*known)
     return found
@@ -98,7 +98,7 @@ def _cached_folder(
 
 
 def _make_folder(cache: str, folder: str, network: Network) -> None:
-    """Whole or not at all; somebody else may be making the same one."""
+    """Make the folder whole or not at all; another process may be making the same one."""
     making = tempfile.mkdtemp(prefix="making-etc-", dir=cache)
     try:
         for name in file_names(network):
@@ -118,7 +118,7 @@ def _make_folder(cache: str, folder: str, network: Network) -> None:
 
 
 def _copy_if_public(source: str, target: str) -> None:
-    """What not everybody may read is nobody's in a sandbox either."""
+    """Copy a file that all users may read; others stay out of the sandbox."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     try:
         mode = os.stat(source).st_mode

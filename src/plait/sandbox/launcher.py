@@ -1,4 +1,4 @@
-"""How the launcher is asked to start a command: for the rungs that have no namespaces."""
+"""The command line of our launcher (confine.py), for the rungs that have no namespaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
 
 def start(room: Room, invocation: Invocation, *, isolated: bool) -> Start:
-    """`isolated`: kept by landlock and a filter of system calls; not: a process like any other."""
+    """Return the command line and pipes for a command in this room.
+
+    `isolated`: confined by landlock and a filter of system calls; else a process like any other.
+    """
     status_read, status_write = os.pipe()
     go_read, go_write = os.pipe()
     asked = {
@@ -65,7 +68,9 @@ def writable(room: Room) -> list[str]:
 
 
 def check(room: Room) -> None:
-    """This rung allows folders as wholes: what must not be seen may not lie in one of them."""
+    """Raise NotSupported if a hidden path lies in a visible folder: landlock allows a folder as a
+    whole.
+    """
     for hidden in room.hidden:
         for folder in (*readable(room), *writable(room)):
             if os.path.exists(hidden) and bubblewrap.is_below(hidden, os.path.realpath(folder)):
@@ -76,7 +81,7 @@ def check(room: Room) -> None:
 
 
 def search_path(room: Room) -> str:
-    """As in a bubblewrap sandbox, with the places that things really have."""
+    """Return the PATH of a bubblewrap sandbox, with the paths of the host."""
     assert isinstance(room.layers, Plain)
     parts = bubblewrap.search_path(room).split(":")
     sources = {mount.dest: mount.source for mount in bubblewrap.heavies(room)}

@@ -1,9 +1,9 @@
-"""How much a command may take, and who watches it.
+"""The limits of a command, and the counters of its memory and processes.
 
-Memory and processes are counted by a control group of the command's own, of version 2 or 1, below
-the group that this process is in. Where none can be made, whoever waits for the command adds up
-what its processes take, a few times a second. Going beyond a limit ends the command, and the whole
-of it: half a program that was refused a process says less than one that was stopped.
+Memory and processes are counted by a control group of the command's own. If none can be made, the
+thread that waits for the command adds up the memory of its processes, a few times a second. Passing
+a limit ends the whole command: half a program that was refused a process says less than one that
+was stopped.
 
 Disk is counted by looking in any case: the folders that a command may write to, and files that it
 holds open after it removed them.
@@ -20,14 +20,19 @@ from typing import Protocol
 from plait.sandbox.base import MB, Limits
 from plait.sandbox.control_groups import OWN_PROCESSES, group_kind, open_group, read_file
 from plait.sandbox.disk_usage import changed_bytes
-from plait.sandbox.held import held_files, memory_devices, private_memory, shared_memory_beside
+from plait.sandbox.held_files import (
+    held_files,
+    memory_devices,
+    private_memory,
+    shared_memory_beside,
+)
 
-# so many more processes are refused at once: whoever watches should see the limit passed
+# the kernel refuses processes only so far above the limit, so that the counter sees it passed
 _SLACK = 16
 
 
 def narrow_limits(limits: Limits, asked: Limits | None) -> Limits:
-    """Both together: of each two the smaller one."""
+    """Return both limits together: the smaller one of each two."""
     if asked is None:
         return limits
     pairs = {
@@ -42,7 +47,7 @@ def narrow_limits(limits: Limits, asked: Limits | None) -> Limits:
 
 
 def confine(pid: int, limits: Limits, *, own_users: bool) -> None:
-    """What the kernel limits by process.
+    """Set the limits that the kernel keeps for each process.
 
     `own_users`: in a user namespace, where processes are counted apart from all others.
     """
@@ -62,22 +67,22 @@ def _set_rlimit(pid: int, what: int, value: int) -> None:
 
 
 class ResourceCounter(Protocol):
-    """What counts memory and processes."""
+    """Counts the memory and the processes of a command."""
 
     @property
     def name(self) -> str: ...
     def join(self, pid: int) -> None: ...
     def has(self, pid: int) -> bool: ...
     def pids(self) -> list[int]:
-        """The processes that are counted."""
+        """Return the processes that are counted."""
         ...
 
     def exceeded_limit(self) -> str:
-        """`memory`, `processes`, or nothing."""
+        """Return the limit that was passed: "memory", "processes", or ""."""
         ...
 
     def kill(self) -> None:
-        """End whatever is in it."""
+        """End all processes that are counted."""
         ...
 
     def close(self) -> None: ...
@@ -141,7 +146,7 @@ class ProcessFamily:
         return anonymous + shared + beside > most
 
     def kill(self) -> None:
-        """The first is the launcher, or bubblewrap: it ends when what it waits for has."""
+        """Kill all but the first: the launcher, or bubblewrap, which ends after its children."""
         for pid in descendants(self._pid)[1:]:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, 9)
@@ -150,7 +155,7 @@ class ProcessFamily:
 
 
 def descendants(pid: int) -> list[int]:
-    """The process and what it started, and what those started."""
+    """Return the process and all processes that descend from it."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
@@ -164,24 +169,24 @@ def descendants(pid: int) -> list[int]:
 
 
 def _resident_bytes(pid: int, word: str) -> int:
-    """Memory of a kind.
+    """Return the resident bytes of one kind.
 
-    What several processes share is counted for each of them: rather too much than not at all.
+    Shared memory is counted for each process that has it: rather too much than not at all.
     """
     lines = (line.split() for line in read_file(f"/proc/{pid}", "status").splitlines())
     return sum(int(words[1]) * 1024 for words in lines if words and words[0] == word)
 
 
 def counted_by() -> str:
-    """What counts memory and processes here."""
+    """Return the kind of counter of memory and processes on this machine."""
     return group_kind() or ProcessFamily.name
 
 
 def open_counter(
     pid: int, limits: Limits, root: int, folders: tuple[str, ...] = ()
 ) -> ResourceCounter:
-    """Counted by a group if it can be put into one; otherwise by descent from `root`, which
-    inherits the orphans.
+    """Put a process into a control group, or else count the descendants of `root`, which inherits
+    the orphans.
     """
     found = open_group(limits)
     try:

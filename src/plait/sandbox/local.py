@@ -46,7 +46,7 @@ from plait.workspace.rules import STORE, stores_in
 T = TypeVar("T")
 
 NAME = "local"
-_CLEAN = "-clean"  # what the name of a copy ends in that nobody else has been in
+_CLEAN = "-clean"  # the end of the name of a clean copy, which no other sandbox used before
 _OFFERED = ("exec", "stream", "reattach", "files", "pause", "renew", "snapshot", "fork", "network")
 _PASSED_ON = ("TERM", "TZ")  # of the host's environment; everything else is set here
 
@@ -83,9 +83,9 @@ class LocalBackend:
         return self._open(wanted, wanted.key + (_CLEAN if wanted.clean else ""), fresh=wanted.clean)
 
     def attach(self, placement: Placement, wanted: Wanted) -> LocalSandbox:
-        """The copy as it stands.
+        """Open the copy as it stands.
 
-        One that is in doubt does not count as there: nobody knows what its files are.
+        A copy in doubt counts as gone: its files are not known.
         """
         wanted = msgspec.structs.replace(wanted, isolation=wanted.isolation or placement.rung)
         if not wanted.in_place:
@@ -151,7 +151,7 @@ class LocalSandbox:
         if rung == "landlock":
             launcher.check(self._room())
 
-    # ── what it is ───────────────────────────────────────────────────────────────────────────
+    # ── identity ─────────────────────────────────────────────────────────────────────────────
 
     @property
     def placement(self) -> Placement:
@@ -242,9 +242,7 @@ class LocalSandbox:
         cwd: str = "",
         env: Mapping[str, str] | None = None,
     ) -> LocalResident:
-        """Start a process that stays until the files are made others, or this
-        handle is let go of.
-        """
+        """Start a process that stays until a tree is restored, or this handle is closed."""
         self._end_residents(name)
         room, most = (
             self._room()._replace(scratch=self._copy.make_scratch(name)),
@@ -257,9 +255,10 @@ class LocalSandbox:
         return started
 
     def _begin_beside_residents(self, begin: Callable[[], T]) -> T:
-        """Begin something where a process stays.
+        """Call `begin`, which joins the mounts of a process that stays.
 
-        One that ended just now cannot be joined any more: then it is begun on its own.
+        If that process ended just now, its mounts cannot be joined: then `begin` is called again,
+        without residents.
         """
         try:
             return begin()
@@ -303,8 +302,8 @@ class LocalSandbox:
         )
 
     def _hidden_paths(self) -> tuple[str, ...]:
-        """The store, and whatever is called like one in the folder; at any depth where the folder
-        itself is worked on.
+        """Return the paths of the store, and of folders named like one in the session's folder: at
+        any depth if commands work in place, else at its top.
         """
         folder = _real_path(self._wanted.folder)
         nested = (
@@ -317,7 +316,7 @@ class LocalSandbox:
         return [os.path.realpath(path)] if scheme == "sqlite" else []
 
     def _closed_paths(self) -> Closed:
-        """What the tools for files may not change, as commands may not."""
+        """Return the paths that the tools for files may not change, as commands may not."""
         folder = _real_path(self._wanted.folder)
         heavy = frozenset(self._wanted.heavy if self._rung != "host" and folder else ())
         inside = [
@@ -395,7 +394,8 @@ class LocalSandbox:
             | dict(self._wanted.env)
             | dict(more)
         )
-        # Where the store is not out of reach, a command must not decide in it for people.
+        # Without namespaces the store is within reach, and the mark keeps a command from deciding
+        # in it for people.
         return given if self._in_namespaces else given | inside.mark()
 
     def keep(self, output: Output, name: str, media_type: str = "text/plain") -> File:
@@ -412,7 +412,7 @@ class LocalSandbox:
         )
 
     def _mounted_root(self) -> str | None:
-        """The layers as one, seen through a process that stays and has them mounted."""
+        """Return the path of the mounted layers, seen through a process that stays."""
         there = next((each.pid for each in self._residents.values() if each.alive), None)
         return (
             f"/proc/{there}/root{self._folder}"
@@ -421,8 +421,8 @@ class LocalSandbox:
         )
 
     def restore(self, tree: Digest) -> None:
-        self._end_residents()  # what they hold belongs to the files that were
-        # A copy switches from the tree that it knows: what no snapshot has seen would stay.
+        self._end_residents()  # their state belongs to the files before
+        # A copy switches from the tree that it knows: changes after the last snapshot would stay.
         self._wanted.store.put_blobs(self.snapshot().blobs)
         self._copy.switch(tree)
 

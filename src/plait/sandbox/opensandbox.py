@@ -2,7 +2,7 @@
 
 A sandbox is a container that a server of one's own makes from an image, with a daemon inside that
 runs commands and moves files. It can be paused; a copy is made from the files. OPEN_SANDBOX_DOMAIN
-says where the server is, OPEN_SANDBOX_API_KEY is its key.
+is the address of the server, OPEN_SANDBOX_API_KEY its key.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ class OpenSandbox(RemoteBackend):
         from opensandbox.models.sandboxes import NetworkPolicy
         from opensandbox.sync import SandboxSync
 
-        # Only what runs elsewhere in the container could use the network, so a policy of its own is
-        # asked for when none is to be had.
+        # Without a policy the container has the network, so one that denies it is asked for.
         denied = None if wanted.network == "on" else NetworkPolicy(defaultAction="deny")
         with _translate_errors("make a sandbox"):
             box = SandboxSync.create(
@@ -67,8 +66,8 @@ class OpenSandbox(RemoteBackend):
         from opensandbox.sync import SandboxSync
 
         with _translate_errors("attach", sandbox):
-            # Connecting waits for what is not there to appear, and does not wake what is paused: so
-            # it is looked up first.
+            # Connecting waits for a missing sandbox to appear, and does not wake a paused one: so
+            # the state is looked up first.
             paused = _state(sandbox) in _PAUSED
             connected = SandboxSync.resume if paused else SandboxSync.connect
             return OpenSandboxGuest(connected(sandbox, connection_config=_config()))
@@ -176,8 +175,10 @@ def _translate_errors(what: str, sandbox: str = "") -> AbstractContextManager[No
 
 
 def _means_gone(error: Any, sandbox: str) -> bool:
-    """The daemon in a sandbox goes with it, which looks like a broken connection: then the server
-    is asked.
+    """Return True if the error means that the sandbox is gone.
+
+    The daemon in a sandbox goes with it, which looks like a broken connection, so the server is
+    asked.
     """
     from opensandbox.exceptions import SandboxApiException
 
@@ -187,5 +188,5 @@ def _means_gone(error: Any, sandbox: str) -> bool:
         return _state(sandbox) in ("terminated", "stopping", "failed")
     except SandboxApiException as answer:
         return answer.status_code == 404
-    except Exception:  # it cannot be told, so the first error is what is known
+    except Exception:  # no answer: the first error is reported
         return False

@@ -1,9 +1,9 @@
 """One command, from its start to the end of everything it started.
 
-Whatever the rung, what is started speaks the same few words: it writes the process that will become
-the command to a status pipe and waits for a byte; that process is then put under its limits, and
-only then goes on. The end is the end of that process: bubblewrap's is the first of a process
-namespace, which takes all others with it; the launcher's ends when nothing is left.
+The protocol is the same on every rung: bubblewrap or the launcher writes the id of the process that
+will become the command to a status pipe, and waits for a byte; that process is then put under its
+limits, and only then goes on. The end is the end of that process: bubblewrap's is the first of a
+process namespace, which takes all others with it; the launcher's ends when nothing is left.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from plait.sandbox.mounts import Overlay, ThreadProcess
 from plait.sandbox.output import Spool
 
 _CHUNK = 1 << 16
-_LOOK_S = 0.05  # how often memory and processes are looked at
-_BURY_S = 10.0  # how long the launcher may take to end what it started
-_START_S = 20.0  # how long a sandbox may take to begin
+_LOOK_S = 0.05  # between two looks at memory and processes
+_BURY_S = 10.0  # time for the launcher to end its processes
+_START_S = 20.0  # time for a sandbox to begin
 _ABSENT = re.compile(rb"(?:bwrap|plait): execvp .*: (.*)\n\Z")
 
 
 class Start(NamedTuple):
-    """How to start a command."""
+    """A command line that starts a command, and the pipes to talk to it."""
 
     argv: Sequence[str]
     status_fd: int  # read here
     go_fd: int  # written here
     given: tuple[int, ...]  # descriptors for the child; closed here once it has them
-    own_users: bool = False  # whether it has a user namespace of its own
-    overlay: Overlay | None = None  # to be mounted by whoever starts it
-    scoped: bool = False  # whether abstract sockets of the host are to be out of reach
+    own_users: bool = False  # True: it has a user namespace of its own
+    overlay: Overlay | None = None  # to be mounted by the thread that starts it
+    scoped: bool = False  # True: abstract sockets of the host are put out of reach
 
 
 def is_ready(handle: int, within_s: float) -> bool:
-    """Wait until there is something to read from a handle, or its process has ended; say whether
+    """Wait until there is something to read from a handle, or its process has ended; return True if
     that came in time.
 
-    By poll: select takes no handle above 1,023, and a server has more.
+    It uses poll, because select takes no handle above 1,023, and a server has more.
     """
     waiting = select.poll()
     waiting.register(handle, select.POLLIN)
@@ -57,13 +57,13 @@ def is_ready(handle: int, within_s: float) -> bool:
 
 
 class Status:
-    """The status pipe: which process it is, and how it ended."""
+    """The status pipe: the id of the process, and its exit code."""
 
     def __init__(self, fd: int) -> None:
         self._fd, self._text = fd, ""
 
     def pid(self, within_s: float) -> int | None:
-        """None: it ended before there was one."""
+        """Return the id of the command's process; None: the start failed, or took too long."""
         end = time.monotonic() + within_s
         while (found := self._value("child-pid")) is None:
             if not is_ready(self._fd, end - time.monotonic()) or not self._more():
@@ -86,11 +86,11 @@ class Status:
 
 
 class Bounds(NamedTuple):
-    """What one command may take, and which folders are counted."""
+    """The limits of one command, and the folders that count for its disk."""
 
     limits: Limits
-    grows: tuple[str, ...] = ()  # folders that hold nothing but what commands wrote
-    changes: tuple[str, ...] = ()  # folders in which what is changed from now on counts
+    grows: tuple[str, ...] = ()  # folders that hold only files written by commands
+    changes: tuple[str, ...] = ()  # folders in which only changes from now on count
 
 
 def run_command(
@@ -157,7 +157,7 @@ def _stdin_file(stdin: bytes) -> int:
 
 
 def memory_file(data: bytes) -> int:
-    """A file without a name or a place, to be read from its beginning."""
+    """Return the handle of a file in memory with this content, at its beginning."""
     fd = os.memfd_create("plait")
     rest = memoryview(data)
     while rest:
@@ -211,7 +211,7 @@ class _Command:
         os.write(self._go, b"1")
 
     def wait(self) -> None:
-        """Until the command is over, or has to be ended."""
+        """Wait until the command is over, or has to be ended."""
         if self._pidfd is None:
             return
         poll = select.poll()
@@ -230,7 +230,7 @@ class _Command:
                 return
 
     def end(self) -> None:
-        """End whatever is left, and wait until nothing is."""
+        """End all processes that are left, and wait until none is."""
         self._close_go()
         if self._pidfd is not None:
             self._end_all(self._pidfd)
@@ -266,8 +266,8 @@ class _Command:
         return self._code
 
     def _refusal_code(self) -> int:
-        """As a shell counts: 127 if there is no such program, 126 if it cannot be run; 0 if that is
-        not what happened.
+        """Return the exit code of a shell: 127 if there is no such program, 126 if it cannot be
+        run, 0 otherwise.
         """
         if self._spool.size > 4096:
             return 0
@@ -275,8 +275,8 @@ class _Command:
         return 0 if not found else 127 if found[1] == b"No such file or directory" else 126
 
     def _end_all(self, pidfd: int) -> None:
-        """The launcher ends its processes when the pipe is closed; a namespace ends with its first
-        process.
+        """End the command: the launcher ends its processes when the pipe is closed, a namespace
+        ends with its first process.
         """
         if self._start.own_users:
             with contextlib.suppress(ProcessLookupError):
@@ -287,8 +287,9 @@ class _Command:
                 self._counter.kill()
 
     def _bury(self) -> None:
-        """Wait for what was started here, then end what it may have left: the number of its group
-        is nobody else's until it is buried.
+        """Wait for the process that was started here, then kill the rest of its process group.
+
+        Only then is the process reaped: until that, the number of its group is not given away.
         """
         until = time.monotonic() + _BURY_S
         with contextlib.ExitStack() as stack:
@@ -311,7 +312,7 @@ class _Command:
             self._go = None
 
     def _take(self) -> bool:
-        """Read what there is; False: nothing will come any more."""
+        """Read the available output; return False if no more will come."""
         try:
             data = os.read(self._reader, _CHUNK)
         except BlockingIOError:
@@ -338,7 +339,10 @@ class _Command:
         return found or self._exceeded_disk(now)
 
     def _exceeded_disk(self, now: float) -> str:
-        """Looking takes time where there are many files: it may take a tenth of it all."""
+        """Return "disk" if that limit was passed.
+
+        Counting many files takes time, so it is done rarely enough to take a tenth of it at most.
+        """
         most = self._bounds.limits.disk_mb
         if most is None or now < self._look_disk:
             return ""
@@ -358,9 +362,10 @@ class _Command:
         )
 
     def _exceeded_disk_at_end(self) -> str:
-        """The same at the end: a quick command is over before anybody looked.
+        """Return "disk" if that limit was passed in the end: a quick command is over before the
+        first look.
 
-        One that wrote nothing is not blamed for what was there.
+        A command that wrote nothing is not blamed for files from before.
         """
         most = self._bounds.limits.disk_mb
         if most is None or self._pidfd is None or self._bytes_written() <= most * MB:

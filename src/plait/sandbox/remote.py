@@ -1,9 +1,10 @@
-"""What the backends on other machines share.
+"""The common part of the backends on other machines.
 
 An adapter knows its vendor's SDK: how to make a sandbox, find it again, run a line of shell in it
 and move a file whole. The rest is the same for all and stands here: commands with limits and output
-as it comes, files that cannot be reached outside the workspace, trees, forks. Nothing of this
-machine's environment goes over: a command sees what the image sets, and what the caller names.
+as it comes, files that cannot be reached outside the workspace, trees, forks. The environment of
+this machine is not passed on: a command has the variables of the image and those that the caller
+names.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from plait.sandbox.remote_workspace import RemoteWorkspace
 from plait.store import Store
 from plait.workspace import EMPTY, Rules, Snapshot
 
-LIFETIME_S = 3600.0  # how long a sandbox lives if nobody renews it
-# what a sandbox is marked with, where the vendor keeps such marks
+LIFETIME_S = 3600.0  # the life of a sandbox that is not renewed
+# the marks of a sandbox, if the vendor keeps such marks
 STORE, SESSION = "plait-store", "plait-session"
 ENFORCED = ("time_s", "output_mb", "open_files")  # the rest is up to the image or template
 
@@ -94,9 +95,7 @@ class RemoteSandbox:
         return keep_output(self._wanted.store, output, name, media_type)
 
     def begin(self) -> None:
-        """Nothing is remembered between two snapshots but how files looked, and they are looked at
-        each time.
-        """
+        """Do nothing: every snapshot compares the whole listing with the one before."""
 
     def snapshot(self) -> Snapshot:
         return self._workspace.snapshot()
@@ -124,15 +123,15 @@ class RemoteSandbox:
 
 
 class RemoteBackend:
-    """A `Backend` on other machines: what an adapter fills in, and what it gets for that."""
+    """A `Backend` on other machines; adapters fill in the class variables and a few methods."""
 
     name: ClassVar[str]
-    package: ClassVar[str]  # on PyPI, and what it is imported as
+    package: ClassVar[str]  # its name on PyPI, and for import
     key: ClassVar[str]  # the variable with the credential; "": none is needed
     rung: ClassVar[str]
     workdir: ClassVar[str]
     tested: ClassVar[str]  # with which version of the SDK, and how
-    copies: ClassVar[bool]  # whether the vendor can copy a sandbox
+    copies: ClassVar[bool]  # True: the vendor can copy a sandbox
     pauses: ClassVar[bool] = True
 
     # for adapters
@@ -144,11 +143,11 @@ class RemoteBackend:
         raise NotImplementedError
 
     def all(self) -> Sequence[tuple[str, str, Mapping[str, str]]]:
-        """Id, state and marks of every sandbox of this account."""
+        """Return the id, state and marks of every sandbox of this account."""
         raise NotImplementedError
 
     def sdk(self) -> Any:
-        """The vendor's package, once it and the key are there."""
+        """Return the vendor's package; raises MissingExtra or MissingKey."""
         try:
             module = import_module(self.package)
         except ImportError as error:
@@ -166,8 +165,7 @@ class RemoteBackend:
             secrets.learn(value, self.key)
         return module
 
-    # for everybody
-
+    # for callers
     def probe(self) -> Probe:
         version = self.version()
         missing = self._why_unavailable()
@@ -198,7 +196,7 @@ class RemoteBackend:
             return ""
 
     def _why_unavailable(self) -> tuple[str, ...]:
-        """Why it cannot be used here, and what would help."""
+        """Return the reason why it cannot be used here, and the remedy; (): it can."""
         if not self.version():
             return (
                 f"the package {self.package} is not installed",
@@ -223,7 +221,7 @@ class RemoteBackend:
             workspace = self._workspace(guest, wanted, EMPTY)
             workspace.fill(wanted.tree)
         except BaseException:
-            guest.kill()  # nobody knows of it yet, so nobody else would
+            guest.kill()  # it is not recorded yet, so it would not be found again
             raise
         return RemoteSandbox(self, guest, wanted, self._placement(guest, wanted), workspace)
 
@@ -237,8 +235,8 @@ class RemoteBackend:
     def fork_sandbox(
         self, source: RemoteSandbox, guest: Guest, workspace: RemoteWorkspace, wanted: Wanted
     ) -> RemoteSandbox:
-        """By the vendor's means if the other one is to be the same in all else; from the files
-        otherwise.
+        """Copy a sandbox by the vendor's means if network and image stay the same; otherwise make
+        one from its files.
         """
         self._check_wanted(wanted)
         placement = source.placement
@@ -306,12 +304,12 @@ class RemoteBackend:
         )
 
     def default_image(self) -> str:
-        """What is taken if nobody says."""
+        """Return the image of a sandbox for which none was named."""
         return ""
 
 
 def lifetime(wanted: Wanted) -> int:
-    """Seconds, as the `timeout_s` option says."""
+    """Return the seconds that a sandbox lives: the `timeout_s` option, or the default."""
     given = wanted.options.get("timeout_s")
     return round(given) if isinstance(given, (int, float)) else round(LIFETIME_S)
 
@@ -324,7 +322,7 @@ def marks(wanted: Wanted) -> dict[str, str]:
 def translate_errors(
     backend: str, what: str, sandbox: str, gone: Callable[[Exception], bool], step: str = ""
 ) -> Generator[None]:
-    """The vendor's errors as ours. `gone` says whether one means that the sandbox is no more."""
+    """Raise the vendor's errors as ours. `gone(error)`: True if the sandbox does not exist."""
     try:
         yield
     except (SandboxGone, SandboxFailed, NotSupported):

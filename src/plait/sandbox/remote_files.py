@@ -25,8 +25,8 @@ from plait.workspace.tree import parts_of
 class RemoteFiles:
     """`Files` by scripts.
 
-    Each checks where a path really leads before it touches anything: links are the sandbox's, not
-    ours.
+    Each script resolves the links of a path before it touches anything: commands in the sandbox may
+    have made them.
     """
 
     def __init__(self, shell: Shell, workdir: str) -> None:
@@ -104,7 +104,7 @@ class RemoteFiles:
         )
 
     def enter(self, path: str) -> str:
-        """A script that goes to a folder of the workspace, to be put before another."""
+        """Return a script that goes to a folder of the workspace, to be put before another."""
         return f'{self._resolve_path(self._names(path))}\ncd -- "$p" 2> /dev/null || exit {MISSING}'
 
     def _run_script(self, path: str, script: str) -> bytes:
@@ -119,7 +119,7 @@ class RemoteFiles:
         return names
 
     def _resolve_parent(self, names: Sequence[str]) -> str:
-        """$p is what stands at the path; a link at its end is not followed."""
+        """Return a script that sets $p to the path; a link at its end is not followed."""
         if not names:
             return f"{_INSIDE.format(root=quote_word(self.workdir))}\np=$w"
         folder = quote_word("/".join([self.workdir, *names[:-1]]))
@@ -129,14 +129,14 @@ class RemoteFiles:
         )
 
     def _resolve_path(self, names: Sequence[str]) -> str:
-        """$p is what the path leads to, links followed."""
+        """Return a script that sets $p to the path with all links followed."""
         return (
             f"{_INSIDE.format(root=quote_word(self.workdir))}\nresolve"
             f" {quote_word('/'.join([self.workdir, *names]))}"
         )
 
     def _make_folders(self, names: Sequence[str]) -> str:
-        """The folders on the way exist. Each is made in one that is known to be inside."""
+        """Return a script that makes the folders of a path, each in one known to be inside."""
         steps = [
             quote_word("/".join([self.workdir, *names[: count + 1]])) for count in range(len(names))
         ]
@@ -145,9 +145,9 @@ class RemoteFiles:
         )
 
 
-# $w is where the workspace really is. A name may end in a newline, which $(…) would eat: hence the
-# dot. What is missing may be missing outside, and then that is what is said: nobody learns from us
-# what there is.
+# $w is the real path of the workspace. A name may end in a newline, which $(…) would eat: hence the
+# dot. A missing path that leads outside is reported as outside: the answer must not tell which
+# files exist there.
 _INSIDE = f"""r={{root}}; w=$(readlink -f -- "$r") || exit {MISSING}
 inside() {{{{ case $1 in "$w"|"$w"/*) ;; *) exit {OUTSIDE};; esac; }}}}
 lost() {{{{

@@ -18,12 +18,12 @@ _FORMATS = {0o100000: "f", 0o120000: "l", 0o040000: "d"}
 
 
 class ListedPath(NamedTuple):
-    """One path as a listing shows it. Equal means: nothing happened to it."""
+    """One path as a listing shows it. If two are equal, the path has not changed between them."""
 
-    letter: str  # f, l, d, or whatever else there is
+    letter: str  # f, l, d, or that of another kind
     mode: int
     size: int
-    stamp: str  # when it changed, and which inode it is
+    stamp: str  # times and inode, or a digest of the content
     target: str = ""
 
     def entry(self, name: str) -> Entry:
@@ -41,14 +41,14 @@ Listing = dict[str, ListedPath]
 
 
 def listing_script(start: str, depth: int | None, pruned: Iterable[str] = ()) -> str:
-    """A script that lists a folder: itself (0), what is in it (1), or everything below (None),
-    without folders of certain names.
+    """Return a script that lists a folder: itself (depth 0), its entries (1), or everything below
+    it (None), without folders of the `pruned` names.
     """
     span = {0: "-maxdepth 0", 1: "-mindepth 1 -maxdepth 1", None: "-mindepth 1"}[depth]
     names = " -o ".join(f"-name {quote_word(name)}" for name in pruned)
     prune = f"-type d \\( {names} \\) -prune -o" if names else ""
     go, place = ("", '"$1"') if depth == 0 else ('cd -- "$1" && ', ".")
-    # Where find cannot print, as in small images, a loop does the same, slowly: stat tells times by
+    # If find cannot print, as in small images, a loop does the same, slowly: stat tells times by
     # the second there, so contents are hashed, lest a change within that second is missed.
     return f"""set -- {start}
 if find / -maxdepth 0 -printf '' 2> /dev/null
@@ -75,7 +75,6 @@ def _parse_path(head: Sequence[str], target: str) -> ListedPath:
         raw, size, *stamp = head
         mode, letter = int(raw, 16), _FORMATS.get(int(raw, 16) & 0o170000, "?")
     if letter == "d":
-        return ListedPath(
-            letter, mode & 0o777, 0, ""
-        )  # whatever happens in a folder changes its times
+        # without times: each change of an entry changes those of its folder
+        return ListedPath(letter, mode & 0o777, 0, "")
     return ListedPath(letter, mode & 0o777, int(size), " ".join(stamp), target)

@@ -1,9 +1,9 @@
 """Commands on another machine, by nothing but a shell that answers in text.
 
-The SDKs differ in what they stream, lose and time out: one turns odd bytes into question marks, one
-has no standard input, one tells nothing before the end. So a command is started inside the sandbox
+The SDKs differ in streaming, losses and timeouts: one turns odd bytes into question marks, one has
+no standard input, one returns no output before the end. So a command is started inside the sandbox
 with its output going to a file there, both streams in the order in which they were written, and we
-ask for what is new until it has ended. Bytes travel as base64. A lost connection costs nothing: the
+ask for new output until it has ended. Bytes travel as base64. A lost connection costs nothing: the
 command goes on, and we ask again.
 """
 
@@ -22,13 +22,13 @@ from plait.sandbox.base import Limits, OnOutput, Ran, Wanted
 from plait.sandbox.output import Spool
 
 PIECE = 1 << 20  # bytes that travel in one answer
-SHORT = 1 << 15  # bytes that may stand in a script; what is longer goes as a file
+SHORT = 1 << 15  # bytes that may stand in a script; longer content goes as a file
 LINE_MAX = 80_000  # bytes of a script that fit on a command line, once they are base64
-WINDOW_S = 20.0  # how long one question may wait for its answer
+WINDOW_S = 20.0  # the longest wait for one answer
 FIRST_S = 2.0  # for the first one, which cannot be asked again
 TICK_S = 0.05
 
-MISSING, OUTSIDE, FOLDER, ODD, FAILED = 80, 81, 82, 83, 84  # how our scripts say what is wrong
+MISSING, OUTSIDE, FOLDER, ODD, FAILED = 80, 81, 82, 83, 84  # exit codes of our scripts
 
 _ANSWER = re.compile(r"<plait>(.*?)</plait>", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -43,7 +43,7 @@ class Guest(Protocol):
     @property
     def id(self) -> str: ...
     def shell(self, script: str, wait_s: float) -> str:
-        """Run a script with a POSIX shell, and return what it wrote to standard output."""
+        """Run a script with a POSIX shell, and return its standard output."""
         ...
 
     def write_file(self, path: str, content: bytes) -> None: ...
@@ -53,7 +53,7 @@ class Guest(Protocol):
     def renew(self, seconds: float) -> None: ...
     def kill(self) -> None: ...
     def copy(self, wanted: Wanted) -> Guest:
-        """Another one like it, by the vendor's own means; raises NotSupported."""
+        """Make another one like it, by the vendor's own means; raises NotSupported."""
         ...
 
     def close(self) -> None: ...
@@ -65,22 +65,22 @@ class ScriptAnswer(NamedTuple):
 
 
 class StartedCommand(NamedTuple):
-    """A command that was started: where its traces lie, and the process that waits for it."""
+    """A started command: the folder of its output and exit code, and the process that waits."""
 
     folder: str
     pid: str
 
 
 class CommandProgress(NamedTuple):
-    """What a question about a command found."""
+    """The state of a command, and a piece of its output."""
 
     code: int | None  # None: it runs
-    size: int  # of all that it wrote so far
-    content: bytes  # what was asked for of it
+    size: int  # of all its output so far
+    content: bytes  # its output from the asked offset on
 
 
 class CommandSpec(NamedTuple):
-    """A command as it is to be started."""
+    """A command to be started."""
 
     command: Sequence[str]
     stdin: bytes
@@ -91,14 +91,14 @@ class CommandSpec(NamedTuple):
 
 
 class ProgressQuery(NamedTuple):
-    """A question about a command: what it wrote from `offset` on, as soon as there is `enough`, or
-    it has ended, or the time is up.
+    """A question about a command: its output from `offset` on, as soon as there is `enough`, or the
+    command has ended, or the time is up.
     """
 
     offset: int
     enough: int
     wait_s: float
-    end: bool  # whether it is to be ended first
+    end: bool  # True: the command is ended first
 
     def script(self) -> str:
         ticks, end = round(self.wait_s / TICK_S), "finish" if self.end else ":"
@@ -114,12 +114,12 @@ def _parse_progress(answer: bytes) -> CommandProgress:
 
 
 def quote_word(text: str) -> str:
-    """A word for the shell, whatever bytes it is made of: scripts travel as bytes."""
+    """Quote a word for the shell. It may have any bytes: scripts travel as bytes."""
     return shlex.quote(text)
 
 
 def raise_for_code(code: int, path: str) -> None:
-    """What our scripts say with their exit code, as errors."""
+    """Raise the error that the exit code of one of our scripts stands for."""
     match code:
         case 0:
             return
@@ -134,13 +134,13 @@ def raise_for_code(code: int, path: str) -> None:
 
 
 class Shell:
-    """Scripts that run in a guest, and what they answer."""
+    """Runs scripts in a guest, and reads their answers."""
 
     def __init__(self, backend: str, guest: Guest) -> None:
         self.backend, self.guest = backend, guest
 
     def ask(self, script: str, what: str, wait_s: float = 60.0) -> ScriptAnswer:
-        """Run a script whose output is small enough for one answer."""
+        """Run a script with an output that is small enough for one answer."""
         raw = script.encode(errors="surrogateescape")
         text = self.guest.shell(
             _frame_script(
@@ -160,7 +160,7 @@ class Shell:
         return ScriptAnswer(int(code), content)
 
     def gather(self, script: str, what: str, wait_s: float = 600.0) -> ScriptAnswer:
-        """Run a script whose output may be long: then it comes as a file."""
+        """Run a script with an output of any length; a long one comes as a file."""
         code, answer = self.ask(_spool_script(script), what, wait_s)
         head, _, content = answer.partition(b"\n")
         size, _, path = head.decode().partition(" ")
@@ -181,7 +181,9 @@ class Shell:
         return content
 
     def make_file(self, content: bytes) -> str:
-        """A file outside the workspace with this content. Whoever uses it removes it."""
+        """Write a file with this content outside the workspace, and return its path. The script
+        that uses it has to remove it.
+        """
         path = f"/tmp/plait.{sha256(content).hexdigest()[:24]}"
         self.guest.write_file(path, content)
         return path
@@ -191,7 +193,9 @@ class Shell:
     def start(
         self, given: CommandSpec, query: ProgressQuery
     ) -> tuple[StartedCommand, CommandProgress] | int:
-        """Start a command, and look at it for a while; or say with which code `where` ended."""
+        """Start a command, and return its first progress; or the exit code of `where` if that
+        failed.
+        """
         if any("\0" in word for word in (*given.command, *given.env.values())):
             raise SandboxFailed(
                 self.backend,
@@ -230,7 +234,7 @@ class Shell:
         return _parse_progress(self._ask_with_retries(script, query.wait_s + 60))
 
     def _ask_with_retries(self, script: str, wait_s: float) -> bytes:
-        """Asking changes nothing, so it is done again when the connection fails."""
+        """Ask again if the connection fails: asking changes nothing."""
         for left in (2, 1, 0):
             try:
                 return self.ask(script, "tell about a command", wait_s).content
@@ -242,7 +246,7 @@ class Shell:
 
 
 class CommandFollower:
-    """One command, followed to its end."""
+    """Starts one command, and asks for its progress until it ends."""
 
     def __init__(self, shell: Shell, limits: Limits, on_output: OnOutput | None) -> None:
         self._shell, self._limits, self._on_output = shell, limits, on_output
@@ -253,7 +257,9 @@ class CommandFollower:
         self.traces: tuple[str, ...] = ()
 
     def result(self, given: CommandSpec) -> Ran | int:
-        """What came of it, or the code of the script that could not go where it is to run."""
+        """Return the result of the command, or the exit code of the script that could not enter
+        its folder.
+        """
         started = self._shell.start(given, self._query(FIRST_S))
         if isinstance(started, int):
             return started
@@ -318,8 +324,8 @@ def _check_name(name: str) -> str:
 
 
 def _frame_script(script: str) -> str:
-    """What a script writes comes as base64 with its exit code behind it, set off from whatever a
-    profile says.
+    """Return a script that prints the output of another as base64, with its exit code, between
+    marks: a shell profile may print text around it.
     """
     run = f"{{ ( {script} ) 2>/dev/null; printf '\\n%s' \"$?\"; }}"
     return (
@@ -328,7 +334,7 @@ def _frame_script(script: str) -> str:
 
 
 def _eval_inline(raw: bytes) -> str:
-    """The script as one word of ASCII: its bytes need not be text."""
+    """Return the script as one word of ASCII: its bytes need not be text."""
     return f'eval "$(printf %s {b64encode(raw).decode()} | base64 -d)"'
 
 

@@ -25,9 +25,9 @@ from plait.workspace.rules import NEVER
 
 
 def fetch_contents(shell: Shell, workdir: str, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """The contents of files, in one archive if there is tar.
+    """Return the contents of files, in one archive if there is GNU tar.
 
-    What vanished meanwhile is left out.
+    Files that vanished meanwhile are left out of the archive.
     """
     if not paths:
         return
@@ -60,7 +60,7 @@ def _archive_contents(content: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def pack_archive(nodes: Mapping[str, Node]) -> bytes:
-    """An archive of files, links and folders. Owners and times are whatever they become there."""
+    """Return an archive of files, links and folders. Owners and times are ignored on unpacking."""
     out = io.BytesIO()
     with tarfile.open(
         fileobj=out, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape"
@@ -79,9 +79,7 @@ def pack_archive(nodes: Mapping[str, Node]) -> bytes:
 
 
 class RemoteWorkspace:
-    """The workspace of one sandbox as we know it: the tree it was when we last looked, and how its
-    files looked then.
-    """
+    """The workspace of one sandbox, with the tree and the listing of the last look."""
 
     def __init__(
         self, shell: Shell, workdir: str, store: Store, rules: Rules, tree: Digest
@@ -92,7 +90,7 @@ class RemoteWorkspace:
         self._seen: Listing = {path: _UNSEEN for path, _ in TreeReader(self._objects).walk(tree)}
 
     def copy(self, shell: Shell) -> RemoteWorkspace:
-        """The same, in a sandbox that is an exact copy."""
+        """Return the same knowledge for a sandbox that is an exact copy."""
         other = RemoteWorkspace(shell, self._workdir, self._objects.store, self._rules, EMPTY)
         other._objects, other.tree, other._seen = self._objects.copy(), self.tree, dict(self._seen)
         return other
@@ -110,9 +108,9 @@ class RemoteWorkspace:
         )
 
     def snapshot(self) -> Snapshot:
-        """The tree as it is now.
+        """Return the tree as it is now.
 
-        What no tree may hold is removed, so that no later command finds it.
+        Paths that no tree may hold are removed, so that no later command finds them.
         """
         now, left_out = self._list_all(self._drop_script())
         odd = {path for path, seen in now.items() if seen.letter not in KINDS}
@@ -139,10 +137,10 @@ class RemoteWorkspace:
         self._put_tree("", self._list(), tree)
 
     def _put_tree(self, first: str, now: Listing, tree: Digest) -> None:
-        """Put a tree where this is now."""
+        """Replace the files of the listing `now` by those of a tree, after the script `first`."""
         reader = TreeReader(self._objects)
         wanted, known = dict(reader.walk(tree)), dict(reader.walk(self.tree))
-        # its content is nowhere: what is there stays
+        # its content is not stored: the file there stays
         held = {path for path, entry in wanted.items() if entry.kind == "withheld"}
         gone = [
             path
@@ -180,7 +178,9 @@ class RemoteWorkspace:
         return self._list(" && ".join(steps))
 
     def _check_restored(self, wanted: Mapping[str, Entry], held: set[str]) -> None:
-        """What was put there is there, or somebody else is at work."""
+        """Raise SandboxFailed if the files are not those of the tree: another program writes
+        there.
+        """
         for path in {*wanted, *self._seen} - held:
             entry, seen = wanted.get(path), self._seen.get(path)
             if entry is None or seen is None or not _looks_like(seen, entry):
@@ -192,9 +192,9 @@ class RemoteWorkspace:
                 )
 
     def _drop_script(self) -> str:
-        """Removes what has a name that the rules leave out.
+        """Return a script that removes paths with a name that the rules leave out.
 
-        Those that are left out by their path are found in the listing.
+        Paths that are left out by their whole path are found in the listing.
         """
         folders = " -o ".join(f"-name {quote_word(name)}" for name in self._rules.heavy)
         names = [f"-name {quote_word(name)}" for name in (*NEVER, *self._rules.junk)]
@@ -208,7 +208,7 @@ class RemoteWorkspace:
         return self._list_all(before)[0]
 
     def _list_all(self, before: str) -> tuple[Listing, set[str]]:
-        """What can be in a tree, and the paths of what cannot."""
+        """Return the listing of paths that a tree may hold, and the paths that it may not."""
         names = [*self._rules.heavy, *NEVER, *self._rules.junk]
         pruned = [name for name in names if not set(name) & set("*?[")]
         script = (
@@ -238,8 +238,8 @@ class RemoteWorkspace:
 
 
 class UnsavedBlobs:
-    """A store, and blobs that are on their way to it: a tree is recorded with the event that
-    follows, not when it is made.
+    """A store, and blobs that are not in it yet: a tree is stored with the event that records it,
+    which follows later.
     """
 
     def __init__(self, store: Store) -> None:
@@ -251,7 +251,7 @@ class UnsavedBlobs:
         return self.store.get_blob(digest) if found is None else found
 
     def with_pending(self, blobs: Mapping[Digest, bytes]) -> Mapping[Digest, bytes]:
-        """These, and those from before that the store still does not have."""
+        """Return these blobs, and those from before, that the store does not have yet."""
         self._blobs.update(blobs)
         missing = self.store.missing_blobs(self._blobs)
         self._blobs = {
@@ -309,7 +309,7 @@ def _looks_like(seen: ListedPath, entry: Entry) -> bool:
 
 
 def _topmost(paths: Iterable[str]) -> list[str]:
-    """Without those that go with a folder above them."""
+    """Return the paths without those that lie below another of them."""
     found = set(paths)
     return [path for path in sorted(found) if not any(above in found for above in _above(path))]
 

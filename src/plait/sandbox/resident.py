@@ -1,9 +1,9 @@
-"""A resident: a process that stays in a sandbox between calls, because what it holds cannot be
-written down: an open page, a desktop.
+"""A resident: a process that stays in a sandbox between calls, because its state cannot be stored:
+an open page, a desktop.
 
-A command that a sandbox runs ends with the call, and whatever it started ends with it. A resident
-is started once and talked to in lines, one asked and one answered, until the sandbox is let go of.
-It is never part of the record: after a crash it is gone, and whoever wants it says so and starts
+A command that a sandbox runs ends with the call, and so do all processes that it started. A
+resident is started once and talked to in lines, one asked and one answered, until the sandbox is
+closed. It is never part of the record: after a crash it is gone, and a tool that needs it starts
 another.
 """
 
@@ -29,7 +29,7 @@ from plait.sandbox.process import Start, Status, is_ready
 
 LINE_MAX = 64 << 20  # bytes of one answer; a picture of a screen has some hundred thousand
 START_S, BURY_S = 20.0, 5.0
-WORDS_MAX = 2000  # bytes of what it complained about that are shown
+WORDS_MAX = 2000  # bytes of its standard error that are shown
 
 
 class Resident(Protocol):
@@ -37,22 +37,22 @@ class Resident(Protocol):
 
     @property
     def pid(self) -> int:
-        """On the machine where the sandbox is, seen from outside; 0: nobody can tell."""
+        """Its process id on the machine of the sandbox, seen from outside; 0: not known."""
         ...
 
     @property
     def alive(self) -> bool: ...
 
     def send(self, line: bytes) -> None:
-        """Say a line; one who is gone does not hear it."""
+        """Write a line to it. If it is gone, the line is lost without an error."""
         ...
 
     def receive(self, timeout_s: float) -> bytes:
-        """The next line it says, without its end; b"": it said nothing in that time, or is gone."""
+        """Return its next line, without its end; b"": none came in that time, or it is gone."""
         ...
 
     def complaint(self) -> str:
-        """The end of what it wrote to its standard error."""
+        """Return the end of its standard error."""
         ...
 
     def end(self) -> None:
@@ -75,11 +75,11 @@ class Hosts(Protocol):
         cwd: str = "",
         env: Mapping[str, str] | None = None,
     ) -> Resident:
-        """Start one; whoever had the name before is ended."""
+        """Start one; an earlier one of that name is ended."""
         ...
 
     def resident(self, name: str) -> Resident | None:
-        """The one of that name; None: there is none that lives."""
+        """Return the living one of that name, or None."""
         ...
 
 
@@ -142,7 +142,7 @@ class LocalResident:
         with self._lock:
             if self._pidfd is None:
                 return
-            os.close(self._start.go_fd)  # the launcher ends what it started when this is closed
+            os.close(self._start.go_fd)  # the launcher ends its processes when this is closed
             if self._start.own_users:
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
@@ -194,7 +194,7 @@ class LocalResident:
         while line := process.stdout.readline(LINE_MAX):
             self._lines.put(line.rstrip(b"\n"))
         process.wait()
-        self._lines.put(b"")  # whoever waits need not wait longer
+        self._lines.put(b"")  # wakes a waiting `receive`
 
     def _popen(self) -> subprocess.Popen[bytes]:
         if self._start.scoped:
@@ -229,5 +229,5 @@ class LocalResident:
         self._words.close()
         for each in (self._process.stdin, self._process.stdout):
             assert each is not None
-            with suppress(OSError):  # what was not written in time
+            with suppress(OSError):  # some input was not written in time
                 each.close()

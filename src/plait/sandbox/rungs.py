@@ -1,8 +1,8 @@
 """The ladder: the ways in which this machine can keep a command to itself, best first.
 
-Whether a rung is there is found out by standing on it once: kernels, containers and distributions
-switch parts of this off in more ways than can be asked about. What was found is remembered for the
-process. Only the first two rungs are ever taken by default; a lower one needs its name to be said.
+Each rung is tried once: kernels, containers and distributions switch parts of this off in more ways
+than can be asked about. The findings are kept for the process. Only the first two rungs are ever
+taken by default; a lower one has to be asked for by name.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _TRY = (
     "--dev",
     "/dev",
 )
-_ODD = set(",:\\\"' \t\n")  # what the options of a mount cannot say
+_ODD = set(",:\\\"' \t\n")  # characters that the options of a mount cannot have
 _MOUNT = 'm=$1; o=$2; t=$3; shift 3; "$m" -t overlay plait -o "$o" "$t" && exec "$@"'
 
 
 class Finding(NamedTuple):
-    """Whether a rung is there; if not, why, and what would help."""
+    """The result of trying a rung: offered, or the reason why not and the remedy."""
 
     offered: bool
     why: str = ""
@@ -61,12 +61,12 @@ class Finding(NamedTuple):
 
 
 def find(rung: str, folder: str) -> Finding:
-    """Try it. `folder`: where the copies would lie, since not every file system can be layered."""
+    """Try a rung. `folder`: that of the copies, since not every file system can be layered."""
     return _FINDERS[rung](os.environ.get("PATH", os.defpath), folder)
 
 
 def choose(wanted: str, folder: str) -> tuple[str, dict[str, str]]:
-    """The rung to take, and why none of the better ones was; raises IsolationMissing."""
+    """Return the rung to take, and why each better one was not; raises IsolationMissing."""
     if wanted and wanted not in RUNGS:
         raise IsolationMissing(
             repr(wanted), "no rung is called that", f"Name one of {', '.join(RUNGS)}"
@@ -87,7 +87,7 @@ def choose(wanted: str, folder: str) -> tuple[str, dict[str, str]]:
 
 
 def capabilities(folder: str) -> tuple[Capability, ...]:
-    """The rungs. Of one that is offered it is said what it leaves open."""
+    """Return the rungs as capabilities. The text of an offered one lists its gaps."""
     found = {rung: find(rung, folder) for rung in RUNGS}
     said = {rung: f"leaves open: {', '.join(left_open(rung, 'off'))}" for rung in RUNGS}
     return tuple(
@@ -96,9 +96,9 @@ def capabilities(folder: str) -> tuple[Capability, ...]:
 
 
 def left_open(rung: str, network: str, *, in_place: bool = False) -> list[str]:
-    """What a command can reach on a rung beside its own files.
+    """Return the things that a command can reach on a rung besides its own files.
 
-    Recorded with the placement, so that a policy can refuse it.
+    They are recorded with the placement, so that a policy can refuse it.
     """
     if rung == "host":
         return ["everything"]
@@ -122,7 +122,7 @@ def bwrap() -> str | None:
 
 
 def version() -> str:
-    """That of bubblewrap; nothing if it is not there."""
+    """Return the version of bubblewrap; "" if it is not installed."""
     return _version(bwrap())
 
 
@@ -132,9 +132,9 @@ def _version(path: str | None) -> str:
 
 
 def overlay_prefix(layers: Overlay) -> list[str]:
-    """What to put before a command so that it finds the layers, as one, in place of the upper one.
+    """Return words to put before a command, which mount the layers as one over the upper folder.
 
-    Nobody else sees it.
+    Only that command sees the mount.
     """
     as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     return [
@@ -151,11 +151,11 @@ def overlay_prefix(layers: Overlay) -> list[str]:
     ]
 
 
-NOT_JOINED = "nsenter: cannot open"  # what nsenter says if nobody is there any more
+NOT_JOINED = "nsenter: cannot open"  # printed by nsenter if the process is gone
 
 
 def joining_prefix(pid: int) -> list[str]:
-    """What to put before a command so that it finds the layers that this process has mounted."""
+    """Return words to put before a command, which let it join the mounts of this process."""
     as_user = [] if os.geteuid() == 0 else [f"--user=/proc/{pid}/ns/user", "--preserve-credentials"]
     return [_program_path("nsenter"), *as_user, f"--mount=/proc/{pid}/ns/mnt"]
 
@@ -184,7 +184,7 @@ def _find_bubblewrap(path: str, _: str) -> Finding:
 
 
 def _namespace_fix() -> str:
-    """What switches user namespaces off, as far as it can be told."""
+    """Return the remedy for missing user namespaces: the setting that disables them, if known."""
     for path, (off, step) in _NAMESPACES.items():
         if _read_setting(path) == off:
             return f"User namespaces are switched off; as root: `{step}`"
@@ -224,14 +224,14 @@ def _find_overlay(path: str, folder: str) -> Finding:
 
 
 def _existing_folder(folder: str) -> str:
-    """The folder, or the nearest one above it that is there."""
+    """Return the folder, or the nearest existing one above it."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return folder
 
 
 def _try_overlay(room: str) -> str | None:
-    """Change a file through an overlay. None: that worked."""
+    """Change a file through an overlay; return the failure, or None."""
     for name in ("lower", "upper", "work"):
         os.mkdir(f"{room}/{name}")
     with open(f"{room}/lower/file", "w") as file:
@@ -289,7 +289,7 @@ _FINDERS = {
 
 
 def _failure(command: list[str]) -> str | None:
-    """What it said when it failed; None: it did not."""
+    """Run a command; return the last line of its errors if it failed, or None."""
     try:
         done = subprocess.run(
             command,
