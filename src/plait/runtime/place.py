@@ -235,21 +235,21 @@ def _checked_env(given: Any) -> Any:
     )
 
 
-def _recorded_options(asked: Mapping[str, Any], place: int) -> dict[str, Json]:
+def _recorded_options(asked: Mapping[str, Any], seq: int) -> dict[str, Json]:
     """Return the options as they are recorded: only those that differ from the default."""
-    said: dict[str, Json] = {}
+    options: dict[str, Json] = {}
     for word in ("isolation", "egress", "in_place"):
         if asked.get(word):
-            said[word] = list(asked[word]) if word == "egress" else asked[word]
+            options[word] = list(asked[word]) if word == "egress" else asked[word]
     if asked.get("clean"):
-        said["clean"] = f"clean{place}"
+        options["clean"] = f"clean{seq}"
     if asked["env"]:
-        said["env"] = asked["env"]
+        options["env"] = asked["env"]
     limits = {
         name: value
         for name, value in msgspec.to_builtins(asked["limits"]).items()
         if value != getattr(Limits(), name)
     }
     if limits:
-        said["limits"] = limits
-    return said
+        options["limits"] = limits
+    return options

@@ -246,8 +246,10 @@ def _write_changes(session: Session, folder: Path, choices: Resolve | None) -> R
         done.append(shown(change.path))
     _update_folders(reader, files, plan, todo)
     count = f"{len(done)} path{'s' if len(done) != 1 else ''}"
-    said = f"{count} written to {folder}" if done else f"{folder} has all of it already"
-    return Result(["\n".join([said, *plan_notes(plan)])], delta=_delta(session, folder, plan, done))
+    summary = f"{count} written to {folder}" if done else f"{folder} has all of it already"
+    return Result(
+        ["\n".join([summary, *plan_notes(plan)])], delta=_delta(session, folder, plan, done)
+    )
 
 
 def plan_notes(plan: PublishPlan) -> list[str]:

@@ -59,42 +59,42 @@ def plan_publish(session: Session, folder: Path, choices: Resolve | None = None)
     now = snapshot_folder(store, folder, rules_of(placement))
     store.put_blobs({EMPTY: EMPTY_BYTES, **now.blobs})
     base = _common_tree(session, str(folder))
-    tree, metadata = _without_metadata(store, folder, base, session.tree or EMPTY)
-    met = store, [base], now.tree, tree, (FOLDER, session.short)
-    found = merge_trees(*met)
+    tree, metadata = _without_metadata(store, base, session.tree or EMPTY)
+    sides = store, [base], now.tree, tree, (FOLDER, session.short)
+    merged = merge_trees(*sides)
     _check_choices(choices)
-    chosen = chosen_in(found.conflicts, choices, {})
-    left = {path: told(sides) for path, sides in found.conflicts.items() if path not in chosen}
-    if not left and found.conflicts:
-        found = resolve(*met, choices=chosen)
-    after, kept, secret = found.tree, dict[str, str](), dict[str, dict[str, Any]]()
+    chosen = chosen_in(merged.conflicts, choices, {})
+    unresolved = {
+        path: told(versions) for path, versions in merged.conflicts.items() if path not in chosen
+    }
+    if not unresolved and merged.conflicts:
+        merged = resolve(*sides, choices=chosen)
+    after, chosen_sides, secrets = merged.tree, dict[str, str](), dict[str, dict[str, Any]]()
     if after is not None:
-        store.put_blobs(found.blobs)
-        secret = _overwritten_secrets(store, session, now.tree, after)
-        after, kept = _choose_secrets(store, after, secret, choices)
+        store.put_blobs(merged.blobs)
+        secrets = _overwritten_secrets(store, session, now.tree, after)
+        after, chosen_sides = _choose_secrets(store, after, secrets, choices)
         _check_room(store, folder, now.tree, after)
-        left = {path: sides for path, sides in secret.items() if path not in kept}
-    if left:
+        unresolved = {
+            path: versions for path, versions in secrets.items() if path not in chosen_sides
+        }
+    if unresolved:
+        first = next(iter(unresolved))
         step = (
-            f"choose with apply(resolve={{{next(iter(left))!r}: text}}), or plait apply --resolve"
+            f"choose with apply(resolve={{{first!r}: text}}), or plait apply --resolve"
             " PATH=session|folder|@FILE in the shell"
         )
-        raise MergeConflict(str(folder), left, step)
-    given = (
-        set[str]() if choices is None or callable(choices) else {path_of(key) for key in choices}
-    )
-    if strangers := sorted(given - chosen.keys() - secret.keys()):
-        raise InvalidValue("resolve", f"{strangers[0]!r} is not in dispute", "leave it out")
+        raise MergeConflict(str(folder), unresolved, step)
+    if unknown := sorted(_choices_by_path(choices).keys() - chosen.keys() - secrets.keys()):
+        raise InvalidValue("resolve", f"{unknown[0]!r} is not in dispute", "leave it out")
     assert after is not None
-    stays = [path for path, how in kept.items() if how == "folder"]
+    unchanged = [path for path, side in chosen_sides.items() if side == "folder"]
     return _leave_out_unpublished(
-        store, folder, rules_of(placement), now.tree, after, stays, metadata
+        store, folder, rules_of(placement), now.tree, after, unchanged, metadata
     )
 
 
-def _without_metadata(
-    store: Store, folder: Path, base: Digest, tree: Digest
-) -> tuple[Digest, dict[str, str]]:
+def _without_metadata(store: Store, base: Digest, tree: Digest) -> tuple[Digest, dict[str, str]]:
     """Return the session's tree without its changes to the files of version control, and those
     paths with the reason. They are taken out before the merge, so that none is in dispute.
     """
@@ -250,35 +250,37 @@ def _overwritten_secrets(
     }
 
 
+def _choices_by_path(choices: Resolve | None) -> dict[str, Any]:
+    """Return the choices of a mapping by path; {} for a function, which chooses for any path."""
+    if choices is None or callable(choices):
+        return {}
+    return {path_of(key): value for key, value in choices.items()}
+
+
 def _choose_secrets(
-    store: Store, tree: Digest, secret: Mapping[str, Mapping[str, Any]], choices: Resolve | None
+    store: Store, tree: Digest, secrets: Mapping[str, Mapping[str, Any]], choices: Resolve | None
 ) -> tuple[Digest, dict[str, str]]:
     """Return the tree with the content chosen for such files, and for each chosen path the side it
     was taken from ("folder" or "session").
     """
-    given = (
-        {}
-        if choices is None or callable(choices)
-        else {path_of(key): value for key, value in choices.items()}
-    )
     if callable(choices):
-        given = {path: choices(path, sides) for path, sides in secret.items()}
-    whose: dict[str, str] = {}
+        chosen = {path: choices(path, sides) for path, sides in secrets.items()}
+    else:
+        chosen = _choices_by_path(choices)
+    chosen_sides: dict[str, str] = {}
     nodes: dict[str, Node | None] = {}
-    for path, sides in secret.items():
-        if path not in given:
+    for path, sides in secrets.items():
+        if path not in chosen:
             continue
-        value = given[path]
-        whose[path] = next(
-            (side for side, said in sides.items() if said is value or said == value), "new"
-        )
-        whose[path] = "folder" if whose[path] == FOLDER else "session"
+        value = chosen[path]
+        is_folders = sides[FOLDER] is value or sides[FOLDER] == value
+        chosen_sides[path] = "folder" if is_folders else "session"
         if value not in sides.values() and value is not ABSENT:
             nodes[path] = Node(
                 "file", content=value if isinstance(value, bytes) else str(value).encode()
             )
     if nodes:
-        made = edited(store, tree, nodes)
-        store.put_blobs(made.blobs)
-        tree = made.tree
-    return tree, whose
+        changed = edited(store, tree, nodes)
+        store.put_blobs(changed.blobs)
+        tree = changed.tree
+    return tree, chosen_sides

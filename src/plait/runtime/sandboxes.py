@@ -121,16 +121,20 @@ class Visit:
     def _outcome(self, live: LiveSandbox, found: Snapshot) -> Worked:
         placed, since = self._site.now
         after = _placement_now(live.sandbox.placement, placed, live.key)
-        news: list[PlacementChanged | Bypassed] = []
+        ahead: list[PlacementChanged | Bypassed] = []
         if after != placed:
-            news.append(PlacementChanged(after, live.before, live.replaced))
+            ahead.append(PlacementChanged(after, live.before, live.replaced))
         if live.outside_change is not None:
-            news.append(live.outside_change)
+            ahead.append(live.outside_change)
         trees, blobs = Trees(live.before, found.tree, found.changed), {**live.blobs, **found.blobs}
         live.forget_recorded()
         self._site.advance(after, found.tree)
         return Worked(
-            trees, msgspec.structs.replace(after, detail=_paths_left_out(found)), blobs, news, since
+            trees,
+            msgspec.structs.replace(after, detail=_paths_left_out(found)),
+            blobs,
+            ahead,
+            since,
         )
 
     def abandon(self) -> None:
@@ -140,23 +144,23 @@ class Visit:
 
 def _paths_left_out(found: Snapshot) -> Json:
     """Return the paths that are not in the tree, by reason."""
-    said: dict[str, Json] = {}
+    left_out: dict[str, Json] = {}
     for name, paths in (
         ("withheld", found.withheld),
         ("skipped", found.skipped),
         ("dropped", found.dropped),
     ):
         if paths:
-            said[name] = list(paths[:100])
+            left_out[name] = list(paths[:100])
     if found.more:
-        said["more"] = found.more
-    return said or None
+        left_out["more"] = found.more
+    return left_out or None
 
 
 def _placement_now(now: Placement, before: Placement, key: str) -> Placement:
     """Return the sandbox's own placement, with the options recorded before and the key."""
-    told = {**detail_of(before), **detail_of(now), "key": key}
-    return msgspec.structs.replace(now, detail=told)
+    detail = {**detail_of(before), **detail_of(now), "key": key}
+    return msgspec.structs.replace(now, detail=detail)
 
 
 # ── the handles ──────────────────────────────────────────────────────────────────────────────
@@ -244,16 +248,16 @@ class LiveSandbox:
         found = self.sandbox.snapshot()
         self.tree = found.tree
         if found.tree != tree:
-            told: dict[str, Json] = {
+            change: dict[str, Json] = {
                 "before": tree,
                 "after": found.tree,
                 "changed": list(found.changed[:100]),
             }
             self.before, self.blobs = found.tree, {**self.blobs, **found.blobs}
-            self.outside_change = Bypassed("workspace", told)
+            self.outside_change = Bypassed("workspace", change)
 
     def forget_recorded(self) -> None:
-        """Clear the news that the outcome of a call has carried to the log."""
+        """Clear the facts that the outcome of a call has passed on to be recorded."""
         self.replaced, self.outside_change, self.blobs = "", None, {}
 
     def distrust(self) -> None:
