@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plait import open_store, secrets
-from plait.runtime.places import drop_hands
+from plait.runtime.sandboxes import close_sandboxes
 
 
 @pytest.fixture(autouse=True)
@@ -19,5 +19,5 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.delenv("PLAIT_MODEL", raising=False)
     yield address
     open_store(address).close()
-    drop_hands()  # a sandbox that is kept for the next call keeps handles
+    close_sandboxes()  # a sandbox that is kept for the next call keeps handles
     secrets.forget()

@@ -197,10 +197,10 @@ def test_deltas_have_secrets_hidden_wherever_they_are_cut(size: int, fails: bool
 
 @pytest.mark.parametrize("size", [1, 5, 64])
 def test_output_as_it_comes_has_secrets_hidden(size: int, tmp_path: Path) -> None:
-    from plait.runtime.places import _Heard  # pyright: ignore[reportPrivateUsage]
+    from plait.runtime.lent_sandbox import OutputListener
 
     told, raw = list[str](), list[bytes]()
-    heard = _Heard(told.append, raw.append)
+    heard = OutputListener(told.append, raw.append)
     data = f"größer: {CANARY}\n".encode() + b"\xff\xfe" + CANARY.encode().hex().encode() + b"\n"
     for at in range(0, len(data), size):
         heard(data[at : at + size])

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from plait.sandbox import Limits, limits
-from plait.sandbox.held import held_files, memory_device, memory_devices, shared_memory_beside
-from plait.sandbox.limits import Family
+from plait.sandbox import Limits, control_groups
+from plait.sandbox.held_files import held_files, memory_device, memory_devices, shared_memory_beside
+from plait.sandbox.limits import ProcessFamily
 from tests.sandbox.rooms import on_namespaced, room
 
 with_and_without_namespaces = pytest.mark.parametrize("rung", ["overlay", "landlock"])
@@ -72,7 +72,7 @@ def ended(tmp_path: Path, rung: str, code: str, anonymous: int = 0) -> str:
 @pytest.fixture
 def groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if not request.param:
-        monkeypatch.setattr(limits, "homes", tuple)
+        monkeypatch.setattr(control_groups, "group_homes", tuple)
 
 
 @with_and_without_namespaces
@@ -107,7 +107,7 @@ def test_a_file_that_was_removed_while_open_is_counted(
 def test_shared_memory_by_key_is_refused_where_it_could_not_be_counted(
     tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "homes", tuple)
+    monkeypatch.setattr(control_groups, "group_homes", tuple)
     code = "import ctypes; print(ctypes.CDLL(None).shmget(0, 4096, 0o1600))"
     with room(tmp_path, rung) as here:
         assert here.python(code) == "-1"
@@ -119,7 +119,7 @@ def test_what_is_within_the_limits_is_left_alone(
     """Memory that is mapped and held as a file at once is counted once, whatever the number of
     processes.
     """
-    monkeypatch.setattr(limits, "homes", tuple)
+    monkeypatch.setattr(control_groups, "group_homes", tuple)
     code = (
         "f = os.memfd_create('x'); os.truncate(f, 60 << 20); m = mmap.mmap(f, 60 << 20)\nm[:] ="
         " bytes(60 << 20)\n"
@@ -139,9 +139,9 @@ def test_folders_that_lie_in_memory_count_as_memory(tmp_path: Path) -> None:
         assert folder.stat().st_dev in memory_devices()
         (folder / "file").write_bytes(bytes(3 << 20))
         for most, said in ((2, "memory"), (1_000_000, "")):
-            family = Family(Limits(memory_mb=most), [str(folder), str(tmp_path)])
+            family = ProcessFamily(Limits(memory_mb=most), [str(folder), str(tmp_path)])
             family.join(os.getpid())
-            assert family.exceeded() == said
+            assert family.exceeded_limit() == said
     finally:
         (folder / "file").unlink()
         folder.rmdir()

@@ -11,7 +11,7 @@ import pytest
 
 from plait import Session, secrets
 from plait.errors import NoSuchFile
-from plait.runtime.places import drop_hands
+from plait.runtime.sandboxes import close_sandboxes
 from plait.sandbox import Sandbox
 from plait.sandbox.resident import Hosts
 from plait.tool import tool
@@ -167,7 +167,7 @@ def placed(tmp_path: Path) -> Iterator[Session]:
     needs("overlay", tmp_path)
     repo = filled_folder(tmp_path / "repo", FILES)
     yield Session("x", store=tmp_path / "store").to("local", repo, ignore=["mine"])
-    drop_hands()  # ends processes that stay
+    close_sandboxes()  # ends processes that stay
 
 
 def said(session: Session) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plait import Session
-from plait.runtime.places import drop_hands
+from plait.runtime.sandboxes import close_sandboxes
 from plait.tools import shell
 from tests.sandbox.rooms import Room, needs, on_every, room
 
@@ -94,7 +94,7 @@ def test_the_next_call_a_fork_and_a_validation_find_none(tmp_path: Path) -> None
         planted,
     ):
         assert session.use(shell, command=LIST).result == "./a.txt\n"
-    drop_hands()
+    close_sandboxes()
 
 
 @pytest.mark.parametrize("rung", ["overlay", "bubblewrap"])
@@ -112,4 +112,4 @@ def test_a_heavy_folder_of_the_user_is_mounted_again_and_is_no_leftover(
         assert placed.result == "own\nown\n"
         detail = placed.events[-1].body.placement.detail  # type: ignore[union-attr]
         assert detail["dropped"] == ["venv"]
-    drop_hands()
+    close_sandboxes()

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from plait.sandbox import Limits, limits
-from plait.sandbox.limits import Family, descendants, narrowed, open_group, remove_stale
+from plait.sandbox import Limits, control_groups, disk_usage
+from plait.sandbox.control_groups import open_group, remove_stale
+from plait.sandbox.limits import ProcessFamily, descendants, narrow_limits
 from plait.tools import shell
 from tests.sandbox.rooms import SMALL, groups, on_every, on_isolated, on_namespaced, processes, room
 from tests.support import wait_until
@@ -110,16 +111,16 @@ def test_memory_of_devices_is_counted(tmp_path: Path, rung: str) -> None:
 
 def test_limits_only_become_narrower() -> None:
     wide = Limits(time_s=10, memory_mb=None, output_mb=5)
-    both = narrowed(wide, Limits(time_s=20, memory_mb=7, output_mb=None))
+    both = narrow_limits(wide, Limits(time_s=20, memory_mb=7, output_mb=None))
     assert (both.time_s, both.memory_mb, both.output_mb) == (10, 7, 5)
-    assert narrowed(wide, None) is wide
+    assert narrow_limits(wide, None) is wide
 
 
 @on_every
 def test_without_control_groups_somebody_watches(
     tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "homes", tuple)
+    monkeypatch.setattr(control_groups, "group_homes", tuple)
     with room(tmp_path, rung, limits=Limits(memory_mb=128, processes=40, time_s=10)) as here:
         assert (
             here.box.exec(
@@ -134,9 +135,9 @@ def test_without_control_groups_somebody_watches(
 def test_a_family_is_who_descends_from_one() -> None:
     mine = descendants(os.getpid())
     assert mine[0] == os.getpid() and os.getppid() not in mine
-    family = Family(Limits(processes=100_000, memory_mb=1_000_000))
+    family = ProcessFamily(Limits(processes=100_000, memory_mb=1_000_000))
     family.join(os.getpid())
-    assert family.has(os.getpid()) and family.exceeded() == ""
+    assert family.has(os.getpid()) and family.exceeded_limit() == ""
 
 
 def test_groups_that_dead_processes_left_are_removed(tmp_path: Path) -> None:
@@ -161,7 +162,9 @@ def test_a_group_is_removed_when_it_is_closed() -> None:
 
 def test_a_group_of_version_2(tmp_path: Path) -> None:
     """What is written where, as far as a machine without one can tell."""
-    parts = limits._second(str(tmp_path / "group"), Limits(memory_mb=1, processes=5))  # pyright: ignore[reportPrivateUsage]
+    parts = control_groups.version_2_folders(
+        str(tmp_path / "group"), Limits(memory_mb=1, processes=5)
+    )
     assert dict(parts[0].settings) == {
         "memory.oom.group": "1",
         "memory.max": str(1 << 20),
@@ -171,7 +174,7 @@ def test_a_group_of_version_2(tmp_path: Path) -> None:
     mounts, own = f"cgroup2 {tmp_path} cgroup2 rw 0 0\n", "0::/app.slice/me.scope\n"
     (tmp_path / "app.slice/me.scope").mkdir(parents=True)
     (tmp_path / "app.slice/cgroup.subtree_control").write_text("cpu memory pids\n")
-    found = list(limits._find(mounts, own))  # pyright: ignore[reportPrivateUsage]
+    found = list(control_groups.find_homes(mounts, own))
     assert found == [("cgroup2", (f"{tmp_path}/app.slice",))]
 
 
@@ -205,7 +208,7 @@ def test_no_tree_is_too_deep_to_be_counted(tmp_path: Path) -> None:
     os.close(handle)
     (tmp_path / "beside").write_bytes(bytes(5000))
     os.close(here)
-    assert (1 << 30) + 5000 <= limits.taken([str(tmp_path)], 0) < (1 << 30) + (64 << 20)
+    assert (1 << 30) + 5000 <= disk_usage.changed_bytes([str(tmp_path)], 0) < (1 << 30) + (64 << 20)
     disk = subprocess.run(["rm", "-rf", str(tmp_path / "deeper")], check=True)
     assert disk.returncode == 0
 
@@ -232,7 +235,7 @@ time.sleep(9)
 def test_neither_shared_memory_nor_orphans_escape_whoever_watches(
     tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "homes", tuple)
+    monkeypatch.setattr(control_groups, "group_homes", tuple)
     with room(tmp_path, rung, limits=Limits(memory_mb=128, processes=40, time_s=8)) as here:
         assert here.box.exec(["python3", "-S", "-c", SHARED]).killed == "memory"
         assert here.box.exec(["python3", "-S", "-c", ORPHANS]).killed == "processes"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait import secrets
-from plait.sandbox.output import Spool, cut, keep, shorten, without_secrets
+from plait.sandbox.output import Spool, cut_pieces, keep_output, shorten, without_secrets
 from plait.store import MemoryStore
 from plait.testing import Seeded
 from plait.workspace import PIECE
@@ -48,7 +48,7 @@ def test_a_view_is_the_beginning_and_the_end(text: str, characters: int, step: i
 
 @given(st.lists(st.binary(max_size=40)), st.integers(1, 50))
 def test_pieces_are_the_whole(parts: list[bytes], size: int) -> None:
-    pieces = list(cut(parts, size))
+    pieces = list(cut_pieces(parts, size))
     assert b"".join(pieces) == b"".join(parts)
     assert all(len(piece) == size for piece in pieces[:-1])
 
@@ -63,13 +63,13 @@ def test_no_character_is_split_and_odd_bytes_are_replaced() -> None:
 def test_an_output_is_kept_in_pieces() -> None:
     store = MemoryStore(source=Seeded(0))
     data = bytes(range(256)) * (PIECE // 256) * 9 + b"end"
-    kept = keep(store, spool(data), "out.bin", "application/octet-stream")
+    kept = keep_output(store, spool(data), "out.bin", "application/octet-stream")
     assert b"".join(store.get_blob(blob) for blob in (kept.blob, *kept.rest)) == data
     assert len(kept.rest) == 9 and (kept.name, kept.media_type) == (
         "out.bin",
         "application/octet-stream",
     )
-    empty = keep(store, spool(), "none")
+    empty = keep_output(store, spool(), "none")
     assert store.get_blob(empty.blob) == b"" and empty.rest == ()
 
 

@@ -467,9 +467,9 @@ def _planned(named: Named, chosen: Mapping[str, Any]) -> Planned:
             "the files did not come from a folder",
             f"Write them to one with: plait checkout {named.name} DIR",
         )
-    from plait.runtime.placing import plan_of  # what acts is loaded by commands that act
+    from plait.runtime.publish_plan import plan_publish  # what acts is loaded by commands that act
 
-    plan = plan_of(named.session, Path(detail["folder"]), chosen or None)
+    plan = plan_publish(named.session, Path(detail["folder"]), chosen or None)
     return Planned(Changes(store, plan.before, plan.after), plan.executable, plan.unpublished)
 
 

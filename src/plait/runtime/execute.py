@@ -12,8 +12,8 @@ from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.kinds import Failure
 from plait.runtime.failures import failure_of, line, text_of_error
-from plait.runtime.places import Visit, Worked
 from plait.runtime.reads import doing, tool_act
+from plait.runtime.sandboxes import Visit, Worked
 from plait.runtime.waits import Done, Job
 from plait.tool import SANDBOX, Result, difference
 

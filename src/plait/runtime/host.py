@@ -1,6 +1,6 @@
-"""The `Host`: what a session cannot do by itself.
+"""The `Host`: runs tools, asks people, waits, and places and publishes files for a session.
 
-Tools run here; files are placed and published.
+A session value only reads and appends; everything that acts is reached through this port.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from plait.runtime.executing import note_error
 from plait.runtime.hold import is_held
 from plait.runtime.mail import past_gates
 from plait.runtime.names import principal_of
-from plait.runtime.placing import place, publish
+from plait.runtime.place import place
+from plait.runtime.publish import publish
 from plait.runtime.registry import run_of
 from plait.runtime.sent import sent
 from plait.runtime.settle import use_tool
@@ -39,7 +40,7 @@ class LocalHost:
     """Runs tools in this process."""
 
     def use(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Session:
-        steps, waiter = _steps(session, tool, arguments)
+        steps, waiter = _tool_steps(session, tool, arguments)
         try:
             return drive(steps, waiter)
         except EffectError as error:
@@ -47,7 +48,7 @@ class LocalHost:
             raise
 
     async def ause(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Session:
-        steps, waiter = _steps(session, tool, arguments)
+        steps, waiter = _tool_steps(session, tool, arguments)
         try:
             return await adrive(steps, AsyncWaiter(waiter))
         except EffectError as error:
@@ -55,13 +56,13 @@ class LocalHost:
             raise
 
     def ask(self, session: Value, question: str, choices: Sequence[str]) -> Position:
-        return _waited(session, lambda value, actor: ask_human(value, question, choices, actor))
+        return _drive_wait(session, lambda value, actor: ask_human(value, question, choices, actor))
 
     def sleep(self, session: Value, seconds: float) -> Position:
-        return _waited(session, lambda value, actor: sleep(value, seconds, actor))
+        return _drive_wait(session, lambda value, actor: sleep(value, seconds, actor))
 
     def wait_for(self, session: Value, name: str, timeout_s: float | None) -> Position:
-        return _waited(session, lambda value, actor: wait_for(value, name, timeout_s, actor))
+        return _drive_wait(session, lambda value, actor: wait_for(value, name, timeout_s, actor))
 
     def cancel(self, session: Value, reason: str) -> None:
         end_unheld(cast("Session", session), reason)
@@ -92,7 +93,7 @@ class LocalHost:
 
 
 def _prompt(session: Session, asked: Event) -> Json:
-    """What a model was sent, as plain data; why it is not known, if it is not."""
+    """Return the prompt that a model was sent, as plain data, or the reason why it is not known."""
     at = Session.of(Position(session.store, asked.log, asked.seq, asked.id))
     try:
         found = sent(at, asked)
@@ -127,7 +128,7 @@ def _turn_text(turn: Turn) -> str:
     return "\n".join(filter(None, [text_of(turn.parts), *asked]))
 
 
-def _waited(
+def _drive_wait(
     session: Value, steps: Callable[[Session, str], Generator[Wait, Any, Session]]
 ) -> Position:
     value = cast("Session", session)
@@ -136,7 +137,7 @@ def _waited(
     return drive(steps(value, actor), run.io if run else Blocking()).position
 
 
-def _steps(
+def _tool_steps(
     session: Value, tool: object, arguments: Mapping[str, Any]
 ) -> tuple[Generator[Wait, Any, Session], Waiter]:
     value, used = cast("Session", session), as_tool(tool)

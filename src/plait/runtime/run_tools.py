@@ -21,10 +21,10 @@ from plait.runtime.appends import append_to_call
 from plait.runtime.consent import User
 from plait.runtime.executing import check_held
 from plait.runtime.failures import text_of_error
-from plait.runtime.places import Site, Worked
 from plait.runtime.reads import NOTHING_READ
 from plait.runtime.registry import run_of, scoped_session
 from plait.runtime.run import Run
+from plait.runtime.sandboxes import Site, Worked
 from plait.runtime.spend import afford_tool
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.session import Session

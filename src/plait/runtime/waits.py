@@ -9,7 +9,7 @@ from plait.event import Json
 from plait.event.kinds import Failure
 from plait.ids import LogId
 from plait.model.base import Model, OnDelta, Request
-from plait.runtime.places import Site, Worked
+from plait.runtime.sandboxes import Site, Worked
 from plait.session import Session
 from plait.session.ports import Act
 from plait.tool import Tool

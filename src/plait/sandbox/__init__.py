@@ -1,12 +1,13 @@
-"""Where tools run.
+"""Sandboxes, in which tools run, and the backends that make them.
 
-Backends are found by name: ours by the place of their module, which is imported only then, anybody
-else's by an entry point of the group `plait.sandboxes` that names a class or a function which
-returns a `Backend`.
+Backends are found by name. Ours are in the table below, and their modules are imported only when
+asked for; others come by an entry point of the group `plait.sandboxes` that names a class or a
+function which returns a `Backend`.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterable
 from importlib import import_module
@@ -56,30 +57,28 @@ _OURS = {
     "opensandbox": ("plait.sandbox.opensandbox", "OpenSandbox"),
     "cube": ("plait.sandbox.cube", "Cube"),
 }
-_lock = threading.Lock()
-_made: dict[str, Backend] = {}
+_lock = threading.Lock()  # a backend is made once, also if two threads ask for it
 
 
 def backends() -> list[str]:
-    """The names of all that can be asked for, ours first."""
+    """Return the names of all backends, ours first."""
     return list(dict.fromkeys([*_OURS, *sorted(point.name for point in _points())]))
 
 
 def _points() -> Iterable[EntryPoint]:
-    # it reads the installation, and takes as long to load as half of Plait
+    # imported late: it reads the installation, and takes as long to load as half of Plait
     from importlib.metadata import entry_points
 
     return entry_points(group=GROUP)
 
 
 def backend(name: str) -> Backend:
-    """The backend of this name, made once per process; raises UnknownBackend."""
+    """Return the backend of this name, made once per process; raises UnknownBackend."""
     with _lock:
-        if name not in _made:
-            _made[name] = _make(name)
-        return _made[name]
+        return _make(name)
 
 
+@functools.cache
 def _make(name: str) -> Backend:
     if name in _OURS:
         module, factory = _OURS[name]

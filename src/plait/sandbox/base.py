@@ -1,9 +1,9 @@
-"""What a sandbox is: a place where commands run on the files of one session.
+"""The contract of sandboxes: a sandbox runs commands on the files of one session.
 
 A `Backend` makes sandboxes, a `Sandbox` is a live handle on one of them, and a `Placement` (in the
-log) says which it was. The runtime holds the handles, never a session: whoever takes a session up
-again attaches to the sandbox that its placement names, or makes another from the recorded tree and
-says so. The contract that every backend has to keep is `plait.testing.SandboxContract`.
+log) names it. The runtime holds the handles, never a session: a process that continues a session
+attaches to the sandbox that its placement names, or makes another from the recorded tree and
+records that. The tests that every backend has to pass are `plait.testing.SandboxContract`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from plait.workspace import HEAVY, Files, Rules, Snapshot
 Network = Literal["off", "on"]
 OnOutput = Callable[[bytes], object]
 
+MB = 1 << 20
 VIEW_MAX = 16_000  # characters of an output that are shown; all of it is kept
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one command may take. None: unlimited."""
+    """The limits of one command. None: unlimited."""
 
     time_s: float | None = 120.0
     memory_mb: int | None = 4096
@@ -37,35 +38,37 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What to make: which files, for whom, and how much may go on there."""
+    """A request for a sandbox: its files, its owner, its isolation and its limits."""
 
     store: Store
-    key: str  # whose it is: the session's id; what a local copy is called by
+    key: str  # the owner, usually the session's id; a local copy is named by it
     tree: Digest
     isolation: str = ""  # a rung by name; "": the best there is, and none without isolation
     network: Network = "off"
     limits: Limits = Limits()
     env: Mapping[str, str] = {}
-    # the tree that these files come from: what is the same is shared with others that do, too
+    # the tree that these files derive from: unchanged files are shared with other such sandboxes
     base: Digest | None = None
-    folder: str | None = None  # where the files came from on this machine; None: from nowhere
+    folder: str | None = (
+        None  # the folder of this machine that the files came from; None: no folder
+    )
     # folders below it that are not in the tree and are mounted read-only
     heavy: tuple[str, ...] = ()
-    heavy_names: tuple[str, ...] = HEAVY  # what such folders are called
+    heavy_names: tuple[str, ...] = HEAVY  # the names of such folders
     ignore: tuple[str, ...] = ()  # further names that are no part of the tree
-    in_place: bool = False  # whether the folder itself is worked on
-    clean: bool = False  # whether nothing may be there but the tree
+    in_place: bool = False  # True: commands work on the folder itself
+    clean: bool = False  # True: the sandbox holds the tree and no leftovers
     image: str = ""  # or template, for those that have any
-    options: Mapping[str, Json] = {}  # whatever else a backend understands
+    options: Mapping[str, Json] = {}  # further options of this backend
 
     @property
     def rules(self) -> Rules:
-        """What is no part of its trees."""
+        """The rules by which paths are left out of its trees."""
         return Rules(heavy=self.heavy_names, ignore=self.ignore)
 
 
 class Output(Protocol):
-    """What a command wrote, both streams in the order in which they came.
+    """The output of a command, both streams in the order in which they came.
 
     It lies on disk, not in memory.
     """
@@ -73,9 +76,10 @@ class Output(Protocol):
     @property
     def size(self) -> int: ...
     def view(self, characters: int = VIEW_MAX) -> str:
-        """Its beginning and its end, with a word about what was left out; the whole if it is short.
+        """Return its beginning and its end, with a note about the part between; all of it if it is
+        short.
 
-        Odd bytes are replaced.
+        Bytes that are not UTF-8 are replaced.
         """
         ...
 
@@ -83,12 +87,12 @@ class Output(Protocol):
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """What came of a command."""
+    """The result of a command."""
 
     exit_code: int  # as a shell counts: 128 + n if signal n ended it
     output: Output
     duration_us: int
-    # why it was ended: time, memory, processes, output, disk; "": it ended by itself
+    # the limit that ended it: time, memory, processes, output, disk; "": it ended by itself
     killed: str = ""
 
 
@@ -97,14 +101,14 @@ class Sandbox(Protocol):
 
     @property
     def placement(self) -> Placement:
-        """What is recorded of it: backend, id, generation, rung, image, network; version, limits
-        and mounts in `detail`.
+        """The record of it: backend, id, generation, rung, image, network; version, limits and
+        mounts in `detail`.
         """
         ...
 
     @property
     def workdir(self) -> str:
-        """Where the workspace is, seen from inside."""
+        """The path of the workspace, seen from inside."""
         ...
 
     @property
@@ -120,7 +124,7 @@ class Sandbox(Protocol):
         limits: Limits | None = None,
         on_output: OnOutput | None = None,
     ) -> Ran:
-        """Run a command to its end, and with it whatever it started.
+        """Run a command to its end, and end all processes that it started.
 
         `cwd` is relative to the workspace; `limits` can only be narrower.
         """
@@ -131,13 +135,11 @@ class Sandbox(Protocol):
         ...
 
     def begin(self) -> None:
-        """Something is about to change files: until `snapshot` has returned, what is there is in
-        doubt.
-        """
+        """Announce a change of files: until `snapshot` has returned, the files are in doubt."""
         ...
 
     def snapshot(self) -> Snapshot:
-        """What the files are now, as a tree."""
+        """Return the files as they are now, as a tree."""
         ...
 
     def restore(self, tree: Digest) -> None:
@@ -145,7 +147,7 @@ class Sandbox(Protocol):
         ...
 
     def fork(self, wanted: Wanted) -> Sandbox:
-        """Another one with the same files."""
+        """Make another sandbox with the same files."""
         ...
 
     def pause(self) -> None: ...
@@ -154,12 +156,12 @@ class Sandbox(Protocol):
     def destroy(self) -> None: ...
 
     def close(self) -> None:
-        """Let go of the handle; the sandbox itself stays."""
+        """Close the handle; the sandbox itself stays."""
         ...
 
 
 class Capability(msgspec.Struct, frozen=True):
-    """One thing that a backend offers, or why it does not, and what would help."""
+    """One ability of a backend; if it is not offered, the reason and the remedy."""
 
     name: str  # a rung, or: exec, stream, reattach, files, pause, renew, snapshot, fork, network
     offered: bool
@@ -168,7 +170,7 @@ class Capability(msgspec.Struct, frozen=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """What a backend offers here and now."""
+    """The capabilities of a backend on this machine, now."""
 
     backend: str
     version: str
@@ -194,21 +196,21 @@ class Backend(Protocol):
     def probe(self) -> Probe: ...
 
     def check(self, wanted: Wanted) -> Placement:
-        """Raise a SandboxError if such a sandbox is not to be had; otherwise say what is known of
-        it already. Nothing is made.
+        """Return the placement of such a sandbox as far as it is known, or raise a SandboxError if
+        there can be none. Nothing is made.
         """
         ...
 
     def create(self, wanted: Wanted) -> Sandbox:
-        """Make a sandbox whose files are the wanted tree, or raise a SandboxError that names the
+        """Make a sandbox with the files of the wanted tree, or raise a SandboxError that names the
         next step.
         """
         ...
 
     def attach(self, placement: Placement, wanted: Wanted) -> Sandbox:
-        """Take up the one that was recorded, whatever its files are now; raises SandboxGone."""
+        """Attach to the recorded sandbox, with the files it has now; raises SandboxGone."""
         ...
 
     def held(self, store: Store) -> Sequence[Held]:
-        """Those that exist and belong to this store, as far as can be told."""
+        """Return the existing sandboxes that are known to belong to this store."""
         ...

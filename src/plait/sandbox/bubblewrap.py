@@ -1,11 +1,11 @@
-"""What a command sees in a bubblewrap sandbox: nothing, and then what is listed here.
+"""The command line of bubblewrap: the root is empty, and each visible path is listed here.
 
-The root is empty. The system's programs, the interpreter that runs Plait and the heavy folders of
-the workspace are bound read-only; the workspace and a scratch folder can be written. No home, no
-store, no environment and no process of the host is there.
+The system's programs, the interpreter that runs Plait and the heavy folders of the workspace are
+bound read-only; the workspace and a scratch folder can be written. No home, no store, no
+environment and no process of the host is there.
 
-The workspace is seen a second time where the files came from, so that what was installed there, and
-names that path, finds them. It is the same files: the folder of the host is never mounted.
+The workspace is bound a second time at the path of the folder that the files came from: installed
+programs often name that path. It is the same files: the folder of the host is never mounted.
 
 Mount points lie below folders that earlier commands wrote to. Each is looked at first, link by
 link: where a link stands in the way, nothing is mounted, since bubblewrap would follow it out of
@@ -22,9 +22,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from plait.sandbox import confine, etc, seccomp
-from plait.sandbox.base import Limits, Network
+from plait.sandbox.base import MB, Limits, Network
 from plait.sandbox.etc import USER
-from plait.sandbox.limits import MB, Family, counted_by
+from plait.sandbox.limits import ProcessFamily, counted_by
 from plait.sandbox.mounts import secret_masks
 from plait.sandbox.process import Start, memory_file
 from plait.workspace.copies import Layered, Plain
@@ -54,17 +54,17 @@ _DEVICES_MB = 1024  # of /dev/shm, where memory is not limited
 
 
 class Room(NamedTuple):
-    """One sandbox: its files, and what is around them."""
+    """One sandbox: its files and its surroundings."""
 
     layers: Plain | Layered
     scratch: str
-    cache: str  # where things that are the same for all sandboxes lie
-    folder: str | None = None  # where the files came from
+    cache: str  # the folder of files that all sandboxes share
+    folder: str | None = None  # the folder of the host that the files came from
     heavy: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()  # paths of the host that must not be seen, wherever they lie
     network: Network = "off"
-    # whether a process that stays works on the files: it could put a link where something is just
-    # being mounted
+    # True: a process that stays works on the files, and could put a link at a mount point during
+    # the mount
     shared: bool = False
 
 
@@ -75,11 +75,11 @@ class Mount(NamedTuple):
     dest: str
 
 
-# ── what is bound ────────────────────────────────────────────────────────────────────────────
+# ── the binds ────────────────────────────────────────────────────────────────────────────────
 
 
-def system() -> Iterator[str]:
-    """The programs of the host."""
+def system_options() -> Iterator[str]:
+    """Bind the programs of the host."""
     yield from ("--ro-bind", "/usr", "/usr")
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         path = f"/{name}"
@@ -90,9 +90,7 @@ def system() -> Iterator[str]:
 
 
 def interpreters(room: Room) -> list[Mount]:
-    """The Python that runs Plait, unless it lies where the system's programs are, or in what must
-    not be seen.
-    """
+    """Return the mounts of the Python that runs Plait, unless it is in /usr or in a hidden path."""
     found = dict.fromkeys(os.path.realpath(path) for path in (sys.base_prefix, sys.prefix))
     kept = [
         path
@@ -103,8 +101,8 @@ def interpreters(room: Room) -> list[Mount]:
 
 
 def heavies(room: Room) -> list[Mount]:
-    """Heavy folders: in the workspace, and where they really are, since what is installed in them
-    often names its own place.
+    """Return the mounts of heavy folders: in the workspace, and at their path on the host, since
+    programs installed in them often name it.
     """
     found: list[Mount] = []
     for name in room.heavy if room.folder is not None else ():
@@ -116,8 +114,8 @@ def heavies(room: Room) -> list[Mount]:
 
 
 def elsewhere(room: Room) -> str | None:
-    """Where the workspace is seen as well: the folder that the files came from, unless that would
-    cover something that is needed.
+    """Return the second path of the workspace: the folder that the files came from. None if a bind
+    there is not possible, or would cover something that is needed.
     """
     folder = room.folder
     if folder is None or room.shared or is_below(SCRATCH, folder) or not _no_links_to(room, folder):
@@ -142,8 +140,8 @@ def _no_links_to(room: Room, dest: str) -> bool:
 
 
 def _source(room: Room, name: str) -> str | None:
-    """A heavy folder of the host; None if it is not there, or if it leads elsewhere: a repository
-    can bring such a link along.
+    """Return the path of a heavy folder on the host; None if it is missing, or a link that leads
+    elsewhere, which a repository can bring along.
     """
     assert room.folder is not None
     folder = os.path.realpath(room.folder)
@@ -159,7 +157,9 @@ def _source(room: Room, name: str) -> str | None:
 
 
 def masks(paths: Iterable[str], mounts: Iterable[Mount]) -> list[str]:
-    """What must not be seen although something that holds it is bound: where it appears inside."""
+    """Return the paths inside the sandbox at which hidden folders would appear, because a mount
+    holds them.
+    """
     found = {
         mount.dest + path[len(mount.source) :]: None
         for mount in mounts
@@ -173,9 +173,7 @@ def masks(paths: Iterable[str], mounts: Iterable[Mount]) -> list[str]:
 
 
 def reachable(room: Room, dest: str) -> bool:
-    """Whether something can be mounted there without following a link that a
-    command may have made.
-    """
+    """Return True if a mount at `dest` follows no link that a command may have made."""
     if is_below(dest, WORKDIR):
         return dest == WORKDIR or _is_free(room, dest[len(WORKDIR) + 1 :])
     again = elsewhere(room)
@@ -187,16 +185,14 @@ def reachable(room: Room, dest: str) -> bool:
 
 
 def _is_free(room: Room, name: str) -> bool:
-    """Whether a folder, or nothing yet in a folder that is there, has this place in
-    the workspace.
-    """
+    """Return True if the path in the workspace is a folder, or is free in an existing folder."""
     layers, parts = roots(room), name.split("/")
     above = all(_kind(layers, parts[:end]) == "folder" for end in range(1, len(parts)))
     return above and _kind(layers, parts) in ("folder", "nothing") and ".." not in parts
 
 
 def roots(room: Room) -> list[str]:
-    """The folders that the files lie in, the one that is written to first."""
+    """Return the folders that the files lie in, the writable one first."""
     layers = room.layers
     return (
         [str(layers.folder)]
@@ -212,7 +208,7 @@ def _no_links(roots: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 def _kind(roots: Sequence[str], parts: Sequence[str]) -> str:
-    """What is there, in the first layer that says so."""
+    """Return "folder", "nothing" or "other" for a path, from the first layer that has it."""
     for root in roots:
         try:
             mode = os.lstat(os.path.join(root, *parts)).st_mode
@@ -231,12 +227,12 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def visible(room: Room) -> list[Mount]:
-    """What of this machine can be seen, the system's programs aside."""
+    """Return the paths of this machine that can be seen, besides the system's programs."""
     return [*interpreters(room), *heavies(room)]
 
 
 def search_path(room: Room) -> str:
-    """Where programs are looked for: the workspace's own first."""
+    """Return the PATH of a command: the workspace's own programs come first."""
     layers = roots(room)
     mounted = {mount.dest for mount in heavies(room)}
     own = [
@@ -258,7 +254,7 @@ def search_path(room: Room) -> str:
 
 
 class Invocation(NamedTuple):
-    """What is run, where, and with what."""
+    """A command with its folder, environment and limits."""
 
     command: Sequence[str]
     cwd: str
@@ -267,14 +263,17 @@ class Invocation(NamedTuple):
 
 
 def start(room: Room, invocation: Invocation, bwrap: str, overlay: Sequence[str] = ()) -> Start:
-    """`overlay`: what stands before bubblewrap and mounts the layers."""
+    """Return the command line and pipes for a command in this room.
+
+    `overlay`: words before bubblewrap that mount the layers.
+    """
     status_read, status_write = os.pipe()
     go_read, go_write = os.pipe()
     filter_ = _filter()
     options = [
         *_HARDENED,
         *(("--share-net",) if room.network == "on" else ()),
-        *files(room, invocation.limits),
+        *file_options(room, invocation.limits),
         *("--remount-ro", "/"),
         *(word for name, value in invocation.env.items() for word in ("--setenv", name, value)),
         *("--chdir", invocation.cwd),
@@ -291,35 +290,38 @@ def start(room: Room, invocation: Invocation, bwrap: str, overlay: Sequence[str]
 
 @functools.cache
 def scopes_sockets(bwrap: str) -> bool:
-    """Whether landlock can keep abstract sockets away from it.
+    """Return True if landlock can keep abstract sockets away from bubblewrap.
 
-    What does so takes setuid its power, which some bubblewraps need.
+    Landlock needs no_new_privs, which disables setuid; a bubblewrap that is setuid could not start.
     """
     needs_power = os.geteuid() != 0 and bool(os.stat(bwrap).st_mode & stat.S_ISUID)
     return confine.landlock_version() >= confine.VERSION_MIN and not needs_power
 
 
 def _filter() -> int | None:
-    program = _program(counted_by() == Family.name)
+    program = _program(counted_by() == ProcessFamily.name)
     return memory_file(program) if program else None
 
 
 @functools.cache
 def _program(watched: bool) -> bytes | None:
-    """`watched`: by looking.
+    """Return the filter of system calls.
 
-    Shared memory that is attached to no process is seen by nobody then, so it is refused.
+    `watched`: memory is counted by looking at processes. Shared memory that is attached to no
+    process would not be counted then, so it is refused.
     """
     here = seccomp.machine()
     return seccomp.program(here, refused=seccomp.SHARED_MEMORY if watched else ()) if here else None
 
 
-def files(room: Room, limits: Limits) -> Iterator[str]:
-    yield from system()
-    yield from ("--ro-bind", etc.prepared(room.cache, room.network), "/etc")
-    yield from (word for path in etc.folders(room.network) for word in ("--ro-bind", path, path))
-    # To the kernel, root without capabilities is root: what /proc/sys lets its owner write would be
-    # the host's own settings.
+def file_options(room: Room, limits: Limits) -> Iterator[str]:
+    yield from system_options()
+    yield from ("--ro-bind", etc.etc_folder(room.cache, room.network), "/etc")
+    yield from (
+        word for path in etc.folder_paths(room.network) for word in ("--ro-bind", path, path)
+    )
+    # To the kernel, root without capabilities is root: it could write to /proc/sys, and change the
+    # settings of the host.
     yield from ("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev")
     yield from (
         "--size",
@@ -333,12 +335,12 @@ def files(room: Room, limits: Limits) -> Iterator[str]:
     again = elsewhere(room)
     for place in (WORKDIR, *([again] if again is not None else [])):
         yield from ("--bind", roots(room)[0], place)
-    yield from _bound(room)
+    yield from _mount_options(room)
 
 
-def _bound(room: Room) -> Iterator[str]:
-    """The interpreter; then what covers the places that must not be seen; then heavy folders, which
-    may lie in such a place.
+def _mount_options(room: Room) -> Iterator[str]:
+    """Bind the interpreter, then cover the hidden paths, then bind heavy folders, which may lie
+    below a hidden path.
     """
     pythons, heavy = interpreters(room), heavies(room)
     again = elsewhere(room)

@@ -1,14 +1,14 @@
-"""A launcher: makes itself small, then becomes the command. It needs no namespaces, and nothing but
-Python.
+"""A launcher: gives up its rights, then becomes the command. It needs no namespaces, only Python.
 
 It is run as a program of its own, by path, so it must import nothing of Plait. It starts the
-command as a child, waits for the word to go, and stays behind to end whatever the command leaves:
-as the subreaper it inherits every process that was meant to outlive its parent. When its own parent
-goes away, the pipe between them closes, and everything ends as well.
+command as a child, waits for the word to go, and stays behind to end all processes that the command
+leaves: as the subreaper it inherits every process that was meant to outlive its parent. When its
+own parent goes away, the pipe between them closes, and everything ends as well.
 
-Landlock says which files can be reached, and that neither signals nor sockets leave; the filter of
-system calls keeps it off the network; capabilities are dropped. What this rung cannot stop is
-looking up whether a file exists, and changing the modes and times of files that the user owns.
+Landlock limits the files that can be reached, and keeps signals and sockets inside; the filter of
+system calls keeps the command off the network; capabilities are dropped. This rung cannot stop a
+command from looking up whether a file exists, or from changing the modes and times of files that
+the user owns.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def landlock_version() -> int:
-    """0 or less: there is none."""
+    """Return the version of landlock in this kernel; 0 or less: there is none."""
     return _libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION_FLAG))
 
 
@@ -59,7 +59,7 @@ def _check(done: int, what: str) -> int:
 
 
 def restrict_files(read: list[str], write: list[str], network: bool) -> None:
-    """From now on only these can be reached."""
+    """Restrict this process, and its children, to these files."""
     libc = _libc()
     rules = struct.pack("=QQQ", _ALL_FILES, 0 if network else _TCP, _SCOPES)
     ruleset = _check(
@@ -73,9 +73,9 @@ def restrict_files(read: list[str], write: list[str], network: bool) -> None:
 
 
 def restrict_sockets() -> None:
-    """From now on this thread, and what it starts, reaches no abstract socket of others.
+    """Keep this thread, and its children, from the abstract sockets of other processes.
 
-    Its files and mounts are left alone.
+    Files and mounts are not restricted.
     """
     libc = _libc()
     _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
@@ -109,10 +109,10 @@ def restrict_calls(program: bytes) -> None:
 
 
 def drop_privileges() -> None:
-    """No capability, and no way to get one."""
+    """Drop all capabilities, and the ways to get one."""
     libc = _libc()
     _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
-    # being root gives nothing; refused to those who have nothing to give up
+    # being root gives nothing; the call is refused to a process without capabilities
     libc.prctl(_PR_SET_SECUREBITS, 0x2F, 0, 0, 0)
     for capability in range(64):
         libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
@@ -148,7 +148,7 @@ def main(settings: dict[str, object]) -> int:
 
 
 def _become(settings: dict[str, object], ready: int) -> None:
-    """Wait for the word, then be the command. Never returns."""
+    """Wait for the word to go, then become the command. Never returns."""
     command = [str(word) for word in settings["command"]]  # type: ignore[attr-defined]
     try:
         _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -182,10 +182,7 @@ def _become(settings: dict[str, object], ready: int) -> None:
 
 
 def _wait(child: int, go: int) -> int:
-    """Until the command ends, or nobody waits for it any more.
-
-    Orphans that end are put to rest on the way.
-    """
+    """Wait until the command ends, or the parent goes away; return the exit code."""
     pidfd = os.pidfd_open(child)
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)

@@ -1,10 +1,10 @@
 """Sandboxes of CubeSandbox, on its SDK `cubesandbox`.
 
-Its paths look like E2B's and are not: commands have neither standard input nor output before the
+Its API looks like E2B's and differs: commands have neither standard input nor output before the
 end, files are read as text, a copy is made by the client out of a snapshot. A temporary snapshot is
-marked with the sandbox it was made of, and removed when the copy stands, when making it failed,
-and, should this process die between the two, when somebody next attaches. CUBE_API_URL says where,
-CUBE_TEMPLATE_ID what; CUBE_API_KEY is only needed where the server asks for it.
+marked with the sandbox it was made of, and removed when the copy stands or failed; if this process
+dies between the two, the next attach removes it. CUBE_API_URL is the server, CUBE_TEMPLATE_ID the
+template; CUBE_API_KEY is only needed if the server asks for it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, cast
 from plait import secrets
 from plait.errors import InvalidValue, SandboxError, SandboxFailed
 from plait.sandbox.base import Wanted
-from plait.sandbox.remote import LIFETIME_S, RemoteBackend, lifetime, marks, told
-from plait.sandbox.remote_shell import PIECE, Guest, quoted
+from plait.sandbox.remote import LIFETIME_S, RemoteBackend, lifetime, marks, translate_errors
+from plait.sandbox.remote_shell import PIECE, Guest, quote_word
 
 _TEMPORARY = "plait-copy-of-"
 
@@ -32,7 +32,7 @@ class Cube(RemoteBackend):
 
     name = "cube"
     package = "cubesandbox"
-    key = "CUBE_API_URL"  # there is no public service: without an address nobody is asked
+    key = "CUBE_API_URL"  # there is no public service: without an address there is no server
     rung = "microvm"
     workdir = "/workspace"
     tested = "wire-tested 2026-11-16 cubesandbox 0.7.3"
@@ -43,12 +43,12 @@ class Cube(RemoteBackend):
             secrets.learn(value, "CUBE_API_KEY")
         return super().sdk()
 
-    def image(self) -> str:
+    def default_image(self) -> str:
         return os.environ.get("CUBE_TEMPLATE_ID", "")
 
     def make(self, wanted: Wanted) -> Guest:
         sdk = self.sdk()
-        template = wanted.image or self.image()
+        template = wanted.image or self.default_image()
         if not template:
             raise InvalidValue(
                 "template",
@@ -58,7 +58,7 @@ class Cube(RemoteBackend):
         given = (
             {"on_timeout": wanted.options["on_timeout"]} if "on_timeout" in wanted.options else None
         )
-        with _told("make a sandbox"):
+        with _translate_errors("make a sandbox"):
             box = sdk.Sandbox.create(
                 template,
                 timeout=lifetime(wanted),
@@ -70,13 +70,13 @@ class Cube(RemoteBackend):
 
     def find(self, sandbox: str) -> Guest:
         sdk = self.sdk()
-        with _told("attach", sandbox):
+        with _translate_errors("attach", sandbox):
             guest = CubeGuest(sdk.Sandbox.connect(sandbox, timeout=round(LIFETIME_S)))
         guest.tidy()
         return guest
 
     def all(self) -> Sequence[tuple[str, str, Mapping[str, str]]]:
-        with _told("list sandboxes"):
+        with _translate_errors("list sandboxes"):
             found = cast("list[dict[str, Any]]", self.sdk().Sandbox.list())
         return [
             (str(info["sandboxID"]), str(info.get("state", "")), info.get("metadata") or {})
@@ -89,47 +89,47 @@ class CubeGuest:
         self._box, self.id = box, str(box.sandbox_id)
 
     def shell(self, script: str, wait_s: float) -> str:
-        with _told("run a command", self.id):
+        with _translate_errors("run a command", self.id):
             return self._box.commands.run(script, timeout=wait_s).stdout
 
-    def put(self, path: str, content: bytes) -> None:
-        with _told("take a file", self.id):
+    def write_file(self, path: str, content: bytes) -> None:
+        with _translate_errors("take a file", self.id):
             self._box.files.write(path, content)
 
-    def get(self, path: str) -> bytes:
-        """The SDK reads text. So the file comes through the shell, piece by piece."""
+    def read_file(self, path: str) -> bytes:
+        """Read a file through the shell, piece by piece: the SDK reads text only."""
         found = bytearray()
         while True:
             text = self.shell(
-                f"tail -c +{len(found) + 1} {quoted(path)} | head -c {PIECE} | base64", 600
+                f"tail -c +{len(found) + 1} {quote_word(path)} | head -c {PIECE} | base64", 600
             )
             if not (piece := b64decode("".join(text.split()))):
                 return bytes(found)
             found += piece
 
     def pause(self) -> None:
-        with _told("pause", self.id):
+        with _translate_errors("pause", self.id):
             self._box.pause(interval=0.2)
 
     def resume(self) -> None:
-        with _told("resume", self.id):
+        with _translate_errors("resume", self.id):
             self._box.resume(timeout=round(LIFETIME_S))
 
     def renew(self, seconds: float) -> None:
-        with _told("renew", self.id):
+        with _translate_errors("renew", self.id):
             self._box.set_timeout(round(seconds))
 
     def kill(self) -> None:
         with suppress(SandboxError):
             self.tidy()
-        with _told("destroy", self.id):
+        with _translate_errors("destroy", self.id):
             self._box.kill()
         self.close()
 
     def copy(self, wanted: Wanted) -> Guest:
         sdk = _sdk()
         try:
-            with _told("fork", self.id):
+            with _translate_errors("fork", self.id):
                 taken = self._box.create_snapshot(f"{_TEMPORARY}{self.id}")
                 # A network that was off stays off: a snapshot does not say.
                 online = wanted.network == "on"
@@ -146,7 +146,7 @@ class CubeGuest:
     def tidy(self) -> None:
         """Remove temporary snapshots of this sandbox."""
         sdk = _sdk()
-        with _told("remove a temporary snapshot", self.id):
+        with _translate_errors("remove a temporary snapshot", self.id):
             token: str | None = None
             while True:
                 found, token = sdk.Sandbox.list_snapshots(sandbox_id=self.id, next_token=token)
@@ -164,8 +164,8 @@ def _sdk() -> Any:
     return import_module("cubesandbox")  # it has no types
 
 
-def _told(what: str, sandbox: str = "") -> AbstractContextManager[None]:
-    return told(
+def _translate_errors(what: str, sandbox: str = "") -> AbstractContextManager[None]:
+    return translate_errors(
         "cube",
         what,
         sandbox,
@@ -175,13 +175,14 @@ def _told(what: str, sandbox: str = "") -> AbstractContextManager[None]:
 
 
 def _means_gone(error: Exception, sandbox: str) -> bool:
-    """Commands and files are reached through a proxy, whose words for it differ: then the server is
-    asked.
+    """Return True if the error means that the sandbox is gone.
+
+    Commands and files are reached through a proxy with errors of its own, so the server is asked.
     """
     missing = _sdk().SandboxNotFoundError
     if isinstance(error, missing):
         return True
     try:
         return all(found["sandboxID"] != sandbox for found in _sdk().Sandbox.list())
-    except Exception:  # it cannot be told, so the first error is what is known
+    except Exception:  # no answer: the first error is reported
         return False

@@ -1,8 +1,8 @@
-"""Sandboxes of E2B, or of whoever speaks its protocol, on the official SDK `e2b`.
+"""Sandboxes of E2B, or of a service with its protocol, on the official SDK `e2b`.
 
 A sandbox is a small virtual machine that is made from a template, lives for a while, and can be
 paused and copied with all that runs in it. E2B_API_KEY is the key; the SDK's own variables
-(E2B_DOMAIN and the like) say where.
+(E2B_DOMAIN and the like) name the server.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from plait.errors import SandboxFailed
 from plait.sandbox.base import Wanted
-from plait.sandbox.remote import LIFETIME_S, RemoteBackend, lifetime, marks, told
+from plait.sandbox.remote import LIFETIME_S, RemoteBackend, lifetime, marks, translate_errors
 from plait.sandbox.remote_shell import Guest
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class E2B(RemoteBackend):
     tested = "wire-tested 2026-11-16 e2b 2.63.0"
     copies = True
 
-    def image(self) -> str:
+    def default_image(self) -> str:
         return "base"
 
     def make(self, wanted: Wanted) -> Guest:
@@ -43,24 +43,24 @@ class E2B(RemoteBackend):
         given = (
             {"on_timeout": wanted.options["on_timeout"]} if "on_timeout" in wanted.options else None
         )
-        with _told("make a sandbox"):
+        with _translate_errors("make a sandbox"):
             box: e2b.Sandbox = sdk.Sandbox.create(
-                template=wanted.image or self.image(),
+                template=wanted.image or self.default_image(),
                 timeout=lifetime(wanted),
                 metadata=marks(wanted),
                 allow_internet_access=wanted.network == "on",
                 lifecycle=given,
             )
-        return _Guest(box)
+        return E2BGuest(box)
 
     def find(self, sandbox: str) -> Guest:
         sdk = self.sdk()
-        with _told("attach", sandbox):
-            return _Guest(sdk.Sandbox.connect(sandbox, timeout=round(LIFETIME_S)))
+        with _translate_errors("attach", sandbox):
+            return E2BGuest(sdk.Sandbox.connect(sandbox, timeout=round(LIFETIME_S)))
 
     def all(self) -> Sequence[tuple[str, str, Mapping[str, str]]]:
         found: list[tuple[str, str, Mapping[str, str]]] = []
-        with _told("list sandboxes"):
+        with _translate_errors("list sandboxes"):
             pages = self.sdk().Sandbox.list()
             for _ in range(_PAGES):
                 found += [
@@ -72,51 +72,51 @@ class E2B(RemoteBackend):
         return found
 
 
-class _Guest:
+class E2BGuest:
     def __init__(self, box: e2b.Sandbox) -> None:
         self._box, self.id = box, box.sandbox_id
 
     def shell(self, script: str, wait_s: float) -> str:
-        with _told("run a command", self.id):
+        with _translate_errors("run a command", self.id):
             return self._box.commands.run(script, timeout=wait_s).stdout
 
-    def put(self, path: str, content: bytes) -> None:
-        with _told("take a file", self.id):
+    def write_file(self, path: str, content: bytes) -> None:
+        with _translate_errors("take a file", self.id):
             self._box.files.write(path, content, request_timeout=600)  # pyright: ignore[reportUnknownMemberType]
 
-    def get(self, path: str) -> bytes:
-        with _told("give a file", self.id):
+    def read_file(self, path: str) -> bytes:
+        with _translate_errors("give a file", self.id):
             return bytes(self._box.files.read(path, format="bytes", request_timeout=600))
 
     def pause(self) -> None:
-        with _told("pause", self.id):
+        with _translate_errors("pause", self.id):
             self._box.pause()
 
     def resume(self) -> None:
-        with _told("resume", self.id):
+        with _translate_errors("resume", self.id):
             self._box.connect(timeout=round(LIFETIME_S))
 
     def renew(self, seconds: float) -> None:
-        with _told("renew", self.id):
+        with _translate_errors("renew", self.id):
             self._box.set_timeout(round(seconds))
 
     def kill(self) -> None:
-        with _told("destroy", self.id):
+        with _translate_errors("destroy", self.id):
             self._box.kill()
 
     def copy(self, wanted: Wanted) -> Guest:
-        with _told("fork", self.id):
+        with _translate_errors("fork", self.id):
             (made,) = self._box.fork(timeout=round(LIFETIME_S))
             if isinstance(made, Exception):
                 raise SandboxFailed("e2b", "fork", str(made))
-            return _Guest(made)
+            return E2BGuest(made)
 
     def close(self) -> None:
-        """The SDK keeps connections for the whole process, not for a sandbox."""
+        """Do nothing: the SDK keeps connections for the whole process, not for a sandbox."""
 
 
-def _told(what: str, sandbox: str = "") -> AbstractContextManager[None]:
-    return told(
+def _translate_errors(what: str, sandbox: str = "") -> AbstractContextManager[None]:
+    return translate_errors(
         "e2b", what, sandbox, _means_gone, "check E2B_API_KEY and the template, or try again"
     )
 

@@ -1,8 +1,8 @@
 """The few files below /etc that programs need, copied into one folder.
 
 A bind per file would cost more than all the rest of a sandbox together. The folder is made once,
-and again when one of the files changes; its name says of which state of them it is. Folders, which
-hold hundreds of links, are bound on top of it.
+and again when one of the files changes; its name has a digest of their state. Folders, which hold
+hundreds of links, are bound on top of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hashlib import sha256
 
 from plait.sandbox.base import Network
 
-USER = 1000  # whoever runs Plait appears as an ordinary user
+USER = 1000  # inside, the user that runs Plait appears as an ordinary user
 
 _FILES = (
     "ld.so.cache",
@@ -51,28 +51,28 @@ _OWN = {
 }
 
 
-def files(network: Network) -> tuple[str, ...]:
+def file_names(network: Network) -> tuple[str, ...]:
     return (*_FILES, *(_NETWORK_FILES if network == "on" else ()))
 
 
-def folders(network: Network) -> tuple[str, ...]:
-    """Those that are there."""
+def folder_paths(network: Network) -> tuple[str, ...]:
+    """Return those folders below /etc that exist here."""
     wanted = (*_FOLDERS, *(_NETWORK_FOLDERS if network == "on" else ()))
     return tuple(f"/etc/{name}" for name in wanted if os.path.isdir(f"/etc/{name}"))
 
 
-def prepared(cache: str, network: Network) -> str:
-    """The folder to be seen as /etc."""
+def etc_folder(cache: str, network: Network) -> str:
+    """Return the folder to be bound as /etc."""
     known = (
         cache,
         network,
-        tuple(_stamp(f"/etc/{name}") for name in files(network)),
-        folders(network),
+        tuple(_stamp(f"/etc/{name}") for name in file_names(network)),
+        folder_paths(network),
     )
-    found = _prepared(*known)
-    if not os.path.isdir(found):  # somebody emptied the cache
-        _prepared.cache_clear()
-        found = _prepared(*known)
+    found = _cached_folder(*known)
+    if not os.path.isdir(found):  # the cache was emptied
+        _cached_folder.cache_clear()
+        found = _cached_folder(*known)
     return found
 
 
@@ -85,7 +85,7 @@ def _stamp(path: str) -> tuple[int, int, int]:
 
 
 @functools.lru_cache(64)
-def _prepared(
+def _cached_folder(
     cache: str, network: Network, stamps: tuple[tuple[int, int, int], ...], places: tuple[str, ...]
 ) -> str:
     folder = (
@@ -93,17 +93,17 @@ def _prepared(
     )
     if not os.path.isdir(folder):
         os.makedirs(cache, exist_ok=True)
-        _make(cache, folder, network)
+        _make_folder(cache, folder, network)
     return folder
 
 
-def _make(cache: str, folder: str, network: Network) -> None:
-    """Whole or not at all; somebody else may be making the same one."""
+def _make_folder(cache: str, folder: str, network: Network) -> None:
+    """Make the folder whole or not at all; another process may be making the same one."""
     making = tempfile.mkdtemp(prefix="making-etc-", dir=cache)
     try:
-        for name in files(network):
-            _copy(f"/etc/{name}", f"{making}/{name}")
-        for path in folders(network):
+        for name in file_names(network):
+            _copy_if_public(f"/etc/{name}", f"{making}/{name}")
+        for path in folder_paths(network):
             os.makedirs(making + path.removeprefix("/etc"))
         for name, text in _OWN.items():
             if not os.path.exists(f"{making}/{name}"):
@@ -117,8 +117,8 @@ def _make(cache: str, folder: str, network: Network) -> None:
         shutil.rmtree(making, ignore_errors=True)
 
 
-def _copy(source: str, target: str) -> None:
-    """What not everybody may read is nobody's in a sandbox either."""
+def _copy_if_public(source: str, target: str) -> None:
+    """Copy a file that all users may read; others stay out of the sandbox."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     try:
         mode = os.stat(source).st_mode

@@ -1,4 +1,4 @@
-"""How the launcher is asked to start a command: for the rungs that have no namespaces."""
+"""The command line of our launcher (confine.py), for the rungs that have no namespaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
 
 def start(room: Room, invocation: Invocation, *, isolated: bool) -> Start:
-    """`isolated`: kept by landlock and a filter of system calls; not: a process like any other."""
+    """Return the command line and pipes for a command in this room.
+
+    `isolated`: confined by landlock and a filter of system calls; else a process like any other.
+    """
     status_read, status_write = os.pipe()
     go_read, go_write = os.pipe()
     asked = {
@@ -29,14 +32,14 @@ def start(room: Room, invocation: Invocation, *, isolated: bool) -> Start:
         "cwd": invocation.cwd,
         "env": dict(invocation.env),
         "isolated": isolated,
-        **(_kept(room) if isolated else {}),
+        **(_confinement(room) if isolated else {}),
     }
     settings = memory_file(json.dumps(asked).encode())
     argv = [sys.executable, "-I", "-S", confine.__file__, str(settings)]
     return Start(argv, status_read, go_write, (status_write, go_read, settings))
 
 
-def _kept(room: Room) -> dict[str, object]:
+def _confinement(room: Room) -> dict[str, object]:
     here = seccomp.machine()
     assert here is not None, "the rung was chosen without a filter"
     network = room.network == "on"
@@ -50,7 +53,10 @@ def _kept(room: Room) -> dict[str, object]:
 
 def readable(room: Room) -> Iterator[str]:
     yield from _SYSTEM
-    yield from (*(f"/etc/{name}" for name in etc.files(room.network)), *etc.folders(room.network))
+    yield from (
+        *(f"/etc/{name}" for name in etc.file_names(room.network)),
+        *etc.folder_paths(room.network),
+    )
     yield from (mount.source for mount in bubblewrap.interpreters(room))
     for folder in dict.fromkeys(mount.source for mount in bubblewrap.heavies(room)):
         yield from readable_parts(folder)
@@ -62,7 +68,9 @@ def writable(room: Room) -> list[str]:
 
 
 def check(room: Room) -> None:
-    """This rung allows folders as wholes: what must not be seen may not lie in one of them."""
+    """Raise NotSupported if a hidden path lies in a visible folder: landlock allows a folder as a
+    whole.
+    """
     for hidden in room.hidden:
         for folder in (*readable(room), *writable(room)):
             if os.path.exists(hidden) and bubblewrap.is_below(hidden, os.path.realpath(folder)):
@@ -73,14 +81,14 @@ def check(room: Room) -> None:
 
 
 def search_path(room: Room) -> str:
-    """As in a bubblewrap sandbox, with the places that things really have."""
+    """Return the PATH of a bubblewrap sandbox, with the paths of the host."""
     assert isinstance(room.layers, Plain)
     parts = bubblewrap.search_path(room).split(":")
     sources = {mount.dest: mount.source for mount in bubblewrap.heavies(room)}
-    return ":".join(_placed(part, bubblewrap.roots(room)[0], sources) for part in parts)
+    return ":".join(_host_path(part, bubblewrap.roots(room)[0], sources) for part in parts)
 
 
-def _placed(path: str, folder: str, sources: dict[str, str]) -> str:
+def _host_path(path: str, folder: str, sources: dict[str, str]) -> str:
     for dest, source in sources.items():
         if bubblewrap.is_below(path, dest):
             return source + path[len(dest) :]

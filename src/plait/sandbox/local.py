@@ -20,10 +20,12 @@ from plait.errors import NoSuchFile, OutsideWorkspace, SandboxFailed, SandboxGon
 from plait.event import Json
 from plait.event.kinds import File, Placement
 from plait.ids import Digest
-from plait.sandbox import bubblewrap, launcher, limits, output, process, rungs
+from plait.sandbox import bubblewrap, launcher, process, rungs
 from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe, Ran, Wanted
 from plait.sandbox.bubblewrap import SCRATCH, WORKDIR, Invocation, Room
-from plait.sandbox.mounts import Overlay, by_thread
+from plait.sandbox.limits import counted_by, narrow_limits
+from plait.sandbox.mounts import Overlay, can_mount_by_thread
+from plait.sandbox.output import Spool, keep_output
 from plait.sandbox.resident import LocalResident
 from plait.store import Store
 from plait.workspace import Files, Snapshot
@@ -44,7 +46,7 @@ from plait.workspace.rules import STORE, stores_in
 T = TypeVar("T")
 
 NAME = "local"
-_CLEAN = "-clean"  # what the name of a copy ends in that nobody else has been in
+_CLEAN = "-clean"  # the end of the name of a clean copy, which no other sandbox used before
 _OFFERED = ("exec", "stream", "reattach", "files", "pause", "renew", "snapshot", "fork", "network")
 _PASSED_ON = ("TERM", "TZ")  # of the host's environment; everything else is set here
 
@@ -67,7 +69,7 @@ class LocalBackend:
         )
 
     def check(self, wanted: Wanted) -> Placement:
-        rung, passed = rungs.choose(wanted.isolation, _cache(wanted.store))
+        rung, passed = rungs.choose(wanted.isolation, _cache_path(wanted.store))
         left = rungs.left_open(rung, wanted.network, in_place=wanted.in_place)
         return Placement(
             NAME,
@@ -81,9 +83,9 @@ class LocalBackend:
         return self._open(wanted, wanted.key + (_CLEAN if wanted.clean else ""), fresh=wanted.clean)
 
     def attach(self, placement: Placement, wanted: Wanted) -> LocalSandbox:
-        """The copy as it stands.
+        """Open the copy as it stands.
 
-        One that is in doubt does not count as there: nobody knows what its files are.
+        A copy in doubt counts as gone: its files are not known.
         """
         wanted = msgspec.structs.replace(wanted, isolation=wanted.isolation or placement.rung)
         if not wanted.in_place:
@@ -96,18 +98,18 @@ class LocalBackend:
         return self._open(wanted, placement.sandbox)
 
     def held(self, store: Store) -> list[Held]:
-        return [_held(copy) for copy in list_copies(cache_folder(store.address))]
+        return [_sandbox_info(copy) for copy in list_copies(cache_folder(store.address))]
 
     def _open(self, wanted: Wanted, name: str, *, fresh: bool = False) -> LocalSandbox:
-        rung, passed = rungs.choose(wanted.isolation, _cache(wanted.store))
-        copy = _copy(wanted, name, layered=rung == "overlay")
+        rung, passed = rungs.choose(wanted.isolation, _cache_path(wanted.store))
+        copy = _open_copy(wanted, name, layered=rung == "overlay")
         if fresh:
             copy.discard()
-            copy = _copy(wanted, name, layered=rung == "overlay")
+            copy = _open_copy(wanted, name, layered=rung == "overlay")
         return LocalSandbox(wanted, copy, rung, passed)
 
 
-def _held(copy: CopyInfo) -> Held:
+def _sandbox_info(copy: CopyInfo) -> Held:
     state = "in use" if copy.in_use else "in doubt" if copy.in_doubt else "at rest"
     return Held(
         NAME,
@@ -118,11 +120,11 @@ def _held(copy: CopyInfo) -> Held:
     )
 
 
-def _cache(store: Store) -> str:
+def _cache_path(store: Store) -> str:
     return str(cache_folder(store.address))
 
 
-def _copy(wanted: Wanted, name: str, *, layered: bool) -> Copy:
+def _open_copy(wanted: Wanted, name: str, *, layered: bool) -> Copy:
     rules, cache = wanted.rules, cache_folder(wanted.store.address)
     if not wanted.in_place:
         return open_copy(
@@ -145,11 +147,11 @@ class LocalSandbox:
         self._wanted, self._copy, self._rung = wanted, copy, rung
         self._passed = dict(passed)
         self._residents: dict[str, LocalResident] = {}
-        self._files = copy.files.closing(self._closed())
+        self._files = copy.files.closing(self._closed_paths())
         if rung == "landlock":
             launcher.check(self._room())
 
-    # ── what it is ───────────────────────────────────────────────────────────────────────────
+    # ── identity ─────────────────────────────────────────────────────────────────────────────
 
     @property
     def placement(self) -> Placement:
@@ -190,7 +192,7 @@ class LocalSandbox:
                 else f"Linux {platform.release()}"
             ),
             "limits": msgspec.to_builtins(self._wanted.limits),
-            "counted by": limits.counted_by(),
+            "counted by": counted_by(),
             "mounts": {"/usr": "/usr"} | mounts if self._rung != "host" else {},
             "in_place": self._wanted.in_place,
             "passed over": self._passed,
@@ -217,13 +219,13 @@ class LocalSandbox:
         limits: Limits | None = None,
         on_output: OnOutput | None = None,
     ) -> Ran:
-        self._check_there()
-        room, most = self._room(), _narrowed(self._wanted.limits, limits)
+        self._check_present()
+        room, most = self._room(), narrow_limits(self._wanted.limits, limits)
         invocation = self._invocation(room, command, cwd, env or {}, most)
-        spool = output.Spool(os.path.dirname(room.scratch))
+        spool = Spool(os.path.dirname(room.scratch))
         try:
-            return self._joined(
-                lambda: process.run(
+            return self._begin_beside_residents(
+                lambda: process.run_command(
                     self._start(room, invocation), self._bounds(room, most), stdin, spool, on_output
                 )
             )
@@ -240,24 +242,23 @@ class LocalSandbox:
         cwd: str = "",
         env: Mapping[str, str] | None = None,
     ) -> LocalResident:
-        """Start a process that stays until the files are made others, or this
-        handle is let go of.
-        """
+        """Start a process that stays until a tree is restored, or this handle is closed."""
         self._end_residents(name)
         room, most = (
             self._room()._replace(scratch=self._copy.make_scratch(name)),
             self._wanted.limits,
         )
         invocation = self._invocation(room, command, cwd, env or {}, most)
-        self._residents[name] = started = self._joined(
+        self._residents[name] = started = self._begin_beside_residents(
             lambda: LocalResident(self._start(room, invocation, stays=True), most)
         )
         return started
 
-    def _joined(self, begin: Callable[[], T]) -> T:
-        """Begin something where a process stays.
+    def _begin_beside_residents(self, begin: Callable[[], T]) -> T:
+        """Call `begin`, which joins the mounts of a process that stays.
 
-        One that ended just now cannot be joined any more: then it is begun on its own.
+        If that process ended just now, its mounts cannot be joined: then `begin` is called again,
+        without residents.
         """
         try:
             return begin()
@@ -272,7 +273,7 @@ class LocalSandbox:
     ) -> Invocation:
         given = self._environment(room, env)
         _check_words([*command, cwd, *given, *given.values()])
-        return Invocation(command, self._inside(cwd), given, most)
+        return Invocation(command, self._working_folder(cwd), given, most)
 
     def resident(self, name: str) -> LocalResident | None:
         found = self._residents.get(name)
@@ -287,10 +288,10 @@ class LocalSandbox:
     def _room(self) -> Room:
         wanted, copy = self._wanted, self._copy
         around = (
-            _cache(wanted.store),
-            _real(wanted.folder),
+            _cache_path(wanted.store),
+            _real_path(wanted.folder),
             wanted.heavy,
-            self._hidden(),
+            self._hidden_paths(),
             wanted.network,
         )
         return Room(
@@ -300,11 +301,11 @@ class LocalSandbox:
             shared=any(each.alive for each in self._residents.values()),
         )
 
-    def _hidden(self) -> tuple[str, ...]:
-        """The store, and whatever is called like one in the folder; at any depth where the folder
-        itself is worked on.
+    def _hidden_paths(self) -> tuple[str, ...]:
+        """Return the paths of the store, and of folders named like one in the session's folder: at
+        any depth if commands work in place, else at its top.
         """
-        folder = _real(self._wanted.folder)
+        folder = _real_path(self._wanted.folder)
         nested = (
             stores_in(folder, self._wanted.rules) if folder and self._wanted.in_place else [STORE]
         )
@@ -314,9 +315,9 @@ class LocalSandbox:
         scheme, _, path = self._wanted.store.address.partition(":")
         return [os.path.realpath(path)] if scheme == "sqlite" else []
 
-    def _closed(self) -> Closed:
-        """What the tools for files may not change, as commands may not."""
-        folder = _real(self._wanted.folder)
+    def _closed_paths(self) -> Closed:
+        """Return the paths that the tools for files may not change, as commands may not."""
+        folder = _real_path(self._wanted.folder)
         heavy = frozenset(self._wanted.heavy if self._rung != "host" and folder else ())
         inside = [
             path
@@ -341,17 +342,17 @@ class LocalSandbox:
         # its mount is joined.
         there = next((each.pid for each in self._residents.values() if each.alive), None)
         if there is not None:
-            return bubblewrap.start(room, invocation, program, rungs.joining(there))
-        if by_thread() and not stays:
+            return bubblewrap.start(room, invocation, program, rungs.joining_prefix(there))
+        if can_mount_by_thread() and not stays:
             return bubblewrap.start(room, invocation, program)._replace(overlay=layers)
-        return bubblewrap.start(room, invocation, program, rungs.overlay(layers))
+        return bubblewrap.start(room, invocation, program, rungs.overlay_prefix(layers))
 
     def _bounds(self, room: Room, most: Limits) -> process.Bounds:
         if isinstance(room.layers, Layered):
             return process.Bounds(most, grows=(str(room.layers.upper), room.scratch))
         return process.Bounds(most, grows=(room.scratch,), changes=(str(room.layers.folder),))
 
-    def _inside(self, cwd: str) -> str:
+    def _working_folder(self, cwd: str) -> str:
         path = os.path.normpath(cwd or ".")
         if os.path.isabs(path) or path.split("/")[0] == "..":
             raise OutsideWorkspace(cwd)
@@ -366,7 +367,7 @@ class LocalSandbox:
                 raise NoSuchFile(cwd, "name a folder that is there as the working folder")
         return found
 
-    def _check_there(self) -> None:
+    def _check_present(self) -> None:
         folders = (
             [self._folder]
             if isinstance(self._copy.layers, Plain)
@@ -393,11 +394,12 @@ class LocalSandbox:
             | dict(self._wanted.env)
             | dict(more)
         )
-        # Where the store is not out of reach, a command must not decide in it for people.
+        # Without namespaces the store is within reach, and the mark keeps a command from deciding
+        # in it for people.
         return given if self._in_namespaces else given | inside.mark()
 
     def keep(self, output: Output, name: str, media_type: str = "text/plain") -> File:
-        return _keep(self._wanted.store, output, name, media_type)
+        return keep_output(self._wanted.store, output, name, media_type)
 
     # ── files ────────────────────────────────────────────────────────────────────────────────
 
@@ -406,11 +408,11 @@ class LocalSandbox:
 
     def snapshot(self) -> Snapshot:
         return self._copy.snapshot(
-            self._mounted(), self._wanted.heavy if self._in_namespaces else ()
+            self._mounted_root(), self._wanted.heavy if self._in_namespaces else ()
         )
 
-    def _mounted(self) -> str | None:
-        """The layers as one, seen through a process that stays and has them mounted."""
+    def _mounted_root(self) -> str | None:
+        """Return the path of the mounted layers, seen through a process that stays."""
         there = next((each.pid for each in self._residents.values() if each.alive), None)
         return (
             f"/proc/{there}/root{self._folder}"
@@ -419,8 +421,8 @@ class LocalSandbox:
         )
 
     def restore(self, tree: Digest) -> None:
-        self._end_residents()  # what they hold belongs to the files that were
-        # A copy switches from the tree that it knows: what no snapshot has seen would stay.
+        self._end_residents()  # their state belongs to the files before
+        # A copy switches from the tree that it knows: changes after the last snapshot would stay.
         self._wanted.store.put_blobs(self.snapshot().blobs)
         self._copy.switch(tree)
 
@@ -436,17 +438,13 @@ class LocalSandbox:
     def renew(self, seconds: float) -> None: ...
 
     def destroy(self) -> None:
-        self._check_there()
+        self._check_present()
         self._end_residents()
         self._copy.discard()
 
     def close(self) -> None:
         self._end_residents()
         self._copy.close()
-
-
-# the methods above have arguments of these modules' names
-_narrowed, _keep = limits.narrowed, output.keep
 
 
 def _check_words(words: Sequence[str]) -> None:
@@ -457,5 +455,5 @@ def _check_words(words: Sequence[str]) -> None:
         )
 
 
-def _real(folder: str | None) -> str | None:
+def _real_path(folder: str | None) -> str | None:
     return os.path.realpath(folder) if folder is not None else None

@@ -1,7 +1,7 @@
 """The overlay of a sandbox, mounted where only its own processes see it.
 
 Root mounts it from a thread: a thread can have a mount namespace of its own, which the processes
-that it starts inherit, and three programs less are started for each command. Everybody else asks
+that it starts inherit, and three programs less are started for each command. Other users ask
 unshare(1) for a user namespace first, in which a mount is allowed.
 """
 
@@ -23,7 +23,7 @@ _PRIVATE = 0x4000 | 1 << 18  # for the whole tree: nothing that is mounted here 
 
 
 class Overlay(NamedTuple):
-    """What is mounted, and that it takes the place of the upper folder."""
+    """The layers of an overlay. It is mounted over the upper folder."""
 
     lower: str
     upper: str
@@ -34,8 +34,8 @@ class Overlay(NamedTuple):
         return f"lowerdir={self.lower},upperdir={self.upper},workdir={self.work},userxattr"
 
 
-def by_thread() -> bool:
-    """Whether threads of this process may mount."""
+def can_mount_by_thread() -> bool:
+    """Return True if threads of this process may mount."""
     return os.geteuid() == 0 and _may_mount()
 
 
@@ -48,17 +48,17 @@ def _may_mount() -> bool:
     return found == [True]
 
 
-# ── what is covered ──────────────────────────────────────────────────────────────────────────
+# ── masks ────────────────────────────────────────────────────────────────────────────────────
 
 
 def secret_masks(
     mounts: Iterable[tuple[str, str]], cache: str, hidden: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    """What is bound over files of mounted heavy folders that hold secrets: a file without them, and
-    where it goes.
+    """Return the binds that cover files with secrets in mounted heavy folders: a file without the
+    secrets, and its path in the sandbox.
 
-    `mounts`: of heavy folders, each its place on this machine and in the sandbox. `hidden`: what is
-    not seen there anyway.
+    `mounts`: the heavy folders, each with its path on this machine and in the sandbox. `hidden`:
+    paths that are not visible anyway.
     """
     every = list(mounts)
     masked = {
@@ -66,7 +66,7 @@ def secret_masks(
         for source in dict.fromkeys(source for source, _ in every)
     }
     return [
-        (_kept(cache, shown), f"{dest}/{path}")
+        (_mask_file(cache, shown), f"{dest}/{path}")
         for source, dest in every
         for path, shown in masked[source].items()
         if not any(f"{source}/{path}".startswith(f"{each}/") for each in hidden)
@@ -74,9 +74,7 @@ def secret_masks(
 
 
 def readable_parts(folder: str) -> list[str]:
-    """The parts of a heavy folder that may be read, for a rung that can only allow: all but files
-    that hold secrets.
-    """
+    """Return the parts of a heavy folder without secrets, for a rung that can only allow paths."""
     masked = masked_files(folder).files
     above = {
         "/".join(path.split("/")[:end]) for path in masked for end in range(path.count("/") + 1)
@@ -90,8 +88,8 @@ def readable_parts(folder: str) -> list[str]:
     return [f"{folder}/{path}" for path in paths if path not in masked and path not in above]
 
 
-def _kept(cache: str, content: bytes) -> str:
-    """A file of this content, among what is the same for all sandboxes."""
+def _mask_file(cache: str, content: bytes) -> str:
+    """Return a file of this content in the cache, which all sandboxes share."""
     folder = os.path.join(cache, "masks")
     path = os.path.join(folder, sha256(content).hexdigest())
     if not os.path.exists(path):
@@ -104,7 +102,7 @@ def _kept(cache: str, content: bytes) -> str:
     return path
 
 
-class Started:
+class ThreadProcess:
     """A process that a thread started.
 
     The thread stays until `end`: the kernel takes its end for that of the parent.
@@ -117,7 +115,9 @@ class Started:
         self._process: subprocess.Popen[bytes] | None = None
         self._error: BaseException | None = None
         self._ready, self._over = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sandbox-mount", daemon=True)
+        self._thread = threading.Thread(
+            target=self._start_and_stay, name="sandbox-mount", daemon=True
+        )
 
     def begin(self) -> subprocess.Popen[bytes]:
         self._thread.start()
@@ -131,7 +131,7 @@ class Started:
         self._over.set()
         self._thread.join()
 
-    def _run(self) -> None:
+    def _start_and_stay(self) -> None:
         try:
             if self._overlay is not None:
                 _mount(self._overlay)

@@ -2,7 +2,7 @@
 
 A sandbox is a container that a server of one's own makes from an image, with a daemon inside that
 runs commands and moves files. It can be paused; a copy is made from the files. OPEN_SANDBOX_DOMAIN
-says where the server is, OPEN_SANDBOX_API_KEY is its key.
+is the address of the server, OPEN_SANDBOX_API_KEY its key.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.errors import NotSupported
 from plait.sandbox.base import Wanted
-from plait.sandbox.remote import RemoteBackend, lifetime, marks, told
+from plait.sandbox.remote import RemoteBackend, lifetime, marks, translate_errors
 from plait.sandbox.remote_shell import Guest
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class OpenSandbox(RemoteBackend):
     tested = "wire-tested 2026-11-16 opensandbox 1.1.1"
     copies = False
 
-    def image(self) -> str:
+    def default_image(self) -> str:
         return "ubuntu:24.04"
 
     def make(self, wanted: Wanted) -> Guest:
@@ -49,29 +49,28 @@ class OpenSandbox(RemoteBackend):
         from opensandbox.models.sandboxes import NetworkPolicy
         from opensandbox.sync import SandboxSync
 
-        # Only what runs elsewhere in the container could use the network, so a policy of its own is
-        # asked for when none is to be had.
+        # Without a policy the container has the network, so one that denies it is asked for.
         denied = None if wanted.network == "on" else NetworkPolicy(defaultAction="deny")
-        with _told("make a sandbox"):
+        with _translate_errors("make a sandbox"):
             box = SandboxSync.create(
-                wanted.image or self.image(),
+                wanted.image or self.default_image(),
                 timeout=timedelta(seconds=lifetime(wanted)),
                 metadata=marks(wanted),
                 network_policy=denied,
                 connection_config=_config(),
             )
-        return _Guest(box)
+        return OpenSandboxGuest(box)
 
     def find(self, sandbox: str) -> Guest:
         self.sdk()
         from opensandbox.sync import SandboxSync
 
-        with _told("attach", sandbox):
-            # Connecting waits for what is not there to appear, and does not wake what is paused: so
-            # it is looked up first.
+        with _translate_errors("attach", sandbox):
+            # Connecting waits for a missing sandbox to appear, and does not wake a paused one: so
+            # the state is looked up first.
             paused = _state(sandbox) in _PAUSED
             connected = SandboxSync.resume if paused else SandboxSync.connect
-            return _Guest(connected(sandbox, connection_config=_config()))
+            return OpenSandboxGuest(connected(sandbox, connection_config=_config()))
 
     def all(self) -> Sequence[tuple[str, str, Mapping[str, str]]]:
         self.sdk()
@@ -79,7 +78,7 @@ class OpenSandbox(RemoteBackend):
         from opensandbox.sync import SandboxManagerSync
 
         found: list[tuple[str, str, Mapping[str, str]]] = []
-        with _told("list sandboxes"):
+        with _translate_errors("list sandboxes"):
             server = SandboxManagerSync.create(connection_config=_config())
             try:
                 for page in range(1, _PAGES + 1):
@@ -95,46 +94,46 @@ class OpenSandbox(RemoteBackend):
         return found
 
 
-class _Guest:
+class OpenSandboxGuest:
     def __init__(self, box: SandboxSync) -> None:
         self._box, self.id = box, str(box.id)
 
     def shell(self, script: str, wait_s: float) -> str:
         from opensandbox.models.execd import RunCommandOpts
 
-        with _told("run a command", self.id):
+        with _translate_errors("run a command", self.id):
             ran = self._box.commands.run(
                 script, opts=RunCommandOpts(timeout=timedelta(seconds=wait_s))
             )
             return "\n".join(message.text for message in ran.logs.stdout)
 
-    def put(self, path: str, content: bytes) -> None:
+    def write_file(self, path: str, content: bytes) -> None:
         from opensandbox.models.filesystem import WriteEntry
 
-        with _told("take a file", self.id):
+        with _translate_errors("take a file", self.id):
             self._box.files.write_files([WriteEntry(path=path, data=content, mode=600)])
 
-    def get(self, path: str) -> bytes:
-        with _told("give a file", self.id):
+    def read_file(self, path: str) -> bytes:
+        with _translate_errors("give a file", self.id):
             return b"".join(self._box.files.read_bytes_stream(path))
 
     def pause(self) -> None:
-        with _told("pause", self.id):
+        with _translate_errors("pause", self.id):
             self._box.pause()
 
     def resume(self) -> None:
         from opensandbox.sync import SandboxSync
 
-        with _told("resume", self.id):
+        with _translate_errors("resume", self.id):
             self._box.close()
             self._box = SandboxSync.resume(self.id, connection_config=_config())
 
     def renew(self, seconds: float) -> None:
-        with _told("renew", self.id):
+        with _translate_errors("renew", self.id):
             self._box.renew(timedelta(seconds=seconds))
 
     def kill(self) -> None:
-        with _told("destroy", self.id):
+        with _translate_errors("destroy", self.id):
             self._box.kill()
         self.close()
 
@@ -166,16 +165,20 @@ def _state(sandbox: str) -> str:
         server.close()
 
 
-def _told(what: str, sandbox: str = "") -> AbstractContextManager[None]:
+def _translate_errors(what: str, sandbox: str = "") -> AbstractContextManager[None]:
     step = (
         "check OPEN_SANDBOX_DOMAIN, OPEN_SANDBOX_API_KEY and the image, or look at the server's log"
     )
-    return told("opensandbox", what, sandbox, lambda error: _means_gone(error, sandbox), step)
+    return translate_errors(
+        "opensandbox", what, sandbox, lambda error: _means_gone(error, sandbox), step
+    )
 
 
 def _means_gone(error: Any, sandbox: str) -> bool:
-    """The daemon in a sandbox goes with it, which looks like a broken connection: then the server
-    is asked.
+    """Return True if the error means that the sandbox is gone.
+
+    The daemon in a sandbox goes with it, which looks like a broken connection, so the server is
+    asked.
     """
     from opensandbox.exceptions import SandboxApiException
 
@@ -185,5 +188,5 @@ def _means_gone(error: Any, sandbox: str) -> bool:
         return _state(sandbox) in ("terminated", "stopping", "failed")
     except SandboxApiException as answer:
         return answer.status_code == 404
-    except Exception:  # it cannot be told, so the first error is what is known
+    except Exception:  # no answer: the first error is reported
         return False

@@ -1,9 +1,8 @@
-"""What a command wrote: a file without a name, however much it is.
+"""The output of a command: a file without a name, of any size.
 
-The bytes go to disk as they come and are kept as they are, control sequences and all. Whoever looks
-at them gets a view of bounded size; whoever keeps them gets pieces of bounded size. Neither ever
-holds a secret that the process knows, not even one that lies across two pieces: a part of what was
-read is held back until what follows it is known.
+The bytes go to disk as they come and are kept as they are, control sequences and all. They are read
+as a view or as pieces, both of bounded size. Neither ever holds a secret that the process knows,
+not even one that lies across two pieces: the end of each part is held back until the next is read.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Spool:
     """An `Output` that grows while the command runs."""
 
     def __init__(self, folder: str | None = None) -> None:
-        """`folder`: where there is room for it; None: wherever temporary files go."""
+        """`folder`: a folder with room for it; None: that of temporary files."""
         self._fd, path = tempfile.mkstemp(prefix="plait-output-", dir=folder)
         os.unlink(path)
         self._size = 0
@@ -55,15 +54,15 @@ class Spool:
         return shorten(self._texts(), characters)
 
     def pieces(self, size: int = PIECE) -> Iterator[bytes]:
-        return cut(without_secrets(self._read()), size)
+        return cut_pieces(without_secrets(self._chunks()), size)
 
     def _texts(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        for data in without_secrets(self._read()):
+        for data in without_secrets(self._chunks()):
             yield decoder.decode(data)
         yield decoder.decode(b"", final=True)
 
-    def _read(self) -> Iterator[bytes]:
+    def _chunks(self) -> Iterator[bytes]:
         place = 0
         while data := os.pread(self._fd, _READ, place):
             place += len(data)
@@ -71,9 +70,7 @@ class Spool:
 
 
 def shorten(texts: Iterable[str], characters: int) -> str:
-    """The beginning and the end of a text that comes in parts, and how much is missing between
-    them.
-    """
+    """Return the beginning and the end of a text that comes in parts, and the length of the gap."""
     half = characters // 2
     head, tail, count = "", "", 0
     for text in texts:
@@ -88,7 +85,7 @@ def shorten(texts: Iterable[str], characters: int) -> str:
 
 
 def without_secrets(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes, with what the process knows as secret replaced."""
+    """Return the same bytes, with the secrets that the process knows replaced."""
     held = b""
     for part in parts:
         if not secrets.armed():
@@ -102,8 +99,8 @@ def without_secrets(parts: Iterable[bytes]) -> Iterator[bytes]:
     yield held
 
 
-def cut(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Pieces of exactly this size, the last one aside."""
+def cut_pieces(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Cut the parts into pieces of exactly this size; the last one may be shorter."""
     held = bytearray()
     for part in parts:
         held += part
@@ -114,8 +111,8 @@ def cut(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
         yield bytes(held)
 
 
-def keep(store: Store, output: Output, name: str, media_type: str = "text/plain") -> File:
-    """Put an output into the store, a few pieces at a time. One that is empty is one empty blob."""
+def keep_output(store: Store, output: Output, name: str, media_type: str = "text/plain") -> File:
+    """Put an output into the store, a few pieces at a time. An empty output is one empty blob."""
     digests: list[Digest] = []
     for some in _batches(output.pieces(PIECE)):
         named = [(digest_of(piece), piece) for piece in some]

@@ -1,9 +1,10 @@
-"""What the backends on other machines share.
+"""The common part of the backends on other machines.
 
 An adapter knows its vendor's SDK: how to make a sandbox, find it again, run a line of shell in it
 and move a file whole. The rest is the same for all and stands here: commands with limits and output
-as it comes, files that cannot be reached outside the workspace, trees, forks. Nothing of this
-machine's environment goes over: a command sees what the image sets, and what the caller names.
+as it comes, files that cannot be reached outside the workspace, trees, forks. The environment of
+this machine is not passed on: a command has the variables of the image and those that the caller
+names.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ from plait.event import Json
 from plait.event.kinds import File, Placement
 from plait.ids import Digest
 from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe, Ran, Wanted
-from plait.sandbox.limits import narrowed
-from plait.sandbox.output import keep
-from plait.sandbox.remote_files import RemoteFiles, RemoteWorkspace
-from plait.sandbox.remote_shell import Following, Given, Guest, Shell, refuse
+from plait.sandbox.limits import narrow_limits
+from plait.sandbox.output import keep_output
+from plait.sandbox.remote_files import RemoteFiles
+from plait.sandbox.remote_shell import CommandFollower, CommandSpec, Guest, Shell, raise_for_code
+from plait.sandbox.remote_workspace import RemoteWorkspace
 from plait.store import Store
 from plait.workspace import EMPTY, Rules, Snapshot
 
-LIFETIME_S = 3600.0  # how long a sandbox lives if nobody renews it
-# what a sandbox is marked with, where the vendor keeps such marks
+LIFETIME_S = 3600.0  # the life of a sandbox that is not renewed
+# the marks of a sandbox, if the vendor keeps such marks
 STORE, SESSION = "plait-store", "plait-session"
 ENFORCED = ("time_s", "output_mb", "open_files")  # the rest is up to the image or template
 
@@ -73,27 +75,27 @@ class RemoteSandbox:
         limits: Limits | None = None,
         on_output: OnOutput | None = None,
     ) -> Ran:
-        allowed = narrowed(self._wanted.limits, limits)
-        following = Following(self._shell, allowed, on_output)
+        allowed = narrow_limits(self._wanted.limits, limits)
+        following = CommandFollower(self._shell, allowed, on_output)
         exported = {**self._wanted.env, **(env or {})}
         ran = following.result(
-            Given(command, stdin, self._files.enter(cwd), exported, allowed.open_files, self._stale)
+            CommandSpec(
+                command, stdin, self._files.enter(cwd), exported, allowed.open_files, self._stale
+            )
         )
         self._stale = following.traces
         if isinstance(ran, int):
-            refuse(ran, cwd)
+            raise_for_code(ran, cwd)
             raise SandboxFailed(
                 self._backend.name, "start a command", f"its script ended with {ran}"
             )
         return ran
 
     def keep(self, output: Output, name: str, media_type: str = "text/plain") -> File:
-        return keep(self._wanted.store, output, name, media_type)
+        return keep_output(self._wanted.store, output, name, media_type)
 
     def begin(self) -> None:
-        """Nothing is remembered between two snapshots but how files looked, and they are looked at
-        each time.
-        """
+        """Do nothing: every snapshot compares the whole listing with the one before."""
 
     def snapshot(self) -> Snapshot:
         return self._workspace.snapshot()
@@ -102,7 +104,7 @@ class RemoteSandbox:
         self._workspace.restore(tree)
 
     def fork(self, wanted: Wanted) -> RemoteSandbox:
-        return self._backend.forked(self, self._guest, self._workspace, wanted)
+        return self._backend.fork_sandbox(self, self._guest, self._workspace, wanted)
 
     def pause(self) -> None:
         self._guest.pause()
@@ -121,15 +123,15 @@ class RemoteSandbox:
 
 
 class RemoteBackend:
-    """A `Backend` on other machines: what an adapter fills in, and what it gets for that."""
+    """A `Backend` on other machines; adapters fill in the class variables and a few methods."""
 
     name: ClassVar[str]
-    package: ClassVar[str]  # on PyPI, and what it is imported as
+    package: ClassVar[str]  # its name on PyPI, and for import
     key: ClassVar[str]  # the variable with the credential; "": none is needed
     rung: ClassVar[str]
     workdir: ClassVar[str]
     tested: ClassVar[str]  # with which version of the SDK, and how
-    copies: ClassVar[bool]  # whether the vendor can copy a sandbox
+    copies: ClassVar[bool]  # True: the vendor can copy a sandbox
     pauses: ClassVar[bool] = True
 
     # for adapters
@@ -141,11 +143,11 @@ class RemoteBackend:
         raise NotImplementedError
 
     def all(self) -> Sequence[tuple[str, str, Mapping[str, str]]]:
-        """Id, state and marks of every sandbox of this account."""
+        """Return the id, state and marks of every sandbox of this account."""
         raise NotImplementedError
 
     def sdk(self) -> Any:
-        """The vendor's package, once it and the key are there."""
+        """Return the vendor's package; raises MissingExtra or MissingKey."""
         try:
             module = import_module(self.package)
         except ImportError as error:
@@ -163,11 +165,10 @@ class RemoteBackend:
             secrets.learn(value, self.key)
         return module
 
-    # for everybody
-
+    # for callers
     def probe(self) -> Probe:
         version = self.version()
-        missing = self._missing()
+        missing = self._why_unavailable()
         offered = [
             "exec",
             "stream",
@@ -194,8 +195,8 @@ class RemoteBackend:
         except metadata.PackageNotFoundError:
             return ""
 
-    def _missing(self) -> tuple[str, ...]:
-        """Why it cannot be used here, and what would help."""
+    def _why_unavailable(self) -> tuple[str, ...]:
+        """Return the reason why it cannot be used here, and the remedy; (): it can."""
         if not self.version():
             return (
                 f"the package {self.package} is not installed",
@@ -206,7 +207,7 @@ class RemoteBackend:
         return ()
 
     def check(self, wanted: Wanted) -> Placement:
-        self._check(wanted)
+        self._check_wanted(wanted)
         self.sdk()
         known: dict[str, Json] = {"version": f"{self.package} {self.version()}"}
         return Placement(
@@ -214,30 +215,30 @@ class RemoteBackend:
         )
 
     def create(self, wanted: Wanted) -> RemoteSandbox:
-        self._check(wanted)
+        self._check_wanted(wanted)
         guest = self.make(wanted)
         try:
             workspace = self._workspace(guest, wanted, EMPTY)
             workspace.fill(wanted.tree)
         except BaseException:
-            guest.kill()  # nobody knows of it yet, so nobody else would
+            guest.kill()  # it is not recorded yet, so it would not be found again
             raise
         return RemoteSandbox(self, guest, wanted, self._placement(guest, wanted), workspace)
 
     def attach(self, placement: Placement, wanted: Wanted) -> RemoteSandbox:
-        self._check(wanted)
+        self._check_wanted(wanted)
         guest = self.find(placement.sandbox)
         return RemoteSandbox(
             self, guest, wanted, placement, self._workspace(guest, wanted, wanted.tree)
         )
 
-    def forked(
+    def fork_sandbox(
         self, source: RemoteSandbox, guest: Guest, workspace: RemoteWorkspace, wanted: Wanted
     ) -> RemoteSandbox:
-        """By the vendor's means if the other one is to be the same in all else; from the files
-        otherwise.
+        """Copy a sandbox by the vendor's means if network and image stay the same; otherwise make
+        one from its files.
         """
-        self._check(wanted)
+        self._check_wanted(wanted)
         placement = source.placement
         if (
             self.copies
@@ -271,7 +272,7 @@ class RemoteBackend:
             Shell(self.name, guest), self.workdir, wanted.store, Rules(ignore=wanted.ignore), tree
         )
 
-    def _check(self, wanted: Wanted) -> None:
+    def _check_wanted(self, wanted: Wanted) -> None:
         if wanted.in_place:
             raise NotSupported(
                 self.name,
@@ -297,18 +298,18 @@ class RemoteBackend:
             guest.id,
             1,
             self.rung,
-            image or wanted.image or self.image(),
+            image or wanted.image or self.default_image(),
             wanted.network,
             detail,
         )
 
-    def image(self) -> str:
-        """What is taken if nobody says."""
+    def default_image(self) -> str:
+        """Return the image of a sandbox for which none was named."""
         return ""
 
 
 def lifetime(wanted: Wanted) -> int:
-    """Seconds, as the `timeout_s` option says."""
+    """Return the seconds that a sandbox lives: the `timeout_s` option, or the default."""
     given = wanted.options.get("timeout_s")
     return round(given) if isinstance(given, (int, float)) else round(LIFETIME_S)
 
@@ -318,10 +319,10 @@ def marks(wanted: Wanted) -> dict[str, str]:
 
 
 @contextmanager
-def told(
+def translate_errors(
     backend: str, what: str, sandbox: str, gone: Callable[[Exception], bool], step: str = ""
 ) -> Generator[None]:
-    """The vendor's errors as ours. `gone` says whether one means that the sandbox is no more."""
+    """Raise the vendor's errors as ours. `gone(error)`: True if the sandbox does not exist."""
     try:
         yield
     except (SandboxGone, SandboxFailed, NotSupported):

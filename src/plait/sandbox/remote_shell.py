@@ -1,9 +1,9 @@
 """Commands on another machine, by nothing but a shell that answers in text.
 
-The SDKs differ in what they stream, lose and time out: one turns odd bytes into question marks, one
-has no standard input, one tells nothing before the end. So a command is started inside the sandbox
+The SDKs differ in streaming, losses and timeouts: one turns odd bytes into question marks, one has
+no standard input, one returns no output before the end. So a command is started inside the sandbox
 with its output going to a file there, both streams in the order in which they were written, and we
-ask for what is new until it has ended. Bytes travel as base64. A lost connection costs nothing: the
+ask for new output until it has ended. Bytes travel as base64. A lost connection costs nothing: the
 command goes on, and we ask again.
 """
 
@@ -22,13 +22,13 @@ from plait.sandbox.base import Limits, OnOutput, Ran, Wanted
 from plait.sandbox.output import Spool
 
 PIECE = 1 << 20  # bytes that travel in one answer
-SHORT = 1 << 15  # bytes that may stand in a script; what is longer goes as a file
+SHORT = 1 << 15  # bytes that may stand in a script; longer content goes as a file
 LINE_MAX = 80_000  # bytes of a script that fit on a command line, once they are base64
-WINDOW_S = 20.0  # how long one question may wait for its answer
+WINDOW_S = 20.0  # the longest wait for one answer
 FIRST_S = 2.0  # for the first one, which cannot be asked again
 TICK_S = 0.05
 
-MISSING, OUTSIDE, FOLDER, ODD, FAILED = 80, 81, 82, 83, 84  # how our scripts say what is wrong
+MISSING, OUTSIDE, FOLDER, ODD, FAILED = 80, 81, 82, 83, 84  # exit codes of our scripts
 
 _ANSWER = re.compile(r"<plait>(.*?)</plait>", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -43,44 +43,44 @@ class Guest(Protocol):
     @property
     def id(self) -> str: ...
     def shell(self, script: str, wait_s: float) -> str:
-        """Run a script with a POSIX shell, and return what it wrote to standard output."""
+        """Run a script with a POSIX shell, and return its standard output."""
         ...
 
-    def put(self, path: str, content: bytes) -> None: ...
-    def get(self, path: str) -> bytes: ...
+    def write_file(self, path: str, content: bytes) -> None: ...
+    def read_file(self, path: str) -> bytes: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...
     def renew(self, seconds: float) -> None: ...
     def kill(self) -> None: ...
     def copy(self, wanted: Wanted) -> Guest:
-        """Another one like it, by the vendor's own means; raises NotSupported."""
+        """Make another one like it, by the vendor's own means; raises NotSupported."""
         ...
 
     def close(self) -> None: ...
 
 
-class Answer(NamedTuple):
+class ScriptAnswer(NamedTuple):
     code: int
     content: bytes
 
 
-class Run(NamedTuple):
-    """A command that was started: where its traces lie, and the process that waits for it."""
+class StartedCommand(NamedTuple):
+    """A started command: the folder of its output and exit code, and the process that waits."""
 
     folder: str
     pid: str
 
 
-class News(NamedTuple):
-    """What a question about a command found."""
+class CommandProgress(NamedTuple):
+    """The state of a command, and a piece of its output."""
 
     code: int | None  # None: it runs
-    size: int  # of all that it wrote so far
-    content: bytes  # what was asked for of it
+    size: int  # of all its output so far
+    content: bytes  # its output from the asked offset on
 
 
-class Given(NamedTuple):
-    """A command as it is to be started."""
+class CommandSpec(NamedTuple):
+    """A command to be started."""
 
     command: Sequence[str]
     stdin: bytes
@@ -90,15 +90,15 @@ class Given(NamedTuple):
     stale: Sequence[str]  # traces of commands before it, to be removed
 
 
-class Watch(NamedTuple):
-    """A question about a command: what it wrote from `offset` on, as soon as there is `enough`, or
-    it has ended, or the time is up.
+class ProgressQuery(NamedTuple):
+    """A question about a command: its output from `offset` on, as soon as there is `enough`, or the
+    command has ended, or the time is up.
     """
 
     offset: int
     enough: int
     wait_s: float
-    end: bool  # whether it is to be ended first
+    end: bool  # True: the command is ended first
 
     def script(self) -> str:
         ticks, end = round(self.wait_s / TICK_S), "finish" if self.end else ":"
@@ -107,19 +107,19 @@ class Watch(NamedTuple):
         )
 
 
-def _news(answer: bytes) -> News:
+def _parse_progress(answer: bytes) -> CommandProgress:
     head, _, content = answer.partition(b"\n")
     code, _, size = head.decode().partition(" ")
-    return News(None if code == "-" else int(code), int(size), content)
+    return CommandProgress(None if code == "-" else int(code), int(size), content)
 
 
-def quoted(text: str) -> str:
-    """A word for the shell, whatever bytes it is made of: scripts travel as bytes."""
+def quote_word(text: str) -> str:
+    """Quote a word for the shell. It may have any bytes: scripts travel as bytes."""
     return shlex.quote(text)
 
 
-def refuse(code: int, path: str) -> None:
-    """What our scripts say with their exit code, as errors."""
+def raise_for_code(code: int, path: str) -> None:
+    """Raise the error that the exit code of one of our scripts stands for."""
     match code:
         case 0:
             return
@@ -134,16 +134,19 @@ def refuse(code: int, path: str) -> None:
 
 
 class Shell:
-    """Scripts that run in a guest, and what they answer."""
+    """Runs scripts in a guest, and reads their answers."""
 
     def __init__(self, backend: str, guest: Guest) -> None:
         self.backend, self.guest = backend, guest
 
-    def ask(self, script: str, what: str, wait_s: float = 60.0) -> Answer:
-        """Run a script whose output is small enough for one answer."""
+    def ask(self, script: str, what: str, wait_s: float = 60.0) -> ScriptAnswer:
+        """Run a script with an output that is small enough for one answer."""
         raw = script.encode(errors="surrogateescape")
         text = self.guest.shell(
-            _framed(_inline(raw) if len(raw) <= LINE_MAX else _laid(self.lay(raw))), wait_s
+            _frame_script(
+                _eval_inline(raw) if len(raw) <= LINE_MAX else _eval_file(self.make_file(raw))
+            ),
+            wait_s,
         )
         found = _ANSWER.search(text)
         if found is None:
@@ -154,17 +157,17 @@ class Shell:
                 "use an image with sh, base64, find and tar",
             )
         content, _, code = b64decode("".join(found[1].split())).rpartition(b"\n")
-        return Answer(int(code), content)
+        return ScriptAnswer(int(code), content)
 
-    def gather(self, script: str, what: str, wait_s: float = 600.0) -> Answer:
-        """Run a script whose output may be long: then it comes as a file."""
-        code, answer = self.ask(_spooled(script), what, wait_s)
+    def gather(self, script: str, what: str, wait_s: float = 600.0) -> ScriptAnswer:
+        """Run a script with an output of any length; a long one comes as a file."""
+        code, answer = self.ask(_spool_script(script), what, wait_s)
         head, _, content = answer.partition(b"\n")
         size, _, path = head.decode().partition(" ")
         if int(size) > PIECE:
-            content = self.guest.get(path)
-            self.ask(f"rm -f {quoted(path)}", what)
-        return Answer(code, content)
+            content = self.guest.read_file(path)
+            self.ask(f"rm -f {quote_word(path)}", what)
+        return ScriptAnswer(code, content)
 
     def do(self, script: str, what: str, wait_s: float = 600.0) -> bytes:
         """Run a script that has to succeed."""
@@ -177,16 +180,22 @@ class Shell:
             )
         return content
 
-    def lay(self, content: bytes) -> str:
-        """A file outside the workspace with this content. Whoever uses it removes it."""
+    def make_file(self, content: bytes) -> str:
+        """Write a file with this content outside the workspace, and return its path. The script
+        that uses it has to remove it.
+        """
         path = f"/tmp/plait.{sha256(content).hexdigest()[:24]}"
-        self.guest.put(path, content)
+        self.guest.write_file(path, content)
         return path
 
     # commands
 
-    def start(self, given: Given, watched: Watch) -> tuple[Run, News] | int:
-        """Start a command, and look at it for a while; or say with which code `where` ended."""
+    def start(
+        self, given: CommandSpec, query: ProgressQuery
+    ) -> tuple[StartedCommand, CommandProgress] | int:
+        """Start a command, and return its first progress; or the exit code of `where` if that
+        failed.
+        """
         if any("\0" in word for word in (*given.command, *given.env.values())):
             raise SandboxFailed(
                 self.backend,
@@ -198,34 +207,34 @@ class Shell:
         taken = (
             f"printf %s {b64encode(stdin).decode()} | base64 -d > $d/in"
             if len(stdin) <= SHORT
-            else f"mv -f {self.lay(stdin)} $d/in"
+            else f"mv -f {self.make_file(stdin)} $d/in"
         )
         exports = "".join(
-            f"export {_checked(name)}={quoted(value)}\n" for name, value in given.env.items()
+            f"export {_check_name(name)}={quote_word(value)}\n" for name, value in given.env.items()
         )
         files = (
             f"ulimit -n {given.open_files} 2>/dev/null\n" if given.open_files is not None else ""
         )
-        forget = f"rm -rf {' '.join(map(quoted, given.stale))}\n" if given.stale else ""
-        words = " ".join(map(quoted, given.command))
+        forget = f"rm -rf {' '.join(map(quote_word, given.stale))}\n" if given.stale else ""
+        words = " ".join(map(quote_word, given.command))
         started = _START.format(taken=taken, exports=exports, files=files, words=words)
         code, content = self.ask(
-            f"{forget}{given.where}\n{started}{watched.script()}",
+            f"{forget}{given.where}\n{started}{query.script()}",
             "start a command",
-            watched.wait_s + 60,
+            query.wait_s + 60,
         )
         if code:
             return code
         head, _, rest = content.partition(b"\n")
         folder, _, pid = head.decode().partition(" ")
-        return Run(folder, pid), _news(rest)
+        return StartedCommand(folder, pid), _parse_progress(rest)
 
-    def news(self, run: Run, watched: Watch) -> News:
-        script = f"d={quoted(run.folder)}; p={run.pid}\n{watched.script()}"
-        return _news(self._asked_again(script, watched.wait_s + 60))
+    def progress(self, run: StartedCommand, query: ProgressQuery) -> CommandProgress:
+        script = f"d={quote_word(run.folder)}; p={run.pid}\n{query.script()}"
+        return _parse_progress(self._ask_with_retries(script, query.wait_s + 60))
 
-    def _asked_again(self, script: str, wait_s: float) -> bytes:
-        """Asking changes nothing, so it is done again when the connection fails."""
+    def _ask_with_retries(self, script: str, wait_s: float) -> bytes:
+        """Ask again if the connection fails: asking changes nothing."""
         for left in (2, 1, 0):
             try:
                 return self.ask(script, "tell about a command", wait_s).content
@@ -236,8 +245,8 @@ class Shell:
         raise AssertionError
 
 
-class Following:
-    """One command, followed to its end."""
+class CommandFollower:
+    """Starts one command, and asks for its progress until it ends."""
 
     def __init__(self, shell: Shell, limits: Limits, on_output: OnOutput | None) -> None:
         self._shell, self._limits, self._on_output = shell, limits, on_output
@@ -247,61 +256,63 @@ class Following:
         # folders to be removed with the next command: this one's answer may have been lost
         self.traces: tuple[str, ...] = ()
 
-    def result(self, given: Given) -> Ran | int:
-        """What came of it, or the code of the script that could not go where it is to run."""
-        started = self._shell.start(given, self._watch(FIRST_S))
+    def result(self, given: CommandSpec) -> Ran | int:
+        """Return the result of the command, or the exit code of the script that could not enter
+        its folder.
+        """
+        started = self._shell.start(given, self._query(FIRST_S))
         if isinstance(started, int):
             return started
-        run, news = started
+        run, progress = started
         self.traces = (run.folder,)
-        self._take(news)
-        while news.code is None or self._spool.size < news.size:
-            self._killed = self._killed or self._too_much(news)
-            if self._killed == "output" and news.code is not None:
+        self._take(progress)
+        while progress.code is None or self._spool.size < progress.size:
+            self._killed = self._killed or self._exceeded_limit(progress)
+            if self._killed == "output" and progress.code is not None:
                 break  # the rest of it was not to be written
-            news = self._shell.news(run, self._watch(WINDOW_S))
-            self._take(news)
+            progress = self._shell.progress(run, self._query(WINDOW_S))
+            self._take(progress)
         return Ran(
-            137 if self._killed else news.code or 0,
+            137 if self._killed else progress.code or 0,
             self._spool,
             round((time.monotonic() - self._begun) * 1e6),
             self._killed,
         )
 
-    def _watch(self, window_s: float) -> Watch:
+    def _query(self, window_s: float) -> ProgressQuery:
         left = (
             window_s
             if self._limits.time_s is None
             else min(window_s, self._begun + self._limits.time_s - time.monotonic())
         )
         enough = self._spool.size + (1 if self._on_output is not None else PIECE)
-        return Watch(self._spool.size, enough, max(0.0, left), bool(self._killed))
+        return ProgressQuery(self._spool.size, enough, max(0.0, left), bool(self._killed))
 
-    def _take(self, news: News) -> None:
-        content = news.content[: self._room()]
+    def _take(self, progress: CommandProgress) -> None:
+        content = progress.content[: self._output_left()]
         if content:
             self._spool.write(content)
             if self._on_output is not None:
                 self._on_output(content)
 
-    def _room(self) -> int | None:
+    def _output_left(self) -> int | None:
         return (
             None
             if self._limits.output_mb is None
             else max(0, (self._limits.output_mb << 20) - self._spool.size)
         )
 
-    def _too_much(self, news: News) -> str:
-        if self._limits.output_mb is not None and news.size > self._limits.output_mb << 20:
+    def _exceeded_limit(self, progress: CommandProgress) -> str:
+        if self._limits.output_mb is not None and progress.size > self._limits.output_mb << 20:
             return "output"
         late = (
             self._limits.time_s is not None
             and time.monotonic() - self._begun >= self._limits.time_s
         )
-        return "time" if news.code is None and late else ""
+        return "time" if progress.code is None and late else ""
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     if not _NAME.match(name):
         raise InvalidValue(
             "env", f"{name!r} cannot be the name of a variable", "use letters, digits and _"
@@ -312,9 +323,9 @@ def _checked(name: str) -> str:
 # ── scripts ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _framed(script: str) -> str:
-    """What a script writes comes as base64 with its exit code behind it, set off from whatever a
-    profile says.
+def _frame_script(script: str) -> str:
+    """Return a script that prints the output of another as base64, with its exit code, between
+    marks: a shell profile may print text around it.
     """
     run = f"{{ ( {script} ) 2>/dev/null; printf '\\n%s' \"$?\"; }}"
     return (
@@ -322,16 +333,16 @@ def _framed(script: str) -> str:
     )
 
 
-def _inline(raw: bytes) -> str:
-    """The script as one word of ASCII: its bytes need not be text."""
+def _eval_inline(raw: bytes) -> str:
+    """Return the script as one word of ASCII: its bytes need not be text."""
     return f'eval "$(printf %s {b64encode(raw).decode()} | base64 -d)"'
 
 
-def _laid(path: str) -> str:
+def _eval_file(path: str) -> str:
     return f'eval "$(cat {path}; rm -f {path})"'
 
 
-def _spooled(script: str) -> str:
+def _spool_script(script: str) -> str:
     return f"""t=$(mktemp /tmp/plait.XXXXXX) || exit {FAILED}
 ( {script}
 ) > "$t"; c=$?

@@ -1,9 +1,9 @@
-"""A resident: a process that stays in a sandbox between calls, because what it holds cannot be
-written down: an open page, a desktop.
+"""A resident: a process that stays in a sandbox between calls, because its state cannot be stored:
+an open page, a desktop.
 
-A command that a sandbox runs ends with the call, and whatever it started ends with it. A resident
-is started once and talked to in lines, one asked and one answered, until the sandbox is let go of.
-It is never part of the record: after a crash it is gone, and whoever wants it says so and starts
+A command that a sandbox runs ends with the call, and so do all processes that it started. A
+resident is started once and talked to in lines, one asked and one answered, until the sandbox is
+closed. It is never part of the record: after a crash it is gone, and a tool that needs it starts
 another.
 """
 
@@ -24,12 +24,12 @@ from typing import IO, Protocol, runtime_checkable
 from plait.errors import SandboxFailed
 from plait.sandbox.base import Limits
 from plait.sandbox.confine import restrict_sockets
-from plait.sandbox.limits import Watch, confine
-from plait.sandbox.process import Start, Status, is_ready, joined
+from plait.sandbox.limits import ResourceCounter, confine, open_counter
+from plait.sandbox.process import Start, Status, is_ready
 
 LINE_MAX = 64 << 20  # bytes of one answer; a picture of a screen has some hundred thousand
 START_S, BURY_S = 20.0, 5.0
-WORDS_MAX = 2000  # bytes of what it complained about that are shown
+WORDS_MAX = 2000  # bytes of its standard error that are shown
 
 
 class Resident(Protocol):
@@ -37,22 +37,22 @@ class Resident(Protocol):
 
     @property
     def pid(self) -> int:
-        """On the machine where the sandbox is, seen from outside; 0: nobody can tell."""
+        """Its process id on the machine of the sandbox, seen from outside; 0: not known."""
         ...
 
     @property
     def alive(self) -> bool: ...
 
     def send(self, line: bytes) -> None:
-        """Say a line; one who is gone does not hear it."""
+        """Write a line to it. If it is gone, the line is lost without an error."""
         ...
 
     def receive(self, timeout_s: float) -> bytes:
-        """The next line it says, without its end; b"": it said nothing in that time, or is gone."""
+        """Return its next line, without its end; b"": none came in that time, or it is gone."""
         ...
 
     def complaint(self) -> str:
-        """The end of what it wrote to its standard error."""
+        """Return the end of its standard error."""
         ...
 
     def end(self) -> None:
@@ -75,11 +75,11 @@ class Hosts(Protocol):
         cwd: str = "",
         env: Mapping[str, str] | None = None,
     ) -> Resident:
-        """Start one; whoever had the name before is ended."""
+        """Start one; an earlier one of that name is ended."""
         ...
 
     def resident(self, name: str) -> Resident | None:
-        """The one of that name; None: there is none that lives."""
+        """Return the living one of that name, or None."""
         ...
 
 
@@ -93,7 +93,7 @@ class LocalResident:
         self._lines: SimpleQueue[bytes] = SimpleQueue()
         self._words: IO[bytes] = tempfile.TemporaryFile()
         self._last = ""
-        self._watch: Watch | None = None
+        self._counter: ResourceCounter | None = None
         self._pidfd: int | None = None
         self._lock = Lock()
         started: Future[subprocess.Popen[bytes]] = Future()
@@ -128,9 +128,9 @@ class LocalResident:
 
     def complaint(self) -> str:
         with self._lock:
-            return self._last if self._words.closed else self._said()
+            return self._last if self._words.closed else self._error_tail()
 
-    def _said(self) -> str:
+    def _error_tail(self) -> str:
         size = os.fstat(self._words.fileno()).st_size
         return (
             os.pread(self._words.fileno(), WORDS_MAX, max(0, size - WORDS_MAX))
@@ -142,7 +142,7 @@ class LocalResident:
         with self._lock:
             if self._pidfd is None:
                 return
-            os.close(self._start.go_fd)  # the launcher ends what it started when this is closed
+            os.close(self._start.go_fd)  # the launcher ends its processes when this is closed
             if self._start.own_users:
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
@@ -164,7 +164,7 @@ class LocalResident:
             raise SandboxFailed(
                 "local", "start it", self._last or "it ended before it began", "see `plait doctor`"
             ) from error
-        self._watch = joined(pid, most, pid if self._start.own_users else self._process.pid)
+        self._counter = open_counter(pid, most, pid if self._start.own_users else self._process.pid)
         confine(pid, most, own_users=self._start.own_users)
         os.write(self._start.go_fd, b"1")
 
@@ -194,7 +194,7 @@ class LocalResident:
         while line := process.stdout.readline(LINE_MAX):
             self._lines.put(line.rstrip(b"\n"))
         process.wait()
-        self._lines.put(b"")  # whoever waits need not wait longer
+        self._lines.put(b"")  # wakes a waiting `receive`
 
     def _popen(self) -> subprocess.Popen[bytes]:
         if self._start.scoped:
@@ -214,20 +214,20 @@ class LocalResident:
         """Wait until nothing is left of it."""
         until = monotonic() + BURY_S
         while not is_ready(pidfd, 0.2) and monotonic() < until:
-            if self._watch is not None:
-                self._watch.kill()
+            if self._counter is not None:
+                self._counter.kill()
         self._process.wait()
-        if self._watch is not None:
-            self._watch.close()
+        if self._counter is not None:
+            self._counter.close()
         os.close(pidfd)
         os.close(self._start.status_fd)
         self._close()
 
     def _close(self) -> None:
         self._keeper.join()
-        self._last = self._said()
+        self._last = self._error_tail()
         self._words.close()
         for each in (self._process.stdin, self._process.stdout):
             assert each is not None
-            with suppress(OSError):  # what was not written in time
+            with suppress(OSError):  # some input was not written in time
                 each.close()

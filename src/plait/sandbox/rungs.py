@@ -1,8 +1,8 @@
 """The ladder: the ways in which this machine can keep a command to itself, best first.
 
-Whether a rung is there is found out by standing on it once: kernels, containers and distributions
-switch parts of this off in more ways than can be asked about. What was found is remembered for the
-process. Only the first two rungs are ever taken by default; a lower one needs its name to be said.
+Each rung is tried once: kernels, containers and distributions switch parts of this off in more ways
+than can be asked about. The findings are kept for the process. Only the first two rungs are ever
+taken by default; a lower one has to be asked for by name.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _TRY = (
     "--dev",
     "/dev",
 )
-_ODD = set(",:\\\"' \t\n")  # what the options of a mount cannot say
+_ODD = set(",:\\\"' \t\n")  # characters that the options of a mount cannot have
 _MOUNT = 'm=$1; o=$2; t=$3; shift 3; "$m" -t overlay plait -o "$o" "$t" && exec "$@"'
 
 
 class Finding(NamedTuple):
-    """Whether a rung is there; if not, why, and what would help."""
+    """The result of trying a rung: offered, or the reason why not and the remedy."""
 
     offered: bool
     why: str = ""
@@ -61,12 +61,12 @@ class Finding(NamedTuple):
 
 
 def find(rung: str, folder: str) -> Finding:
-    """Try it. `folder`: where the copies would lie, since not every file system can be layered."""
+    """Try a rung. `folder`: that of the copies, since not every file system can be layered."""
     return _FINDERS[rung](os.environ.get("PATH", os.defpath), folder)
 
 
 def choose(wanted: str, folder: str) -> tuple[str, dict[str, str]]:
-    """The rung to take, and why none of the better ones was; raises IsolationMissing."""
+    """Return the rung to take, and why each better one was not; raises IsolationMissing."""
     if wanted and wanted not in RUNGS:
         raise IsolationMissing(
             repr(wanted), "no rung is called that", f"Name one of {', '.join(RUNGS)}"
@@ -87,7 +87,7 @@ def choose(wanted: str, folder: str) -> tuple[str, dict[str, str]]:
 
 
 def capabilities(folder: str) -> tuple[Capability, ...]:
-    """The rungs. Of one that is offered it is said what it leaves open."""
+    """Return the rungs as capabilities. The text of an offered one lists its gaps."""
     found = {rung: find(rung, folder) for rung in RUNGS}
     said = {rung: f"leaves open: {', '.join(left_open(rung, 'off'))}" for rung in RUNGS}
     return tuple(
@@ -96,9 +96,9 @@ def capabilities(folder: str) -> tuple[Capability, ...]:
 
 
 def left_open(rung: str, network: str, *, in_place: bool = False) -> list[str]:
-    """What a command can reach on a rung beside its own files.
+    """Return the things that a command can reach on a rung besides its own files.
 
-    Recorded with the placement, so that a policy can refuse it.
+    They are recorded with the placement, so that a policy can refuse it.
     """
     if rung == "host":
         return ["everything"]
@@ -122,45 +122,45 @@ def bwrap() -> str | None:
 
 
 def version() -> str:
-    """That of bubblewrap; nothing if it is not there."""
+    """Return the version of bubblewrap; "" if it is not installed."""
     return _version(bwrap())
 
 
 @functools.cache
 def _version(path: str | None) -> str:
-    return _output([path, "--version"]).strip() if path else ""
+    return _run_for_output([path, "--version"]).strip() if path else ""
 
 
-def overlay(layers: Overlay) -> list[str]:
-    """What to put before a command so that it finds the layers, as one, in place of the upper one.
+def overlay_prefix(layers: Overlay) -> list[str]:
+    """Return words to put before a command, which mount the layers as one over the upper folder.
 
-    Nobody else sees it.
+    Only that command sees the mount.
     """
     as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     return [
-        _tool("unshare"),
+        _program_path("unshare"),
         "--mount",
         *as_root,
         "/bin/sh",
         "-c",
         _MOUNT,
         "sh",
-        _tool("mount"),
+        _program_path("mount"),
         layers.options,
         layers.upper,
     ]
 
 
-NOT_JOINED = "nsenter: cannot open"  # what nsenter says if nobody is there any more
+NOT_JOINED = "nsenter: cannot open"  # printed by nsenter if the process is gone
 
 
-def joining(pid: int) -> list[str]:
-    """What to put before a command so that it finds the layers that this process has mounted."""
+def joining_prefix(pid: int) -> list[str]:
+    """Return words to put before a command, which let it join the mounts of this process."""
     as_user = [] if os.geteuid() == 0 else [f"--user=/proc/{pid}/ns/user", "--preserve-credentials"]
-    return [_tool("nsenter"), *as_user, f"--mount=/proc/{pid}/ns/mnt"]
+    return [_program_path("nsenter"), *as_user, f"--mount=/proc/{pid}/ns/mnt"]
 
 
-def _tool(name: str) -> str:
+def _program_path(name: str) -> str:
     return (
         shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/bin:/bin:/usr/sbin:/sbin")
         or name
@@ -179,14 +179,14 @@ def _find_bubblewrap(path: str, _: str) -> Finding:
     return (
         Finding(True)
         if failed is None
-        else Finding(False, f"bubblewrap does not work: {failed}", _namespaces())
+        else Finding(False, f"bubblewrap does not work: {failed}", _namespace_fix())
     )
 
 
-def _namespaces() -> str:
-    """What switches user namespaces off, as far as it can be told."""
+def _namespace_fix() -> str:
+    """Return the remedy for missing user namespaces: the setting that disables them, if known."""
     for path, (off, step) in _NAMESPACES.items():
-        if _content(path) == off:
+        if _read_setting(path) == off:
             return f"User namespaces are switched off; as root: `{step}`"
     return (
         "In a container, allow user namespaces (docker: --security-opt seccomp=unconfined"
@@ -207,9 +207,9 @@ def _find_overlay(path: str, folder: str) -> Finding:
         )
     try:
         with tempfile.TemporaryDirectory(
-            prefix="probe-", dir=_existing(folder), ignore_cleanup_errors=True
+            prefix="probe-", dir=_existing_folder(folder), ignore_cleanup_errors=True
         ) as room:
-            failed = _layered(room)
+            failed = _try_overlay(room)
     except OSError as error:
         failed = str(error)
     step = (
@@ -223,20 +223,20 @@ def _find_overlay(path: str, folder: str) -> Finding:
     )
 
 
-def _existing(folder: str) -> str:
-    """The folder, or the nearest one above it that is there."""
+def _existing_folder(folder: str) -> str:
+    """Return the folder, or the nearest existing one above it."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return folder
 
 
-def _layered(room: str) -> str | None:
-    """Change a file through an overlay. None: that worked."""
+def _try_overlay(room: str) -> str | None:
+    """Change a file through an overlay; return the failure, or None."""
     for name in ("lower", "upper", "work"):
         os.mkdir(f"{room}/{name}")
     with open(f"{room}/lower/file", "w") as file:
         file.write("before")
-    prefix = overlay(Overlay(f"{room}/lower", f"{room}/upper", f"{room}/work"))
+    prefix = overlay_prefix(Overlay(f"{room}/lower", f"{room}/upper", f"{room}/work"))
     failed = _failure(
         [
             *prefix,
@@ -289,7 +289,7 @@ _FINDERS = {
 
 
 def _failure(command: list[str]) -> str | None:
-    """What it said when it failed; None: it did not."""
+    """Run a command; return the last line of its errors if it failed, or None."""
     try:
         done = subprocess.run(
             command,
@@ -310,7 +310,7 @@ def _failure(command: list[str]) -> str | None:
     )
 
 
-def _output(command: list[str]) -> str:
+def _run_for_output(command: list[str]) -> str:
     try:
         return subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=20
@@ -319,7 +319,7 @@ def _output(command: list[str]) -> str:
         return ""
 
 
-def _content(path: str) -> str:
+def _read_setting(path: str) -> str:
     try:
         with open(path) as file:
             return file.read().strip()

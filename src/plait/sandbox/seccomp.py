@@ -2,11 +2,11 @@
 
 Namespaces and dropped capabilities already stop most of this. The filter is the second lock on the
 doors that went wrong most often: mounts, keys, io_uring, user namespaces made by the command
-itself, and typing into somebody's terminal. What it refuses fails with an error that programs know
-how to handle; nothing is killed for asking, calls of a foreign architecture aside.
+itself, and typing into the user's terminal. A refused call fails with an error that programs know
+how to handle; only calls of a foreign architecture kill the process.
 
-Where there are no namespaces it is the only lock on some doors: unix sockets by path, and memory
-and queues that are found by a key.
+Without namespaces it is the only lock on some doors: unix sockets by path, and memory and queues
+that are found by a key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 # BPF: a word, jump if ==, if &, if >=, return, and with a constant
 _LOAD, _EQUAL, _MASK, _AT_LEAST, _RETURN, _AND = 0x20, 0x15, 0x45, 0x35, 0x06, 0x54
-_NUMBER, _ARCH, _ARGUMENT = 0, 4, 16  # where things are in seccomp_data
+_NUMBER, _ARCH, _ARGUMENT = 0, 4, 16  # offsets in seccomp_data
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NEW_USER = 0x10000000
 _X32 = 0x40000000
@@ -35,8 +35,8 @@ _REFUSED = (
     " sethostname setdomainname lookup_dcookie nfsservctl vhangup iopl ioperm fanotify_init kcmp"
 ).split()
 
-# What changes another process, without its being a signal: only oneself may be meant. By which
-# argument says whom, and what says oneself.
+# Calls that change another process without a signal: a process may only name itself, by 0 in this
+# argument.
 _OTHERS = {
     "prlimit64": 0,
     "sched_setaffinity": 0,
@@ -50,8 +50,8 @@ _OTHERS = {
 }
 _ATTRIBUTES = "setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr setxattrat removexattrat".split()
 
-# What outlives processes and is found by a key or a name that is no path, so that landlock is not
-# asked.
+# Things that outlive processes and are found by a key or a name that is no path, so that landlock
+# is not asked.
 SHARED_MEMORY = "shmget shmat shmctl shmdt".split()
 _BY_KEY = (
     *SHARED_MEMORY,
@@ -113,7 +113,7 @@ class Machine(NamedTuple):
 
     audit: int
     numbers: dict[str, int]
-    x32: bool = False  # whether a second set of numbers hides above a bit
+    x32: bool = False  # True: a second set of numbers exists above a bit
 
 
 MACHINES = {
@@ -126,7 +126,7 @@ FAMILIES = (socket.AF_UNIX, *OUTWARD)  # of sockets, where namespaces keep the n
 
 
 def machine(name: str | None = None) -> Machine | None:
-    """This machine, or one by name; None: there is no filter for it."""
+    """Return this machine, or one by name; None: there is no filter for it."""
     return MACHINES.get(name or platform.machine())
 
 
@@ -137,11 +137,11 @@ def program(
     alone: bool = True,
     refused: Sequence[str] = (),
 ) -> bytes:
-    """The filter. `families`: of the sockets that may be made; of netlink only the protocol that
-    lists interfaces.
+    """Return the filter. `families`: of the sockets that may be made; of netlink only the protocol
+    that lists interfaces.
 
-    `alone`: whether namespaces keep it away from other processes and from files that are not its
-    own; where none do, the filter has to. `refused`: further calls that are refused.
+    `alone`: True if namespaces keep the command away from other processes and from files that are
+    not its own; otherwise the filter has to. `refused`: further calls that are refused.
     """
     code = [
         _step(_LOAD, k=_ARCH),
@@ -189,7 +189,7 @@ def _sockets(families: Sequence[int]) -> list[bytes]:
 
 
 def _pairs() -> list[bytes]:
-    """A datagram socket can be sent elsewhere by a path, though it was made as one of a pair."""
+    """Allow pairs of connected sockets only: a datagram socket of a pair can still send to a path."""
     allowed = [step for kind in _CONNECTED for step in (_step(_EQUAL, 0, 1, kind), _ALLOWED)]
     return [_argument(1), _step(_AND, k=_KIND), *allowed, _refuse(errno.EPROTOTYPE)]
 
@@ -199,8 +199,8 @@ def _step(code: int, then: int = 0, otherwise: int = 0, k: int = 0) -> bytes:
 
 
 def _argument(index: int) -> bytes:
-    """The lower half of an argument: all that the kernel looks at for flags,
-    requests and families.
+    """Load the lower half of an argument, which is all that the kernel looks at for flags, requests
+    and families.
     """
     return _step(_LOAD, k=_ARGUMENT + 8 * index)
 
@@ -214,8 +214,8 @@ def _refuse_if(value: int) -> list[bytes]:
 
 
 def _when(number: int, steps: list[bytes]) -> list[bytes]:
-    """These steps for this call; they have to end in a verdict, since the number is gone once an
-    argument was loaded.
+    """Return these steps, for this call only. They have to end in a verdict, since the number is
+    gone once an argument was loaded.
     """
     return [_step(_EQUAL, 0, len(steps), number), *steps]
 

@@ -11,7 +11,7 @@ import pytest
 from plait import Session
 from plait.errors import MissingKey, SandboxError
 from plait.event.kinds import PlacementChanged
-from plait.runtime import places
+from plait.runtime import sandboxes
 from plait.sandbox import backend
 from plait.tools import shell, write_file
 from tests.sandbox.remote.loopback import Server
@@ -59,10 +59,10 @@ def test_a_sandbox_is_found_again_or_replaced(
         .use(shell, command="echo two > b.txt")
     )
     first = used.effects[-1].placement
-    places.drop_hands()  # as another process would come to it
+    sandboxes.close_sandboxes()  # as another process would come to it
     again = used.use(shell, command="ls")
     assert again.result == "a.txt\nb.txt\n" and again.effects[-1].placement == first
-    places.drop_hands()
+    sandboxes.close_sandboxes()
     for machine in list(e2b_server.cloud.machines):
         del e2b_server.cloud.machines[machine]
     replaced = again.use(shell, command="ls")

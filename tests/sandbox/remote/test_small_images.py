@@ -40,10 +40,10 @@ class Folder:
         )
         return ran.stdout.decode()
 
-    def put(self, path: str, content: bytes) -> None:
+    def write_file(self, path: str, content: bytes) -> None:
         Path(path).write_bytes(content)
 
-    def get(self, path: str) -> bytes:
+    def read_file(self, path: str) -> bytes:
         return Path(path).read_bytes()
 
     def pause(self) -> None: ...

@@ -1,11 +1,10 @@
 """Files that processes hold open although no folder counts them.
 
 A memfd, a file in a tmpfs and a file that was removed while it is open take memory or disk that
-neither a walk through folders nor the resident memory of a process shows. They are found by looking
-at what the processes hold: their descriptors, and their mappings of files that are gone. A file
-that is on its way from one process to another is seen when it has arrived: no part of /proc tells
-what is in a socket. The kernel lets a user have no more files under way than one process may have
-open.
+neither a walk through folders nor the resident memory of a process shows. They are found by the
+descriptors of the processes, and by their mappings of removed files. A file that is on its way from
+one process to another is seen when it has arrived: /proc does not show the content of sockets. The
+kernel lets a user have no more files under way than one process may have open.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _SHM = "dev/shm"
 _WRITABLE = os.O_WRONLY | os.O_RDWR
 _MEMORY_SYSTEMS = ("tmpfs", "ramfs")
 
-Key = tuple[int, int]  # device and inode: what several processes hold is counted once
+Key = tuple[int, int]  # device and inode: a file that several processes hold is counted once
 
 
 class HeldFile(NamedTuple):
@@ -33,7 +32,7 @@ class HeldFile(NamedTuple):
 
 @functools.cache
 def memory_device() -> int:
-    """The device of all memfds, and of memory that processes share without a name."""
+    """Return the device of all memfds, and of memory that processes share without a name."""
     handle = os.memfd_create("plait")
     try:
         return os.fstat(handle).st_dev
@@ -42,7 +41,7 @@ def memory_device() -> int:
 
 
 def memory_devices() -> frozenset[int]:
-    """Devices on which a file is memory, as this process sees them mounted."""
+    """Return the devices on which a file is memory, as this process sees them mounted."""
     found = {memory_device()}
     with open("/proc/self/mountinfo") as mounts:
         for line in mounts:
@@ -61,7 +60,7 @@ class PrivateMemory(NamedTuple):
 
 
 def private_memory(pids: Collection[int]) -> PrivateMemory | None:
-    """None: the processes have that of the host."""
+    """Return the /dev/shm of the sandbox; None: the processes have that of the host."""
     own = _device("/" + _SHM)
     for pid in reversed([*pids]):  # the first ones stand outside
         path = f"/proc/{pid}/root/{_SHM}"
@@ -80,7 +79,9 @@ def _device(path: str) -> int | None:
 
 
 def held_files(pids: Collection[int], memory: Collection[int] = ()) -> dict[Key, HeldFile]:
-    """Regular files that are unlinked, and those on a device of `memory` that can be written to."""
+    """Return the regular files that the processes hold and that are unlinked, or that lie on a
+    device of `memory` and are open for writing.
+    """
     found: dict[Key, HeldFile] = {}
     for pid in pids:
         with suppress(OSError):  # it ended, or is not ours to look at
@@ -93,7 +94,7 @@ def held_files(pids: Collection[int], memory: Collection[int] = ()) -> dict[Key,
 
 
 def _note(found: dict[Key, HeldFile], path: str, memory: Collection[int], about: str = "") -> bool:
-    """Whether it could be looked at."""
+    """Add the file to `found` if it counts; return False if it could not be looked at."""
     try:
         info = os.stat(path)
         if not stat.S_ISREG(info.st_mode):
@@ -115,10 +116,10 @@ def _is_writable(about: str) -> bool:
 
 
 def _unlinked_mappings(pid: int) -> Iterator[tuple[str, Key, int]]:
-    """Where to look at each, how it is known, and how much of it is mapped.
+    """Return the path by which each mapping can be looked at, its key, and its mapped size.
 
-    Only root may look. Of memory the mapped size says nothing; what is in use of it is resident
-    memory of the process.
+    Only root may look. The size of a mapped memfd is 0 here: its used part is resident memory of
+    the process.
     """
     with open(f"/proc/{pid}/maps", errors="replace") as file:
         for line in file:
@@ -130,7 +131,7 @@ def _unlinked_mappings(pid: int) -> Iterator[tuple[str, Key, int]]:
 
 
 def _key_of(line: str) -> Key | None:
-    """The file of a mapping; None: the line is not the first one about a mapping."""
+    """Return the file of a mapping; None: the line is not the first one about a mapping."""
     words = line.split(maxsplit=5)
     if len(words) < 5 or ":" not in words[3]:
         return None
@@ -141,9 +142,9 @@ def _key_of(line: str) -> Key | None:
 def shared_memory_beside(
     pids: Collection[int], known: Collection[Key], memory: Collection[int]
 ) -> int:
-    """Resident bytes of mapped memory files that are not among the known ones.
+    """Return the resident bytes of mapped memory files that are not among the known ones.
 
-    Raises OSError if that cannot be told.
+    Raises OSError if the mappings cannot be read.
     """
     total = 0
     for pid in pids:
