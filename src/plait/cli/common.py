@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ Form = Literal["text", "json", "jsonl"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Given(NamedTuple):
+class Options(NamedTuple):
     """What every command is given."""
 
     address: str | None  # None: PLAIT_STORE, else the nearest .plait upward, else here
@@ -103,22 +104,32 @@ def _label(store: Store, log: LogId) -> str | None:
     return str(label) if alone else None
 
 
+def command_line(given: Options, verb: str, *words: str) -> str:
+    """A command as it has to be typed here."""
+    where = ["--store", shlex.quote(given.address)] if given.address is not None else []
+    return " ".join(["plait", verb, *words, *where])
+
+
+def store_option(given: Options) -> str:
+    return f" --store {shlex.quote(given.address)}" if given.address is not None else ""
+
+
 # ── options ──────────────────────────────────────────────────────────────────────────────────
 
 
 def listing(command: Command) -> Command:
     """A command that looks at something."""
-    return _given(command, _store, _json, _jsonl)
+    return _add_options(command, _store, _json, _jsonl)
 
 
 def writing(command: Command) -> Command:
     """A command that appends."""
-    return _given(command, _store, _as, _json)
+    return _add_options(command, _store, _as, _json)
 
 
 def acting(command: Command) -> Command:
     """A command that acts on the world, as whoever the session acts for."""
-    return _given(command, _store, _json)
+    return _add_options(command, _store, _json)
 
 
 _store = click.option(
@@ -139,7 +150,7 @@ _as = click.option(
 )
 
 
-def _given(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Any:
+def _add_options(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Any:
     @functools.wraps(command)
     def call(
         address: str | None,
@@ -151,12 +162,34 @@ def _given(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Any:
         if as_json and as_jsonl:
             raise click.UsageError("--json and --jsonl exclude each other.")
         return command(
-            Given(address, "jsonl" if as_jsonl else "json" if as_json else "text", actor), **rest
+            Options(address, "jsonl" if as_jsonl else "json" if as_json else "text", actor), **rest
         )
 
     for option in reversed(options):
         call = option(call)
     return call
+
+
+# Options of commands that run a workflow.
+approve_option = click.option(
+    "--approve",
+    type=click.Choice(["ask", "park", "all"]),
+    help=(
+        "How consent is got: ask at the terminal (as a rule, if there is one), park the run until"
+        " `plait approve`, or allow all unseen."
+    ),
+)
+
+
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="Tell nothing while it runs.")
+
+
+workflow_option = click.option(
+    "--workflow",
+    "target",
+    metavar="TARGET",
+    help="The program, FILE.py:NAME or module:NAME, if it is not where it was.",
+)
 
 
 def filters(command: Any) -> Any:
@@ -212,6 +245,25 @@ _LIMITS: tuple[tuple[str, Any, str], ...] = (
 
 def budget_of(limits: dict[str, Any]) -> Budget | None:
     return Budget(**limits) if any(limit is not None for limit in limits.values()) else None
+
+
+LIMIT_NAMES = tuple(name.removesuffix("_max") for name in Budget.__struct_fields__)
+
+
+def parse_budget(text: str | None) -> Budget | None:
+    if text is None:
+        return None
+    found: dict[str, Any] = {}
+    for name, limit in pairs("--budget", text.split(",")).items():
+        value = value_of(limit)
+        if name not in LIMIT_NAMES:
+            raise InvalidValue(
+                "--budget", f"there is no limit {name!r}", f"name some of {', '.join(LIMIT_NAMES)}"
+            )
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise InvalidValue("--budget", f"{limit!r} is not a number", f"write {name}=NUMBER")
+        found[f"{name}_max"] = value
+    return Budget(**found)
 
 
 class Negative(click.Command):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from plait.cli.asks import print_ask
 from plait.cli.common import value_of
-from plait.cli.inbox import print_ask
 from plait.cli.progress import Progress
 from plait.cli.render import BAD, DIM, STRONG, Cell, Out
 from plait.cli.terminal import visible
@@ -43,7 +43,7 @@ def mode_of(given: Mode | None) -> Mode:
     return given or ("ask" if there else "park")
 
 
-def watch_of(mode: Mode, progress: Progress, session: Session, who: str) -> dict[str, Any]:
+def run_hooks(mode: Mode, progress: Progress, session: Session, who: str) -> dict[str, Any]:
     """What a run is called with, so that it asks like this."""
     if mode == "ask":
         here = Terminal(progress, session)
@@ -68,7 +68,7 @@ class Terminal:
     def __init__(
         self, progress: Progress, session: Session, read: Callable[[str], str | None] | None = None
     ) -> None:
-        self._progress, self._session, self._read = progress, session, read or typed
+        self._progress, self._session, self._read = progress, session, read or read_line
         self._lock = Lock()
 
     # ── consent ──────────────────────────────────────────────────────────────────────────────
@@ -98,7 +98,9 @@ class Terminal:
             if word in NO:
                 return Denied()
             if word in EDIT:
-                edited = _edited(out, _arguments(approval) if edited is None else edited, edited)
+                edited = _edit_arguments(
+                    out, _arguments(approval) if edited is None else edited, edited
+                )
             elif len(word) > 2:
                 return Denied((said or "").strip())
             else:
@@ -131,11 +133,11 @@ class Terminal:
                     raise self._later(
                         self._session, "the question was put off: plait inbox shows it"
                     )
-                if (found := _chosen(said.strip(), choices)) is not None:
+                if (found := _parse_choice(said.strip(), choices)) is not None:
                     return found
 
 
-def _chosen(said: str, choices: tuple[str, ...]) -> Json:
+def _parse_choice(said: str, choices: tuple[str, ...]) -> Json:
     """What was meant; None: nothing that counts."""
     if not choices:
         return value_of(said) if said else None
@@ -152,7 +154,7 @@ def _arguments(approval: Approval) -> Json:
     return getattr(approval.request.body, "arguments", None)
 
 
-def _edited(out: Out, arguments: Json, before: Json) -> Json:
+def _edit_arguments(out: Out, arguments: Json, before: Json) -> Json:
     """The arguments as somebody wrote them in an editor, shown again; `before`, if they are no
     arguments.
     """
@@ -179,7 +181,7 @@ def _edited(out: Out, arguments: Json, before: Json) -> Json:
     return value
 
 
-def typed(prompt: str) -> str | None:
+def read_line(prompt: str) -> str | None:
     """A line from the terminal, typed after it was asked for. None: no more comes."""
     import termios
 

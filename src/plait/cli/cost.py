@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import click
 
-from plait.cli.common import Given, listing, names_of
+from plait.cli.common import Options, listing, names_of
 from plait.cli.documents import print_json, print_jsonl, session_document, spent_document
-from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, counted
+from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, count_text
 from plait.cli.terminal import clean
 from plait.ids import LogId, short
 from plait.session.ledger import BRANCH, Costs, costs
@@ -52,7 +52,7 @@ FIGURES = (
 )
 @listing
 def cost(
-    given: Given,
+    given: Options,
     session: str | None,
     names: Sequence[str],
     since: str | None,
@@ -173,7 +173,7 @@ def _name(what: str, value: str, sessions: dict[LogId, str]) -> Cell:
 def _figures(spent: Spent, narrow: bool) -> list[Cell]:
     """One row. `narrow`: there is as much room as a terminal has."""
     usage = spent.usage
-    unpriced = f"{spent.unpriced:,}" if narrow else counted(spent.unpriced, "call")
+    unpriced = f"{spent.unpriced:,}" if narrow else count_text(spent.unpriced, "call")
     return [
         Cell(f"{'~' if usage.estimated_tokens else ''}{spent.tokens:,}"),
         Cell(f"{usage.input_tokens:,} + {usage.output_tokens:,}" if spent.tokens else "", DIM),

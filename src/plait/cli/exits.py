@@ -81,7 +81,7 @@ CODES: dict[type[PlaitError], int] = {
 }
 
 
-class Told(Exception):
+class ShellError(Exception):
     """An error in lines made for the shell: with a code of its own, perhaps, and what a program
     needs to go on.
     """
@@ -106,7 +106,7 @@ def code_of(error: BaseException) -> int:
     return next((CODES[kind] for kind in type(error).__mro__ if kind in CODES), FAILED)
 
 
-class Entry(click.Group):
+class CommandGroup(click.Group):
     """The group of all commands: lists them in sections, and turns whatever is raised into a
     message and an exit code.
     """
@@ -159,17 +159,17 @@ class Entry(click.Group):
             flag in given[: given.index("--") if "--" in given else None]
             for flag in ("--json", "--jsonl")
         )
-        sys.exit(_end(run, as_json))
+        sys.exit(_exit_code(run, as_json))
 
 
-def _end(run: Callable[[], Any], as_json: bool) -> int:
+def _exit_code(run: Callable[[], Any], as_json: bool) -> int:
     """Run it, say what went wrong, and give the exit code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller, as with >&-
             setattr(sys, name, open(os.devnull, "w"))
     told, sys.stderr = sys.stderr, cast("TextIO", HidingStream(sys.stderr))
     try:
-        return _ended(run, as_json)
+        return _run_to_exit_code(run, as_json)
     finally:
         sys.stderr = told
 
@@ -193,7 +193,7 @@ class HidingStream:
         return getattr(self._stream, name)
 
 
-def _ended(run: Callable[[], Any], as_json: bool) -> int:
+def _run_to_exit_code(run: Callable[[], Any], as_json: bool) -> int:
     try:
         code = run()
         sys.stdout.flush()  # here, where a full disk can still be told
@@ -204,13 +204,13 @@ def _ended(run: Callable[[], Any], as_json: bool) -> int:
         _drop_output()
         return NO_READER
     except click.ClickException as error:
-        return _tell(
-            error, [error.format_message()], error.exit_code, as_json, before=_usage(error)
+        return _print_error(
+            error, [error.format_message()], error.exit_code, as_json, before=_usage_text(error)
         )
-    except Told as told:
-        return _tell(told.error, told.lines, told.code, as_json, details=told.details)
+    except ShellError as told:
+        return _print_error(told.error, told.lines, told.code, as_json, details=told.details)
     except PlaitError as error:
-        return _tell(error, _lines(error), code_of(error), as_json)
+        return _print_error(error, _error_lines(error), code_of(error), as_json)
     except OSError as error:
         _drop_output()
         where = (
@@ -218,7 +218,7 @@ def _ended(run: Callable[[], Any], as_json: bool) -> int:
             if error.filename
             else "the output could not be written:"
         )
-        return _tell(
+        return _print_error(
             error,
             [
                 f"{where} {error.strerror or error}. If the command writes, look whether it did"
@@ -238,7 +238,7 @@ def _print_hidden(
     sys.stderr.write(secrets.hide_told("".join(traceback.format_exception(kind, error, trace))))
 
 
-def _tell(
+def _print_error(
     error: Exception,
     lines: Sequence[str],
     code: int,
@@ -257,7 +257,7 @@ def _tell(
                     "type": type(error).__name__,
                     "message": text,
                     "exit_code": code,
-                    **_details(error),
+                    **_error_details(error),
                     **(details or {}),
                 }
             }
@@ -271,12 +271,12 @@ def _tell(
     return code
 
 
-def _usage(error: click.ClickException) -> str:
+def _usage_text(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     return f"{context.get_usage()}\nTry '{context.command_path} --help'.\n\n" if context else ""
 
 
-def _lines(error: PlaitError) -> list[str]:
+def _error_lines(error: PlaitError) -> list[str]:
     if isinstance(error, errors.AmbiguousRevision):
         return [
             f"{error.text!r} could be any of these. Write more of the id.",
@@ -285,7 +285,7 @@ def _lines(error: PlaitError) -> list[str]:
     return [str(error)]
 
 
-def _details(error: Exception) -> dict[str, object]:
+def _error_details(error: Exception) -> dict[str, object]:
     """What a program needs to go on."""
     if isinstance(error, errors.MergeConflict):
         said = {

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from plait.cli.documents import Document
-from plait.cli.render import DIM, Cell, Out, cell_width, counted
-from plait.cli.terminal import clean, console, cut
+from plait.cli.render import DIM, Cell, Out, cell_width, count_text
+from plait.cli.terminal import clean, console, cut_text
 from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import LogId
@@ -38,7 +38,7 @@ class Progress:
 
     def __init__(self, quiet: bool = False) -> None:
         self.out = Out(stderr=True)
-        self._quiet, self._drawn = quiet, self.out.tty and not quiet
+        self._quiet, self._redraws = quiet, self.out.tty and not quiet
         self._lock = RLock()  # branches are heard from threads of their own
         self._live: Any = None
         self._began = _now()
@@ -52,13 +52,13 @@ class Progress:
     def __call__(self, item: Event | Delta) -> None:
         with self._lock:
             if isinstance(item, Event):
-                self._hear(item)
+                self._count_event(item)
             else:
                 self._path = item.agent
                 tool = getattr(item, "tool", "")
                 self._doing = f"asks for {tool}" if tool else "answers" if item.text else "thinks"
 
-    def _hear(self, event: Event) -> None:
+    def _count_event(self, event: Event) -> None:
         body, call = event.body, event.header.call or ""
         if event.actor.startswith("agent:"):
             self._path = unquote(event.actor.partition(":")[2])
@@ -69,20 +69,22 @@ class Progress:
             self._doing = ""
             self._spend(body.usage, body.price)
             counts = (
-                f"  ({_about(body.usage)}{body.usage.input_tokens:,} in,"
+                f"  ({_estimate_mark(body.usage)}{body.usage.input_tokens:,} in,"
                 f" {body.usage.output_tokens:,} out)"
             )
-            self._step(event, f"step {self.steps}", counts)
+            self._print_step(event, f"step {self.steps}", counts)
         elif isinstance(body, k.ModelFailed):
             self._doing = ""
             if body.usage is not None:
                 self._spend(body.usage, body.price)
-            self._step(event, "")
+            self._print_step(event, "")
         elif isinstance(body, k.ToolRequested):
             self.tool_calls += body.attempt == 1 and body.decision != "refuse"
             self._path, self._running[call] = body.path or self._path, body.tool
         elif isinstance(body, _OVER):
-            self._step(event, "", before=f"{self._running.pop(call, None) or _tool_of(event)} ")
+            self._print_step(
+                event, "", before=f"{self._running.pop(call, None) or _call_name(event)} "
+            )
 
     def _spend(self, usage: k.Usage, price: k.Price | None) -> None:
         self.spent += Spent(
@@ -91,12 +93,12 @@ class Progress:
 
     # ── telling ──────────────────────────────────────────────────────────────────────────────
 
-    def _step(self, event: Event, name: str, more: str = "", before: str = "") -> None:
-        if self._quiet or self._drawn:
+    def _print_step(self, event: Event, name: str, more: str = "", before: str = "") -> None:
+        if self._quiet or self._redraws:
             return
-        said = cut(clean(f"{before}{saying(event)}"), SAID)
+        said = cut_text(clean(f"{before}{saying(event)}"), SAID)
         self.out.line(
-            Cell(f"{self.elapsed:>7}  {name:<8}  {self._path}  ", DIM), said, Cell(more, DIM)
+            Cell(f"{self.elapsed_text:>7}  {name:<8}  {self._path}  ", DIM), said, Cell(more, DIM)
         )
 
     @property
@@ -104,7 +106,7 @@ class Progress:
         return (_now() - self._began) / 1e6
 
     @property
-    def elapsed(self) -> str:
+    def elapsed_text(self) -> str:
         seconds = self.seconds
         return (
             f"{seconds:.1f} s"
@@ -119,14 +121,16 @@ class Progress:
     @property
     def summary(self) -> str:
         usage = self.spent.usage
-        tokens = f"{_about(usage)}{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
+        tokens = (
+            f"{_estimate_mark(usage)}{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
+        )
         return ", ".join(
             [
-                counted(self.steps, "step"),
-                counted(self.tool_calls, "tool call"),
+                count_text(self.steps, "step"),
+                count_text(self.tool_calls, "tool call"),
                 tokens,
                 self.cost,
-                self.elapsed,
+                self.elapsed_text,
             ]
         )
 
@@ -148,15 +152,14 @@ class Progress:
             doing = ", ".join(dict.fromkeys(self._running.values())) or self._doing
             where = clean(DOT.join(filter(None, (self._path, doing))))
             usage, cost = self.spent.usage, self.spent.cost
-            known = (
-                f"{_about(usage)}{dollars_text(cost.dollars or 0)}{'+?' if cost.unpriced else ''}"
-            )
+            mark, unpriced = _estimate_mark(usage), "+?" if cost.unpriced else ""
+            known = f"{mark}{dollars_text(cost.dollars or 0)}{unpriced}"
             money = known if cost.dollars is not None else "unknown"
-            tokens = f"{_about(usage)}{usage.input_tokens:,} in {usage.output_tokens:,} out"
-            told = DOT.join([counted(self.steps, "step"), tokens, money, self.elapsed])
+            tokens = f"{mark}{usage.input_tokens:,} in {usage.output_tokens:,} out"
+            told = DOT.join([count_text(self.steps, "step"), tokens, money, self.elapsed_text])
             if cell_width(told) + len(DOT) + min(cell_width(where), 20) > width:
-                told = DOT.join([str(self.steps), money, self.elapsed])
-            return cut(f"{told}{DOT}{where}" if where else told, width)
+                told = DOT.join([str(self.steps), money, self.elapsed_text])
+            return cut_text(f"{told}{DOT}{where}" if where else told, width)
 
     # ── the line that is drawn anew ──────────────────────────────────────────────────────────
 
@@ -173,20 +176,20 @@ class Progress:
         self._stop()
 
     def _start(self) -> None:
-        if self._drawn:
+        if self._redraws:
             import sys
 
-            from rich.live import Live as Drawn
+            from rich.live import Live as RichLive
             from rich.text import Text
 
             screen = console(stderr=True)
 
-            def drawn() -> Text:
+            def render_line() -> Text:
                 return Text(self.line(screen.width - 1), style=DIM, no_wrap=True, overflow="crop")
 
             # What the program prints goes above the line; into a pipe it goes as it is.
-            self._live = Drawn(
-                get_renderable=drawn,
+            self._live = RichLive(
+                get_renderable=render_line,
                 console=screen,
                 transient=True,
                 refresh_per_second=8,
@@ -209,7 +212,7 @@ class Progress:
             self._start()
 
 
-def _about(usage: k.Usage) -> str:
+def _estimate_mark(usage: k.Usage) -> str:
     """Return the mark of a figure that is an estimate."""
     return "~" if usage.estimated_tokens else ""
 
@@ -218,6 +221,6 @@ def _now() -> int:
     return Live().now(LogId(""), 0)
 
 
-def _tool_of(event: Event) -> str:
+def _call_name(event: Event) -> str:
     """Which tool an outcome is of, where its request was there before."""
     return f"call {(event.header.call or '')[:8]}"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from plait.cli.common import Given, names_of, store_of
+from plait.cli.common import Options, names_of, store_of
 from plait.cli.documents import Document, print_json, print_jsonl, session_document
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, as_json
 from plait.event import Event, Json
@@ -60,7 +60,7 @@ class Observation(NamedTuple):
     event: Event | None = None  # None: nothing is on record here
 
 
-class Step(NamedTuple):
+class ReactStep(NamedTuple):
     thought: Thought
     same: bool  # whether the step before has this thought, too
     tool: str
@@ -72,20 +72,20 @@ class Step(NamedTuple):
     observed: Observation
 
 
-Told = Step | Thought  # a thought without a step is an answer
+StepOrAnswer = ReactStep | Thought  # a thought without a step is an answer
 
 
 # ── from events to steps ─────────────────────────────────────────────────────────────────────
 
 
-def told(session: Session, wanted: Callable[[Event], bool]) -> list[Told]:
+def react_steps(session: Session, wanted: Callable[[Event], bool]) -> list[StepOrAnswer]:
     """The steps and answers on a path, oldest first, of those replies that are wanted."""
     trail = _Trail(session)
     return [
         each
         for thought in trail.thoughts.values()
         if wanted(thought.event)
-        for each in trail.told(thought)
+        for each in trail.steps_of(thought)
     ]
 
 
@@ -103,12 +103,12 @@ class _Trail:
         # the calls that a reply caused, as their requests declare
         self._asked: dict[Digest, list[str]] = {}
         for _, event in session.walk(_KINDS):
-            self._take(event)
+            self._add_event(event)
 
-    def _take(self, event: Event) -> None:
+    def _add_event(self, event: Event) -> None:
         call = event.header.call or event.id
         if event.kind == k.ModelReplied.__name__:
-            self._think(event)
+            self._add_thought(event)
         elif event.kind in _OUTCOMES:
             self._outcomes[call] = event
             self._seen.add(event.id)
@@ -122,7 +122,7 @@ class _Trail:
                 self._requests[call] = event
                 self._asked[cause].append(call)
 
-    def _think(self, event: Event) -> None:
+    def _add_thought(self, event: Event) -> None:
         body = event.body
         assert isinstance(body, k.ModelReplied)
         if body.aside:  # a selector's
@@ -135,7 +135,7 @@ class _Trail:
         self.thoughts[event.id] = Thought(event, reasoning, said, body.calls)
         self._asked[event.id] = []
 
-    def told(self, thought: Thought) -> Iterator[Told]:
+    def steps_of(self, thought: Thought) -> Iterator[StepOrAnswer]:
         declared = self._asked[thought.event.id]
         asked = {
             action.call: action
@@ -146,29 +146,29 @@ class _Trail:
         for at, call in enumerate(calls):
             request = self._requests.get(call)
             about: Any = request.body if request is not None else asked[call]
-            yield Step(
+            yield ReactStep(
                 thought,
                 at > 0,
                 about.tool,
                 about.arguments,
                 call,
                 request,
-                self._observed(call, request),
+                self._outcome_of(call, request),
             )
         if not calls:
             yield thought
 
-    def _observed(self, call: str, request: Event | None) -> Observation:
+    def _outcome_of(self, call: str, request: Event | None) -> Observation:
         if (outcome := self._outcomes.get(call)) is not None:
             return _observation(outcome, self._store)
-        if call in self._elsewhere:
+        if call in self._calls_off_path:
             return Observation("rewound", REWOUND)
         if request is None or request.seq <= self._above.get(request.log, 0):
             return Observation("not_run", NOT_RUN)
         return Observation("unknown", UNKNOWN)
 
     @cached_property
-    def _elsewhere(self) -> set[str | None]:
+    def _calls_off_path(self) -> set[str | None]:
         """Calls that came to something in this log, but not on this path."""
         outcomes = self._store.read(self._session.id, 1, self._session.seq, kinds=_OUTCOMES)
         return {event.header.call for event in outcomes if event.id not in self._seen}
@@ -194,17 +194,17 @@ def _observation(event: Event, store: Store) -> Observation:
 # ── telling ──────────────────────────────────────────────────────────────────────────────────
 
 
-def show(
-    given: Given,
+def print_react(
+    given: Options,
     session: Session,
     wanted: Callable[[Event], bool],
     number: int | None,
     oneline: bool,
 ) -> None:
     """Print it, oldest first; `number` counts steps and answers from the end."""
-    found = told(session, wanted)
+    found = react_steps(session, wanted)
     if given.form == "text":
-        _print(session, found, number, oneline)
+        _print_steps(session, found, number, oneline)
         return
     documents = [react_document(each) for each in found[-number if number else 0 :]]
     if given.form == "jsonl":
@@ -213,10 +213,10 @@ def show(
         print_json({"session": session_document(session), "steps": documents})
 
 
-def react_document(each: Told) -> Document:
+def react_document(each: StepOrAnswer) -> Document:
     """A step, or an answer; the keys of the other kind are null."""
-    thought = _thought(each)
-    shared = {"agent": thought.event.actor, "reply": _place(thought.event)}
+    thought = _thought_of(each)
+    shared = {"agent": thought.event.actor, "reply": _event_place(thought.event)}
     if isinstance(each, Thought):
         nothing = dict.fromkeys(("action", "observation", "caused_by", "requested", "observed"))
         return {
@@ -237,22 +237,24 @@ def react_document(each: Told) -> Document:
             "text": observed.text,
             "parts": msgspec.to_builtins(observed.parts),
         },
-        "caused_by": _place(thought.event) if each.request else None,
-        "requested": _place(each.request),
-        "observed": _place(observed.event),
+        "caused_by": _event_place(thought.event) if each.request else None,
+        "requested": _event_place(each.request),
+        "observed": _event_place(observed.event),
         "answer": None,
     }
 
 
-def _place(event: Event | None) -> Document | None:
+def _event_place(event: Event | None) -> Document | None:
     return None if event is None else {"session": event.log, "seq": event.seq, "event": event.id}
 
 
-def _print(session: Session, found: list[Told], number: int | None, oneline: bool) -> None:
+def _print_steps(
+    session: Session, found: list[StepOrAnswer], number: int | None, oneline: bool
+) -> None:
     out = Out()
     limit = number or (STEPS_SHOWN if out.tty else None)
     shown = found[-limit:] if limit else found
-    if shown and isinstance(first := shown[0], Step):
+    if shown and isinstance(first := shown[0], ReactStep):
         shown = [first._replace(same=False), *shown[1:]]  # the step that told it may be left out
     if len(shown) < len(found) and number is None:
         out.hint(
@@ -265,24 +267,24 @@ def _print(session: Session, found: list[Told], number: int | None, oneline: boo
         Column(),
         Column(flex=True),
     ]
-    places = _Places(session, oneline)
+    places = _PlaceNames(session, oneline)
     rows = (
         [
             Cell(places.of(event), ACCENT),
-            *([] if oneline else [Cell(_thought(each).event.actor, DIM)]),
+            *([] if oneline else [Cell(_thought_of(each).event.actor, DIM)]),
             Cell(what, DIM),
             says,
         ]
         for each in shown
-        for event, what, says in _lines(each)
+        for event, what, says in _step_lines(each)
     )
     if not out.table(columns, rows):
         out.hint("No agent has done anything here.")
 
 
-def _lines(each: Told) -> Iterator[tuple[Event | None, str, Cell]]:
+def _step_lines(each: StepOrAnswer) -> Iterator[tuple[Event | None, str, Cell]]:
     """The lines of a step: what they are about, what they are, what they say."""
-    thought = _thought(each)
+    thought = _thought_of(each)
     if isinstance(each, Thought):
         if thought.reasoning:
             yield thought.event, "thought", Cell(thought.reasoning)
@@ -298,11 +300,11 @@ def _lines(each: Told) -> Iterator[tuple[Event | None, str, Cell]]:
     )
 
 
-def _thought(each: Told) -> Thought:
-    return each.thought if isinstance(each, Step) else each
+def _thought_of(each: StepOrAnswer) -> Thought:
+    return each.thought if isinstance(each, ReactStep) else each
 
 
-class _Places:
+class _PlaceNames:
     """Where an event stands, so that it can be typed: what came with a merge has a
     name of its own.
     """

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from plait.cli.terminal import age, clean, console, cut, when
+from plait.cli.terminal import age, clean, console, cut_text, when
 from plait.event import Json
 from plait.ids import LogId, Micros
 from plait.runtime.live import Live
@@ -71,7 +71,7 @@ class Out:
         *first, last = [Cell(clean(cell.text), cell.style) for cell in map(_cell, cells)]
         if self.tty:
             last = Cell(
-                cut(last.text, self.width - sum(cell_width(cell.text) for cell in first)),
+                cut_text(last.text, self.width - sum(cell_width(cell.text) for cell in first)),
                 last.style,
             )
         self.line(*first, last)
@@ -112,7 +112,7 @@ class Out:
                 ]
             fitted = self._fit(columns, widths, cell_width(indent))
             for row in shown:
-                self.line(indent, *_laid_out(columns, row, fitted, self.tty))
+                self.line(indent, *_layout_row(columns, row, fitted, self.tty))
             count += len(batch)
         return count
 
@@ -146,7 +146,7 @@ class Out:
     def time(self, time: Micros) -> str:
         return age(time, self.now) if self.tty else when(time)
 
-    def wrapped(self, text: str, width: int, lines_max: int) -> list[str]:
+    def wrap_lines(self, text: str, width: int, lines_max: int) -> list[str]:
         """A text from outside in lines of this width, not too many of them; in a pipe one line,
         whole.
         """
@@ -169,13 +169,13 @@ def _cell(cell: Cell | str) -> Cell:
     return cell if isinstance(cell, Cell) else Cell(cell)
 
 
-def _laid_out(
+def _layout_row(
     columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], cutting: bool
 ) -> list[Cell]:
     found = list[Cell]()
     for column, cell, width in zip(columns, row, widths, strict=True):
         if width:
-            text = cut(cell.text, width) if cutting else cell.text
+            text = cut_text(cell.text, width) if cutting else cell.text
             space = " " * (width - cell_width(text))
             found.append(Cell(f"{space}{text}" if column.right else f"{text}{space}", cell.style))
             found.append(Cell(GAP))
@@ -195,5 +195,5 @@ def as_json(value: Json) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def counted(count: int, what: str) -> str:
+def count_text(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -136,7 +136,7 @@ def _is_mark(char: str) -> bool:
     return unicodedata.category(char)[0] == "M"
 
 
-def cut(text: str, width: int) -> str:
+def cut_text(text: str, width: int) -> str:
     """Clean text within so many cells of a terminal, with an ellipsis where
     something is missing.
     """
@@ -163,13 +163,13 @@ def _characters(text: str) -> Iterator[str]:
     """
     start = 0
     for at in range(1, len(text)):
-        if not _goes_on(text, start, at):
+        if not _continues_character(text, start, at):
             yield text[start:at]
             start = at
     yield text[start:]
 
 
-def _goes_on(text: str, start: int, at: int) -> bool:
+def _continues_character(text: str, start: int, at: int) -> bool:
     char = text[at]
     # letters are joined too, but stay letters
     if text[at - 1] == "\u200d" and _is_symbol(text[start]) and _is_symbol(char):
