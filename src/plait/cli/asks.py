@@ -1,4 +1,9 @@
-"""One ask that waits for a person, as text and as JSON."""
+"""One ask that waits for a person, as text and as JSON.
+
+The text shows exactly the values that an approval binds: tool, version and arguments come from the
+events themselves, in full, as JSON in which every character that a terminal would obey or hide
+stands as an escape. A long value is folded only if its size and digest are printed with it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,7 @@ from plait.session.inbox import failed_verdict, root_of, with_request
 from plait.session.saying import saying
 from plait.store import Store
 
-FOLD_AT = 2000  # characters of one value; what is longer is folded, unless all of it is asked for
+FOLD_AT = 2000  # characters of one value; longer ones are folded, except with --full
 FOLDED = 600  # characters that are shown of it
 PATCH_LINES = 60  # of a patch, likewise
 PATCH = "patch"
@@ -29,14 +34,16 @@ _BOUND = ("tool", "version", "arguments")
 
 
 def recorded_ask(store: Store, ask: Waiting) -> Waiting:
-    """The ask as its event has it: rows are for finding, and people decide on what is on record."""
+    """Return the ask as its event has it: rows only help to find asks, and people decide on the
+    record.
+    """
     found = ask_of(store.event(ask.event))
     assert found is not None
     return with_request(store, found)
 
 
 def print_ask(out: Out, store: Store, ask: Waiting, full: bool, hints: bool = True) -> None:
-    """One ask for people: everything that is bound, and what to type."""
+    """Print one ask for people: every value it binds, and the commands that answer it."""
     behalf = f" on behalf of {visible(ask.behalf)}" if ask.behalf else ""
     who = f"{visible(ask.actor)}{behalf}, {out.time(ask.since)}"
     out.line(
@@ -64,8 +71,8 @@ def print_fields(out: Out, store: Store, ask: Waiting, full: bool) -> None:
 
 
 def _executable_line_count(shown: Json) -> int:
-    """How many lines of the patch, from its beginning, are of files that the user's own tools run:
-    none of them is left out.
+    """Count the lines at the beginning of the patch that belong to files which the user's own tools
+    run. They are always shown whole.
     """
     trees = shown.get("publishes") if isinstance(shown, dict) else None
     count = trees.get("run lines") if isinstance(trees, dict) else None
@@ -73,7 +80,9 @@ def _executable_line_count(shown: Json) -> int:
 
 
 def _print_patch(out: Out, patch: str, most: int) -> None:
-    """Line by line, each with an escape for what a terminal would obey or not show."""
+    """Print a patch line by line, with an escape for each character that a terminal would obey or
+    not show.
+    """
     lines = patch.removesuffix("\n").split("\n")
     shown = lines[:most]
     for at, line in enumerate(shown):
@@ -93,7 +102,7 @@ def _fold_text(text: str) -> str:
 
 
 def _ask_fields(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str, str]]:
-    """What there is to know: a name, a text in which nothing is hidden, and how it is styled."""
+    """Yield the fields of an ask: a name, a text in which nothing is hidden, and its style."""
     if ask.kind == "approval":
         yield from _approval_fields(request_of(store, ask), ask.shown)
         yield "binding", ask.binding or "", DIM
@@ -133,8 +142,8 @@ def _ask_fields(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str
 
 
 def _approval_fields(request: Event | None, shown: Json) -> Iterator[tuple[str, str, str]]:
-    """The request first, then whatever else was to be shown; where the two
-    disagree, that is said.
+    """Yield the fields of the request, then the others that the ask shows. A field that contradicts
+    the request is marked as such.
     """
     body = request.body if request is not None else None
     told: dict[str, Json] = (
@@ -179,15 +188,15 @@ def _approval_fields(request: Event | None, shown: Json) -> Iterator[tuple[str, 
             yield visible(name), text, ""
 
 
-# what an ask to publish shows besides
+# further fields of an ask to publish, with their styles
 _PUBLISHING_STYLES = {"publishes": "", "changes": "", "executable": BAD, "unpublished": DIM}
 
 
 def _publishing_fields(
     name: str, value: dict[str, Json] | list[Json]
 ) -> Iterator[tuple[str, str, str]]:
-    """What would be written where, what of it the user's own tools run, and what stays away: a line
-    each.
+    """Yield a line for each path that would be written, that the user's own tools run, or that is
+    kept back.
     """
     if name == "publishes" and isinstance(value, dict):
         yield (
@@ -207,13 +216,13 @@ def _publishing_fields(
         yield _FIELD_NAMES.get(name, name), visible(text), _PUBLISHING_STYLES[name]
 
 
-# A person reads down to where the answer is typed: what counts most stands there.
+# A person reads down to the line where the answer is typed: the most important fields stand last.
 _LAST = ("publishes", "changes", "unpublished", PATCH, "patch is cut", "cannot tell", "executable")
 _FIELD_NAMES = {"executable": "CAUTION", "unpublished": "kept back"}
 
 
 def request_of(store: Store, ask: Waiting) -> Event | None:
-    """The tool call that an approval is about; None: it is about something else."""
+    """Return the tool call that an approval is about; None if it is about something else."""
     if not ask.call:
         return None
     before = store.read(
@@ -223,14 +232,12 @@ def request_of(store: Store, ask: Waiting) -> Event | None:
 
 
 def _visible_json(value: Json) -> str:
-    """As JSON that says exactly this, with an escape for whatever a terminal would obey or not
-    show.
-    """
+    """Return exact JSON, with an escape for each character a terminal would obey or hide."""
     return visible(json.dumps(value, ensure_ascii=False))
 
 
 def hints_of(ask: Waiting) -> list[str]:
-    """What to type."""
+    """Return the commands that answer an ask."""
     id = ask.event[:8]
     if ask.kind == "approval":
         return [f"plait approve {id}", f'plait deny {id} --reason "…"']
@@ -281,6 +288,6 @@ def waiting_document(store: Store, ask: Waiting) -> Document:
 
 
 def _failed_verdict_document(store: Store, ask: Waiting) -> Document:
-    """The verdict that it failed, if a gate waits for a verdict and was given that one."""
+    """Return the failed verdict, if the ask is for a verdict and one was given that failed."""
     event = failed_verdict(store, ask) if ask.kind == "verdict" else None
     return {} if event is None else {"failed": event_document(event)}

@@ -29,11 +29,11 @@ from plait.session.ports import store_at
 from plait.session.saying import saying
 
 Status = Literal["finished", "waiting", "failed", "cancelled", "interrupted"]
-Do = Callable[[Mapping[str, Any]], Session]  # given who attends it: on_event, approver, answerer
+Do = Callable[[Mapping[str, Any]], Session]  # given on_event, approver, answerer
 
 
 def act_as(given: Options) -> None:
-    """A run acts on behalf of whoever this process belongs to."""
+    """Let runs of this process act on behalf of the principal given with --as."""
     if given.actor is not None:
         os.environ["PLAIT_ACTOR"] = given.actor
 
@@ -46,7 +46,7 @@ class RunEnd(NamedTuple):
 
 
 class RunAttendant:
-    """One run, or several after one another, attended from the shell."""
+    """Attends one run, or several after one another, from the shell."""
 
     def __init__(self, given: Options, mode: Mode, quiet: bool) -> None:
         self.given: Options = given
@@ -62,9 +62,9 @@ class RunAttendant:
         show: Callable[[Session], None] | None = None,
         now: Callable[[], Session] | None = None,
     ) -> None:
-        """Run it, say what came of it, and end with the code for that.
+        """Run it, print the result, and end with the exit code for it.
 
-        `now`: where it stands, if not in the session itself.
+        `now` returns the session in which the run stands, if it is not `session` itself.
         """
         outcome = self.attend(session, do, now)
         match outcome.status:
@@ -105,7 +105,7 @@ class RunAttendant:
                 print_debug(error)
                 return RunEnd("failed", after, error_text(error), error)
 
-    # ── what is said ─────────────────────────────────────────────────────────────────────────
+    # ── how it ends ──────────────────────────────────────────────────────────────────────────
 
     def _print_result(self, session: Session) -> None:
         text = last_reply(session)
@@ -124,8 +124,8 @@ class RunAttendant:
         self.sum_up(session)
 
     def _exit_if_cut_short(self, session: Session) -> None:
-        """Whoever comes to the end of a budget ends well, with an answer; whoever called it must
-        still know.
+        """Exit with NO_BUDGET if the run was cut short. It finished with an answer, so only the
+        exit code tells the caller.
         """
         runs = session.runs
         first = runs[-1].first if runs else session.seq
@@ -219,7 +219,7 @@ class _RunStopped(Exception):
 
 
 def asks_of(session: Session) -> list[Waiting]:
-    """What a session and the branches of its run wait for."""
+    """Return the asks of a session and of the branches of its run."""
     store = store_at(session.store)
     return [
         ask
@@ -229,7 +229,7 @@ def asks_of(session: Session) -> list[Waiting]:
 
 
 def last_reply(session: Session) -> str | None:
-    """What the last run said last. None: nothing."""
+    """Return the last reply of the last run; None if it gave none."""
     runs = session.runs
     before = {message.id for message in session.at(runs[-1].first).messages} if runs else set[str]()
     said = [

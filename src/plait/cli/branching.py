@@ -95,7 +95,9 @@ def rewind(given: Options, session: str, place: str | None, reason: str) -> None
 
 
 def _effects_left(session: Session) -> list[tuple[Event, ToolRequested | None]]:
-    """What reached beyond the files and stays in the world, with what was asked for."""
+    """Return the outcomes that reached beyond the files and are not undone by the rewind, each with
+    its request.
+    """
     body, store = session.events[-1].body, store_of(session)
     assert isinstance(body, Rewound)
     outcomes = [store.event(id) for id in body.not_undone]
@@ -178,7 +180,9 @@ def merge(
 
 
 class _MergeKeys(NamedTuple):
-    """What the branches have, so that a key on the command line is understood."""
+    """The facts and trees of the branches, by which a key on the command line is told to be a fact
+    or a file.
+    """
 
     facts: set[str]
     trees: list[tuple[TreeReader, Digest]]
@@ -192,8 +196,8 @@ class _MergeKeys(NamedTuple):
         )
 
     def is_file(self, key: str) -> bool:
-        """A path that some branch has, and no fact; with the word before it, whatever else is
-        called that.
+        """True if the key is a path in some branch and not a fact. With "(workspace)/" before it,
+        it is a path even if a fact has that name.
         """
         path = path_in(key)
         return (path != key or key not in self.facts) and any(
@@ -207,7 +211,7 @@ class _MergeKeys(NamedTuple):
         facts: dict[str, Json] = {}
         files: dict[str, str] = {}
         for text in resolve:
-            # A key may have a = in it: the longest one that somebody knows is meant.
+            # A key may contain "=": the longest known one is meant.
             keys = [text[:at] for at, char in enumerate(text) if char == "="]
             key = max(
                 (key for key in keys if key in self.facts or self.is_file(key)),
@@ -222,7 +226,7 @@ class _MergeKeys(NamedTuple):
 
 
 def _conflict_lines(error: MergeConflict, known: _MergeKeys) -> list[str]:
-    """What each side says, and the command that chooses."""
+    """Return the values of each side, and the command that chooses between them."""
     said, choices = (
         [f"cannot merge into {error.session}: the branches disagree. Nothing was written.", ""],
         list[str](),
@@ -274,7 +278,7 @@ def _fact_lines(sides: Mapping[str, Any]) -> list[str]:
 
 
 def _merge_command(choices: Sequence[str]) -> str:
-    """The command that was typed, with these choices added."""
+    """Return the command that was typed, with these choices added."""
     context = click.get_current_context()
     given = context.params
     words = ["plait", "merge", given["session"], *given["others"]]

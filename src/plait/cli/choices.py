@@ -1,9 +1,8 @@
-"""Who is right where files disagree: what somebody chose on the command line, and what is told
-until they do.
+"""Choices between the sides of files that disagree, as given on the command line, and the text that
+asks for them.
 
-A file is chosen whole: by the name of a side, as the conflict tells it, or as the content of a file
-on this machine. A bare text is never taken for content, for it would be a slip of the hand more
-often than a wish.
+A file is chosen whole: by the name of a side, as the conflict names it, or as the content of a file
+on this machine. A bare text is never taken for content: it is more often a mistake than intended.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from plait.workspace.diff import quoted
 Result = TypeVar("Result")
 
 LINES_SHOWN, LINE_MAX = 3, 100  # of each side of a file in dispute; characters of a line
-LEAD = 20  # of what long lines have in common, so much is shown
+LEAD = 20  # characters shown of the beginning that long lines share
 
 
 class Choices(NamedTuple):
-    """What was chosen, by path: contents that are known, and sides whose content a conflict will
-    tell.
+    """The choices by path: contents that are known, and names of sides whose content the conflict
+    has.
     """
 
     contents: Mapping[str, Any] = {}
@@ -42,8 +41,8 @@ class Choices(NamedTuple):
         drop: Sequence[str] = (),
         names: Mapping[str, str] | None = None,
     ) -> Choices:
-        """`names`: what may be said for a side, and what the conflict calls it; None: just what it
-        calls it.
+        """`names` maps the words for sides to their names in the conflict. None: the names in the
+        conflict are the words.
         """
         contents: dict[str, Any] = {
             path: _content(path, choice)
@@ -77,9 +76,10 @@ def _content(path: str, choice: str) -> bytes:
 
 
 def act_with_choices(act: Callable[[Mapping[str, Any]], Result], choices: Choices) -> Result:
-    """Do it with what was chosen.
+    """Call `act` with the contents that were chosen.
 
-    A side's content is learnt from the conflict; what is still in dispute raises MergeConflict.
+    The content of a side is taken from the MergeConflict that the first call raises. A conflict
+    without a choice is raised.
     """
     chosen = dict(choices.contents)
     while True:
@@ -108,14 +108,14 @@ def _contents_of_sides(error: MergeConflict, choices: Choices) -> dict[str, Any]
 
 
 def path_in(key: str) -> str:
-    """The path that a conflict is about."""
+    """Return the path that a conflict is about."""
     return key.removeprefix(f"{WORKSPACE}/")
 
 
 def side_lines(sides: Mapping[str, Any]) -> list[str]:
-    """What each side has of a file: the first lines that differ.
+    """Return the first lines that differ, for each side of a file.
 
-    The whole would bury what is to be decided, and files begin alike.
+    The whole files would bury the difference, and files begin alike.
     """
     texts = {side: _lines(value) for side, value in sides.items() if value is not ABSENT}
     before, after = _common_line_counts(list(texts.values()))
@@ -142,7 +142,7 @@ def _lines(value: Any) -> list[str]:
 
 
 def _common_line_counts(texts: Sequence[Sequence[str]]) -> tuple[int, int]:
-    """How many lines at the beginning, and at the end, are the same in all."""
+    """Count the lines that are the same in all texts, at the beginning and at the end."""
     if len(texts) < 2:
         return 0, 0
     before = _common_length(texts)
@@ -157,7 +157,7 @@ def _common_length(texts: Sequence[Sequence[str]]) -> int:
 
 
 def _shared_prefix_length(lines: Sequence[str]) -> int:
-    """How much of a long line is left out because all begin with it."""
+    """Return how many characters of long lines to leave out, because all lines begin with them."""
     return (
         max(0, _common_length(lines) - LEAD)
         if len(lines) > 1 and max(map(len, lines)) > LINE_MAX

@@ -13,7 +13,7 @@ from plait.errors import NeedsWorkflow, ReplayDiverged
 
 
 def divergence_error(given: Options, error: ReplayDiverged) -> ShellError:
-    """Both sides next to each other, the place, and the choices."""
+    """Return an error that shows both sides next to each other, the place, and the choices."""
     branch = command_line(given, "whatif", f"{error.session}@{max(1, error.at - 1)}")
     lines = [
         (
@@ -35,7 +35,7 @@ def divergence_error(given: Options, error: ReplayDiverged) -> ShellError:
 
 
 def _comparison_lines(left: dict[str, Any], right: dict[str, Any]) -> list[str]:
-    """A row for the kind and for every field that differs."""
+    """Return a row for the kind, and one for every field that differs."""
     fields = [
         name
         for name in dict.fromkeys([*left, *right])
@@ -87,7 +87,7 @@ def _row_lines(row: tuple[str, str, str], first: int, half: int, *, fold: bool) 
 
 
 def _wrap_cells(text: str, width: int) -> list[str]:
-    """A text in pieces that fit; characters may be two cells wide."""
+    """Cut a text into pieces that fit; characters may be two cells wide."""
     pieces, piece, used = list[str](), "", 0
     for char in text:
         wide = cell_width(char)

@@ -1,9 +1,8 @@
-"""`plait doctor`: is this a place where sessions are safe, and if not, what to do next.
+"""`plait doctor`: checks whether sessions are safe here, and names the next step if not.
 
-The doctor looks and does not touch. It makes no store, migrates none and writes to no file, least
-of all to one that turns out to be somebody else's. Whatever is wrong becomes a check that failed,
-never a traceback. A check that could not be made, because an earlier one failed, is left out:
-nothing is called ok that was not looked at.
+The doctor only reads. It makes no store, migrates none and writes to no file, least of all to a
+file of another program. A fault becomes a failed check, never a traceback. A check that could not
+be made, because an earlier one failed, is left out: nothing is called ok that was not checked.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def doctor(context: click.Context, address: str | None, as_json: bool) -> None:
 
 
 def diagnose(address: str) -> Report:
-    """Look at the store at a canonical address, and at everything it rests on."""
+    """Check the store at a canonical address, and everything it rests on."""
     store, checks = check_store(address)
     checks += [
         python_check(),

@@ -1,4 +1,4 @@
-"""How a command ends: one table of exit codes, and one place where errors become words.
+"""Exit codes, in one table, and the one place where errors become words.
 
     0    done
     1    failed: every error that is not named below, and output that could not be written
@@ -13,7 +13,7 @@
     130  interrupted, as by SIGINT
     141  the reader of the output has gone, as by SIGPIPE: `plait log | head`
 
-Whatever reaches a person is cleaned first: an error quotes names, and names come from anywhere.
+Every message for people is cleaned first: an error quotes names, and names come from anywhere.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RETRY, INTERRUPTED, NO_READER = 75, 130, 141
 CODES: dict[type[PlaitError], int] = {
     PlaitError: FAILED,
     errors.InvalidInput: USAGE,
-    # These two are about what is in the store, not about what was typed.
+    # These two are about the contents of the store, not about the command line.
     errors.UnknownKind: FAILED,
     errors.UnknownVersion: FAILED,
     errors.BadAddress: USAGE,
@@ -82,9 +82,7 @@ CODES: dict[type[PlaitError], int] = {
 
 
 class ShellError(Exception):
-    """An error in lines made for the shell: with a code of its own, perhaps, and what a program
-    needs to go on.
-    """
+    """An error with lines written for the shell, an exit code, and details for programs."""
 
     def __init__(
         self,
@@ -107,8 +105,8 @@ def code_of(error: BaseException) -> int:
 
 
 class CommandGroup(click.Group):
-    """The group of all commands: lists them in sections, and turns whatever is raised into a
-    message and an exit code.
+    """The group of all commands: lists them in sections, and turns errors into a message and an
+    exit code.
     """
 
     sections: Mapping[str, Sequence[str]] = {}
@@ -150,33 +148,33 @@ class CommandGroup(click.Group):
         given = list(sys.argv[1:] if args is None else args)
         group: Any = super()
 
-        def run() -> Any:
+        def call() -> Any:
             return group.main(given, prog_name, complete_var, False, windows_expand_args, **extra)
 
         if not standalone_mode:
-            return run()
+            return call()
         as_json = any(
             flag in given[: given.index("--") if "--" in given else None]
             for flag in ("--json", "--jsonl")
         )
-        sys.exit(_exit_code(run, as_json))
+        sys.exit(_exit_code(call, as_json))
 
 
 def _exit_code(run: Callable[[], Any], as_json: bool) -> int:
-    """Run it, say what went wrong, and give the exit code."""
+    """Run the command with a stderr that hides secrets, and return the exit code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller, as with >&-
             setattr(sys, name, open(os.devnull, "w"))
-    told, sys.stderr = sys.stderr, cast("TextIO", HidingStream(sys.stderr))
+    stderr, sys.stderr = sys.stderr, cast("TextIO", HidingStream(sys.stderr))
     try:
         return _run_to_exit_code(run, as_json)
     finally:
-        sys.stderr = told
+        sys.stderr = stderr
 
 
 class HidingStream:
-    """A stream on which no secret is written that the process knows, by whichever code: a
-    traceback, a warning, a print.
+    """A stream that hides every secret the process knows, in all text written to it: tracebacks,
+    warnings, prints.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -196,7 +194,7 @@ class HidingStream:
 def _run_to_exit_code(run: Callable[[], Any], as_json: bool) -> int:
     try:
         code = run()
-        sys.stdout.flush()  # here, where a full disk can still be told
+        sys.stdout.flush()  # here, where a full disk can still be reported
         return code if isinstance(code, int) else 0
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
@@ -207,8 +205,8 @@ def _run_to_exit_code(run: Callable[[], Any], as_json: bool) -> int:
         return _print_error(
             error, [error.format_message()], error.exit_code, as_json, before=_usage_text(error)
         )
-    except ShellError as told:
-        return _print_error(told.error, told.lines, told.code, as_json, details=told.details)
+    except ShellError as shell:
+        return _print_error(shell.error, shell.lines, shell.code, as_json, details=shell.details)
     except PlaitError as error:
         return _print_error(error, _error_lines(error), code_of(error), as_json)
     except OSError as error:
@@ -227,7 +225,7 @@ def _run_to_exit_code(run: Callable[[], Any], as_json: bool) -> int:
             FAILED,
             as_json,
         )
-    except Exception:  # a fault of ours: Python tells it when it ends
+    except Exception:  # a bug of ours: Python prints it at exit
         sys.excepthook = _print_hidden
         raise
 
@@ -246,8 +244,8 @@ def _print_error(
     before: str = "",
     details: Mapping[str, object] | None = None,
 ) -> int:
-    """Say it on stderr: to a program all at once, to a person line by line, each of
-    them cleaned.
+    """Print an error on stderr, as one JSON document or as cleaned lines, and return the
+    exit code.
     """
     if as_json:
         text = str(error) if isinstance(error, PlaitError) else "\n".join(lines)
@@ -266,7 +264,7 @@ def _print_error(
         said = before + "plait: " + "\n".join(map(clean, lines))
     try:
         click.echo(secrets.hide_told(said), err=True)
-    except OSError:  # nobody to tell it to; the code still says it
+    except OSError:  # stderr is closed; the exit code still tells
         pass
     return code
 
@@ -286,7 +284,7 @@ def _error_lines(error: PlaitError) -> list[str]:
 
 
 def _error_details(error: Exception) -> dict[str, object]:
-    """What a program needs to go on."""
+    """Return the fields of an error that a program needs to go on."""
     if isinstance(error, errors.MergeConflict):
         said = {
             key: {side: value for side, value in sides.items() if value is not ABSENT}
@@ -306,9 +304,7 @@ def _error_details(error: Exception) -> dict[str, object]:
 
 
 def _drop_output() -> None:
-    """What is still in the buffer cannot be written; Python would try again at
-    exit, and complain.
-    """
+    """Send the rest of the output nowhere: Python would try to write it at exit, and complain."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -1,8 +1,7 @@
-"""The files of a session: `cat`, `files`, `checkout`, `blame`, `apply`.
+"""The files of a session: `cat`, `files`, `checkout`, `blame`.
 
-What is in them was written by agents, and so were their names. On a terminal both are shown
-cleaned; a name that could be misread stands in quotes, as git writes it. Only `cat` into a pipe
-gives the bytes as they are: whoever asks for a file wants that file.
+Files and their names were written by agents. On a terminal both are shown cleaned; a name that
+could be misread stands in quotes, as git writes it. Only `cat` into a pipe gives the exact bytes.
 """
 
 from __future__ import annotations
@@ -56,11 +55,11 @@ class SessionPath(NamedTuple):
 
     session: Session
     path: str
-    name: str  # what to call the session in a command
+    name: str  # the name of the session in a command
 
     @classmethod
     def of(cls, given: Options, named: str, path: str | None = None) -> SessionPath:
-        """S:PATH, or S and PATH. No label has a colon in it."""
+        """Parse S:PATH, or S and PATH. No label has a colon in it."""
         name, colon, inside = named.partition(":")
         if colon and path is not None:
             raise click.UsageError("The path is given twice: write S:PATH, or S PATH.")
@@ -75,7 +74,7 @@ class SessionPath(NamedTuple):
 
     @contextmanager
     def shell_errors(self) -> Generator[None]:
-        """Errors with the next step as the shell knows it."""
+        """Raise errors about files with the next step as a command."""
         try:
             yield
         except NotPlaced as error:
@@ -136,7 +135,7 @@ def cat(given: Options, file: str, path: str | None) -> None:
 
 
 def _read_path(named: SessionPath) -> bytes | Sequence[Entry]:
-    """A file's content, or what is in a folder."""
+    """Return a file's content, or the entries of a folder."""
     workspace = named.session.workspace
     if not parts_of(named.path):
         return workspace.list()
@@ -181,13 +180,13 @@ def _print_content(content: bytes) -> None:
 
 
 def print_text(out: Out, text: str) -> None:
-    """A text of many lines, each cleaned by itself: nothing in one can reach the next."""
+    """Print a text of many lines, each cleaned by itself: nothing in one can reach the next."""
     for line in text.removesuffix("\n").split("\n") if text else ():
         out.line(expand_tabs(line))
 
 
 def expand_tabs(line: str) -> str:
-    """Tabs as a terminal would show them: to what cleans it they are one blank."""
+    """Expand tabs as a terminal would; cleaning makes a single blank of a tab."""
     return line.removesuffix("\r").expandtabs(8) if "\t" in line else line.removesuffix("\r")
 
 
@@ -212,7 +211,7 @@ def files_command(given: Options, session: str, path: str | None) -> None:
 
 
 def _entries_below(reader: TreeReader, tree: Digest, path: str) -> Iterator[tuple[str, Entry]]:
-    """What stands at a path and below it: files, links, and folders that are empty."""
+    """Return the entries at a path and below it: files, links, and empty folders."""
     entry = reader.find(tree, path)
     if entry is None:
         raise NoSuchFile(shown(path))
@@ -260,11 +259,13 @@ def _path_text(path: str, entry: Entry) -> str:
     )
 
 
-# ── what changed ─────────────────────────────────────────────────────────────────────────────
+# ── changes ──────────────────────────────────────────────────────────────────────────────────
 
 
 def print_patch(patch: str) -> None:
-    """Into a pipe exactly, so that it can be applied; on a terminal cleaned, line by line."""
+    """Print a patch: exactly into a pipe, so that it can be applied; cleaned line by line on a
+    terminal.
+    """
     out = Out()
     if not out.tty:
         sys.stdout.flush()
@@ -365,7 +366,7 @@ def blame_command(given: Options, file: str, path: str | None) -> None:
 
 def _print_blame(session: Session, blame: Blame) -> None:
     out, names = Out(), names_of(store_of(session), [line.log for line in blame])
-    # the time goes first, then the actor, then the tool: what is asked about is the text
+    # where there is no room, the time is left out first, then the actor, then the tool
     asides = [Column(aside=True)] * 3
     columns = [Column(), *asides, Column(right=True), Column(flex=True, least=out.width // 2)]
     out.table(columns, (_blame_row(out, names[line.log], line) for line in blame))

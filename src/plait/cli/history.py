@@ -1,4 +1,4 @@
-"""Reading what happened: `log`, also as a picture, and `find`."""
+"""The events of sessions: `log`, also as a picture, and `find`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from plait.session.saying import saying
 from plait.session.times import parse_when
 from plait.store import Store
 
-# on a terminal, unless a number is given: the newest come first, and must not scroll away
+# on a terminal, unless a number is given: the newest come first and must not scroll away
 SHOWN = 50
 FOUND = 50
 MARKS = {Merged.__name__: "◆", ForkedFrom.__name__: "○", Rewound.__name__: "↺"}
 
 
 class Filter(NamedTuple):
-    """Which events are meant."""
+    """Chooses events by kind, actor and time."""
 
     kinds: set[str] | None
     actor: str | None
@@ -144,7 +144,7 @@ def log(
 def _newest_events(
     session: Session, before: Session | None, wanted: Filter, on_path: bool
 ) -> Iterator[Event]:
-    known = before.covers if before else {}  # what it counts, merged branches among it
+    known = before.covers if before else {}  # the events it covers, merged branches included
     events = (
         reversed(session.path)
         if on_path
@@ -178,7 +178,7 @@ def _print_log(
 
 
 def _mark_rewound(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
-    """Each event, the newest first, and whether a rewind went back behind it."""
+    """Yield each event, the newest first, with True if a rewind went back behind it."""
     upto = sys.maxsize
     for event in events:
         gone = event.seq > upto
@@ -205,7 +205,7 @@ def _log_row(out: Out, session: Session, event: Event, gone: bool, oneline: bool
 
 
 class _HistoryPicture(NamedTuple):
-    """All that hangs together by forks and merges, in the order of the picture."""
+    """All sessions connected by forks and merges, in the order of the picture."""
 
     dots: list[Dot]
     known: dict[str, Event]
@@ -255,8 +255,8 @@ class _HistoryPicture(NamedTuple):
 
 
 def _drop_hidden(dots: Sequence[Dot], shown: set[Digest]) -> list[Dot]:
-    """The dots that are shown; one that is not is replaced by its parents, so that the lines stay
-    true.
+    """Return the dots that are shown. A hidden dot is replaced by its parents, so that the lines
+    stay true.
     """
     if len(shown) == len(dots):
         return list(dots)
@@ -356,7 +356,7 @@ def _contains(store: Store, event: Event, text: str) -> bool:
 
 
 def _full_text(store: Store, event: Event) -> str:
-    """What a saying leaves out or writes otherwise: long texts, and quotes within a fact."""
+    """Return the text that `saying` shortens or quotes: long messages, and texts of facts."""
     if event.kind in (MessageSaid.__name__, ModelReplied.__name__):
         body = event.body
         assert isinstance(body, (MessageSaid, ModelReplied))
@@ -388,8 +388,6 @@ def _print_found(store: Store, events: Iterable[Event], text: str) -> None:
 
 
 def _excerpt_around(out: Out, says: str, text: str) -> str:
-    """On a terminal, where a line is cut, the part that was looked for must not be
-    what is missing.
-    """
+    """Return the saying from shortly before the found text, if a terminal would cut that off."""
     at = says.casefold().find(text.casefold()) if text else 0
     return f"…{says[at - 20 :]}" if out.tty and at + len(text) > max(out.width - 50, 30) else says

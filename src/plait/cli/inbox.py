@@ -1,9 +1,6 @@
-"""What waits for people, and what they answer.
+"""The asks that wait for people, and the commands that answer them.
 
-What is shown is what is bound: tool, version and arguments come from the events themselves, in
-full, as JSON in which everything that a terminal would obey or hide stands as an escape. A long
-value is folded only with its size and digest said. Whatever is answered goes to the session's
-inbox, so that a run that holds it is not disturbed.
+An answer goes to the inbox of the session, so that a run that holds the session is not disturbed.
 """
 
 from __future__ import annotations
@@ -95,14 +92,14 @@ def _print_asks(store: Store, asks: list[Waiting], full: bool) -> None:
 
 
 def _find_ask(given: Options, id: str, kind: WaitKind) -> tuple[Session, Waiting]:
-    """The ask whose id begins so, anywhere in the store, and the session it stands in."""
+    """Return the ask with this beginning of an id, anywhere in the store, and its session."""
     store = store_at(given.store)
     found = find_ask(all_waiting(store, answered=True), id, kinds=(kind,))
     return Session.open(found.log, store=given.store), recorded_ask(store, found)
 
 
 def _print_answer(given: Options, session: Session, ask: Waiting, done: str) -> None:
-    """Print what was answered, and what comes next."""
+    """Print the answer, and the next command."""
     store = store_of(session)
     posted = next(event for event in reversed(session.inbox) if ask.event in event.header.causes)
     root = short(root_of(store, ask.run, ask.log))
@@ -214,8 +211,8 @@ def resolve(given: Options, id: str, verdict: Any, value: str | None, note: str)
 
 
 def _result_of(text: str, ask: Waiting) -> Json:
-    """The value that was typed: JSON if it is that; a text, if the tool returns texts and it is no
-    JSON text.
+    """Return the text itself if only the text fits the type of the tool, else the JSON value it
+    spells.
     """
     value = value_of(text)
     if takes_bytes(ask.returns) and (value is None or isinstance(value, bool)):
@@ -231,7 +228,7 @@ def _result_of(text: str, ask: Waiting) -> Json:
 
 
 def print_posted(given: Options, session: Session, *hints: str) -> None:
-    """Print what was put into a session's inbox."""
+    """Print the last event of a session's inbox."""
     posted = session.inbox[-1]
     if given.form == "json":
         print_json({"session": session.id, "event": event_document(posted)})

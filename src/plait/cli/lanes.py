@@ -11,16 +11,15 @@
     ●      3
 
 A lane is a column that runs down to the dot it waits for. Between two dots no lane is empty and no
-two wait for the same dot, so the picture is as narrow as it can be. What a dot changes is put right
-at once, in lines of three kinds of bends:
+two wait for the same dot, so the picture is as narrow as it can be. The lines below a dot restore
+that at once, with three kinds of bends:
 
     ├─┬─╮   a fork: one lane becomes several, one for each parent
     ├───╯   a join: two lanes that wait for the same dot become one
     ╭───╯   a move: the last lane takes a column that fell free
 
 A bend begins at its left end and has a stretch of the line for itself; `┼` is a lane that passes
-straight through it. So whoever follows the lines downward from a dot comes to its parents, to all
-of them and to no other.
+straight through it. So the lines downward from a dot lead to all its parents, and to nothing else.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ def draw(dots: Sequence[Dot], *, plain: bool = False) -> Iterator[tuple[str, str
     glyphs = _PLAIN if plain else _LINES
     ahead = {dot.id for dot in dots}
     lanes: _Lanes = []
-    ended = False  # whether the line above is a dot in the last column from which no lane goes on
+    ended = False  # True if the line above is a dot in the last column from which no lane goes on
     for dot in dots:
         ahead.discard(dot.id)
         if dot.id not in lanes:

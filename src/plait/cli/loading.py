@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def load_workflow(target: str, model: str | None = None) -> Workflow:
-    """The workflow that is named; if there is none, what to do about it."""
+    """Return the workflow that is named, or raise an error with the next step."""
     from plait.durable import load
     from plait.model import find
     from plait.workflow import name_target, target_of
@@ -56,9 +56,9 @@ def load_workflow(target: str, model: str | None = None) -> Workflow:
             "correct it and run it again",
         ) from error
     if model is not None:
-        find(model)  # what no model is called is said before anything is written
+        find(model)  # an unknown model is refused before anything is written
         program.to(model=model)
-        # whoever takes the run up again asks the same
+        # a resume asks the same model
         name_target(program, {**target_of(program), "model": model})
     return program
 
@@ -84,7 +84,7 @@ def _import_failure(where: str, error: ImportError) -> InvalidValue:
 
 
 def import_from_here() -> None:
-    """Let modules in the current folder be found, though none in place of one of the standard
+    """Let modules of the current folder be imported, but none in place of one of the standard
     library.
     """
     from plait.program import add_to_path
@@ -100,7 +100,7 @@ def _innermost_function(error: BaseException) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """An error in a line, with the place in the program, not in ours, that it came from."""
+    """Return an error in one line, with the line of the program, not of Plait, that raised it."""
     import traceback
 
     ours = str(Path(__file__).parent.parent)
@@ -119,7 +119,7 @@ def _relative_path(file: str) -> str:
 
 
 def print_debug(error: BaseException) -> None:
-    """With PLAIT_DEBUG=1 the whole way an error came."""
+    """Print the whole traceback if PLAIT_DEBUG=1."""
     if os.environ.get("PLAIT_DEBUG") == "1":
         import traceback
 

@@ -34,7 +34,7 @@ def python_check() -> Check:
 
 
 class Requirement(NamedTuple):
-    """One line of what a distribution needs, as far as it matters here."""
+    """One requirement of a distribution, as far as it matters here."""
 
     name: str
     least: str | None  # None: any version
@@ -107,7 +107,7 @@ def _dependency_check(needs: Sequence[Requirement]) -> Check:
 
 
 def _extras_check(names: Sequence[str], needs: Sequence[Requirement]) -> Check:
-    """An extra that is missing is nobody's fault; one that is there but too old will fail when it
+    """Check the extras. A missing one is no fault; one that is installed but too old fails when it
     is used.
     """
     parts, broken = list[str](), list[str]()
@@ -139,7 +139,7 @@ def installed_version(name: str) -> str | None:
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
-    """The release part, so that versions compare; trailing zeros mean nothing in it."""
+    """Return the release part as numbers, so that versions compare. Trailing zeros are dropped."""
     release = re.match(r"\d+(\.\d+)*", version)
     numbers = list(map(int, release[0].split("."))) if release else []
     while numbers and not numbers[-1]:
@@ -151,7 +151,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 
 def isolation_check() -> Check:
-    """The best rung that this machine offers, why not a better one, and how to get that."""
+    """Check how well local sandboxes are isolated, and name the step to a better rung."""
     found = {each.name: each for each in backend("local").probe().capabilities}
     rungs = [found[name] for name in RUNGS if name in found]
     best = next((rung for rung in rungs if rung.offered), None)
@@ -182,9 +182,9 @@ def _rung_text(rung: Capability) -> str:
 
 
 def backend_check() -> Check:
-    """Those beyond this machine: whether they can be used, and how far they were tested.
+    """Check the backends beyond this machine: are they usable, and how far are they tested.
 
-    Nothing of a vendor is loaded for this.
+    No package of a vendor is loaded for this.
     """
     names = [name for name in backends() if name != "local"]
     return Check("backends", "ok", APART.join(map(_backend_text, names)) or "none but local")
@@ -193,13 +193,13 @@ def backend_check() -> Check:
 def _backend_text(name: str) -> str:
     try:
         probe = backend(name).probe()
-    except Exception as error:  # anybody may bring one
+    except Exception as error:  # a backend may come from any package
         return f"{name}: cannot be loaded, {type(error).__name__}: {error}"
     missing = next((each for each in probe.capabilities if not each.offered), None)
     if missing is None:
         return f"{name}: ready ({probe.label})"
-    # A missing key says itself what to do, a missing package does not. Which version was tested is
-    # of interest to who can use one.
+    # The text about a missing key names the step itself; the one about a missing package does not.
+    # The tested version matters only where the backend can be used.
     tested = probe.label.rpartition("; ")[2].partition(" ")[0]
     return (
         f"{name}: {min(filter(None, (missing.why, missing.fix)), key=len, default='not ready')}"

@@ -1,6 +1,6 @@
 """`plait`: the command line.
 
-A command imports what is heavy where it renders, so that `--help` is quick.
+Commands import heavy packages where they use them, so that `--help` is quick.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where tools run: `to`, and the sandboxes that exist: `sandbox ls`, `sandbox rm`, `sandbox prune`;
-and `gc`, for what nothing leads to.
+"""Places where tools run: `to`, `sandbox ls`, `sandbox rm`, `sandbox prune`; and `gc`, for blobs
+that nothing leads to.
 
 A sandbox on this machine is a cache: the record has the files, and the next tool call makes
-another. So it can be thrown away at any time that nobody works in it.
+another. So it can be thrown away while no process works in it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def to_command(
 
 
 def _print_left_out(session: Session) -> None:
-    """What of the folder is not on record."""
+    """Print the files of the folder that are not on record, with the reason."""
     out, detail = Out(), placement_detail(session.placement)
     for word, why in _LEFT_OUT_REASONS.items():
         for path in detail.get(word) or ():
@@ -127,14 +127,14 @@ def sandbox() -> None:
 
 
 class SandboxListing(NamedTuple):
-    """What all backends say there is."""
+    """The sandboxes of all backends, and the backends that did not answer."""
 
     held: list[Held]
-    silent: dict[str, str]  # backends that could be asked and did not answer: why
+    silent: dict[str, str]  # backends that did not answer, with the reason
 
 
 def find_all(store: Store) -> SandboxListing:
-    """Backends that cannot be used here, for want of a package or a key, are not asked."""
+    """Ask every backend for its sandboxes, except those without the package or key they need."""
     held, silent = list[Held](), dict[str, str]()
     for name in backends():
         try:
@@ -143,7 +143,7 @@ def find_all(store: Store) -> SandboxListing:
                 held += found.held(store)
         except PlaitError as error:
             silent[name] = str(error)
-        # a backend that anybody may bring must not hide those of the others
+        # a backend of another package must not hide the sandboxes of the others
         except Exception as error:
             silent[name] = f"{type(error).__name__}: {error}"
     return SandboxListing(held, silent)
@@ -180,7 +180,7 @@ def held_document(store: Store, held: Held) -> Document:
 
 
 def session_of(store: Store, held: Held) -> LogId | None:
-    """The session it was made for; a clean one has a word after the id."""
+    """Return the session it was made for. The key of a clean sandbox has a word after the id."""
     log = LogId(held.key[:36])
     return log if log and session_row(store, log) else None
 
@@ -237,7 +237,9 @@ def sandbox_rm(given: Options, ids: Sequence[str]) -> None:
 
 
 def _find_sandboxes(given: Options, found: SandboxListing, id: str) -> list[Held]:
-    """The one of this id, those of a session of this name, or the one whose id begins so."""
+    """Return the sandbox with this id, else those of the session with this name, else the one with
+    this beginning of an id.
+    """
     same = [each for each in found.held if each.sandbox == id] or _sandboxes_of_session(
         given, found, id
     )
@@ -259,7 +261,7 @@ def _find_sandboxes(given: Options, found: SandboxListing, id: str) -> list[Held
 def _sandboxes_of_session(given: Options, found: SandboxListing, name: str) -> list[Held]:
     try:
         log = given.open(name).id
-    except (UnknownRevision, UnknownPlace, AmbiguousRevision):  # then it is no name of a session
+    except (UnknownRevision, UnknownPlace, AmbiguousRevision):  # not the name of a session
         return []
     return [each for each in found.held if each.key[:36] == log]
 
@@ -270,8 +272,8 @@ def _end_sandbox(store: Store, held: Held) -> None:
             Placement(held.backend, held.sandbox), Wanted(store, held.key, EMPTY)
         ).destroy()
         return
-    # A local one may be in doubt, and is not attached to then. Made again with nothing in it, it is
-    # ours to throw away, on any machine.
+    # A local sandbox whose state is in doubt cannot be attached. Created again, empty, it can be
+    # destroyed on any machine.
     backend(LOCAL).create(Wanted(store, held.sandbox, EMPTY, isolation="host")).destroy()
 
 

@@ -1,8 +1,7 @@
-"""How a run goes, told while it goes on: on stderr, so that what it says in the end can be piped
-on.
+"""The progress of a run, printed on stderr, so that the result on stdout can be piped on.
 
-On a terminal one line that is drawn anew, gone when the run is over; elsewhere a line for every
-reply of a model and every outcome of a tool. All of it is heard from the run's own events and
+A terminal shows one line that is redrawn, and gone when the run is over; otherwise every reply of a
+model and every outcome of a tool is a line. All of it is taken from the run's own events and
 deltas.
 """
 
@@ -28,18 +27,18 @@ from plait.session.state import NOTHING, Spent, dollars_text
 if TYPE_CHECKING:
     from plait.model.base import Delta
 
-SAID = 200  # cells of what a step says, in a line of its own
+SAID = 200  # cells of the text of a step
 DOT = " · "
 _OVER = (k.ToolReturned, k.ToolFailed, k.ToolUnknown)
 
 
 class Progress:
-    """Hears a run, and tells how it goes. `quiet`: only counts."""
+    """Listens to a run and prints its progress. `quiet`: only counts."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.out = Out(stderr=True)
         self._quiet, self._redraws = quiet, self.out.tty and not quiet
-        self._lock = RLock()  # branches are heard from threads of their own
+        self._lock = RLock()  # branches report from threads of their own
         self._live: Any = None
         self._began = _now()
         self._running: dict[str, str] = {}  # tools at work, by call
@@ -47,7 +46,7 @@ class Progress:
         self.steps = self.tool_calls = 0
         self.spent = NOTHING
 
-    # ── hearing ──────────────────────────────────────────────────────────────────────────────
+    # ── listening ────────────────────────────────────────────────────────────────────────────
 
     def __call__(self, item: Event | Delta) -> None:
         with self._lock:
@@ -91,7 +90,7 @@ class Progress:
             usage, price.cost_usd_nano if price is not None else 0, unpriced=price is None
         )
 
-    # ── telling ──────────────────────────────────────────────────────────────────────────────
+    # ── printing ─────────────────────────────────────────────────────────────────────────────
 
     def _print_step(self, event: Event, name: str, more: str = "", before: str = "") -> None:
         if self._quiet or self._redraws:
@@ -147,7 +146,9 @@ class Progress:
         }
 
     def line(self, width: int) -> str:
-        """How it goes, in one line that fits: who does what is what gets cut."""
+        """Return the progress in one line that fits. The agent and its action stand last, where the
+        line is cut.
+        """
         with self._lock:
             doing = ", ".join(dict.fromkeys(self._running.values())) or self._doing
             where = clean(DOT.join(filter(None, (self._path, doing))))
@@ -187,7 +188,7 @@ class Progress:
             def render_line() -> Text:
                 return Text(self.line(screen.width - 1), style=DIM, no_wrap=True, overflow="crop")
 
-            # What the program prints goes above the line; into a pipe it goes as it is.
+            # Output of the program goes above the line; into a pipe it goes unchanged.
             self._live = RichLive(
                 get_renderable=render_line,
                 console=screen,
@@ -204,7 +205,7 @@ class Progress:
 
     @contextmanager
     def aside(self) -> Generator[Out]:
-        """The terminal for somebody else, for a while."""
+        """Lend the terminal: the line is gone until the block ends."""
         self._stop()
         try:
             yield self.out
@@ -222,5 +223,5 @@ def _now() -> int:
 
 
 def _call_name(event: Event) -> str:
-    """Which tool an outcome is of, where its request was there before."""
+    """Return a name for the call of an outcome whose request was not heard."""
     return f"call {(event.header.call or '')[:8]}"

@@ -1,5 +1,5 @@
-"""`plait show S@k --prompt`: what a model was sent, exactly, rebuilt from the log and checked
-against it.
+"""`plait show S@k --prompt`: the exact prompt of a model, rebuilt from the log and checked against
+it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DIFFERS = (
 
 
 def show_prompt(given: Options, session: Session, *, why: bool) -> int:
-    """Print it; returns the exit code."""
+    """Print the prompt, and return the exit code."""
     from plait.runtime.sent import sent  # heavy: most commands do without
 
     found = sent(session)
@@ -71,7 +71,7 @@ def prompt_document(found: Sent, *, why: bool) -> dict[str, Any]:
 
 
 class _PromptPage:
-    """One prompt for people. Nothing is cut: it is to be what was sent."""
+    """One prompt for people. Nothing is cut: it has to be the exact prompt."""
 
     def __init__(self, found: Sent) -> None:
         self.found, self.out = found, Out()

@@ -89,7 +89,7 @@ def apply(
 
 
 class PublicationPlan(NamedTuple):
-    """What would be written, and what is to be said of it."""
+    """The changes that would be written, and the remarks about them."""
 
     changes: Changes
     executable: Mapping[str, str] = {}
@@ -97,9 +97,10 @@ class PublicationPlan(NamedTuple):
 
 
 def _plan_publication(named: SessionPath, chosen: Mapping[str, Any]) -> PublicationPlan:
-    """What would be written.
+    """Return the changes that would be written.
 
-    Contents that only a merge has made go into the store, to be compared; no event leads to them.
+    Contents that only the merge has made are put into the store, to be compared; no event leads to
+    them.
     """
     detail, store, tree = (
         placement_detail(named.session.placement),
@@ -114,7 +115,7 @@ def _plan_publication(named: SessionPath, chosen: Mapping[str, Any]) -> Publicat
             "the files did not come from a folder",
             f"Write them to one with: plait checkout {named.name} DIR",
         )
-    from plait.runtime.placing import plan_of  # what acts is loaded by commands that act
+    from plait.runtime.placing import plan_of  # heavy: loaded only by commands that act
 
     plan = plan_of(named.session, Path(detail["folder"]), chosen or None)
     return PublicationPlan(
@@ -132,7 +133,7 @@ def _print_plan(given: Options, planned: PublicationPlan) -> None:
                 **_remarks_document(planned.executable, planned.unpublished),
             }
         )
-    else:  # what begins with # is passed over by whatever applies a patch
+    else:  # tools that apply a patch skip lines that begin with #
         print_patch(
             changes.patch()
             + "".join(
@@ -154,13 +155,15 @@ def _remark_lines(executable: Mapping[str, str], unpublished: Mapping[str, str])
 
 
 def _ask_to_publish(named: SessionPath, planned: PublicationPlan) -> None:
-    """Show what the user's own tools would run, and the patch; go on only after a clear yes."""
+    """Show the files that the user's own tools would run, and the patch; go on only after a clear
+    yes.
+    """
     if not planned.executable:
         return
     out = Out(stderr=True)
     first, rest = patch_parts(store_of(named.session), planned.changes, planned.executable)
     lines = f"{first}{rest}".removesuffix("\n").split("\n")
-    most = max(first.count("\n"), PATCH_LINES)  # what is run is shown whole
+    most = max(first.count("\n"), PATCH_LINES)  # files that are run are shown whole
     for line in lines[:most]:
         out.line(Cell(visible(f"{line[:1]}{line[1:].expandtabs(8)}"), patch_style(line)))
     if len(lines) > most:
@@ -177,13 +180,13 @@ def _ask_to_publish(named: SessionPath, planned: PublicationPlan) -> None:
         )
 
 
-PATCH_LINES = 200  # of a patch that are shown before one is asked
+PATCH_LINES = 200  # of a patch, shown before the question
 
 
 def _conflict_lines(
     named: SessionPath, error: MergeConflict, resolve: Sequence[str], drop: Sequence[str]
 ) -> list[str]:
-    """What each side has, and the command that chooses."""
+    """Return the lines of each side, and the command that chooses between them."""
     said = [
         f"cannot publish to {clean(error.session)}: it changed there, too. Nothing was written.",
         "",
@@ -221,7 +224,7 @@ _SIDES = {"the folder": "folder"}
 
 
 class Publication(NamedTuple):
-    """What an apply did to a folder."""
+    """The effect of an apply on a folder."""
 
     folder: str
     before: Digest
@@ -231,7 +234,7 @@ class Publication(NamedTuple):
 
 
 def find_publication(before: Session, after: Session) -> Publication | None:
-    """None: nothing was done, because it works in place."""
+    """Return the effect of the apply; None if there was none because the session works in place."""
     for event in reversed(after.events[before.seq :]):
         body = event.body
         if isinstance(body, ToolReturned) and isinstance(body.delta, dict):

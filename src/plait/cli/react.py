@@ -1,9 +1,9 @@
-"""`plait log --react`: what agents thought, did and saw, in strict turns.
+"""`plait log --react`: the thoughts, actions and observations of agents, step by step.
 
-A step is a thought, the action it led to, and what was observed; a reply that asks for nothing is
-an answer. Which thought an action belongs to is read from the causes its request declares, not from
-what stands next to it. A reply that asks for several things at once is one thought with several
-steps: told whole to programs, and only once to people.
+A step is a thought, the action it led to, and the observation; a reply without an action is an
+answer. The thought of an action is found by the causes that its request declares, not by its place
+in the log. A reply with several actions is one thought with several steps: programs get the thought
+with each of them, people only once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REWOUND = "(outcome rewound)"  # it is on record, but not on this path
 
 
 class Thought(NamedTuple):
-    """A reply: what it says, and what it asks for."""
+    """A reply of a model: its words, and its calls of tools."""
 
     event: Event
     reasoning: str
@@ -52,7 +52,7 @@ class Thought(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What came of an action."""
+    """The outcome of an action."""
 
     how: str  # returned, failed, happened, did_not_happen, compensated, unknown, not_run, rewound
     text: str
@@ -62,12 +62,12 @@ class Observation(NamedTuple):
 
 class ReactStep(NamedTuple):
     thought: Thought
-    same: bool  # whether the step before has this thought, too
+    same: bool  # True if the step before has this thought, too
     tool: str
     arguments: Json
     call: str
-    # it names the thought among its causes; None: it was asked for, and never requested on this
-    # path
+    # names the thought among its causes; None: the reply asked for it, and it was never requested
+    # on this path
     request: Event | None
     observed: Observation
 
@@ -79,7 +79,7 @@ StepOrAnswer = ReactStep | Thought  # a thought without a step is an answer
 
 
 def react_steps(session: Session, wanted: Callable[[Event], bool]) -> list[StepOrAnswer]:
-    """The steps and answers on a path, oldest first, of those replies that are wanted."""
+    """Return the steps and answers on a path, oldest first, of the replies that are wanted."""
     trail = _Trail(session)
     return [
         each
@@ -90,11 +90,11 @@ def react_steps(session: Session, wanted: Callable[[Event], bool]) -> list[StepO
 
 
 class _Trail:
-    """What a path says of replies, requests and outcomes, each found by what it names."""
+    """The replies, requests and outcomes on a path, connected by the ids they name."""
 
     def __init__(self, session: Session) -> None:
         self._session, self._store = session, store_of(session)
-        # what was there before this branch began
+        # the last place inherited from each ancestor
         self._above = {each.id: each.seq for each in session.lineage[:-1]}
         self.thoughts: dict[Digest, Thought] = {}
         self._requests: dict[str, Event] = {}
@@ -113,11 +113,11 @@ class _Trail:
             self._outcomes[call] = event
             self._seen.add(event.id)
         elif call in self._requests:
-            # it is tried again: what came before is not what came of it
+            # a retry: the outcome of the attempt before does not count
             self._outcomes.pop(call, None)
         else:
             cause = next((cause for cause in event.header.causes if cause in self.thoughts), None)
-            # otherwise the program itself asked for it, and no agent thought anything
+            # otherwise the program itself made the call, without a thought
             if cause is not None:
                 self._requests[call] = event
                 self._asked[cause].append(call)
@@ -169,7 +169,7 @@ class _Trail:
 
     @cached_property
     def _calls_off_path(self) -> set[str | None]:
-        """Calls that came to something in this log, but not on this path."""
+        """Calls with an outcome in this log, but not on this path."""
         outcomes = self._store.read(self._session.id, 1, self._session.seq, kinds=_OUTCOMES)
         return {event.header.call for event in outcomes if event.id not in self._seen}
 
@@ -191,7 +191,7 @@ def _observation(event: Event, store: Store) -> Observation:
     return Observation(how, said, parts, event)
 
 
-# ── telling ──────────────────────────────────────────────────────────────────────────────────
+# ── printing ─────────────────────────────────────────────────────────────────────────────────
 
 
 def print_react(
@@ -201,7 +201,7 @@ def print_react(
     number: int | None,
     oneline: bool,
 ) -> None:
-    """Print it, oldest first; `number` counts steps and answers from the end."""
+    """Print the steps, oldest first; `number` counts steps and answers from the end."""
     found = react_steps(session, wanted)
     if given.form == "text":
         _print_steps(session, found, number, oneline)
@@ -214,7 +214,7 @@ def print_react(
 
 
 def react_document(each: StepOrAnswer) -> Document:
-    """A step, or an answer; the keys of the other kind are null."""
+    """Return a step, or an answer; the keys of the other kind are null."""
     thought = _thought_of(each)
     shared = {"agent": thought.event.actor, "reply": _event_place(thought.event)}
     if isinstance(each, Thought):
@@ -255,7 +255,7 @@ def _print_steps(
     limit = number or (STEPS_SHOWN if out.tty else None)
     shown = found[-limit:] if limit else found
     if shown and isinstance(first := shown[0], ReactStep):
-        shown = [first._replace(same=False), *shown[1:]]  # the step that told it may be left out
+        shown = [first._replace(same=False), *shown[1:]]  # the step that shows it may be left out
     if len(shown) < len(found) and number is None:
         out.hint(
             f"… {len(found) - len(shown):,} earlier ones: plait log {session.short} --react -n"
@@ -283,7 +283,7 @@ def _print_steps(
 
 
 def _step_lines(each: StepOrAnswer) -> Iterator[tuple[Event | None, str, Cell]]:
-    """The lines of a step: what they are about, what they are, what they say."""
+    """Yield the lines of a step: the event, the word for the line, the text."""
     thought = _thought_of(each)
     if isinstance(each, Thought):
         if thought.reasoning:
@@ -305,8 +305,8 @@ def _thought_of(each: StepOrAnswer) -> Thought:
 
 
 class _PlaceNames:
-    """Where an event stands, so that it can be typed: what came with a merge has a
-    name of its own.
+    """Names of places that can be typed. An event that came with a merge is named with
+    its session.
     """
 
     def __init__(self, session: Session, named: bool) -> None:

@@ -1,8 +1,8 @@
-"""How answers look: lines of styled cells, the same on a terminal and in a pipe.
+"""The look of answers: lines of styled cells, the same on a terminal and in a pipe.
 
-On a terminal a line is cut to its width and secondary things are dim; in a pipe nothing is cut or
-coloured, times are told in full, and the heads of columns and hints are left out, so that a line is
-an item. Every cell is cleaned on its way out, so that no command can forget it.
+On a terminal a line is cut to its width and secondary cells are dim; in a pipe nothing is cut or
+coloured, times are printed in full, and the heads of columns and hints are left out, so that a line
+is an item. Every cell is cleaned when it is printed, so that no command can forget it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from plait.runtime.live import Live
 ACCENT, DIM, STRONG, BAD = "cyan", "dim", "bold", "red"
 
 GAP = "  "
-COLUMN_MAX = 28  # cells on a terminal, apart from the column that takes what is left
-FLEX_MIN = 24  # cells for that one, unless it says otherwise
-# blanks and text of that one in a pipe: one long text must not push what follows it far to the
-# right in every line
+COLUMN_MAX = 28  # cells of a column on a terminal, except the flexible one
+FLEX_MIN = 24  # cells of the flexible one, unless it says otherwise
+# cells to which the flexible one is padded in a pipe: one long text must not push the columns after
+# it far to the right in every line
 PAD_MAX = 60
 BATCH = 500  # rows that are measured together: a long list begins to show at once
 
@@ -45,7 +45,7 @@ class Column(NamedTuple):
 
 
 class Out:
-    """Where a command prints what is for people."""
+    """Prints the output for people, to stdout or stderr."""
 
     def __init__(self, stderr: bool = False) -> None:
         self._console = console(stderr)
@@ -67,7 +67,7 @@ class Out:
         print(drawn.get(), end="", file=self._console.file)
 
     def brief(self, *cells: Cell | str) -> None:
-        """One line that fits: the last cell is cut if need be."""
+        """Print one line that fits: the last cell is cut if need be."""
         *first, last = [Cell(clean(cell.text), cell.style) for cell in map(_cell, cells)]
         if self.tty:
             last = Cell(
@@ -77,7 +77,7 @@ class Out:
         self.line(*first, last)
 
     def hint(self, *texts: str) -> None:
-        """What to do next; only a person wants to know."""
+        """Print the next steps, on a terminal only."""
         if self.tty:
             for text in texts:
                 self.line(Cell(text, DIM))
@@ -94,7 +94,7 @@ class Out:
         indent: str = "",
         heads: bool = False,
     ) -> int:
-        """Rows in aligned columns; returns how many there were."""
+        """Print rows in aligned columns, and return how many there were."""
         source, widths, count = iter(rows), [0] * len(columns), 0
         while batch := [
             [Cell(clean(cell.text), cell.style) for cell in row] for row in islice(source, BATCH)
@@ -117,7 +117,7 @@ class Out:
         return count
 
     def _fit(self, columns: Sequence[Column], widths: Sequence[int], indent: int) -> list[int]:
-        """The widths there is room for. An empty column takes none."""
+        """Return the widths there is room for. An empty column takes none."""
         if not self.tty:
             return [
                 min(width, PAD_MAX) if column.flex else width
@@ -147,7 +147,7 @@ class Out:
         return age(time, self.now) if self.tty else when(time)
 
     def wrap_lines(self, text: str, width: int, lines_max: int) -> list[str]:
-        """A text from outside in lines of this width, not too many of them; in a pipe one line,
+        """Return a text in lines of this width, at most `lines_max` of them; in a pipe one line,
         whole.
         """
         if not self.tty:
@@ -183,7 +183,7 @@ def _layout_row(
 
 
 def cell_width(text: str) -> int:
-    """How wide a text is on a terminal."""
+    """Return how many cells a text takes on a terminal."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

@@ -18,7 +18,7 @@ Status = Literal["ok", "warn", "fail"]
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """One check and its result."""
 
     name: str
     status: Status
@@ -35,7 +35,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All that was found. `store` always has the same keys; None there means not known."""
+    """All checks. `store` always has the same keys; None there means not known."""
 
     plait: str
     checks: list[Check]
@@ -50,8 +50,8 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def to_json(report: Report) -> str:
-    """ASCII with escapes, so that a path can hold anything and the terminal still
-    sees none of it.
+    """Return the report in ASCII with escapes: a path may hold any character, and the terminal sees
+    none of them.
     """
     checks = [msgspec.structs.asdict(check) for check in report.checks]
     return json.dumps(
@@ -61,7 +61,7 @@ def to_json(report: Report) -> str:
 
 def print_report(report: Report) -> None:
     if reconfigure := getattr(sys.stdout, "reconfigure", None):
-        # a path may hold what the terminal's encoding does not
+        # a path may hold characters that the terminal's encoding has not
         reconfigure(errors="backslashreplace")
     if sys.stdout.isatty():
         _print_table(report)
@@ -99,7 +99,7 @@ def _print_table(report: Report) -> None:
         )
         if check.next:
             table.add_row("", "", Text(f"next: {_clean(check.next)}", colours[check.status]))
-    # rich keeps bold and dim under NO_COLOR; who sets it wants plain text.
+    # rich keeps bold and dim under NO_COLOR, which asks for plain text
     console = Console(color_system=None if os.environ.get("NO_COLOR") else "auto")
     console.print(table)
     console.print(Text(f"\n{_summary(report)}", colours["ok" if report.ok else "fail"]))
@@ -117,7 +117,5 @@ def _summary(report: Report) -> str:
 
 
 def _clean(text: str) -> str:
-    """Text from outside, without what a terminal would act on: control characters, escapes, changes
-    of direction.
-    """
+    """Replace characters that a terminal would act on: controls, escapes, changes of direction."""
     return "".join(char if char.isprintable() else "?" for char in text)

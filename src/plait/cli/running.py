@@ -1,8 +1,7 @@
-"""Runs from the shell: `run`, `resume`, `replay`, `whatif`.
+"""Runs from the shell: `run`, `resume`, `replay`.
 
-What a run says in the end goes to stdout, everything about how it goes to stderr. However it stops,
-the session is there and the command that goes on is named. What acts is imported inside the
-commands: whoever only looks need not wait for it.
+The result goes to stdout, the progress to stderr. Packages that act are imported inside the
+commands: commands that only look do not wait for them.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ def run_command(
 
 def _continue_session(given: Options, name: str, text: str | None) -> Session:
     session = given.open_last(name)
-    if session.open_run is not None:  # before anything is said in it
+    if session.open_run is not None:  # before anything is written to it
         resume = command_line(given, "resume", session.short)
         step = f"go on with it: {resume}; or without it: plait fork {session.short} LABEL"
         raise ShellError(
@@ -154,7 +153,7 @@ def _arguments(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _check_arguments(program: Workflow, more: dict[str, Any]) -> None:
-    """What `forward` does not take is said before anything is written."""
+    """Refuse arguments that `forward` does not take, before anything is written."""
     import inspect
 
     from plait.workflow import original
@@ -221,7 +220,7 @@ def _resumer(session: Session, program: Workflow | None) -> Do:
 
 
 def _resume_due(given: Options, mode: Mode, quiet: bool, program: Workflow | None) -> None:
-    """Each on its own: what happens to one does not keep the others from going on."""
+    """Resume each session that is due. A failure of one does not keep the others from going on."""
     store = store_at(given.store)
     runs = {ask.log: ask.run for ask in all_waiting(store, answered=True)}
     roots = dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Looking at sessions: `ls`, `show`, `verify`."""
+"""Sessions: a list of them, and one of them: `ls`, `show`."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _list_row(out: Out, store: Store, session: Session, row: Row) -> list[Cell]:
 
 
 def first_words(store: Store, session: Session) -> str:
-    """What was said first, in place of a title."""
+    """Return the beginning of the first message, in place of a title."""
     first = next(store.read(session.id, 1, session.seq, kinds={MessageSaid.__name__}), None)
     return saying(first).partition(": ")[2] if first else ""
 
@@ -286,7 +286,9 @@ class _SessionPage:
             self.out.table([Column(), Column(), Column(), Column()], rows, indent="  ")
 
     def _file_changes(self) -> None:
-        """What the last event did to the files, if it is the outcome of a tool."""
+        """Print the changes that the last event made to the files, if it is the outcome
+        of a tool.
+        """
         trees = changed_by(self.session.events[-1])
         if trees is None:
             return
@@ -336,7 +338,7 @@ class _SessionPage:
             self.out.line(margin, f"{message.seq}  {name}{message.role}  {said[0]}")
 
     def _where(self, at: Any) -> Cell:
-        """The place of something; with its session, if that is another one."""
+        """Return the place of something; with its session, if that is another one."""
         own = any(each.id == at.log for each in self.session.lineage)
         return Cell(f"@{at.seq}" if own else f"{short(at.log)}@{at.seq}", DIM)
 

@@ -32,7 +32,7 @@ SHARED = frozenset(
 FLEETING = frozenset({"tmpfs", "ramfs"})  # gone with the power, fsynced or not
 
 
-# These errors send people to the doctor, who has to know more than that.
+# These errors send people to the doctor, so the doctor names a further step.
 NEXT: dict[type[StoreError], str] = {
     StoreCorrupt: "Keep a copy of the whole folder, then restore it from a backup.",
     StoreFailed: "Check the disk, and whether you own the files.",
@@ -90,12 +90,12 @@ def _disk_checks(store: dict[str, Any], folder: Path) -> list[Check]:
 
 
 def _inspect_file(path: str, before: _FileStamp) -> dict[str, Any]:
-    """What the file holds."""
+    """Return the contents of the file: schema, counts, settings."""
     if not before.size and before.wal_size:  # SQLite deletes such a log at the first touch
         raise StoreCorrupt(path, "it is empty or gone, while its write-ahead log is still there")
     if before.size is None:
         return {"exists": False, "logs": 0, "events": 0, "blobs": 0}
-    # whoever has a store open has a write-ahead log beside it
+    # a store that is open has a write-ahead log beside it
     if before.wal_size is None or not before.size:
         try:
             found = inspect(path, known=len(MIGRATIONS), still=True)
@@ -105,12 +105,12 @@ def _inspect_file(path: str, before: _FileStamp) -> dict[str, Any]:
         else:
             if _FileStamp.of(path) == before:
                 return found | {"exists": True}
-        # Somebody opened it in the meantime, so it was not still: once more, under locks.
+        # It was opened in the meantime, so the file was not still: read again, under locks.
     return inspect(path, known=len(MIGRATIONS), busy_s=BUSY_S) | {"exists": True}
 
 
 class _FileStamp(NamedTuple):
-    """Enough of a file to see that it changed."""
+    """Size and time of a file: enough to see that it changed."""
 
     size: int | None
     time_ns: int
@@ -123,9 +123,9 @@ class _FileStamp(NamedTuple):
 
 
 def _stat(path: str) -> os.stat_result | None:
-    """What the system knows of a file; None if there is none.
+    """Return the file's status; None if there is no file.
 
-    Whatever else stands in the way is the store's error.
+    Any other failure is raised as an error of the store.
     """
     try:
         return os.lstat(path)
@@ -175,12 +175,14 @@ def _integrity_check(found: str) -> Check:
 
 
 def _failed_check(name: str, error: StoreError) -> Check:
-    """An error's text ends with the next step, in a sentence of its own."""
+    """Make a failed check of an error. An error's text ends with the next step, in a sentence of
+    its own.
+    """
     detail, _, step = str(error).rpartition(". ")
     return Check(name, "fail", detail, NEXT.get(type(error), step))
 
 
-# ── what it rests on ─────────────────────────────────────────────────────────────────────────
+# ── the disk and SQLite ──────────────────────────────────────────────────────────────────────
 
 
 def _filesystem_check(store: dict[str, Any], folder: Path, files: Sequence[str]) -> Check:
@@ -235,8 +237,8 @@ def _is_writable(path: str) -> bool:
 
 
 def _mount(folder: str) -> tuple[str, str | None]:
-    """The type of the file system a folder is on and where that is mounted; unknown where the
-    system does not say.
+    """Return the type of the file system of a folder, and its mount point; "unknown" where the
+    system does not tell.
     """
     try:
         lines = MOUNTS.read_text("utf-8", "surrogateescape").split("\n")
@@ -295,7 +297,7 @@ def _sqlite_check(found: str) -> Check:
 
 
 def _size_text(size: int) -> str:
-    """Bytes for people, in decimal units as disks are sold."""
+    """Return a size in decimal units, as disks are sold."""
     amount = float(size)
     for unit in ("bytes", "kB", "MB", "GB"):
         if amount < 1000:

@@ -1,4 +1,4 @@
-"""The end of a session, and what is added to it: `tail`."""
+"""The end of a session, and the events that follow: `tail`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plait.store import Store
 SHOWN = 20
 POLL_S = 0.1
 ENDS = frozenset({kind.__name__ for kind in (RunFinished, RunFailed, RunCancelled)})
-_ACTOR = 16  # cells: lines come one by one, so nobody knows how wide the next one is
+_ACTOR = 16  # cells: lines come one by one, so the width of the next is not known
 
 
 @click.command()
@@ -73,7 +73,7 @@ def tail(given: Options, session: str, follow: bool, number: int, until_end: boo
 
 
 def _follow_events(session: Session, *, until_end: bool) -> Iterator[Event]:
-    """What is written after this place, as it comes."""
+    """Yield the events written after this place, as they come."""
     store, place = store_of(session), session.seq
     if until_end and session.open_run is None and session.reload() == session:
         return
@@ -87,7 +87,7 @@ def _follow_events(session: Session, *, until_end: bool) -> Iterator[Event]:
 
 
 def _events_since(store: Store, session: Session, place: int) -> list[Event]:
-    """A look at the head is cheap; most find nothing."""
+    """Return the new events. Most calls find none, so only the tip is read first."""
     tip = store.log(session.id).tip
     return list(store.read(session.id, place + 1, tip)) if tip > place else []
 
@@ -100,12 +100,12 @@ def _print(last: list[Event], coming: Iterator[Event]) -> None:
     sys.stdout.flush()
     for event in coming:
         _print_line(out, event, width)
-        sys.stdout.flush()  # whoever follows wants it now, in a pipe, too
+        sys.stdout.flush()  # in a pipe, too, it has to arrive now
 
 
 def _print_line(out: Out, event: Event, width: int) -> None:
-    """As `log` shows it, but with the time instead of an age, which would be wrong
-    a minute later.
+    """Print a line as `log` does, but with the time instead of an age, which would be wrong a
+    minute later.
     """
     actor = cut_text(event.actor, width) if out.tty else event.actor
     head = [

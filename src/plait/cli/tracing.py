@@ -1,4 +1,4 @@
-"""Asking how things hang together: `why`, `influence`, `graph`, `diff`."""
+"""The relations between events and sessions: `why`, `influence`, `graph`, `diff`."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def graph(given: Options, session: str) -> None:
 
 
 class _SessionTree:
-    """Sessions under the ones they were forked from."""
+    """Sessions below the ones they were forked from."""
 
     def __init__(self, graph: Graph, session: Session) -> None:
         self._here = session.id
@@ -272,7 +272,7 @@ def _files_alone(found: Diff, one: Session, two: Session, as_patch: bool) -> dic
 
 
 def print_diff(diff: Diff) -> None:
-    """Two values for people: side by side where there is room for it."""
+    """Print the difference of two values: side by side on a terminal, line by line in a pipe."""
     out = Out()
     if not out.tty:
         for line in lines(diff):

@@ -70,7 +70,7 @@ def verify_command(
 
 
 def _audited_counts(store: Store, logs: Sequence[LogId] | None) -> tuple[int, int]:
-    """How many sessions and events are looked at."""
+    """Count the sessions and events that are checked."""
     if logs is None:
         there = store.describe()
         return int(str(there["logs"])), int(str(there["events"]))

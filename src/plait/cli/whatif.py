@@ -111,7 +111,7 @@ def whatif_command(
 
 
 def _latest_branch(session: Session) -> Session | None:
-    """The latest one."""
+    """Return the branch of the session that was opened last."""
     return next(iter(Session.list(parent=session, store=session.store, limit=1)), None)
 
 
@@ -144,8 +144,8 @@ def _parse_replacements(given: Sequence[str]) -> dict[int, str]:
 
 
 def _replacement_values(session: Session, replaced: Mapping[int, str]) -> dict[int, Any]:
-    """What is put in place: of a fact, an answer or data as JSON if it is some, else as the text it
-    is.
+    """Return the replacements: as JSON where the event is a fact or an answer and the text is JSON,
+    else as texts.
     """
     found: dict[int, Any] = dict(replaced)
     for place, text in replaced.items():

@@ -1,7 +1,7 @@
-"""Everything that appends: opening, branching, saying, knowing, living.
+"""Commands that append to a session: opening, messages, facts, gates, status.
 
-Each command opens the session as it is now, does one thing, and prints where it then stands. If
-somebody else was first, nothing is written and the exit code says to try again.
+Each command opens the session as it is now, does one thing, and prints the new state. If another
+writer was first, nothing is written, and the exit code says to try again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from plait.store import FOLDER, check_folder, exists
 
 
 def print_session(given: Options, session: Session, *hints: str) -> None:
-    """Print where a session stands now, and what its last event says."""
+    """Print the place of a session, and its last event."""
     if given.form == "json":
         print_json(session_document(session))
         return
@@ -48,7 +48,7 @@ def print_session(given: Options, session: Session, *hints: str) -> None:
 
 
 def wrote(given: Options, before: Session, after: Session, *hints: str) -> None:
-    """Print what was appended; while a run is open, what was put into the inbox instead."""
+    """Print the event that was appended; while a run is open, the event in the inbox instead."""
     if after == before:
         print_posted(given, after, *hints)
     else:
@@ -84,7 +84,9 @@ def init(folder: str | None, address: str | None, as_json: bool) -> None:
 
 
 def _new_address(folder: str | None, address: str | None) -> str:
-    """As `git init`: right here, even below a folder that has one."""
+    """Return the address of a new store: as for `git init`, right here, even below a folder that
+    has one.
+    """
     if address is not None:
         return address_of(address)
     if folder is None and os.environ.get("PLAIT_STORE"):
@@ -142,7 +144,7 @@ def _nonempty(text: str) -> str:
     return text
 
 
-# ── saying and knowing ───────────────────────────────────────────────────────────────────────
+# ── messages and facts ───────────────────────────────────────────────────────────────────────
 
 
 @click.command()
@@ -298,7 +300,7 @@ def settle(given: Options, session: str, key: str, outcome: str) -> None:
     wrote(given, before, before.settle(key, outcome, actor=given.who))
 
 
-# ── living ───────────────────────────────────────────────────────────────────────────────────
+# ── status ───────────────────────────────────────────────────────────────────────────────────
 
 
 def _life_command(name: str, help: str) -> click.Command:
