@@ -180,8 +180,8 @@ def merge(
 
 
 class _MergeKeys(NamedTuple):
-    """The facts and trees of the branches, by which a key on the command line is told to be a fact
-    or a file.
+    """The facts and trees of the branches. They decide if a key on the command line is a fact or a
+    file.
     """
 
     facts: set[str]

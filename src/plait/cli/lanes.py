@@ -61,9 +61,7 @@ class Dot(NamedTuple):
 
 
 class _Bend(NamedTuple):
-    """A part of a line in which lanes change columns: those that come in from above, and those that
-    go on below.
-    """
+    """A part of a line in which lanes change columns, from `above` to `below`."""
 
     above: tuple[int, ...]
     below: tuple[int, ...]
@@ -81,8 +79,8 @@ class _Bend(NamedTuple):
 
 
 def order(dots: Sequence[Dot]) -> list[Dot]:
-    """Children before parents, the dots of a branch together, and the last parent's branch first,
-    as git's --topo-order.
+    """Sort the dots: children before parents, the dots of a branch together, and the last parent's
+    branch first, as git's --topo-order.
     """
     known = {dot.id: dot for dot in dots}
     parents = {
@@ -107,8 +105,8 @@ def order(dots: Sequence[Dot]) -> list[Dot]:
 
 
 def draw(dots: Sequence[Dot], *, plain: bool = False) -> Iterator[tuple[str, str | None]]:
-    """Each line's margin, without spaces at its end, and the dot's id; None in the lines between.
-    Children come before parents.
+    """Yield the margin of each line, without spaces at its end, and the id of its dot; None in the
+    lines between. Children come before parents.
 
     `plain` draws in ASCII.
     """
@@ -128,12 +126,12 @@ def draw(dots: Sequence[Dot], *, plain: bool = False) -> Iterator[tuple[str, str
         yield " ".join(row), dot.id
         parents = [id for id in dict.fromkeys(dot.parents) if id in ahead]
         ended = not parents and column == len(lanes) - 1
-        for line in _go_on(lanes, column, parents, glyphs):
+        for line in _lines_below(lanes, column, parents, glyphs):
             yield line, None
 
 
-def _go_on(lanes: _Lanes, column: int, parents: list[str], glyphs: _Glyphs) -> Iterator[str]:
-    """The lines below a dot, while its lane becomes those of its parents."""
+def _lines_below(lanes: _Lanes, column: int, parents: list[str], glyphs: _Glyphs) -> Iterator[str]:
+    """Yield the lines below a dot, while its lane becomes the lanes of its parents."""
     # A parent that has a lane already will leave its new one soon; the dot's own is for one that
     # stays.
     parents = sorted(parents, key=lambda id: id in lanes)
@@ -143,13 +141,13 @@ def _go_on(lanes: _Lanes, column: int, parents: list[str], glyphs: _Glyphs) -> I
         lanes += [None] * len(new)
         yield _line(lanes, [_Bend((column,), (column, *new))], glyphs)
         lanes[new.start :] = parents[1:]
-    while bends := _settle(lanes):
+    while bends := _next_bends(lanes):
         yield _line(lanes, bends, glyphs)
         _apply(lanes, bends)
 
 
-def _settle(lanes: _Lanes) -> list[_Bend]:
-    """The next line's bends: as many joins as find room in it, then moves.
+def _next_bends(lanes: _Lanes) -> list[_Bend]:
+    """Return the bends of the next line: as many joins as find room in it, then moves.
 
     None are left when the lanes are dense and distinct.
     """
