@@ -21,14 +21,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from plait.cli import main
-from plait.cli.doctor import Requirement
+from plait.cli.machine_checks import Requirement
 from plait.store import SqliteStore
 from plait.store.database import PAGE_SIZE, PRAGMAS, inspect
 from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.store import begin, said
 
-MODULE = "plait.cli.doctor"
+MODULE = "plait.cli.store_checks"
 ESCAPE = "\x1b"
 # whatever the store is like
 ALWAYS = ["pragmas", "sqlite", "python", "plait", "dependencies", "extras", "isolation", "backends"]

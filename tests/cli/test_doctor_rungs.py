@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from plait.cli import doctor as module
+from plait.cli import machine_checks as module
 from plait.cli import main
 from plait.sandbox import Capability, Probe, backend
 from tests.cli.shell import COMMAND

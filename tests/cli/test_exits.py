@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from plait import errors, open_store
-from plait.cli.common import Given
+from plait.cli.common import Options
 from plait.cli.exits import CODES, code_of
 from plait.errors import DiskFull, OutcomeUnknown, PlaitError, StaleHead, StoreBusy
 from plait.event.kinds import ForkedFrom, Place
@@ -273,10 +273,10 @@ def test_retry(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     # the past: trying again would not help
     assert "plait fork" in shell.error(2, "say", f"{session}@2", "z")
 
-    def open_last(given: Given, name: str) -> Session:
+    def open_last(given: Options, name: str) -> Session:
         return given.open(name).at(-1)  # somebody writes just after it was opened
 
-    monkeypatch.setattr(Given, "open_last", open_last)
+    monkeypatch.setattr(Options, "open_last", open_last)
     assert "has moved on" in shell.error(75, "say", session, "z")
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.cli.terminal import BREAK, MARKS_MAX, WIDE, age, clean, console, cut, when
+from plait.cli.terminal import BREAK, MARKS_MAX, WIDE, age, clean, console, cut_text, when
 from tests.support import python
 
 JOINERS = "\u200c\u200d"
@@ -229,7 +229,7 @@ def test_it_takes_no_time() -> None:
             start = time.process_time()
             clean(unit * size)
             clean(unit * size, lines=True)
-            cut(unit * size, 80)
+            cut_text(unit * size, 80)
             taken.append(time.process_time() - start)
         return min(taken)
 
@@ -381,14 +381,14 @@ def test_one_line_is_one_line(text: str) -> None:
     ],
 )
 def test_cut(text: str, width: int, expected: str) -> None:
-    assert cut(text, width) == expected
+    assert cut_text(text, width) == expected
 
 
 @given(ANY.map(clean), st.integers(-1, 30))
 def test_a_cut_fits_and_is_a_beginning(text: str, width: int) -> None:
     from rich.cells import cell_len
 
-    found = cut(text, width)
+    found = cut_text(text, width)
     assert cell_len(found) <= max(width, 0)
     assert found in ("", text) or (found.endswith("…") and text.startswith(found[:-1]))
     if width > 0 and sum(map(cell_len, text)) <= width:
@@ -396,7 +396,7 @@ def test_a_cut_fits_and_is_a_beginning(text: str, width: int) -> None:
 
 
 def test_a_chain_of_joiners_does_not_count_as_one() -> None:
-    assert cut("中\u200d" * 40 + "中", 10) == "中\u200d" * 4 + "…"
+    assert cut_text("中\u200d" * 40 + "中", 10) == "中\u200d" * 4 + "…"
 
 
 # ── console ──────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plait.cli.choices import sides_told
+from plait.cli.choices import side_lines
 from plait.errors import MergeConflict, ModelFailed, NotAFile, NotApplied, ToolFailed
 from plait.session import ABSENT
 from tests.cli.field import Field
@@ -114,7 +114,7 @@ def test_the_workspace_itself_has_a_name() -> None:
     ],
 )
 def test_a_conflict_shows_the_lines_that_differ(sides: dict[str, object], told: list[str]) -> None:
-    assert sides_told(sides) == told
+    assert side_lines(sides) == told
 
 
 def test_merge_shows_how_branches_differ(shell: Shell) -> None:

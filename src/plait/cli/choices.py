@@ -1,9 +1,8 @@
-"""Who is right where files disagree: what somebody chose on the command line, and what is told
-until they do.
+"""Choices between the sides of files that disagree, as given on the command line, and the text that
+asks for them.
 
-A file is chosen whole: by the name of a side, as the conflict tells it, or as the content of a file
-on this machine. A bare text is never taken for content, for it would be a slip of the hand more
-often than a wish.
+A file is chosen whole: by the name of a side, as the conflict names it, or as the content of a file
+on this machine. A bare text is never taken for content: it is more often a mistake than intended.
 """
 
 from __future__ import annotations
@@ -14,22 +13,22 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from plait.cli.render import counted
-from plait.cli.terminal import clean, cut, visible
+from plait.cli.render import count_text
+from plait.cli.terminal import clean, cut_text, visible
 from plait.errors import MergeConflict
 from plait.session import ABSENT
 from plait.session.merge import WORKSPACE
 from plait.workspace.diff import quoted
 
-Done = TypeVar("Done")
+Result = TypeVar("Result")
 
 LINES_SHOWN, LINE_MAX = 3, 100  # of each side of a file in dispute; characters of a line
-LEAD = 20  # of what long lines have in common, so much is shown
+LEAD = 20  # characters shown of the beginning that long lines share
 
 
 class Choices(NamedTuple):
-    """What was chosen, by path: contents that are known, and sides whose content a conflict will
-    tell.
+    """The choices by path: contents that are known, and names of sides whose content the conflict
+    has.
     """
 
     contents: Mapping[str, Any] = {}
@@ -42,8 +41,8 @@ class Choices(NamedTuple):
         drop: Sequence[str] = (),
         names: Mapping[str, str] | None = None,
     ) -> Choices:
-        """`names`: what may be said for a side, and what the conflict calls it; None: just what it
-        calls it.
+        """`names` maps the words for sides to their names in the conflict. None: the names in the
+        conflict are the words.
         """
         contents: dict[str, Any] = {
             path: _content(path, choice)
@@ -76,23 +75,24 @@ def _content(path: str, choice: str) -> bytes:
         raise click.BadParameter(f"{why}.", param_hint="'--resolve'") from error
 
 
-def settled(act: Callable[[Mapping[str, Any]], Done], choices: Choices) -> Done:
-    """Do it with what was chosen.
+def act_with_choices(act: Callable[[Mapping[str, Any]], Result], choices: Choices) -> Result:
+    """Call `act` with the contents that were chosen.
 
-    A side's content is learnt from the conflict; what is still in dispute raises MergeConflict.
+    The content of a side is taken from the MergeConflict that the first call raises. A conflict
+    without a choice is raised.
     """
     chosen = dict(choices.contents)
     while True:
         try:
             return act(chosen)
         except MergeConflict as error:
-            told = _told_by(error, choices)
+            told = _contents_of_sides(error, choices)
             if not told.keys() - chosen.keys():
                 raise
             chosen |= told
 
 
-def _told_by(error: MergeConflict, choices: Choices) -> dict[str, Any]:
+def _contents_of_sides(error: MergeConflict, choices: Choices) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, sides in error.conflicts.items():
         side = choices.sides.get(path_in(key))
@@ -108,19 +108,19 @@ def _told_by(error: MergeConflict, choices: Choices) -> dict[str, Any]:
 
 
 def path_in(key: str) -> str:
-    """The path that a conflict is about."""
+    """Return the path that a conflict is about."""
     return key.removeprefix(f"{WORKSPACE}/")
 
 
-def sides_told(sides: Mapping[str, Any]) -> list[str]:
-    """What each side has of a file: the first lines that differ.
+def side_lines(sides: Mapping[str, Any]) -> list[str]:
+    """Return the first lines that differ, for each side of a file.
 
-    The whole would bury what is to be decided, and files begin alike.
+    The whole files would bury the difference, and files begin alike.
     """
     texts = {side: _lines(value) for side, value in sides.items() if value is not ABSENT}
-    before, after = _alike(list(texts.values()))
+    before, after = _common_line_counts(list(texts.values()))
     differing = {side: lines[before : len(lines) - after] for side, lines in texts.items()}
-    skipped = _shared([lines[0] for lines in differing.values() if lines])
+    skipped = _shared_prefix_length([lines[0] for lines in differing.values() if lines])
     numbered = any(len(lines) > 1 for lines in texts.values())
     wide = max(len(clean(side)) for side in sides)
     told = list[str]()
@@ -141,25 +141,27 @@ def _lines(value: Any) -> list[str]:
     return str(value).removesuffix("\n").split("\n") if value != "" else []
 
 
-def _alike(texts: Sequence[Sequence[str]]) -> tuple[int, int]:
-    """How many lines at the beginning, and at the end, are the same in all."""
+def _common_line_counts(texts: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Count the lines that are the same in all texts, at the beginning and at the end."""
     if len(texts) < 2:
         return 0, 0
-    before = _leading(texts)
-    return before, _leading([text[before:][::-1] for text in texts])
+    before = _common_length(texts)
+    return before, _common_length([text[before:][::-1] for text in texts])
 
 
-def _leading(texts: Sequence[Sequence[str]]) -> int:
+def _common_length(texts: Sequence[Sequence[str]]) -> int:
     return next(
         (at for at, each in enumerate(zip(*texts, strict=False)) if len(set(each)) > 1),
         min(map(len, texts)),
     )
 
 
-def _shared(lines: Sequence[str]) -> int:
-    """How much of a long line is left out because all begin with it."""
+def _shared_prefix_length(lines: Sequence[str]) -> int:
+    """Return how many characters of long lines to leave out, because all lines begin with them."""
     return (
-        max(0, _leading(lines) - LEAD) if len(lines) > 1 and max(map(len, lines)) > LINE_MAX else 0
+        max(0, _common_length(lines) - LEAD)
+        if len(lines) > 1 and max(map(len, lines)) > LINE_MAX
+        else 0
     )
 
 
@@ -168,10 +170,12 @@ def _excerpt(lines: Sequence[str], first: int | None, skipped: int) -> list[str]
         return [f"(has nothing there, at line {first})" if first is not None else "(empty)"]
     shown = [f"…{lines[0][skipped:]}" if skipped else lines[0], *lines[1:LINES_SHOWN]]
     numbers = ["" if first is None else f"{first + at}: " for at in range(len(shown))]
-    left = [f"… {counted(len(lines) - len(shown), 'more line')}"] if len(lines) > len(shown) else []
+    left = (
+        [f"… {count_text(len(lines) - len(shown), 'more line')}"] if len(lines) > len(shown) else []
+    )
     return [
         *(
-            f"{number}{cut(visible(line.expandtabs(4)), LINE_MAX)}"
+            f"{number}{cut_text(visible(line.expandtabs(4)), LINE_MAX)}"
             for number, line in zip(numbers, shown, strict=True)
         ),
         *left,

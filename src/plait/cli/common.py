@@ -1,13 +1,15 @@
-"""What every command is given: where the store is, how to answer, and who acts.
+"""The options that all commands have: the address of the store, the form of the output, the
+principal.
 
-Looking never makes a store: only `init` and `new` do. Who writes is named with --as, else by
-PLAIT_ACTOR, else by the login.
+Looking never makes a store: only `init` and `new` do. The principal that writes is named with --as,
+else by PLAIT_ACTOR, else by the login.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -28,12 +30,12 @@ Form = Literal["text", "json", "jsonl"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Given(NamedTuple):
-    """What every command is given."""
+class Options(NamedTuple):
+    """The values of the options that all commands have."""
 
     address: str | None  # None: PLAIT_STORE, else the nearest .plait upward, else here
     form: Form = "text"
-    actor: str | None = None  # None: whoever runs this
+    actor: str | None = None  # None: the principal of this process
 
     @property
     def store(self) -> str:
@@ -52,7 +54,9 @@ class Given(NamedTuple):
         return Session.open(name, store=self.store)
 
     def open_last(self, name: str) -> Session:
-        """A session to append to: its last place, since nothing can be appended to the past."""
+        """Open a session to append to. A value in the past is refused: nothing can be appended
+        there.
+        """
         value = self.open(name)
         if value.reload() != value:
             raise click.UsageError(
@@ -66,7 +70,9 @@ class Given(NamedTuple):
 
 
 def address_of(given: str | None) -> str:
-    """The one spelling of an address; without one, where `open_store()` would look."""
+    """Return the one spelling of an address; without one, the address that `open_store()` would
+    find.
+    """
     if given is not None:
         address, inside = (
             canonical(given),
@@ -89,8 +95,8 @@ def store_of(session: Session) -> Store:
 
 
 def names_of(store: Store, logs: Iterable[LogId]) -> dict[LogId, str]:
-    """What to call each session, so that it can be typed: its label, if no other one has that too,
-    else the short id.
+    """Return a name for each session that can be typed: its label, if no other session has that
+    label, else the short id.
     """
     return {log: _label(store, log) or short(log) for log in dict.fromkeys(logs)}
 
@@ -103,22 +109,34 @@ def _label(store: Store, log: LogId) -> str | None:
     return str(label) if alone else None
 
 
+def command_line(given: Options, verb: str, *words: str) -> str:
+    """Return a command as it has to be typed, with --store if that was given."""
+    where = ["--store", shlex.quote(given.address)] if given.address is not None else []
+    return " ".join(["plait", verb, *words, *where])
+
+
+def store_option(given: Options) -> str:
+    return f" --store {shlex.quote(given.address)}" if given.address is not None else ""
+
+
 # ── options ──────────────────────────────────────────────────────────────────────────────────
 
 
 def listing(command: Command) -> Command:
-    """A command that looks at something."""
-    return _given(command, _store, _json, _jsonl)
+    """Decorate a command that only reads."""
+    return _add_options(command, _store, _json, _jsonl)
 
 
 def writing(command: Command) -> Command:
-    """A command that appends."""
-    return _given(command, _store, _as, _json)
+    """Decorate a command that appends."""
+    return _add_options(command, _store, _as, _json)
 
 
 def acting(command: Command) -> Command:
-    """A command that acts on the world, as whoever the session acts for."""
-    return _given(command, _store, _json)
+    """Decorate a command that acts on the world. It acts for the principal of the session, so it
+    has no --as.
+    """
+    return _add_options(command, _store, _json)
 
 
 _store = click.option(
@@ -139,7 +157,7 @@ _as = click.option(
 )
 
 
-def _given(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Any:
+def _add_options(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Any:
     @functools.wraps(command)
     def call(
         address: str | None,
@@ -151,7 +169,7 @@ def _given(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Any:
         if as_json and as_jsonl:
             raise click.UsageError("--json and --jsonl exclude each other.")
         return command(
-            Given(address, "jsonl" if as_jsonl else "json" if as_json else "text", actor), **rest
+            Options(address, "jsonl" if as_jsonl else "json" if as_json else "text", actor), **rest
         )
 
     for option in reversed(options):
@@ -159,8 +177,30 @@ def _given(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Any:
     return call
 
 
+# Options of commands that run a workflow.
+approve_option = click.option(
+    "--approve",
+    type=click.Choice(["ask", "park", "all"]),
+    help=(
+        "How consent is got: ask at the terminal (as a rule, if there is one), park the run until"
+        " `plait approve`, or allow all unseen."
+    ),
+)
+
+
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="Tell nothing while it runs.")
+
+
+workflow_option = click.option(
+    "--workflow",
+    "target",
+    metavar="TARGET",
+    help="The program, FILE.py:NAME or module:NAME, if it is not where it was.",
+)
+
+
 def filters(command: Any) -> Any:
-    """Which events are meant."""
+    """Add the options that choose events."""
     for option in (
         click.option("--until", metavar="WHEN", help="Up to then."),
         click.option(
@@ -184,7 +224,7 @@ def filters(command: Any) -> Any:
 
 
 def limits(*others: str) -> Callable[[Any], Any]:
-    """Options for a budget. `others`: beginnings of further names for them."""
+    """Add the options of a budget. `others` are beginnings of further names for them."""
 
     def decorate(command: Any) -> Any:
         for name, type, what in reversed(_LIMITS):
@@ -214,8 +254,27 @@ def budget_of(limits: dict[str, Any]) -> Budget | None:
     return Budget(**limits) if any(limit is not None for limit in limits.values()) else None
 
 
+LIMIT_NAMES = tuple(name.removesuffix("_max") for name in Budget.__struct_fields__)
+
+
+def parse_budget(text: str | None) -> Budget | None:
+    if text is None:
+        return None
+    found: dict[str, Any] = {}
+    for name, limit in pairs("--budget", text.split(",")).items():
+        value = value_of(limit)
+        if name not in LIMIT_NAMES:
+            raise InvalidValue(
+                "--budget", f"there is no limit {name!r}", f"name some of {', '.join(LIMIT_NAMES)}"
+            )
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise InvalidValue("--budget", f"{limit!r} is not a number", f"write {name}=NUMBER")
+        found[f"{name}_max"] = value
+    return Budget(**found)
+
+
 class Negative(click.Command):
-    """A command that takes places, which may be negative: `rewind S -1` is no option."""
+    """A command whose places may be negative: in `rewind S -1`, -1 is no option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.ignore_unknown_options = any(is_number(arg) for arg in args)
@@ -230,7 +289,7 @@ def is_number(text: str) -> bool:
 
 
 def pairs(name: str, given: Sequence[str]) -> dict[str, str]:
-    """`k=v` several times."""
+    """Parse `k=v`, given several times."""
     for text in given:
         if not text.partition("=")[0] or "=" not in text:
             raise click.BadParameter(f"{text!r} is not KEY=VALUE.", param_hint=f"'{name}'")
@@ -238,7 +297,7 @@ def pairs(name: str, given: Sequence[str]) -> dict[str, str]:
 
 
 def value_of(text: str) -> Json:
-    """JSON if it is JSON, else the text itself."""
+    """Return the value if the text is JSON, else the text itself."""
     try:
         return parse(text.encode("utf-8", "surrogatepass"))
     except (MalformedJson, InvalidValue):  # InvalidValue: NaN and the like
@@ -246,7 +305,7 @@ def value_of(text: str) -> Json:
 
 
 def text_of(text: str) -> str:
-    """The text; `-` is whatever comes on standard input, without its last line break."""
+    """Return the text; for `-`, read standard input, without its last line break."""
     if text != "-":
         return text
     try:

@@ -1,8 +1,8 @@
-"""Asking whoever sits at the terminal: for consent to what an agent wants to do, and for answers.
+"""Asks at the terminal: for consent to an agent's requests, and for answers.
 
-Shown is exactly what is bound, nothing folded and nothing hidden. Consent is typed, after it was
-shown: what was typed before is thrown away. Whatever is not a clear yes is none, and who does not
-want to decide now leaves it in the inbox.
+The prompt shows exactly the values that are bound, nothing folded and nothing hidden. Consent is
+typed after that: earlier input is thrown away. Any answer but a clear yes is a refusal or a
+question back, and `later` leaves the ask in the inbox.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from plait.cli.asks import print_ask
 from plait.cli.common import value_of
-from plait.cli.inbox import print_ask
 from plait.cli.progress import Progress
 from plait.cli.render import BAD, DIM, STRONG, Cell, Out
 from plait.cli.terminal import visible
@@ -34,7 +34,7 @@ YES, NO, EDIT, LATER = ("y", "yes"), ("n", "no"), ("e", "edit"), ("l", "later")
 
 
 def mode_of(given: Mode | None) -> Mode:
-    """How consent is got: as was typed; else by asking, if there is a terminal to ask at."""
+    """Return the mode that was given; else `ask` if there is a terminal, else `park`."""
     there = sys.stdin.isatty() and sys.stderr.isatty()
     if given == "ask" and not there:
         raise click.UsageError(
@@ -43,8 +43,8 @@ def mode_of(given: Mode | None) -> Mode:
     return given or ("ask" if there else "park")
 
 
-def watch_of(mode: Mode, progress: Progress, session: Session, who: str) -> dict[str, Any]:
-    """What a run is called with, so that it asks like this."""
+def run_hooks(mode: Mode, progress: Progress, session: Session, who: str) -> dict[str, Any]:
+    """Return the keyword arguments that make a run report its progress and ask in this mode."""
     if mode == "ask":
         here = Terminal(progress, session)
         return {"on_event": progress, "approver": here.approve, "answerer": here.answer}
@@ -52,7 +52,7 @@ def watch_of(mode: Mode, progress: Progress, session: Session, who: str) -> dict
 
 
 def consent_to_all(who: str) -> Callable[[Approval], Granted]:
-    """Somebody typed that everything is allowed: the record says so with every grant."""
+    """Return an approver that grants everything. Each grant says that it was not looked at."""
 
     def grant(approval: Approval) -> Granted:
         from plait.runtime.policy import Granted
@@ -63,12 +63,12 @@ def consent_to_all(who: str) -> Callable[[Approval], Granted]:
 
 
 class Terminal:
-    """Who sits there is asked one thing at a time, whichever branch it comes from."""
+    """Asks one thing at a time, from whichever branch it comes."""
 
     def __init__(
         self, progress: Progress, session: Session, read: Callable[[str], str | None] | None = None
     ) -> None:
-        self._progress, self._session, self._read = progress, session, read or typed
+        self._progress, self._session, self._read = progress, session, read or read_line
         self._lock = Lock()
 
     # ── consent ──────────────────────────────────────────────────────────────────────────────
@@ -98,7 +98,9 @@ class Terminal:
             if word in NO:
                 return Denied()
             if word in EDIT:
-                edited = _edited(out, _arguments(approval) if edited is None else edited, edited)
+                edited = _edit_arguments(
+                    out, _arguments(approval) if edited is None else edited, edited
+                )
             elif len(word) > 2:
                 return Denied((said or "").strip())
             else:
@@ -131,12 +133,12 @@ class Terminal:
                     raise self._later(
                         self._session, "the question was put off: plait inbox shows it"
                     )
-                if (found := _chosen(said.strip(), choices)) is not None:
+                if (found := _parse_choice(said.strip(), choices)) is not None:
                     return found
 
 
-def _chosen(said: str, choices: tuple[str, ...]) -> Json:
-    """What was meant; None: nothing that counts."""
+def _parse_choice(said: str, choices: tuple[str, ...]) -> Json:
+    """Return the answer that was typed; None if it is none of the choices."""
     if not choices:
         return value_of(said) if said else None
     if said in choices:
@@ -152,11 +154,11 @@ def _arguments(approval: Approval) -> Json:
     return getattr(approval.request.body, "arguments", None)
 
 
-def _edited(out: Out, arguments: Json, before: Json) -> Json:
-    """The arguments as somebody wrote them in an editor, shown again; `before`, if they are no
-    arguments.
+def _edit_arguments(out: Out, arguments: Json, before: Json) -> Json:
+    """Let the arguments be edited in an editor, and show the result. Returns `before` if that is
+    not a valid JSON object.
     """
-    # One escape for whatever an editor would hide or obey: JSON reads it back as it was.
+    # An escape for each character that an editor would hide or obey: JSON reads it back as it was.
     text = "\n".join(map(visible, json.dumps(arguments, indent=2, ensure_ascii=False).split("\n")))
     try:
         written = click.edit(text + "\n", extension=".json")
@@ -179,15 +181,15 @@ def _edited(out: Out, arguments: Json, before: Json) -> Json:
     return value
 
 
-def typed(prompt: str) -> str | None:
-    """A line from the terminal, typed after it was asked for. None: no more comes."""
+def read_line(prompt: str) -> str | None:
+    """Read a line from the terminal, typed after the prompt. None: the input has ended."""
     import termios
 
     termios.tcflush(sys.stdin, termios.TCIFLUSH)  # a key that was pressed before is no answer
     click.echo(prompt, nl=False, err=True)
     line = b""
-    # Not by way of Python's buffer: a branch that is still asked when the process ends would have
-    # it locked.
+    # Python's buffer is not used: a branch that still waits here when the process ends would hold
+    # its lock.
     while not line.endswith(b"\n") and (more := os.read(sys.stdin.fileno(), 4096)):
         line += more
     if not line:

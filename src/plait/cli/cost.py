@@ -1,4 +1,4 @@
-"""What it cost: `cost`."""
+"""The cost of sessions: `cost`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import click
 
-from plait.cli.common import Given, listing, names_of
+from plait.cli.common import Options, listing, names_of
 from plait.cli.documents import print_json, print_jsonl, session_document, spent_document
-from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, counted
+from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, count_text
 from plait.cli.terminal import clean
 from plait.ids import LogId, short
 from plait.session.ledger import BRANCH, Costs, costs
@@ -18,7 +18,7 @@ from plait.session.ports import store_at
 from plait.session.state import Spent, dollars_text
 from plait.store import Store
 
-NAME_MIN = 8  # cells for what is summed by: a short id
+NAME_MIN = 8  # cells of the first column: a short id fits
 FIGURES = (
     "input_tokens",
     "output_tokens",
@@ -52,7 +52,7 @@ FIGURES = (
 )
 @listing
 def cost(
-    given: Given,
+    given: Options,
     session: str | None,
     names: Sequence[str],
     since: str | None,
@@ -97,9 +97,9 @@ def _row_document(by: Sequence[str], key: Sequence[str], spent: Spent) -> dict[s
 
 
 def _print_csv(found: Costs) -> None:
-    """One line per row.
+    """Print one line per row.
 
-    A cell that a spreadsheet would take for a formula is quoted with an apostrophe, as they do.
+    A cell that a spreadsheet would take for a formula begins with an apostrophe.
     """
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow([*found.by, *FIGURES])
@@ -171,9 +171,9 @@ def _name(what: str, value: str, sessions: dict[LogId, str]) -> Cell:
 
 
 def _figures(spent: Spent, narrow: bool) -> list[Cell]:
-    """One row. `narrow`: there is as much room as a terminal has."""
+    """Return the cells of one row. `narrow`: there is only the width of a terminal."""
     usage = spent.usage
-    unpriced = f"{spent.unpriced:,}" if narrow else counted(spent.unpriced, "call")
+    unpriced = f"{spent.unpriced:,}" if narrow else count_text(spent.unpriced, "call")
     return [
         Cell(f"{'~' if usage.estimated_tokens else ''}{spent.tokens:,}"),
         Cell(f"{usage.input_tokens:,} + {usage.output_tokens:,}" if spent.tokens else "", DIM),
@@ -187,7 +187,7 @@ def _figures(spent: Spent, narrow: bool) -> list[Cell]:
 
 
 def _dollars(spent: Spent) -> str:
-    """Nothing where no model was asked; with prices that nobody knows, what it was at least."""
+    """Return the cost; nothing if no model was asked, a lower bound if some prices are unknown."""
     if not spent.model_calls and not spent.tokens:
         return ""
     cost = spent.cost

@@ -1,4 +1,4 @@
-"""What programs get: the JSON documents, one function per shape.
+"""The JSON documents for programs, one function per shape.
 
 The shapes are a promise, kept by tests: snake_case keys, whole ids, times in microseconds since
 1970 (UTC), nothing cleaned and nothing cut. Everything beyond ASCII is escaped, so that no byte of
@@ -57,7 +57,7 @@ def session_document(session: Session) -> Document:
 
 
 def listed_document(session: Session, row: Row) -> Document:
-    """The same for a session at its tip, from the row that found it: nothing has to be folded."""
+    """Return the same document for a session at its tip, from its row: nothing has to be folded."""
     parent = row["parent"]
     return {
         "id": session.id,
@@ -101,7 +101,7 @@ def event_document(event: Event) -> Document:
 def _body(event: Event) -> Any:
     try:
         return msgspec.to_builtins(event.body)
-    except PlaitError:  # erased, damaged, or of a newer Plait: the header still tells something
+    except PlaitError:  # erased, damaged, or of a newer Plait: the header is still of use
         return None
 
 
@@ -121,7 +121,7 @@ def message_document(message: Message) -> Document:
 
 
 def show_document(session: Session, messages: int | None) -> Document:
-    """A session and all it knows; `messages` counts those from the end, None: all."""
+    """Return a session and all it knows. `messages` counts those from the end; None: all."""
     facts, said = session.facts, session.messages
     known = {key: facts.of(key) for key in facts}
     return {
@@ -174,7 +174,7 @@ def _at(ref: Any) -> Document:
 
 
 def _full(value: msgspec.Struct | None) -> Document | None:
-    """A struct with all its fields, those left at their default too."""
+    """Return a struct with all its fields, also those left at their default."""
     return (
         None
         if value is None
@@ -261,7 +261,7 @@ def diff_document(diff: Diff, left: Session, right: Session) -> Document:
 
 
 def entry_document(path: str, entry: Entry) -> Document:
-    """A path is told as text: bytes that are none stand as \\xNN."""
+    """Return an entry. Bytes of a path that are no text stand as \\xNN."""
     return {"path": shown(path), **_entry(entry)}
 
 
@@ -331,7 +331,9 @@ def blame_document(blame: Blame) -> Document:
 
 
 def changed_by(event: Event) -> Trees | None:
-    """What an event did to the files. None: it is no outcome of a tool, or the tool had none."""
+    """Return the trees before and after an event; None if it is no outcome of a tool, or the tool
+    has no files.
+    """
     try:
         trees = getattr(event.body, "trees", None)
     except PlaitError:  # erased, damaged, or of a newer Plait

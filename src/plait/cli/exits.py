@@ -1,4 +1,4 @@
-"""How a command ends: one table of exit codes, and one place where errors become words.
+"""Exit codes, in one table, and the one place where errors become words.
 
     0    done
     1    failed: every error that is not named below, and output that could not be written
@@ -13,7 +13,7 @@
     130  interrupted, as by SIGINT
     141  the reader of the output has gone, as by SIGPIPE: `plait log | head`
 
-Whatever reaches a person is cleaned first: an error quotes names, and names come from anywhere.
+Every message for people is cleaned first: an error quotes names, and names come from anywhere.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RETRY, INTERRUPTED, NO_READER = 75, 130, 141
 CODES: dict[type[PlaitError], int] = {
     PlaitError: FAILED,
     errors.InvalidInput: USAGE,
-    # These two are about what is in the store, not about what was typed.
+    # These two are about the contents of the store, not about the command line.
     errors.UnknownKind: FAILED,
     errors.UnknownVersion: FAILED,
     errors.BadAddress: USAGE,
@@ -81,10 +81,8 @@ CODES: dict[type[PlaitError], int] = {
 }
 
 
-class Told(Exception):
-    """An error in lines made for the shell: with a code of its own, perhaps, and what a program
-    needs to go on.
-    """
+class ShellError(Exception):
+    """An error with lines written for the shell, an exit code, and details for programs."""
 
     def __init__(
         self,
@@ -106,9 +104,9 @@ def code_of(error: BaseException) -> int:
     return next((CODES[kind] for kind in type(error).__mro__ if kind in CODES), FAILED)
 
 
-class Entry(click.Group):
-    """The group of all commands: lists them in sections, and turns whatever is raised into a
-    message and an exit code.
+class CommandGroup(click.Group):
+    """The group of all commands: lists them in sections, and turns errors into a message and an
+    exit code.
     """
 
     sections: Mapping[str, Sequence[str]] = {}
@@ -150,33 +148,33 @@ class Entry(click.Group):
         given = list(sys.argv[1:] if args is None else args)
         group: Any = super()
 
-        def run() -> Any:
+        def call() -> Any:
             return group.main(given, prog_name, complete_var, False, windows_expand_args, **extra)
 
         if not standalone_mode:
-            return run()
+            return call()
         as_json = any(
             flag in given[: given.index("--") if "--" in given else None]
             for flag in ("--json", "--jsonl")
         )
-        sys.exit(_end(run, as_json))
+        sys.exit(_exit_code(call, as_json))
 
 
-def _end(run: Callable[[], Any], as_json: bool) -> int:
-    """Run it, say what went wrong, and give the exit code."""
+def _exit_code(run: Callable[[], Any], as_json: bool) -> int:
+    """Run the command with a stderr that hides secrets, and return the exit code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller, as with >&-
             setattr(sys, name, open(os.devnull, "w"))
-    told, sys.stderr = sys.stderr, cast("TextIO", HidingStream(sys.stderr))
+    stderr, sys.stderr = sys.stderr, cast("TextIO", HidingStream(sys.stderr))
     try:
-        return _ended(run, as_json)
+        return _run_to_exit_code(run, as_json)
     finally:
-        sys.stderr = told
+        sys.stderr = stderr
 
 
 class HidingStream:
-    """A stream on which no secret is written that the process knows, by whichever code: a
-    traceback, a warning, a print.
+    """A stream that hides every secret the process knows, in all text written to it: tracebacks,
+    warnings, prints.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -193,10 +191,10 @@ class HidingStream:
         return getattr(self._stream, name)
 
 
-def _ended(run: Callable[[], Any], as_json: bool) -> int:
+def _run_to_exit_code(run: Callable[[], Any], as_json: bool) -> int:
     try:
         code = run()
-        sys.stdout.flush()  # here, where a full disk can still be told
+        sys.stdout.flush()  # here, where a full disk can still be reported
         return code if isinstance(code, int) else 0
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
@@ -204,13 +202,13 @@ def _ended(run: Callable[[], Any], as_json: bool) -> int:
         _drop_output()
         return NO_READER
     except click.ClickException as error:
-        return _tell(
-            error, [error.format_message()], error.exit_code, as_json, before=_usage(error)
+        return _print_error(
+            error, [error.format_message()], error.exit_code, as_json, before=_usage_text(error)
         )
-    except Told as told:
-        return _tell(told.error, told.lines, told.code, as_json, details=told.details)
+    except ShellError as shell:
+        return _print_error(shell.error, shell.lines, shell.code, as_json, details=shell.details)
     except PlaitError as error:
-        return _tell(error, _lines(error), code_of(error), as_json)
+        return _print_error(error, _error_lines(error), code_of(error), as_json)
     except OSError as error:
         _drop_output()
         where = (
@@ -218,7 +216,7 @@ def _ended(run: Callable[[], Any], as_json: bool) -> int:
             if error.filename
             else "the output could not be written:"
         )
-        return _tell(
+        return _print_error(
             error,
             [
                 f"{where} {error.strerror or error}. If the command writes, look whether it did"
@@ -227,7 +225,7 @@ def _ended(run: Callable[[], Any], as_json: bool) -> int:
             FAILED,
             as_json,
         )
-    except Exception:  # a fault of ours: Python tells it when it ends
+    except Exception:  # a bug of ours: Python prints it at exit
         sys.excepthook = _print_hidden
         raise
 
@@ -238,7 +236,7 @@ def _print_hidden(
     sys.stderr.write(secrets.hide_told("".join(traceback.format_exception(kind, error, trace))))
 
 
-def _tell(
+def _print_error(
     error: Exception,
     lines: Sequence[str],
     code: int,
@@ -246,8 +244,8 @@ def _tell(
     before: str = "",
     details: Mapping[str, object] | None = None,
 ) -> int:
-    """Say it on stderr: to a program all at once, to a person line by line, each of
-    them cleaned.
+    """Print an error on stderr, as one JSON document or as cleaned lines, and return the
+    exit code.
     """
     if as_json:
         text = str(error) if isinstance(error, PlaitError) else "\n".join(lines)
@@ -257,7 +255,7 @@ def _tell(
                     "type": type(error).__name__,
                     "message": text,
                     "exit_code": code,
-                    **_details(error),
+                    **_error_details(error),
                     **(details or {}),
                 }
             }
@@ -266,17 +264,17 @@ def _tell(
         said = before + "plait: " + "\n".join(map(clean, lines))
     try:
         click.echo(secrets.hide_told(said), err=True)
-    except OSError:  # nobody to tell it to; the code still says it
+    except OSError:  # stderr is closed; the exit code still tells
         pass
     return code
 
 
-def _usage(error: click.ClickException) -> str:
+def _usage_text(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     return f"{context.get_usage()}\nTry '{context.command_path} --help'.\n\n" if context else ""
 
 
-def _lines(error: PlaitError) -> list[str]:
+def _error_lines(error: PlaitError) -> list[str]:
     if isinstance(error, errors.AmbiguousRevision):
         return [
             f"{error.text!r} could be any of these. Write more of the id.",
@@ -285,8 +283,8 @@ def _lines(error: PlaitError) -> list[str]:
     return [str(error)]
 
 
-def _details(error: Exception) -> dict[str, object]:
-    """What a program needs to go on."""
+def _error_details(error: Exception) -> dict[str, object]:
+    """Return the fields of an error that a program needs to go on."""
     if isinstance(error, errors.MergeConflict):
         said = {
             key: {side: value for side, value in sides.items() if value is not ABSENT}
@@ -306,9 +304,7 @@ def _details(error: Exception) -> dict[str, object]:
 
 
 def _drop_output() -> None:
-    """What is still in the buffer cannot be written; Python would try again at
-    exit, and complain.
-    """
+    """Send the rest of the output nowhere: Python would try to write it at exit, and complain."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

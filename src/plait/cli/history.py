@@ -1,4 +1,4 @@
-"""Reading what happened: `log`, also as a picture, and `find`."""
+"""The events of sessions: `log`, also as a picture, and `find`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from plait.cli.common import Given, filters, listing, names_of, store_of
+from plait.cli.common import Options, filters, listing, names_of, store_of
 from plait.cli.documents import event_document, print_json, print_jsonl, session_document
 from plait.cli.lanes import Dot, draw, order
-from plait.cli.react import show
+from plait.cli.react import print_react
 from plait.cli.render import ACCENT, DIM, Cell, Column, Out
 from plait.event import Event
 from plait.event.kinds import FactRecorded, ForkedFrom, Merged, MessageSaid, ModelReplied, Rewound
@@ -28,14 +28,14 @@ from plait.session.saying import saying
 from plait.session.times import parse_when
 from plait.store import Store
 
-# on a terminal, unless a number is given: the newest come first, and must not scroll away
+# on a terminal, unless a number is given: the newest come first and must not scroll away
 SHOWN = 50
 FOUND = 50
 MARKS = {Merged.__name__: "◆", ForkedFrom.__name__: "○", Rewound.__name__: "↺"}
 
 
 class Filter(NamedTuple):
-    """Which events are meant."""
+    """Chooses events by kind, actor and time."""
 
     kinds: set[str] | None
     actor: str | None
@@ -96,7 +96,7 @@ class Filter(NamedTuple):
 @filters
 @listing
 def log(
-    given: Given,
+    given: Options,
     session: str,
     number: int | None,
     as_graph: bool,
@@ -120,13 +120,13 @@ def log(
         which["kinds"], which["by"], which["since"], which["until"], value.events[-1].header.time
     )
     if as_steps:
-        return show(given, value, wanted, number, oneline)
+        return print_react(given, value, wanted, number, oneline)
     if as_graph:
-        graphed = _Family.of(value, before, wanted)
+        graphed = _HistoryPicture.of(value, before, wanted)
         events: Iterable[Event] = islice(graphed.events, number)
     else:
         graphed = None
-        events = islice(_newest(value, before, wanted, on_path), number)
+        events = islice(_newest_events(value, before, wanted, on_path), number)
     if given.form == "jsonl":
         print_jsonl(map(event_document, events))
     elif given.form == "json":
@@ -141,10 +141,10 @@ def log(
         _print_log(value, events, number, oneline)
 
 
-def _newest(
+def _newest_events(
     session: Session, before: Session | None, wanted: Filter, on_path: bool
 ) -> Iterator[Event]:
-    known = before.covers if before else {}  # what it counts, merged branches among it
+    known = before.covers if before else {}  # the events it covers, merged branches included
     events = (
         reversed(session.path)
         if on_path
@@ -170,15 +170,15 @@ def _print_log(
         columns,
         (
             _log_row(out, session, event, gone, oneline)
-            for event, gone in _rewound(islice(left, limit))
+            for event, gone in _mark_rewound(islice(left, limit))
         ),
     )
     if next(left, None) is not None:
         out.hint(f"… and older ones: plait log {session.short} -n 1000")
 
 
-def _rewound(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
-    """Each event, the newest first, and whether a rewind went back behind it."""
+def _mark_rewound(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
+    """Yield each event, the newest first, with True if a rewind went back behind it."""
     upto = sys.maxsize
     for event in events:
         gone = event.seq > upto
@@ -204,8 +204,8 @@ def _log_row(out: Out, session: Session, event: Event, gone: bool, oneline: bool
 # ── the picture ──────────────────────────────────────────────────────────────────────────────
 
 
-class _Family(NamedTuple):
-    """All that hangs together by forks and merges, in the order of the picture."""
+class _HistoryPicture(NamedTuple):
+    """All sessions connected by forks and merges, in the order of the picture."""
 
     dots: list[Dot]
     known: dict[str, Event]
@@ -213,7 +213,7 @@ class _Family(NamedTuple):
     tips: set[str]
 
     @classmethod
-    def of(cls, session: Session, before: Session | None, wanted: Filter) -> _Family:
+    def of(cls, session: Session, before: Session | None, wanted: Filter) -> _HistoryPicture:
         store = store_of(session)
         logs = [store.log(log) for log in family(store, session.id)]
         numbered = [
@@ -230,10 +230,10 @@ class _Family(NamedTuple):
         shown = {
             event.id
             for event in (
-                _newest(session, before, wanted, False) if before else filter(wanted, events)
+                _newest_events(session, before, wanted, False) if before else filter(wanted, events)
             )
         }
-        dots = _contract(
+        dots = _drop_hidden(
             order(
                 [
                     Dot(event.id, event.header.parents, MARKS.get(event.kind, "●"))
@@ -254,9 +254,9 @@ class _Family(NamedTuple):
         return (self.known[dot.id] for dot in self.dots)
 
 
-def _contract(dots: Sequence[Dot], shown: set[Digest]) -> list[Dot]:
-    """The dots that are shown; one that is not is replaced by its parents, so that the lines stay
-    true.
+def _drop_hidden(dots: Sequence[Dot], shown: set[Digest]) -> list[Dot]:
+    """Return the dots that are shown. A hidden dot is replaced by its parents, so that the lines
+    stay true.
     """
     if len(shown) == len(dots):
         return list(dots)
@@ -272,7 +272,7 @@ def _contract(dots: Sequence[Dot], shown: set[Digest]) -> list[Dot]:
     return kept[::-1]
 
 
-def _print_graph(found: _Family, number: int | None, oneline: bool) -> None:
+def _print_graph(found: _HistoryPicture, number: int | None, oneline: bool) -> None:
     out = Out()
     limit = number or (SHOWN if out.tty else None)
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
@@ -290,7 +290,9 @@ def _print_graph(found: _Family, number: int | None, oneline: bool) -> None:
         )
 
 
-def _graph_row(out: Out, found: _Family, margin: str, id: str | None, oneline: bool) -> list[Cell]:
+def _graph_row(
+    out: Out, found: _HistoryPicture, margin: str, id: str | None, oneline: bool
+) -> list[Cell]:
     if id is None:
         return [Cell(margin, DIM), *[Cell("")] * (2 if oneline else 4)]
     event = found.known[id]
@@ -314,21 +316,21 @@ def _graph_row(out: Out, found: _Family, margin: str, id: str | None, oneline: b
 )
 @filters
 @listing
-def find(given: Given, text: str, session: str | None, limit: int | None, **which: Any) -> None:
+def find(given: Options, text: str, session: str | None, limit: int | None, **which: Any) -> None:
     """Search what was said and recorded, in the whole store.
 
     The newest come first; capitals do not matter.
     """
     store = store_at(given.store)
     value = given.open(session) if session is not None else None
-    last = next(_backwards(store, value, None), None)
+    last = next(_read_backwards(store, value, None), None)
     wanted = Filter.of(
         which["kinds"], which["by"], which["since"], which["until"], last.header.time if last else 0
     )
     hits = (
         event
-        for event in _backwards(store, value, wanted.kinds)
-        if wanted(event) and _says(store, event, text.casefold())
+        for event in _read_backwards(store, value, wanted.kinds)
+        if wanted(event) and _contains(store, event, text.casefold())
     )
     found = islice(hits, FOUND if limit is None and given.form == "text" and Out().tty else limit)
     if given.form == "jsonl":
@@ -339,18 +341,22 @@ def find(given: Given, text: str, session: str | None, limit: int | None, **whic
         _print_found(store, found, text)
 
 
-def _backwards(store: Store, session: Session | None, kinds: set[str] | None) -> Iterator[Event]:
+def _read_backwards(
+    store: Store, session: Session | None, kinds: set[str] | None
+) -> Iterator[Event]:
     if session is not None:
         return store.read(session.id, 1, session.seq, kinds=kinds, reverse=True)
     return (event for _, event in store.feed(kinds=kinds, reverse=True))
 
 
-def _says(store: Store, event: Event, text: str) -> bool:
-    return not text or text in saying(event).casefold() or text in _whole(store, event).casefold()
+def _contains(store: Store, event: Event, text: str) -> bool:
+    return (
+        not text or text in saying(event).casefold() or text in _full_text(store, event).casefold()
+    )
 
 
-def _whole(store: Store, event: Event) -> str:
-    """What a saying leaves out or writes otherwise: long texts, and quotes within a fact."""
+def _full_text(store: Store, event: Event) -> str:
+    """Return the text that `saying` shortens or quotes: long messages, and texts of facts."""
     if event.kind in (MessageSaid.__name__, ModelReplied.__name__):
         body = event.body
         assert isinstance(body, (MessageSaid, ModelReplied))
@@ -374,16 +380,14 @@ def _print_found(store: Store, events: Iterable[Event], text: str) -> None:
             Cell(name),
             Cell(out.time(header.time), DIM),
             Cell(header.actor, DIM),
-            Cell(_around(out, saying(event), text)),
+            Cell(_excerpt_around(out, saying(event), text)),
         ]
 
     if not out.table([Column(), *[Column(aside=True)] * 3, Column(flex=True)], map(row, events)):
         out.hint("Nothing was found.")
 
 
-def _around(out: Out, says: str, text: str) -> str:
-    """On a terminal, where a line is cut, the part that was looked for must not be
-    what is missing.
-    """
+def _excerpt_around(out: Out, says: str, text: str) -> str:
+    """Return the saying from shortly before the found text, if a terminal would cut that off."""
     at = says.casefold().find(text.casefold()) if text else 0
     return f"…{says[at - 20 :]}" if out.tty and at + len(text) > max(out.width - 50, 30) else says

@@ -11,16 +11,15 @@
     ●      3
 
 A lane is a column that runs down to the dot it waits for. Between two dots no lane is empty and no
-two wait for the same dot, so the picture is as narrow as it can be. What a dot changes is put right
-at once, in lines of three kinds of bends:
+two wait for the same dot, so the picture is as narrow as it can be. The lines below a dot restore
+that at once, with three kinds of bends:
 
     ├─┬─╮   a fork: one lane becomes several, one for each parent
     ├───╯   a join: two lanes that wait for the same dot become one
     ╭───╯   a move: the last lane takes a column that fell free
 
 A bend begins at its left end and has a stretch of the line for itself; `┼` is a lane that passes
-straight through it. So whoever follows the lines downward from a dot comes to its parents, to all
-of them and to no other.
+straight through it. So the lines downward from a dot lead to all its parents, and to nothing else.
 """
 
 from __future__ import annotations
@@ -62,9 +61,7 @@ class Dot(NamedTuple):
 
 
 class _Bend(NamedTuple):
-    """A part of a line in which lanes change columns: those that come in from above, and those that
-    go on below.
-    """
+    """A part of a line in which lanes change columns, from `above` to `below`."""
 
     above: tuple[int, ...]
     below: tuple[int, ...]
@@ -82,8 +79,8 @@ class _Bend(NamedTuple):
 
 
 def order(dots: Sequence[Dot]) -> list[Dot]:
-    """Children before parents, the dots of a branch together, and the last parent's branch first,
-    as git's --topo-order.
+    """Sort the dots: children before parents, the dots of a branch together, and the last parent's
+    branch first, as git's --topo-order.
     """
     known = {dot.id: dot for dot in dots}
     parents = {
@@ -108,15 +105,15 @@ def order(dots: Sequence[Dot]) -> list[Dot]:
 
 
 def draw(dots: Sequence[Dot], *, plain: bool = False) -> Iterator[tuple[str, str | None]]:
-    """Each line's margin, without spaces at its end, and the dot's id; None in the lines between.
-    Children come before parents.
+    """Yield the margin of each line, without spaces at its end, and the id of its dot; None in the
+    lines between. Children come before parents.
 
     `plain` draws in ASCII.
     """
     glyphs = _PLAIN if plain else _LINES
     ahead = {dot.id for dot in dots}
     lanes: _Lanes = []
-    ended = False  # whether the line above is a dot in the last column from which no lane goes on
+    ended = False  # True if the line above is a dot in the last column from which no lane goes on
     for dot in dots:
         ahead.discard(dot.id)
         if dot.id not in lanes:
@@ -129,12 +126,12 @@ def draw(dots: Sequence[Dot], *, plain: bool = False) -> Iterator[tuple[str, str
         yield " ".join(row), dot.id
         parents = [id for id in dict.fromkeys(dot.parents) if id in ahead]
         ended = not parents and column == len(lanes) - 1
-        for line in _go_on(lanes, column, parents, glyphs):
+        for line in _lines_below(lanes, column, parents, glyphs):
             yield line, None
 
 
-def _go_on(lanes: _Lanes, column: int, parents: list[str], glyphs: _Glyphs) -> Iterator[str]:
-    """The lines below a dot, while its lane becomes those of its parents."""
+def _lines_below(lanes: _Lanes, column: int, parents: list[str], glyphs: _Glyphs) -> Iterator[str]:
+    """Yield the lines below a dot, while its lane becomes the lanes of its parents."""
     # A parent that has a lane already will leave its new one soon; the dot's own is for one that
     # stays.
     parents = sorted(parents, key=lambda id: id in lanes)
@@ -144,13 +141,13 @@ def _go_on(lanes: _Lanes, column: int, parents: list[str], glyphs: _Glyphs) -> I
         lanes += [None] * len(new)
         yield _line(lanes, [_Bend((column,), (column, *new))], glyphs)
         lanes[new.start :] = parents[1:]
-    while bends := _settle(lanes):
+    while bends := _next_bends(lanes):
         yield _line(lanes, bends, glyphs)
         _apply(lanes, bends)
 
 
-def _settle(lanes: _Lanes) -> list[_Bend]:
-    """The next line's bends: as many joins as find room in it, then moves.
+def _next_bends(lanes: _Lanes) -> list[_Bend]:
+    """Return the bends of the next line: as many joins as find room in it, then moves.
 
     None are left when the lanes are dense and distinct.
     """

@@ -1,38 +1,39 @@
 """`plait`: the command line.
 
-A command imports what is heavy where it renders, so that `--help` is quick.
+Commands import heavy packages where they use them, so that `--help` is quick.
 """
 
 from __future__ import annotations
 
 import click
 
+from plait.cli.branching import fork, merge, rewind
 from plait.cli.cost import cost
 from plait.cli.doctor import doctor
-from plait.cli.exits import Entry
-from plait.cli.files import apply, blame_command, cat, checkout, files_command
+from plait.cli.exits import CommandGroup
+from plait.cli.files import blame_command, cat, checkout, files_command
 from plait.cli.history import find, log
 from plait.cli.inbox import answer, approve, cancel, deny, inbox, resolve, send, signal
 from plait.cli.places import gc, sandbox, to_command
-from plait.cli.running import replay_command, resume_command, run_command, whatif_command
-from plait.cli.sessions import ls, show, verify_command
+from plait.cli.publishing import apply
+from plait.cli.running import replay_command, resume_command, run_command
+from plait.cli.sessions import ls, show
 from plait.cli.tail import tail
 from plait.cli.tracing import diff_command, graph, influence, why
+from plait.cli.verifying import verify_command
+from plait.cli.whatif import whatif_command
 from plait.cli.writing import (
     archive,
     close,
     decide,
     fact,
-    fork,
     grant,
     init,
-    merge,
     new,
     note,
     pause,
     require,
     retract,
-    rewind,
     say,
     settle,
     todo,
@@ -43,7 +44,7 @@ from plait.cli.writing import (
 
 @click.group(
     "plait",
-    cls=Entry,
+    cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 @click.version_option(package_name="plait", prog_name="plait", message="%(prog)s %(version)s")
@@ -70,6 +71,6 @@ SECTIONS: dict[str, list[click.Command]] = {
 for commands in SECTIONS.values():
     for command in commands:
         main.add_command(command)
-Entry.sections = {
+CommandGroup.sections = {
     title: [str(command.name) for command in commands] for title, commands in SECTIONS.items()
 }

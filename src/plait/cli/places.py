@@ -1,8 +1,8 @@
-"""Where tools run: `to`, and the sandboxes that exist: `sandbox ls`, `sandbox rm`, `sandbox prune`;
-and `gc`, for what nothing leads to.
+"""Places where tools run: `to`, `sandbox ls`, `sandbox rm`, `sandbox prune`; and `gc`, for blobs
+that nothing leads to.
 
 A sandbox on this machine is a cache: the record has the files, and the next tool call makes
-another. So it can be thrown away at any time that nobody works in it.
+another. So it can be thrown away while no process works in it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from plait.cli.common import Given, acting, listing, names_of, pairs, value_of
+from plait.cli.common import Options, acting, listing, names_of, pairs, value_of
 from plait.cli.documents import Document, print_json, print_jsonl
-from plait.cli.exits import NOT_FOUND, Told
-from plait.cli.files import detail_in
-from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, counted
-from plait.cli.writing import done
+from plait.cli.exits import NOT_FOUND, ShellError
+from plait.cli.files import placement_detail
+from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, count_text
+from plait.cli.writing import print_session
 from plait.errors import (
     AmbiguousRevision,
     PlaitError,
@@ -77,7 +77,7 @@ LOCAL = "local"
 )
 @acting
 def to_command(
-    given: Given,
+    given: Options,
     session: str,
     name: str,
     folder: str | None,
@@ -96,20 +96,20 @@ def to_command(
         {"ignore": list(ignore)} if ignore else {}
     )
     placed = given.open_last(session).to(name, folder, **further, **wanted)
-    done(given, placed, f"plait files {placed.short}", "plait sandbox ls")
+    print_session(given, placed, f"plait files {placed.short}", "plait sandbox ls")
     if given.form == "text":
-        _tell_left_out(placed)
+        _print_left_out(placed)
 
 
-def _tell_left_out(session: Session) -> None:
-    """What of the folder is not on record."""
-    out, detail = Out(), detail_in(session.placement)
-    for word, why in _LEFT_OUT.items():
+def _print_left_out(session: Session) -> None:
+    """Print the files of the folder that are not on record, with the reason."""
+    out, detail = Out(), placement_detail(session.placement)
+    for word, why in _LEFT_OUT_REASONS.items():
         for path in detail.get(word) or ():
             out.line(Cell(f"  without {path}: {why}", DIM))
 
 
-_LEFT_OUT = {
+_LEFT_OUT_REASONS = {
     "withheld": "it holds a secret, or its owner locked it, and was withheld",
     "skipped": "it is neither file, link nor folder",
     "heavy": "it is there to read, and not on record",
@@ -126,15 +126,15 @@ def sandbox() -> None:
     """Sandboxes that exist: ls, rm, prune."""
 
 
-class Found(NamedTuple):
-    """What all backends say there is."""
+class SandboxListing(NamedTuple):
+    """The sandboxes of all backends, and the backends that did not answer."""
 
     held: list[Held]
-    silent: dict[str, str]  # backends that could be asked and did not answer: why
+    silent: dict[str, str]  # backends that did not answer, with the reason
 
 
-def find_all(store: Store) -> Found:
-    """Backends that cannot be used here, for want of a package or a key, are not asked."""
+def find_all(store: Store) -> SandboxListing:
+    """Ask every backend for its sandboxes, except those without the package or key they need."""
     held, silent = list[Held](), dict[str, str]()
     for name in backends():
         try:
@@ -143,15 +143,15 @@ def find_all(store: Store) -> Found:
                 held += found.held(store)
         except PlaitError as error:
             silent[name] = str(error)
-        # a backend that anybody may bring must not hide those of the others
+        # a backend of another package must not hide the sandboxes of the others
         except Exception as error:
             silent[name] = f"{type(error).__name__}: {error}"
-    return Found(held, silent)
+    return SandboxListing(held, silent)
 
 
 @sandbox.command("ls")
 @listing
-def sandbox_ls(given: Given) -> None:
+def sandbox_ls(given: Options) -> None:
     """List the sandboxes of this store, on every backend that can be asked."""
     store = store_at(given.store)
     found = find_all(store)
@@ -180,12 +180,12 @@ def held_document(store: Store, held: Held) -> Document:
 
 
 def session_of(store: Store, held: Held) -> LogId | None:
-    """The session it was made for; a clean one has a word after the id."""
+    """Return the session it was made for. The key of a clean sandbox has a word after the id."""
     log = LogId(held.key[:36])
     return log if log and session_row(store, log) else None
 
 
-def _print_held(store: Store, found: Found) -> None:
+def _print_held(store: Store, found: SandboxListing) -> None:
     out = Out()
     sessions = {
         each.sandbox: log for each in found.held if (log := session_of(store, each)) is not None
@@ -217,16 +217,18 @@ def _print_held(store: Store, found: Found) -> None:
 @sandbox.command("rm")
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
 @acting
-def sandbox_rm(given: Given, ids: Sequence[str]) -> None:
+def sandbox_rm(given: Options, ids: Sequence[str]) -> None:
     """End sandboxes: ID, the start of it, or the session they were made for, as in @.
 
     The files are on record, and the next tool call makes another.
     """
     store = store_at(given.store)
     found = find_all(store)
-    chosen = list({each.sandbox: each for id in ids for each in _called(given, found, id)}.values())
+    chosen = list(
+        {each.sandbox: each for id in ids for each in _find_sandboxes(given, found, id)}.values()
+    )
     for each in chosen:
-        _end(store, each)
+        _end_sandbox(store, each)
     if given.form == "json":
         print_json({"removed": [held_document(store, each) for each in chosen]})
         return
@@ -234,9 +236,13 @@ def sandbox_rm(given: Given, ids: Sequence[str]) -> None:
         Out().line(f"removed {each.backend} ", Cell(each.sandbox, ACCENT))
 
 
-def _called(given: Given, found: Found, id: str) -> list[Held]:
-    """The one of this id, those of a session of this name, or the one whose id begins so."""
-    same = [each for each in found.held if each.sandbox == id] or _made_for(given, found, id)
+def _find_sandboxes(given: Options, found: SandboxListing, id: str) -> list[Held]:
+    """Return the sandbox with this id, else those of the session with this name, else the one with
+    this beginning of an id.
+    """
+    same = [each for each in found.held if each.sandbox == id] or _sandboxes_of_session(
+        given, found, id
+    )
     if same:
         return same
     same = [each for each in found.held if id and each.sandbox.startswith(id)]
@@ -248,32 +254,32 @@ def _called(given: Given, found: Found, id: str) -> list[Held]:
     if not same:
         silent = f" {', '.join(found.silent)} did not answer." if found.silent else ""
         said = f"there is no sandbox {id!r}.{silent} See what there is with: plait sandbox ls"
-        raise Told(SandboxGone("no backend", id), [said], NOT_FOUND)
+        raise ShellError(SandboxGone("no backend", id), [said], NOT_FOUND)
     return same
 
 
-def _made_for(given: Given, found: Found, name: str) -> list[Held]:
+def _sandboxes_of_session(given: Options, found: SandboxListing, name: str) -> list[Held]:
     try:
         log = given.open(name).id
-    except (UnknownRevision, UnknownPlace, AmbiguousRevision):  # then it is no name of a session
+    except (UnknownRevision, UnknownPlace, AmbiguousRevision):  # not the name of a session
         return []
     return [each for each in found.held if each.key[:36] == log]
 
 
-def _end(store: Store, held: Held) -> None:
+def _end_sandbox(store: Store, held: Held) -> None:
     if held.backend != LOCAL:
         backend(held.backend).attach(
             Placement(held.backend, held.sandbox), Wanted(store, held.key, EMPTY)
         ).destroy()
         return
-    # A local one may be in doubt, and is not attached to then. Made again with nothing in it, it is
-    # ours to throw away, on any machine.
+    # A local sandbox whose state is in doubt cannot be attached. Created again, empty, it can be
+    # destroyed on any machine.
     backend(LOCAL).create(Wanted(store, held.sandbox, EMPTY, isolation="host")).destroy()
 
 
 @sandbox.command("prune")
 @acting
-def sandbox_prune(given: Given) -> None:
+def sandbox_prune(given: Options) -> None:
     """Throw away the local copies of files that no process has open.
 
     They are caches: the record has it all.
@@ -282,7 +288,7 @@ def sandbox_prune(given: Given) -> None:
     removed, kept = list[Held](), dict[str, str]()
     for each in backend(LOCAL).held(store):
         try:
-            _end(store, each)
+            _end_sandbox(store, each)
             removed.append(each)
         except SandboxBusy:
             kept[each.sandbox] = "a process works in it"
@@ -292,7 +298,7 @@ def sandbox_prune(given: Given) -> None:
         print_json({"removed": [held_document(store, each) for each in removed], "kept": kept})
         return
     out = Out()
-    out.line(f"removed {counted(len(removed), 'local copy').replace('copys', 'copies')}")
+    out.line(f"removed {count_text(len(removed), 'local copy').replace('copys', 'copies')}")
     for id, why in kept.items():
         out.line("kept ", Cell(id, ACCENT), f": {why}")
 
@@ -307,7 +313,7 @@ def sandbox_prune(given: Given) -> None:
     help="Also what is less than an hour old. Only if no program is working with the store.",
 )
 @acting
-def gc(given: Given, now: bool) -> None:
+def gc(given: Options, now: bool) -> None:
     """Remove blobs that no event leads to: files of snapshots that were never recorded."""
     store = store_at(given.store)
     found = collect(store, before=store.number if now else None)
@@ -315,8 +321,7 @@ def gc(given: Given, now: bool) -> None:
         print_json(msgspec.structs.asdict(found))
         return
     out = Out()
-    out.line(
-        f"removed {counted(found.removed, 'blob')}; files lead to {counted(found.kept, 'blob')}"
-    )
+    removed, kept = count_text(found.removed, "blob"), count_text(found.kept, "blob")
+    out.line(f"removed {removed}; files lead to {kept}")
     for tree in found.missing:
         out.line(Cell(f"tree {tree} is named and not there: plait verify tells more", BAD))

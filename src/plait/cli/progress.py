@@ -1,8 +1,7 @@
-"""How a run goes, told while it goes on: on stderr, so that what it says in the end can be piped
-on.
+"""The progress of a run, printed on stderr, so that the result on stdout can be piped on.
 
-On a terminal one line that is drawn anew, gone when the run is over; elsewhere a line for every
-reply of a model and every outcome of a tool. All of it is heard from the run's own events and
+A terminal shows one line that is redrawn, and gone when the run is over; otherwise every reply of a
+model and every outcome of a tool is a line. All of it is taken from the run's own events and
 deltas.
 """
 
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from plait.cli.documents import Document
-from plait.cli.render import DIM, Cell, Out, cell_width, counted
-from plait.cli.terminal import clean, console, cut
+from plait.cli.render import DIM, Cell, Out, cell_width, count_text
+from plait.cli.terminal import clean, console, cut_text
 from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import LogId
@@ -28,18 +27,18 @@ from plait.session.state import NOTHING, Spent, dollars_text
 if TYPE_CHECKING:
     from plait.model.base import Delta
 
-SAID = 200  # cells of what a step says, in a line of its own
+SAID = 200  # cells of the text of a step
 DOT = " · "
 _OVER = (k.ToolReturned, k.ToolFailed, k.ToolUnknown)
 
 
 class Progress:
-    """Hears a run, and tells how it goes. `quiet`: only counts."""
+    """Listens to a run and prints its progress. `quiet`: only counts."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.out = Out(stderr=True)
-        self._quiet, self._drawn = quiet, self.out.tty and not quiet
-        self._lock = RLock()  # branches are heard from threads of their own
+        self._quiet, self._redraws = quiet, self.out.tty and not quiet
+        self._lock = RLock()  # branches report from threads of their own
         self._live: Any = None
         self._began = _now()
         self._running: dict[str, str] = {}  # tools at work, by call
@@ -47,18 +46,18 @@ class Progress:
         self.steps = self.tool_calls = 0
         self.spent = NOTHING
 
-    # ── hearing ──────────────────────────────────────────────────────────────────────────────
+    # ── listening ────────────────────────────────────────────────────────────────────────────
 
     def __call__(self, item: Event | Delta) -> None:
         with self._lock:
             if isinstance(item, Event):
-                self._hear(item)
+                self._count_event(item)
             else:
                 self._path = item.agent
                 tool = getattr(item, "tool", "")
                 self._doing = f"asks for {tool}" if tool else "answers" if item.text else "thinks"
 
-    def _hear(self, event: Event) -> None:
+    def _count_event(self, event: Event) -> None:
         body, call = event.body, event.header.call or ""
         if event.actor.startswith("agent:"):
             self._path = unquote(event.actor.partition(":")[2])
@@ -69,34 +68,36 @@ class Progress:
             self._doing = ""
             self._spend(body.usage, body.price)
             counts = (
-                f"  ({_about(body.usage)}{body.usage.input_tokens:,} in,"
+                f"  ({_estimate_mark(body.usage)}{body.usage.input_tokens:,} in,"
                 f" {body.usage.output_tokens:,} out)"
             )
-            self._step(event, f"step {self.steps}", counts)
+            self._print_step(event, f"step {self.steps}", counts)
         elif isinstance(body, k.ModelFailed):
             self._doing = ""
             if body.usage is not None:
                 self._spend(body.usage, body.price)
-            self._step(event, "")
+            self._print_step(event, "")
         elif isinstance(body, k.ToolRequested):
             self.tool_calls += body.attempt == 1 and body.decision != "refuse"
             self._path, self._running[call] = body.path or self._path, body.tool
         elif isinstance(body, _OVER):
-            self._step(event, "", before=f"{self._running.pop(call, None) or _tool_of(event)} ")
+            self._print_step(
+                event, "", before=f"{self._running.pop(call, None) or _call_name(event)} "
+            )
 
     def _spend(self, usage: k.Usage, price: k.Price | None) -> None:
         self.spent += Spent(
             usage, price.cost_usd_nano if price is not None else 0, unpriced=price is None
         )
 
-    # ── telling ──────────────────────────────────────────────────────────────────────────────
+    # ── printing ─────────────────────────────────────────────────────────────────────────────
 
-    def _step(self, event: Event, name: str, more: str = "", before: str = "") -> None:
-        if self._quiet or self._drawn:
+    def _print_step(self, event: Event, name: str, more: str = "", before: str = "") -> None:
+        if self._quiet or self._redraws:
             return
-        said = cut(clean(f"{before}{saying(event)}"), SAID)
+        said = cut_text(clean(f"{before}{saying(event)}"), SAID)
         self.out.line(
-            Cell(f"{self.elapsed:>7}  {name:<8}  {self._path}  ", DIM), said, Cell(more, DIM)
+            Cell(f"{self.elapsed_text:>7}  {name:<8}  {self._path}  ", DIM), said, Cell(more, DIM)
         )
 
     @property
@@ -104,7 +105,7 @@ class Progress:
         return (_now() - self._began) / 1e6
 
     @property
-    def elapsed(self) -> str:
+    def elapsed_text(self) -> str:
         seconds = self.seconds
         return (
             f"{seconds:.1f} s"
@@ -119,14 +120,16 @@ class Progress:
     @property
     def summary(self) -> str:
         usage = self.spent.usage
-        tokens = f"{_about(usage)}{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
+        tokens = (
+            f"{_estimate_mark(usage)}{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
+        )
         return ", ".join(
             [
-                counted(self.steps, "step"),
-                counted(self.tool_calls, "tool call"),
+                count_text(self.steps, "step"),
+                count_text(self.tool_calls, "tool call"),
                 tokens,
                 self.cost,
-                self.elapsed,
+                self.elapsed_text,
             ]
         )
 
@@ -143,20 +146,21 @@ class Progress:
         }
 
     def line(self, width: int) -> str:
-        """How it goes, in one line that fits: who does what is what gets cut."""
+        """Return the progress in one line that fits. The agent and its action stand last, where the
+        line is cut.
+        """
         with self._lock:
             doing = ", ".join(dict.fromkeys(self._running.values())) or self._doing
             where = clean(DOT.join(filter(None, (self._path, doing))))
             usage, cost = self.spent.usage, self.spent.cost
-            known = (
-                f"{_about(usage)}{dollars_text(cost.dollars or 0)}{'+?' if cost.unpriced else ''}"
-            )
+            mark, unpriced = _estimate_mark(usage), "+?" if cost.unpriced else ""
+            known = f"{mark}{dollars_text(cost.dollars or 0)}{unpriced}"
             money = known if cost.dollars is not None else "unknown"
-            tokens = f"{_about(usage)}{usage.input_tokens:,} in {usage.output_tokens:,} out"
-            told = DOT.join([counted(self.steps, "step"), tokens, money, self.elapsed])
+            tokens = f"{mark}{usage.input_tokens:,} in {usage.output_tokens:,} out"
+            told = DOT.join([count_text(self.steps, "step"), tokens, money, self.elapsed_text])
             if cell_width(told) + len(DOT) + min(cell_width(where), 20) > width:
-                told = DOT.join([str(self.steps), money, self.elapsed])
-            return cut(f"{told}{DOT}{where}" if where else told, width)
+                told = DOT.join([str(self.steps), money, self.elapsed_text])
+            return cut_text(f"{told}{DOT}{where}" if where else told, width)
 
     # ── the line that is drawn anew ──────────────────────────────────────────────────────────
 
@@ -173,20 +177,20 @@ class Progress:
         self._stop()
 
     def _start(self) -> None:
-        if self._drawn:
+        if self._redraws:
             import sys
 
-            from rich.live import Live as Drawn
+            from rich.live import Live as RichLive
             from rich.text import Text
 
             screen = console(stderr=True)
 
-            def drawn() -> Text:
+            def render_line() -> Text:
                 return Text(self.line(screen.width - 1), style=DIM, no_wrap=True, overflow="crop")
 
-            # What the program prints goes above the line; into a pipe it goes as it is.
-            self._live = Drawn(
-                get_renderable=drawn,
+            # Output of the program goes above the line; into a pipe it goes unchanged.
+            self._live = RichLive(
+                get_renderable=render_line,
                 console=screen,
                 transient=True,
                 refresh_per_second=8,
@@ -201,7 +205,7 @@ class Progress:
 
     @contextmanager
     def aside(self) -> Generator[Out]:
-        """The terminal for somebody else, for a while."""
+        """Lend the terminal: the line is gone until the block ends."""
         self._stop()
         try:
             yield self.out
@@ -209,7 +213,7 @@ class Progress:
             self._start()
 
 
-def _about(usage: k.Usage) -> str:
+def _estimate_mark(usage: k.Usage) -> str:
     """Return the mark of a figure that is an estimate."""
     return "~" if usage.estimated_tokens else ""
 
@@ -218,6 +222,6 @@ def _now() -> int:
     return Live().now(LogId(""), 0)
 
 
-def _tool_of(event: Event) -> str:
-    """Which tool an outcome is of, where its request was there before."""
+def _call_name(event: Event) -> str:
+    """Return a name for the call of an outcome whose request was not heard."""
     return f"call {(event.header.call or '')[:8]}"

@@ -1,5 +1,5 @@
-"""`plait show S@k --prompt`: what a model was sent, exactly, rebuilt from the log and checked
-against it.
+"""`plait show S@k --prompt`: the exact prompt of a model, rebuilt from the log and checked against
+it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from plait.cli.common import Given
+from plait.cli.common import Options
 from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import UNVERIFIED
-from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, counted
+from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, count_text
 from plait.cli.terminal import clean
 from plait.event.kinds import Reasoning
 from plait.ids import short
@@ -30,8 +30,8 @@ DIFFERS = (
 )
 
 
-def show_prompt(given: Given, session: Session, *, why: bool) -> int:
-    """Print it; returns the exit code."""
+def show_prompt(given: Options, session: Session, *, why: bool) -> int:
+    """Print the prompt, and return the exit code."""
     from plait.runtime.sent import sent  # heavy: most commands do without
 
     found = sent(session)
@@ -40,7 +40,7 @@ def show_prompt(given: Given, session: Session, *, why: bool) -> int:
     elif given.form == "jsonl":
         print_jsonl([prompt_document(found, why=why)])
     else:
-        _Prompted(found).print(why=why)
+        _PromptPage(found).print(why=why)
     return 0 if found.matches else UNVERIFIED
 
 
@@ -70,8 +70,8 @@ def prompt_document(found: Sent, *, why: bool) -> dict[str, Any]:
     return document
 
 
-class _Prompted:
-    """One prompt for people. Nothing is cut: it is to be what was sent."""
+class _PromptPage:
+    """One prompt for people. Nothing is cut: it has to be the exact prompt."""
 
     def __init__(self, found: Sent) -> None:
         self.found, self.out = found, Out()
@@ -128,7 +128,7 @@ class _Prompted:
             self.out.line("    ", Cell(f"calls {call.tool} ", DIM), as_json(call.arguments))
 
     def _left_out(self, left: Sequence[LeftOut]) -> None:
-        self.out.heading("Left out", counted(len(left), "event") if left else "nothing")
+        self.out.heading("Left out", count_text(len(left), "event") if left else "nothing")
         log = self.found.event.log
         rows = (
             [

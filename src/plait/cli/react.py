@@ -1,9 +1,9 @@
-"""`plait log --react`: what agents thought, did and saw, in strict turns.
+"""`plait log --react`: the thoughts, actions and observations of agents, step by step.
 
-A step is a thought, the action it led to, and what was observed; a reply that asks for nothing is
-an answer. Which thought an action belongs to is read from the causes its request declares, not from
-what stands next to it. A reply that asks for several things at once is one thought with several
-steps: told whole to programs, and only once to people.
+A step is a thought, the action it led to, and the observation; a reply without an action is an
+answer. The thought of an action is found by the causes that its request declares, not by its place
+in the log. A reply with several actions is one thought with several steps: programs get the thought
+with each of them, people only once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from plait.cli.common import Given, names_of, store_of
+from plait.cli.common import Options, names_of, store_of
 from plait.cli.documents import Document, print_json, print_jsonl, session_document
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, as_json
 from plait.event import Event, Json
@@ -39,7 +39,7 @@ REWOUND = "(outcome rewound)"  # it is on record, but not on this path
 
 
 class Thought(NamedTuple):
-    """A reply: what it says, and what it asks for."""
+    """A reply of a model: its words, and its calls of tools."""
 
     event: Event
     reasoning: str
@@ -52,7 +52,7 @@ class Thought(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What came of an action."""
+    """The outcome of an action."""
 
     how: str  # returned, failed, happened, did_not_happen, compensated, unknown, not_run, rewound
     text: str
@@ -60,41 +60,41 @@ class Observation(NamedTuple):
     event: Event | None = None  # None: nothing is on record here
 
 
-class Step(NamedTuple):
+class ReactStep(NamedTuple):
     thought: Thought
-    same: bool  # whether the step before has this thought, too
+    same: bool  # True if the step before has this thought, too
     tool: str
     arguments: Json
     call: str
-    # it names the thought among its causes; None: it was asked for, and never requested on this
-    # path
+    # names the thought among its causes; None: the reply asked for it, and it was never requested
+    # on this path
     request: Event | None
     observed: Observation
 
 
-Told = Step | Thought  # a thought without a step is an answer
+StepOrAnswer = ReactStep | Thought  # a thought without a step is an answer
 
 
 # ── from events to steps ─────────────────────────────────────────────────────────────────────
 
 
-def told(session: Session, wanted: Callable[[Event], bool]) -> list[Told]:
-    """The steps and answers on a path, oldest first, of those replies that are wanted."""
+def react_steps(session: Session, wanted: Callable[[Event], bool]) -> list[StepOrAnswer]:
+    """Return the steps and answers on a path, oldest first, of the replies that are wanted."""
     trail = _Trail(session)
     return [
         each
         for thought in trail.thoughts.values()
         if wanted(thought.event)
-        for each in trail.told(thought)
+        for each in trail.steps_of(thought)
     ]
 
 
 class _Trail:
-    """What a path says of replies, requests and outcomes, each found by what it names."""
+    """The replies, requests and outcomes on a path, connected by the ids they name."""
 
     def __init__(self, session: Session) -> None:
         self._session, self._store = session, store_of(session)
-        # what was there before this branch began
+        # the last place inherited from each ancestor
         self._above = {each.id: each.seq for each in session.lineage[:-1]}
         self.thoughts: dict[Digest, Thought] = {}
         self._requests: dict[str, Event] = {}
@@ -103,26 +103,26 @@ class _Trail:
         # the calls that a reply caused, as their requests declare
         self._asked: dict[Digest, list[str]] = {}
         for _, event in session.walk(_KINDS):
-            self._take(event)
+            self._add_event(event)
 
-    def _take(self, event: Event) -> None:
+    def _add_event(self, event: Event) -> None:
         call = event.header.call or event.id
         if event.kind == k.ModelReplied.__name__:
-            self._think(event)
+            self._add_thought(event)
         elif event.kind in _OUTCOMES:
             self._outcomes[call] = event
             self._seen.add(event.id)
         elif call in self._requests:
-            # it is tried again: what came before is not what came of it
+            # a retry: the outcome of the attempt before does not count
             self._outcomes.pop(call, None)
         else:
             cause = next((cause for cause in event.header.causes if cause in self.thoughts), None)
-            # otherwise the program itself asked for it, and no agent thought anything
+            # otherwise the program itself made the call, without a thought
             if cause is not None:
                 self._requests[call] = event
                 self._asked[cause].append(call)
 
-    def _think(self, event: Event) -> None:
+    def _add_thought(self, event: Event) -> None:
         body = event.body
         assert isinstance(body, k.ModelReplied)
         if body.aside:  # a selector's
@@ -135,7 +135,7 @@ class _Trail:
         self.thoughts[event.id] = Thought(event, reasoning, said, body.calls)
         self._asked[event.id] = []
 
-    def told(self, thought: Thought) -> Iterator[Told]:
+    def steps_of(self, thought: Thought) -> Iterator[StepOrAnswer]:
         declared = self._asked[thought.event.id]
         asked = {
             action.call: action
@@ -146,30 +146,30 @@ class _Trail:
         for at, call in enumerate(calls):
             request = self._requests.get(call)
             about: Any = request.body if request is not None else asked[call]
-            yield Step(
+            yield ReactStep(
                 thought,
                 at > 0,
                 about.tool,
                 about.arguments,
                 call,
                 request,
-                self._observed(call, request),
+                self._outcome_of(call, request),
             )
         if not calls:
             yield thought
 
-    def _observed(self, call: str, request: Event | None) -> Observation:
+    def _outcome_of(self, call: str, request: Event | None) -> Observation:
         if (outcome := self._outcomes.get(call)) is not None:
             return _observation(outcome, self._store)
-        if call in self._elsewhere:
+        if call in self._calls_off_path:
             return Observation("rewound", REWOUND)
         if request is None or request.seq <= self._above.get(request.log, 0):
             return Observation("not_run", NOT_RUN)
         return Observation("unknown", UNKNOWN)
 
     @cached_property
-    def _elsewhere(self) -> set[str | None]:
-        """Calls that came to something in this log, but not on this path."""
+    def _calls_off_path(self) -> set[str | None]:
+        """Calls with an outcome in this log, but not on this path."""
         outcomes = self._store.read(self._session.id, 1, self._session.seq, kinds=_OUTCOMES)
         return {event.header.call for event in outcomes if event.id not in self._seen}
 
@@ -191,20 +191,20 @@ def _observation(event: Event, store: Store) -> Observation:
     return Observation(how, said, parts, event)
 
 
-# ── telling ──────────────────────────────────────────────────────────────────────────────────
+# ── printing ─────────────────────────────────────────────────────────────────────────────────
 
 
-def show(
-    given: Given,
+def print_react(
+    given: Options,
     session: Session,
     wanted: Callable[[Event], bool],
     number: int | None,
     oneline: bool,
 ) -> None:
-    """Print it, oldest first; `number` counts steps and answers from the end."""
-    found = told(session, wanted)
+    """Print the steps, oldest first; `number` counts steps and answers from the end."""
+    found = react_steps(session, wanted)
     if given.form == "text":
-        _print(session, found, number, oneline)
+        _print_steps(session, found, number, oneline)
         return
     documents = [react_document(each) for each in found[-number if number else 0 :]]
     if given.form == "jsonl":
@@ -213,10 +213,10 @@ def show(
         print_json({"session": session_document(session), "steps": documents})
 
 
-def react_document(each: Told) -> Document:
-    """A step, or an answer; the keys of the other kind are null."""
-    thought = _thought(each)
-    shared = {"agent": thought.event.actor, "reply": _place(thought.event)}
+def react_document(each: StepOrAnswer) -> Document:
+    """Return a step, or an answer; the keys of the other kind are null."""
+    thought = _thought_of(each)
+    shared = {"agent": thought.event.actor, "reply": _event_place(thought.event)}
     if isinstance(each, Thought):
         nothing = dict.fromkeys(("action", "observation", "caused_by", "requested", "observed"))
         return {
@@ -237,23 +237,25 @@ def react_document(each: Told) -> Document:
             "text": observed.text,
             "parts": msgspec.to_builtins(observed.parts),
         },
-        "caused_by": _place(thought.event) if each.request else None,
-        "requested": _place(each.request),
-        "observed": _place(observed.event),
+        "caused_by": _event_place(thought.event) if each.request else None,
+        "requested": _event_place(each.request),
+        "observed": _event_place(observed.event),
         "answer": None,
     }
 
 
-def _place(event: Event | None) -> Document | None:
+def _event_place(event: Event | None) -> Document | None:
     return None if event is None else {"session": event.log, "seq": event.seq, "event": event.id}
 
 
-def _print(session: Session, found: list[Told], number: int | None, oneline: bool) -> None:
+def _print_steps(
+    session: Session, found: list[StepOrAnswer], number: int | None, oneline: bool
+) -> None:
     out = Out()
     limit = number or (STEPS_SHOWN if out.tty else None)
     shown = found[-limit:] if limit else found
-    if shown and isinstance(first := shown[0], Step):
-        shown = [first._replace(same=False), *shown[1:]]  # the step that told it may be left out
+    if shown and isinstance(first := shown[0], ReactStep):
+        shown = [first._replace(same=False), *shown[1:]]  # the step that shows it may be left out
     if len(shown) < len(found) and number is None:
         out.hint(
             f"… {len(found) - len(shown):,} earlier ones: plait log {session.short} --react -n"
@@ -265,24 +267,24 @@ def _print(session: Session, found: list[Told], number: int | None, oneline: boo
         Column(),
         Column(flex=True),
     ]
-    places = _Places(session, oneline)
+    places = _PlaceNames(session, oneline)
     rows = (
         [
             Cell(places.of(event), ACCENT),
-            *([] if oneline else [Cell(_thought(each).event.actor, DIM)]),
+            *([] if oneline else [Cell(_thought_of(each).event.actor, DIM)]),
             Cell(what, DIM),
             says,
         ]
         for each in shown
-        for event, what, says in _lines(each)
+        for event, what, says in _step_lines(each)
     )
     if not out.table(columns, rows):
         out.hint("No agent has done anything here.")
 
 
-def _lines(each: Told) -> Iterator[tuple[Event | None, str, Cell]]:
-    """The lines of a step: what they are about, what they are, what they say."""
-    thought = _thought(each)
+def _step_lines(each: StepOrAnswer) -> Iterator[tuple[Event | None, str, Cell]]:
+    """Yield the lines of a step: the event, the word for the line, the text."""
+    thought = _thought_of(each)
     if isinstance(each, Thought):
         if thought.reasoning:
             yield thought.event, "thought", Cell(thought.reasoning)
@@ -298,13 +300,13 @@ def _lines(each: Told) -> Iterator[tuple[Event | None, str, Cell]]:
     )
 
 
-def _thought(each: Told) -> Thought:
-    return each.thought if isinstance(each, Step) else each
+def _thought_of(each: StepOrAnswer) -> Thought:
+    return each.thought if isinstance(each, ReactStep) else each
 
 
-class _Places:
-    """Where an event stands, so that it can be typed: what came with a merge has a
-    name of its own.
+class _PlaceNames:
+    """Names of places that can be typed. An event that came with a merge is named with
+    its session.
     """
 
     def __init__(self, session: Session, named: bool) -> None:

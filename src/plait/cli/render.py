@@ -1,8 +1,8 @@
-"""How answers look: lines of styled cells, the same on a terminal and in a pipe.
+"""The look of answers: lines of styled cells, the same on a terminal and in a pipe.
 
-On a terminal a line is cut to its width and secondary things are dim; in a pipe nothing is cut or
-coloured, times are told in full, and the heads of columns and hints are left out, so that a line is
-an item. Every cell is cleaned on its way out, so that no command can forget it.
+On a terminal a line is cut to its width and secondary cells are dim; in a pipe nothing is cut or
+coloured, times are printed in full, and the heads of columns and hints are left out, so that a line
+is an item. Every cell is cleaned when it is printed, so that no command can forget it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from plait.cli.terminal import age, clean, console, cut, when
+from plait.cli.terminal import age, clean, console, cut_text, when
 from plait.event import Json
 from plait.ids import LogId, Micros
 from plait.runtime.live import Live
@@ -22,10 +22,10 @@ from plait.runtime.live import Live
 ACCENT, DIM, STRONG, BAD = "cyan", "dim", "bold", "red"
 
 GAP = "  "
-COLUMN_MAX = 28  # cells on a terminal, apart from the column that takes what is left
-FLEX_MIN = 24  # cells for that one, unless it says otherwise
-# blanks and text of that one in a pipe: one long text must not push what follows it far to the
-# right in every line
+COLUMN_MAX = 28  # cells of a column on a terminal, except the flexible one
+FLEX_MIN = 24  # cells of the flexible one, unless it says otherwise
+# cells to which the flexible one is padded in a pipe: one long text must not push the columns after
+# it far to the right in every line
 PAD_MAX = 60
 BATCH = 500  # rows that are measured together: a long list begins to show at once
 
@@ -45,7 +45,7 @@ class Column(NamedTuple):
 
 
 class Out:
-    """Where a command prints what is for people."""
+    """Prints the output for people, to stdout or stderr."""
 
     def __init__(self, stderr: bool = False) -> None:
         self._console = console(stderr)
@@ -67,17 +67,17 @@ class Out:
         print(drawn.get(), end="", file=self._console.file)
 
     def brief(self, *cells: Cell | str) -> None:
-        """One line that fits: the last cell is cut if need be."""
+        """Print one line that fits: the last cell is cut if need be."""
         *first, last = [Cell(clean(cell.text), cell.style) for cell in map(_cell, cells)]
         if self.tty:
             last = Cell(
-                cut(last.text, self.width - sum(cell_width(cell.text) for cell in first)),
+                cut_text(last.text, self.width - sum(cell_width(cell.text) for cell in first)),
                 last.style,
             )
         self.line(*first, last)
 
     def hint(self, *texts: str) -> None:
-        """What to do next; only a person wants to know."""
+        """Print the next steps, on a terminal only."""
         if self.tty:
             for text in texts:
                 self.line(Cell(text, DIM))
@@ -94,7 +94,7 @@ class Out:
         indent: str = "",
         heads: bool = False,
     ) -> int:
-        """Rows in aligned columns; returns how many there were."""
+        """Print rows in aligned columns, and return how many there were."""
         source, widths, count = iter(rows), [0] * len(columns), 0
         while batch := [
             [Cell(clean(cell.text), cell.style) for cell in row] for row in islice(source, BATCH)
@@ -112,12 +112,12 @@ class Out:
                 ]
             fitted = self._fit(columns, widths, cell_width(indent))
             for row in shown:
-                self.line(indent, *_laid_out(columns, row, fitted, self.tty))
+                self.line(indent, *_layout_row(columns, row, fitted, self.tty))
             count += len(batch)
         return count
 
     def _fit(self, columns: Sequence[Column], widths: Sequence[int], indent: int) -> list[int]:
-        """The widths there is room for. An empty column takes none."""
+        """Return the widths there is room for. An empty column takes none."""
         if not self.tty:
             return [
                 min(width, PAD_MAX) if column.flex else width
@@ -146,8 +146,8 @@ class Out:
     def time(self, time: Micros) -> str:
         return age(time, self.now) if self.tty else when(time)
 
-    def wrapped(self, text: str, width: int, lines_max: int) -> list[str]:
-        """A text from outside in lines of this width, not too many of them; in a pipe one line,
+    def wrap_lines(self, text: str, width: int, lines_max: int) -> list[str]:
+        """Return a text in lines of this width, at most `lines_max` of them; in a pipe one line,
         whole.
         """
         if not self.tty:
@@ -169,13 +169,13 @@ def _cell(cell: Cell | str) -> Cell:
     return cell if isinstance(cell, Cell) else Cell(cell)
 
 
-def _laid_out(
+def _layout_row(
     columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], cutting: bool
 ) -> list[Cell]:
     found = list[Cell]()
     for column, cell, width in zip(columns, row, widths, strict=True):
         if width:
-            text = cut(cell.text, width) if cutting else cell.text
+            text = cut_text(cell.text, width) if cutting else cell.text
             space = " " * (width - cell_width(text))
             found.append(Cell(f"{space}{text}" if column.right else f"{text}{space}", cell.style))
             found.append(Cell(GAP))
@@ -183,7 +183,7 @@ def _laid_out(
 
 
 def cell_width(text: str) -> int:
-    """How wide a text is on a terminal."""
+    """Return how many cells a text takes on a terminal."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -195,5 +195,5 @@ def as_json(value: Json) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def counted(count: int, what: str) -> str:
+def count_text(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"

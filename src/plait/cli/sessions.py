@@ -1,4 +1,4 @@
-"""Looking at sessions: `ls`, `show`, `verify`."""
+"""Sessions: a list of them, and one of them: `ls`, `show`."""
 
 from __future__ import annotations
 
@@ -7,37 +7,39 @@ from typing import Any
 
 import click
 
-from plait.cli.common import Given, listing, pairs, store_of
+from plait.cli.common import Options, listing, pairs, store_of
 from plait.cli.documents import (
     changed_by,
-    fault_document,
     listed_document,
     print_json,
     print_jsonl,
     show_document,
-    unchecked_document,
 )
-from plait.cli.exits import UNVERIFIED
-from plait.cli.files import detail_in, print_changes
+from plait.cli.files import placement_detail, print_changes
 from plait.cli.prompts import show_prompt
-from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, counted
-from plait.errors import SchemaAltered, StoreCorrupt
+from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, count_text
 from plait.event.kinds import Budget, MessageSaid, Placement
-from plait.ids import LogId, short
+from plait.ids import short
 from plait.session import Facts, Message, Session
-from plait.session.audit import Audit, logs_behind
 from plait.session.life import STATUSES
 from plait.session.listing import session_row
 from plait.session.ports import store_at
 from plait.session.saying import saying, short_sandbox
 from plait.session.state import Spent
-from plait.store import Fault, Row, Store, Unchecked
+from plait.store import Row, Store
 from plait.workspace.diff import Changes
 
 PAGE = 200
+
+
 LISTED = 50
+
+
 MESSAGES = 6  # that `show` shows
+
+
 MESSAGE_LINES = 12  # of one message, on a terminal
+
 
 # ── ls ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -57,7 +59,7 @@ MESSAGE_LINES = 12  # of one message, on a terminal
 @click.option("--all", "everything", is_flag=True, help="All of them, however many.")
 @listing
 def ls(
-    given: Given,
+    given: Options,
     parent: str | None,
     tags: Sequence[str],
     limit: int | None,
@@ -73,7 +75,7 @@ def ls(
         "store": given.store,
     }
     store = store_at(given.store)
-    found = _listed(store, where, None if everything else limit)
+    found = _list_sessions(store, where, None if everything else limit)
     if given.form == "jsonl":
         print_jsonl(listed_document(session, row) for session, row in found)
     elif given.form == "json":
@@ -87,7 +89,7 @@ def ls(
         _print_list(store, found, None if everything else limit)
 
 
-def _listed(
+def _list_sessions(
     store: Store, where: dict[str, Any], limit: int | None
 ) -> Iterator[tuple[Session, Row]]:
     left, before = limit, None
@@ -133,7 +135,7 @@ def _list_row(out: Out, store: Store, session: Session, row: Row) -> list[Cell]:
 
 
 def first_words(store: Store, session: Session) -> str:
-    """What was said first, in place of a title."""
+    """Return the beginning of the first message, in place of a title."""
     first = next(store.read(session.id, 1, session.seq, kinds={MessageSaid.__name__}), None)
     return saying(first).partition(": ")[2] if first else ""
 
@@ -159,7 +161,7 @@ def first_words(store: Store, session: Session) -> str:
 @click.pass_context
 def show(
     context: click.Context,
-    given: Given,
+    given: Options,
     session: str,
     messages: int | None,
     prompt: bool,
@@ -181,10 +183,10 @@ def show(
     elif given.form == "jsonl":
         print_jsonl([show_document(value, messages)])
     else:
-        _Shown(value).print(MESSAGES if messages is None else messages)
+        _SessionPage(value).print(MESSAGES if messages is None else messages)
 
 
-class _Shown:
+class _SessionPage:
     """One session for people."""
 
     def __init__(self, session: Session) -> None:
@@ -205,7 +207,7 @@ class _Shown:
         self._facts("Findings", session.findings)
         self._pending()
         self._verdicts()
-        self._changed()
+        self._file_changes()
         self._messages(messages)
 
     def _about(self) -> None:
@@ -216,18 +218,18 @@ class _Shown:
             ("label", session.label, ""),
             ("id", session.id, DIM),
             ("status", session.status, ""),
-            ("last run", *_last_run(session)),
+            ("last run", *_last_run_text(session)),
             ("opened", f"{self.out.time(first.time)} by {first.actor}", ""),
-            ("lineage", _lineage(session), ""),
+            ("lineage", _lineage_text(session), ""),
             ("continues", str(session.continues) if session.continues else None, ""),
             ("user", session.user, ""),
             ("project", session.project, ""),
             ("tags", tags or None, ""),
             ("durability", session.durability if session.durability != "full" else None, ""),
-            ("placement", placement_told(session.placement), ""),
+            ("placement", _placement_text(session.placement), ""),
             ("files", f"tree {session.tree[:12]}" if session.tree else None, DIM),
-            ("budget", _budget(session.budget, session.left_now), ""),
-            ("used", _spent(session.spent), ""),
+            ("budget", _budget_text(session.budget, session.left_now), ""),
+            ("used", _usage_text(session.spent), ""),
         ]
         columns = [Column(), Column(flex=True)]
         self.out.table(
@@ -264,13 +266,18 @@ class _Shown:
             [
                 Cell(name),
                 Cell("passed" if each.passed else "failed", "" if each.passed else BAD),
-                _required(session, name),
+                _requirement_cell(session, name),
                 self._where(each),
             ]
             for name, each in last.items()
         ]
         rows += [
-            [Cell(name), Cell("no verdict", BAD), _required(session, name), self._where(gate.at)]
+            [
+                Cell(name),
+                Cell("no verdict", BAD),
+                _requirement_cell(session, name),
+                self._where(gate.at),
+            ]
             for name, gate in session.gates.items()
             if name not in last
         ]
@@ -278,8 +285,10 @@ class _Shown:
             self.out.heading("Verdicts")
             self.out.table([Column(), Column(), Column(), Column()], rows, indent="  ")
 
-    def _changed(self) -> None:
-        """What the last event did to the files, if it is the outcome of a tool."""
+    def _file_changes(self) -> None:
+        """Print the changes that the last event made to the files, if it is the outcome
+        of a tool.
+        """
         trees = changed_by(self.session.events[-1])
         if trees is None:
             return
@@ -315,7 +324,7 @@ class _Shown:
 
     def _message(self, message: Message, margin: str) -> None:
         name = f"{message.name} " if message.name and message.name != message.role else ""
-        said = self.out.wrapped(
+        said = self.out.wrap_lines(
             message.text or saying(message.event).removeprefix("reply: "),
             self.out.width - 6,
             MESSAGE_LINES,
@@ -329,21 +338,21 @@ class _Shown:
             self.out.line(margin, f"{message.seq}  {name}{message.role}  {said[0]}")
 
     def _where(self, at: Any) -> Cell:
-        """The place of something; with its session, if that is another one."""
+        """Return the place of something; with its session, if that is another one."""
         own = any(each.id == at.log for each in self.session.lineage)
         return Cell(f"@{at.seq}" if own else f"{short(at.log)}@{at.seq}", DIM)
 
 
-def placement_told(placement: Placement | None) -> str | None:
+def _placement_text(placement: Placement | None) -> str | None:
     if placement is None:
         return None
-    folder = detail_in(placement).get("folder")
+    folder = placement_detail(placement).get("folder")
     parts = [
         placement.backend,
         placement.rung,
         f"network {placement.network}" if placement.network else "",
         (
-            f"{'in place in' if detail_in(placement).get('in_place') else 'from'} {folder}"
+            f"{'in place in' if placement_detail(placement).get('in_place') else 'from'} {folder}"
             if folder
             else ""
         ),
@@ -353,14 +362,14 @@ def placement_told(placement: Placement | None) -> str | None:
     return ", ".join(filter(None, parts))
 
 
-def _required(session: Session, name: str) -> Cell:
+def _requirement_cell(session: Session, name: str) -> Cell:
     if name not in session.gates:
         return Cell("")
     unmet = session.unmet.get(name)
     return Cell(f"required, not met: {unmet}", BAD) if unmet else Cell("required", DIM)
 
 
-def _last_run(session: Session) -> tuple[str | None, str]:
+def _last_run_text(session: Session) -> tuple[str | None, str]:
     runs = session.runs
     if not runs:
         return None, ""
@@ -373,7 +382,7 @@ def _last_run(session: Session) -> tuple[str | None, str]:
     return told, BAD if last.status in ("failed", "open") else ""
 
 
-def _lineage(session: Session) -> str | None:
+def _lineage_text(session: Session) -> str | None:
     line = session.lineage
     return (
         " › ".join(f"{each.label or each.short}@{each.seq}" for each in line)
@@ -382,7 +391,7 @@ def _lineage(session: Session) -> str | None:
     )
 
 
-def _budget(budget: Budget | None, left: Budget | None) -> str | None:
+def _budget_text(budget: Budget | None, left: Budget | None) -> str | None:
     if budget is None or left is None:
         return None
     names = {
@@ -403,90 +412,16 @@ def _budget(budget: Budget | None, left: Budget | None) -> str | None:
     )
 
 
-def _spent(spent: Spent) -> str | None:
+def _usage_text(spent: Spent) -> str | None:
     if spent == Spent():
         return None
-    tokens = f"{'~' if spent.usage.estimated_tokens else ''}{counted(spent.tokens, 'token')}"
+    tokens = f"{'~' if spent.usage.estimated_tokens else ''}{count_text(spent.tokens, 'token')}"
     cost = "cost unknown" if spent.cost.dollars is None else str(spent.cost)
     return ", ".join(
         [
             tokens,
             cost,
-            counted(spent.model_calls, "model call"),
-            counted(spent.tool_calls, "tool call"),
+            count_text(spent.model_calls, "model call"),
+            count_text(spent.tool_calls, "tool call"),
         ]
-    )
-
-
-# ── verify ───────────────────────────────────────────────────────────────────────────────────
-
-
-@click.command("verify")
-@click.argument("session", metavar="[S]", required=False)
-@click.option(
-    "--state", is_flag=True, help="Also fold everything again, and compare with what is kept."
-)
-@listing
-@click.pass_context
-def verify_command(context: click.Context, given: Given, session: str | None, state: bool) -> None:
-    """Check every event against its hash and its neighbours.
-
-    Without S the whole store is checked; with S, all that it is made of, merged branches too. The
-    last line names what was not checked, and why. The exit code is 6 if something is wrong.
-    """
-    sessions = events = 0
-    try:
-        store = store_at(given.store)
-        logs = None if session is None else logs_behind(store, [given.open(session).id])
-        sessions, events = _extent(store, logs)
-        audit = Audit(store, logs, state=state)
-        faults = list(audit.faults())
-        unchecked = audit.unchecked()
-    except (StoreCorrupt, SchemaAltered) as error:  # so badly that it cannot even be looked through
-        faults, unchecked = (
-            [Fault(None, 0, str(error))],
-            [Unchecked("everything else", "the store cannot be opened")],
-        )
-    skipped = {"not_checked": [unchecked_document(each) for each in unchecked]}
-    if given.form == "jsonl":
-        print_jsonl([*map(fault_document, faults), skipped])
-    elif given.form == "json":
-        checked = {"sessions": sessions, "events": events, "state": state}
-        print_json(
-            {
-                "ok": not faults,
-                **checked,
-                "faults": [fault_document(fault) for fault in faults],
-                **skipped,
-            }
-        )
-    else:
-        _print_faults(f"{counted(sessions, 'session')}, {counted(events, 'event')}", faults)
-        Out().line(f"not checked: {'; '.join(map(str, unchecked))}")
-    context.exit(UNVERIFIED if faults else 0)
-
-
-def _extent(store: Store, logs: Sequence[LogId] | None) -> tuple[int, int]:
-    """How many sessions and events are looked at."""
-    if logs is None:
-        there = store.describe()
-        return int(str(there["logs"])), int(str(there["events"]))
-    return len(logs), sum(log.tip - log.place for log in map(store.log, logs))
-
-
-def _print_faults(extent: str, faults: Sequence[Fault]) -> None:
-    out = Out()
-    if not faults:
-        out.line(f"{extent}: nothing is wrong")
-        return
-    for fault in faults:
-        where = f"{short(fault.log)}@{fault.seq}" if fault.log else "the store"
-        first, *more = out.wrapped(fault.what, out.width - len(where) - 2, 20)
-        out.line(Cell(where, BAD), "  ", first)
-        for line in more:
-            out.line(" " * (len(where) + 2), line)
-    out.line(f"{extent}: {counted(len(faults), 'fault')}")
-    out.hint(
-        "Keep a copy of the store, and restore it from a backup. Each session is named at its first"
-        " broken event."
     )

@@ -1,4 +1,4 @@
-"""The end of a session, and what is added to it: `tail`."""
+"""The end of a session, and the events that follow: `tail`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import click
 
-from plait.cli.common import Given, listing, store_of
+from plait.cli.common import Options, listing, store_of
 from plait.cli.documents import event_document, print_json, print_jsonl, session_document
 from plait.cli.render import ACCENT, DIM, GAP, Cell, Out, cell_width
-from plait.cli.terminal import cut, when
+from plait.cli.terminal import cut_text, when
 from plait.event import Event
 from plait.event.kinds import RunCancelled, RunFailed, RunFinished
 from plait.session import Session
@@ -21,7 +21,7 @@ from plait.store import Store
 SHOWN = 20
 POLL_S = 0.1
 ENDS = frozenset({kind.__name__ for kind in (RunFinished, RunFailed, RunCancelled)})
-_ACTOR = 16  # cells: lines come one by one, so nobody knows how wide the next one is
+_ACTOR = 16  # cells: lines come one by one, so the width of the next is not known
 
 
 @click.command()
@@ -42,7 +42,7 @@ _ACTOR = 16  # cells: lines come one by one, so nobody knows how wide the next o
 )
 @click.option("--until-end", is_flag=True, help="Follow until the run that is open has ended.")
 @listing
-def tail(given: Given, session: str, follow: bool, number: int, until_end: bool) -> None:
+def tail(given: Options, session: str, follow: bool, number: int, until_end: bool) -> None:
     """Show the last events, the newest last.
 
     With --follow, also those that are still to come. S@7 begins at event 7.
@@ -55,7 +55,7 @@ def tail(given: Given, session: str, follow: bool, number: int, until_end: bool)
         if number
         else []
     )
-    coming = _coming(value, until_end=until_end) if follow or until_end else iter(())
+    coming = _follow_events(value, until_end=until_end) if follow or until_end else iter(())
     if given.form == "json":
         print_json(
             {
@@ -72,13 +72,13 @@ def tail(given: Given, session: str, follow: bool, number: int, until_end: bool)
         _print(last, coming)
 
 
-def _coming(session: Session, *, until_end: bool) -> Iterator[Event]:
-    """What is written after this place, as it comes."""
+def _follow_events(session: Session, *, until_end: bool) -> Iterator[Event]:
+    """Yield the events written after this place, as they come."""
     store, place = store_of(session), session.seq
     if until_end and session.open_run is None and session.reload() == session:
         return
     while True:
-        for event in _since(store, session, place):
+        for event in _events_since(store, session, place):
             yield event
             place = event.seq
             if until_end and event.kind in ENDS:
@@ -86,8 +86,8 @@ def _coming(session: Session, *, until_end: bool) -> Iterator[Event]:
         time.sleep(POLL_S)
 
 
-def _since(store: Store, session: Session, place: int) -> list[Event]:
-    """A look at the head is cheap; most find nothing."""
+def _events_since(store: Store, session: Session, place: int) -> list[Event]:
+    """Return the new events. Most calls find none, so only the tip is read first."""
     tip = store.log(session.id).tip
     return list(store.read(session.id, place + 1, tip)) if tip > place else []
 
@@ -100,14 +100,14 @@ def _print(last: list[Event], coming: Iterator[Event]) -> None:
     sys.stdout.flush()
     for event in coming:
         _print_line(out, event, width)
-        sys.stdout.flush()  # whoever follows wants it now, in a pipe, too
+        sys.stdout.flush()  # in a pipe, too, it has to arrive now
 
 
 def _print_line(out: Out, event: Event, width: int) -> None:
-    """As `log` shows it, but with the time instead of an age, which would be wrong
-    a minute later.
+    """Print a line as `log` does, but with the time instead of an age, which would be wrong a
+    minute later.
     """
-    actor = cut(event.actor, width) if out.tty else event.actor
+    actor = cut_text(event.actor, width) if out.tty else event.actor
     head = [
         Cell(f"{event.seq:>5}", ACCENT),
         GAP,

@@ -1,12 +1,12 @@
-"""What reaches a terminal.
+"""Text that is safe to show on a terminal.
 
-A terminal obeys what is written to it, and most of what Plait shows was written by an agent, or by
-a page that an agent read. So all such text is cleaned before it is shown: no escape sequence, no
-control and no invisible or reordering character is left, and what a person can see stays as it was,
-in every script. A sequence goes whole, for its visible tail would be noise; where it is not ended,
-it goes up to the end of its line, so that it cannot hide what follows.
+A terminal obeys control characters, and most of the text that Plait shows was written by an agent,
+or by a page that an agent read. So all such text is cleaned before it is shown: no escape sequence,
+no control and no invisible or reordering character is left; everything a person can see stays as it
+was, in every script. A sequence is removed whole, for its visible tail would be noise; a sequence
+without an end is removed up to the end of its line, so that it cannot hide the text after it.
 
-Only what is shown is cleaned: the record keeps the text as it came.
+Only the output is cleaned: the record keeps the text as it came.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BREAK = " ⏎ "  # a line break within one line
 # per base character: as many as Tibetan stacks; more would run over the lines above and below
 MARKS_MAX = 8
-WIDE = 10_000  # cells; nobody cuts a pipe
+WIDE = 10_000  # cells; the output into a pipe is not cut
 
 # ── the text ─────────────────────────────────────────────────────────────────────────────────
 
@@ -69,7 +69,9 @@ _PERHAPS_MARKS = re.compile(rf"[^\w\x00-\x7f]{{{MARKS_MAX + 1},}}")
 
 
 def clean(text: str, *, lines: bool = False) -> str:
-    """Text from outside, made safe to show. On one line, unless its `lines` are to be kept."""
+    """Return text from outside, made safe to show: on one line, unless its `lines` are to
+    be kept.
+    """
     if text.isascii() and text.isprintable():
         return text
     text = _ESCAPE.sub("", text)
@@ -89,10 +91,10 @@ def clean(text: str, *, lines: bool = False) -> str:
 
 
 def visible(text: str) -> str:
-    """Text from outside, on one line, with nothing left out: what would be obeyed, not seen or
-    reordered stands as an escape.
+    """Return text from outside on one line, with nothing left out: a character that would be
+    obeyed, not be seen or reorder others stands as an escape.
 
-    For what somebody has to decide on. `clean` changes nothing of it any more.
+    For text on which a person decides. `clean` leaves the result as it is.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -136,9 +138,9 @@ def _is_mark(char: str) -> bool:
     return unicodedata.category(char)[0] == "M"
 
 
-def cut(text: str, width: int) -> str:
-    """Clean text within so many cells of a terminal, with an ellipsis where
-    something is missing.
+def cut_text(text: str, width: int) -> str:
+    """Cut clean text to so many cells of a terminal, with an ellipsis where something is
+    missing.
     """
     if width <= 0:
         return ""
@@ -158,18 +160,18 @@ def cut(text: str, width: int) -> str:
 
 
 def _characters(text: str) -> Iterator[str]:
-    """The text in pieces that a reader takes for one character, for half of one may look like
+    """Yield the text in pieces that a reader takes for one character, for half of one may look like
     another.
     """
     start = 0
     for at in range(1, len(text)):
-        if not _goes_on(text, start, at):
+        if not _continues_character(text, start, at):
             yield text[start:at]
             start = at
     yield text[start:]
 
 
-def _goes_on(text: str, start: int, at: int) -> bool:
+def _continues_character(text: str, start: int, at: int) -> bool:
     char = text[at]
     # letters are joined too, but stay letters
     if text[at - 1] == "\u200d" and _is_symbol(text[start]) and _is_symbol(char):
@@ -188,20 +190,20 @@ def _is_symbol(char: str) -> bool:
 
 
 def console(stderr: bool = False) -> Console:
-    """Where to print.
+    """Return a console for stdout or stderr.
 
-    It takes text as it is: no markup, no emoji names, no highlighting, and no line broken by us.
+    It prints text as it is: no markup, no emoji names, no highlighting, and no line broken by us.
     """
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
     if reconfigure := getattr(stream, "reconfigure", None):
-        # a text may hold what the terminal's encoding does not
+        # a text may hold characters that the terminal's encoding has not
         reconfigure(errors="backslashreplace")
     tty = stream.isatty()
     return Console(
         stderr=stderr,
-        # rich keeps bold and dim under NO_COLOR; who sets it wants plain text.
+        # rich keeps bold and dim under NO_COLOR, which asks for plain text
         color_system=None if os.environ.get("NO_COLOR") else "auto",
         # With FORCE_COLOR rich takes a pipe for a terminal; it is none that has a width. rich
         # ignores a width without a height.
@@ -220,7 +222,9 @@ _MINUTE, _HOUR, _DAY, _WEEK = (seconds * 1_000_000 for seconds in (60, 3_600, 86
 
 
 def age(micros: int, now: int) -> str:
-    """How long ago, as far as that says something; a time that is yet to come is told in full."""
+    """Return the time passed, roughly; a date if that is long ago, the full time if it is yet to
+    come.
+    """
     past = now - micros
     if past < 0:
         return when(micros)
@@ -236,7 +240,7 @@ def age(micros: int, now: int) -> str:
 
 
 def when(micros: int) -> str:
-    """Date and time in UTC; the bare number, if no calendar has that year."""
+    """Return date and time in UTC; the bare number, if no calendar has that year."""
     try:
         return (datetime(1970, 1, 1) + timedelta(microseconds=micros)).isoformat(" ", "seconds")
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Asking how things hang together: `why`, `influence`, `graph`, `diff`."""
+"""The relations between events and sessions: `why`, `influence`, `graph`, `diff`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from plait.cli.common import Given, Negative, is_number, listing, names_of, store_of
+from plait.cli.common import Negative, Options, is_number, listing, names_of, store_of
 from plait.cli.documents import (
     diff_document,
     edge_document,
@@ -23,8 +23,8 @@ from plait.cli.documents import (
     trace_document,
 )
 from plait.cli.files import print_changes, print_patch
-from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, as_json, cell_width, counted
-from plait.cli.terminal import clean, cut
+from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, as_json, cell_width, count_text
+from plait.cli.terminal import clean, cut_text
 from plait.errors import NotPlaced
 from plait.ids import short
 from plait.session import Diff, Graph, Message, Session, Trace
@@ -40,7 +40,7 @@ from plait.session.state import tokens_text
 @click.argument("what", required=False)
 @click.option("--prompt", is_flag=True, help="Show with each ask what the model was sent.")
 @listing
-def why(given: Given, session: str, what: str | None, prompt: bool) -> None:
+def why(given: Options, session: str, what: str | None, prompt: bool) -> None:
     """Tell where something comes from.
 
     WHAT is a line of a file (cart.py:6), the name of a fact, a verdict or evidence, a place, a text
@@ -48,21 +48,21 @@ def why(given: Given, session: str, what: str | None, prompt: bool) -> None:
     stood in the prompt of what decided.
     """
     value = given.open(session)
-    _tell(given, value, value.why(_about(value, what), prompt=prompt))
+    _print_answer(given, value, value.why(_about(value, what), prompt=prompt))
 
 
 @click.command(cls=Negative)
 @click.argument("session", metavar="S")
 @click.argument("what", required=False)
 @listing
-def influence(given: Given, session: str, what: str | None) -> None:
+def influence(given: Options, session: str, what: str | None) -> None:
     """Tell what became of something.
 
     WHAT is a line of a file (cart.py:6), the name of a fact, a verdict or evidence, a place, a text
     that was said, or the id of an event. S@7 alone is that event.
     """
     value = given.open(session)
-    _tell(given, value, value.influence(_about(value, what)))
+    _print_answer(given, value, value.influence(_about(value, what)))
 
 
 def _about(session: Session, what: str | None) -> str | int:
@@ -71,7 +71,7 @@ def _about(session: Session, what: str | None) -> str | int:
     return int(what) if is_number(what) and what not in session.facts else what
 
 
-def _tell(given: Given, session: Session, trace: Trace) -> None:
+def _print_answer(given: Options, session: Session, trace: Trace) -> None:
     if given.form == "jsonl":
         print_jsonl(map(step_document, trace))
     elif given.form == "json":
@@ -109,7 +109,7 @@ def _print_trace(session: Session, trace: Trace) -> None:
 @click.command()
 @click.argument("session", metavar="[S]", default="@")
 @listing
-def graph(given: Given, session: str) -> None:
+def graph(given: Options, session: str) -> None:
     """Show the family of a session: all forks and merges.
 
     For people a tree of sessions; --json has every node and edge.
@@ -127,11 +127,11 @@ def graph(given: Given, session: str) -> None:
             }
         )
     else:
-        _Tree(found, value).print()
+        _SessionTree(found, value).print()
 
 
-class _Tree:
-    """Sessions under the ones they were forked from."""
+class _SessionTree:
+    """Sessions below the ones they were forked from."""
 
     def __init__(self, graph: Graph, session: Session) -> None:
         self._here = session.id
@@ -192,13 +192,13 @@ class _Tree:
             Cell(f"{margin}{label or name}", STRONG if node.id == self._here else ""),
             Cell(name, ACCENT),
             Cell(str(node.detail.get("status") or ""), DIM),
-            Cell(counted(own, "event")),
-            Cell(self._did(node), DIM),
+            Cell(count_text(own, "event")),
+            Cell(self._activity_text(node), DIM),
         ]
 
-    def _did(self, node: Node) -> str:
+    def _activity_text(self, node: Node) -> str:
         parts = [f"from {self._places[node.id]}"] if node.id in self._places else []
-        parts += [counted(count, type) for type, count in sorted(self._counts[node.id].items())]
+        parts += [count_text(count, type) for type, count in sorted(self._counts[node.id].items())]
         parts += [
             f"merged into {short(merge.session)}@{merge.place}"
             for merge in self._merges.get(node.id, [])
@@ -223,14 +223,16 @@ class _Tree:
 )
 @click.option("--stat", "as_list", is_flag=True, help="Only the files, as a list of what changed.")
 @listing
-def diff_command(given: Given, left: str, right: str | None, as_patch: bool, as_list: bool) -> None:
+def diff_command(
+    given: Options, left: str, right: str | None, as_patch: bool, as_list: bool
+) -> None:
     """Compare two values: messages, facts, verdicts, files, cost.
 
     A alone is compared with where it began, and its files with those it was first placed with.
     """
     if as_patch and as_list:
         raise click.UsageError("--files and --stat exclude each other.")
-    one, two, found = _compared(given, left, right)
+    one, two, found = _open_compared(given, left, right)
     if (as_patch or as_list) and found.files.left is None and found.files.right is None:
         raise NotPlaced(two.short)
     if given.form != "text":
@@ -248,7 +250,7 @@ def diff_command(given: Given, left: str, right: str | None, as_patch: bool, as_
         print_diff(found)
 
 
-def _compared(given: Given, left: str, right: str | None) -> tuple[Session, Session, Diff]:
+def _open_compared(given: Options, left: str, right: str | None) -> tuple[Session, Session, Diff]:
     if right is None and ".." in left:
         one, two = given.open_range(left)
     elif right is not None:
@@ -270,16 +272,16 @@ def _files_alone(found: Diff, one: Session, two: Session, as_patch: bool) -> dic
 
 
 def print_diff(diff: Diff) -> None:
-    """Two values for people: side by side where there is room for it."""
+    """Print the difference of two values: side by side on a terminal, line by line in a pipe."""
     out = Out()
     if not out.tty:
         for line in lines(diff):
             out.line(line)
         return
-    _Beside(out).print(diff)
+    _SideBySide(out).print(diff)
 
 
-class _Beside:
+class _SideBySide:
     """Both sides next to each other, for a terminal."""
 
     LINES = 8  # of one message
@@ -298,9 +300,11 @@ class _Beside:
         for left, right in zip_longest(said.left, said.right):
             self._pair(self._message(left), self._message(right))
         self._sides("Facts", diff.facts)
-        self._sides("Verdicts", {name: _judged(sides) for name, sides in diff.validation.items()})
+        self._sides(
+            "Verdicts", {name: _verdict_sides(sides) for name, sides in diff.validation.items()}
+        )
         if diff.files:
-            self._title("Files", counted(len(diff.files), "path"))
+            self._title("Files", count_text(len(diff.files), "path"))
             print_changes(self._out, diff.files)
         self._title("Cost")
         costs = [f"{tokens_text(spent)}, {spent.cost}" for spent in diff.cost]
@@ -314,33 +318,38 @@ class _Beside:
             return
         self._title(title)
         for key, sides in all_sides.items():
-            left = self._wrapped(f"{key} = {as_json(sides.left)}") if sides.left_there else []
-            right = self._wrapped(f"{key} = {as_json(sides.right)}") if sides.right_there else []
+            left = self._wrap_lines(f"{key} = {as_json(sides.left)}") if sides.left_there else []
+            right = self._wrap_lines(f"{key} = {as_json(sides.right)}") if sides.right_there else []
             self._pair(left, right)
 
     def _message(self, message: Message | None) -> list[str]:
         if message is None:
             return []
         branch = f" (from {message.branch})" if message.branch else ""
-        return self._wrapped(
+        return self._wrap_lines(
             f"{message.seq} {message.name or message.role}{branch}: {message.text}"
         )
 
-    def _wrapped(self, text: str) -> list[str]:
-        return self._out.wrapped(text, self._half, self.LINES)
+    def _wrap_lines(self, text: str) -> list[str]:
+        return self._out.wrap_lines(text, self._half, self.LINES)
 
     def _pair(self, left: Sequence[str], right: Sequence[str], style: str = "") -> None:
         for one, two in zip_longest(left, right, fillvalue=""):
-            text = cut(clean(one), self._half)
+            text = cut_text(clean(one), self._half)
             space = " " * (self._half - cell_width(text))
             self._out.line(
-                Cell(text, style), space, Cell(" │ ", DIM), Cell(cut(clean(two), self._half), style)
+                Cell(text, style),
+                space,
+                Cell(" │ ", DIM),
+                Cell(cut_text(clean(two), self._half), style),
             )
 
 
-def _judged(sides: Sides) -> Any:
-    return Sides(_verdict(sides.left), _verdict(sides.right), sides.left_there, sides.right_there)
+def _verdict_sides(sides: Sides) -> Any:
+    return Sides(
+        _verdict_text(sides.left), _verdict_text(sides.right), sides.left_there, sides.right_there
+    )
 
 
-def _verdict(passed: Any) -> str:
+def _verdict_text(passed: Any) -> str:
     return "passed" if passed else "failed"

@@ -1,0 +1,241 @@
+"""Runs attended from the shell: progress on stderr, the result on stdout, an exit code at the end.
+
+However a run stops, its session is kept, and the command that resumes it is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, NoReturn
+
+import click
+
+from plait.cli.asks import hints_of, print_ask, waiting_document
+from plait.cli.common import Options, command_line, store_option
+from plait.cli.consent import Mode, run_hooks
+from plait.cli.divergence import divergence_error, missing_program_error
+from plait.cli.documents import Document, print_json, session_document
+from plait.cli.exits import INTERRUPTED, NO_BUDGET, WAITING, ShellError, code_of
+from plait.cli.loading import error_text, print_debug
+from plait.cli.progress import Progress
+from plait.cli.render import ACCENT, DIM, Cell, count_text
+from plait.cli.terminal import clean, cut_text
+from plait.errors import NeedsWorkflow, PlaitError, ReplayDiverged
+from plait.session import Session, Waiting
+from plait.session.inbox import all_waiting, root_of
+from plait.session.ports import store_at
+from plait.session.saying import saying
+
+Status = Literal["finished", "waiting", "failed", "cancelled", "interrupted"]
+Do = Callable[[Mapping[str, Any]], Session]  # given on_event, approver, answerer
+
+
+def act_as(given: Options) -> None:
+    """Let runs of this process act on behalf of the principal given with --as."""
+    if given.actor is not None:
+        os.environ["PLAIT_ACTOR"] = given.actor
+
+
+class RunEnd(NamedTuple):
+    status: Status
+    session: Session
+    why: str = ""
+    error: BaseException | None = None
+
+
+class RunAttendant:
+    """Attends one run, or several after one another, from the shell."""
+
+    def __init__(self, given: Options, mode: Mode, quiet: bool) -> None:
+        self.given: Options = given
+        self.mode: Mode = mode
+        self.quiet, self.mute = quiet, quiet or given.form != "text"
+        self.progress = Progress(self.mute)
+
+    def go(
+        self,
+        session: Session,
+        do: Do,
+        again: str = "",
+        show: Callable[[Session], None] | None = None,
+        now: Callable[[], Session] | None = None,
+    ) -> None:
+        """Run it, print the result, and end with the exit code for it.
+
+        `now` returns the session in which the run stands, if it is not `session` itself.
+        """
+        outcome = self.attend(session, do, now)
+        match outcome.status:
+            case "finished":
+                (show or self._print_result)(outcome.session)
+                self._exit_if_cut_short(outcome.session)
+            case "waiting":
+                self._exit_waiting(outcome)
+            case "interrupted":
+                self._exit_interrupted(outcome, again)
+            case _:
+                self._raise_failure(outcome)
+
+    def attend(self, session: Session, do: Do, now: Callable[[], Session] | None = None) -> RunEnd:
+        from plait.journal.stops import Parked
+        from plait.runtime.stops import Cancelled
+
+        now = now or session.reload
+        before = session.reload()
+        with self.progress as progress:
+            try:
+                return RunEnd(
+                    "finished", do(run_hooks(self.mode, progress, session, self.given.who))
+                )
+            except KeyboardInterrupt as error:
+                return RunEnd("interrupted", now(), error=error)
+            except Parked as parked:
+                return RunEnd("waiting", parked.session, parked.why)
+            except Cancelled as cancelled:
+                return RunEnd("cancelled", now(), f"it was cancelled: {cancelled}", cancelled)
+            except ReplayDiverged as error:
+                raise divergence_error(self.given, error) from error
+            except NeedsWorkflow as error:
+                raise missing_program_error(self.given, error) from error
+            except Exception as error:
+                after = now()
+                if isinstance(error, PlaitError) and after == before:
+                    raise  # refused before anything happened
+                print_debug(error)
+                return RunEnd("failed", after, error_text(error), error)
+
+    # ── how it ends ──────────────────────────────────────────────────────────────────────────
+
+    def _print_result(self, session: Session) -> None:
+        text = last_reply(session)
+        if self.given.form == "json":
+            print_json(
+                {
+                    "status": "finished",
+                    "session": session_document(session),
+                    "text": text,
+                    "used": self.progress.document(),
+                }
+            )
+            return
+        if text:
+            click.echo(clean(text, lines=True))
+        self.sum_up(session)
+
+    def _exit_if_cut_short(self, session: Session) -> None:
+        """Exit with NO_BUDGET if the run was cut short. It finished with an answer, so only the
+        exit code tells the caller.
+        """
+        runs = session.runs
+        first = runs[-1].first if runs else session.seq
+        spent = [
+            event
+            for event in store_at(session.store).read(session.id, first, kinds={"BudgetRefused"})
+        ]
+        if spent:
+            if not self.mute:
+                grant = command_line(self.given, "grant", session.short, "LIMITS")
+                self.progress.out.line(
+                    f"  cut short: {clean(saying(spent[-1]))}; give it more: {grant}"
+                )
+            raise click.exceptions.Exit(NO_BUDGET)
+
+    def sum_up(self, session: Session) -> None:
+        if not self.mute:
+            sys.stdout.flush()
+            id = session.short
+            self.progress.out.line(Cell(id, ACCENT), f"  finished: {self.progress.summary}")
+            for verb in ("log", "show"):
+                self.progress.out.line(Cell(f"  {command_line(self.given, verb, id)}", DIM))
+
+    def _exit_waiting(self, outcome: RunEnd) -> NoReturn:
+        session, out = outcome.session, self.progress.out
+        asks = asks_of(session)
+        resume = command_line(self.given, "resume", session.short)
+        if self.given.form == "json":
+            waiting = [waiting_document(store_at(session.store), ask) for ask in asks]
+            document = {
+                "status": "waiting",
+                "session": session_document(session),
+                "why": outcome.why,
+                "waiting": waiting,
+            }
+            print_json({**document, "resume": resume, "used": self.progress.document()})
+            raise click.exceptions.Exit(WAITING)
+        for ask in asks:
+            print_ask(out, store_at(session.store), ask, full=False, hints=False)
+            for hint in hints_of(ask):
+                out.line(Cell(f"  {hint}{store_option(self.given)}", DIM))
+        out.line(Cell(session.short, ACCENT), f"  waits: {outcome.why}")
+        out.line(Cell(f"  then: {resume}", DIM))
+        raise click.exceptions.Exit(WAITING)
+
+    def _exit_interrupted(self, outcome: RunEnd, again: str) -> NoReturn:
+        session = outcome.session
+        began = bool(session.runs) and session.runs[-1].status == "open"
+        resume = (
+            command_line(self.given, "resume", session.short)
+            if began or not again
+            else f"{again} {session.short}{store_option(self.given)}"
+        )
+        if self.given.form == "json":
+            details = {"type": "_Interrupted", "session": session.id, "resume": resume}
+            raise ShellError(_RunStopped("interrupted"), [], INTERRUPTED, details)
+        if self.progress.out.tty:
+            click.echo(err=True)  # the terminal has put ^C there
+        click.echo(f"interrupted; go on with: {resume}", err=True)
+        raise click.exceptions.Exit(INTERRUPTED)
+
+    def _raise_failure(self, outcome: RunEnd) -> NoReturn:
+        session, error = outcome.session, outcome.error
+        resume = command_line(self.given, "resume", session.short)
+        ended = outcome.status == "cancelled"
+        last = session.events[-1]
+        told = cut_text(clean(saying(last)), 120)
+        lines = [
+            f"the run {'ended' if ended else 'failed'}: {outcome.why}",
+            (
+                f"on record: session {session.short}, {count_text(session.seq, 'event')}; the last"
+                f" is @{last.seq}, {told}"
+            ),
+            *([] if ended else [f"go on when the cause is gone: {resume}"]),
+            f"look at it: {command_line(self.given, 'log', session.short)}",
+        ]
+        details: Document = {
+            "session": session.id,
+            "place": session.seq,
+            **({} if ended else {"resume": resume}),
+        }
+        if isinstance(error, Exception):
+            known = error
+        else:
+            known, details = _RunStopped(outcome.why), {"type": "_Cancelled", **details}
+        raise ShellError(known, lines, code_of(known), details)
+
+
+class _RunStopped(Exception):
+    """A run that ended by Ctrl-C or was cancelled, in place of an error of its own."""
+
+
+def asks_of(session: Session) -> list[Waiting]:
+    """Return the asks of a session and of the branches of its run."""
+    store = store_at(session.store)
+    return [
+        ask
+        for ask in all_waiting(store)
+        if session.id in (ask.log, root_of(store, ask.run, ask.log))
+    ]
+
+
+def last_reply(session: Session) -> str | None:
+    """Return the last reply of the last run; None if it gave none."""
+    runs = session.runs
+    before = {message.id for message in session.at(runs[-1].first).messages} if runs else set[str]()
+    said = [
+        message
+        for message in session.messages
+        if message.role == "assistant" and message.id not in before
+    ]
+    return said[-1].text if said else None

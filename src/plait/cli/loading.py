@@ -1,0 +1,126 @@
+"""The workflow that a command names: loaded, or refused with the next step."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from plait.cli.terminal import clean
+from plait.errors import InvalidValue, PlaitError
+
+if TYPE_CHECKING:
+    from plait.workflow import Workflow
+
+
+def load_workflow(target: str, model: str | None = None) -> Workflow:
+    """Return the workflow that is named, or raise an error with the next step."""
+    from plait.durable import load
+    from plait.model import find
+    from plait.workflow import name_target, target_of
+
+    import_from_here()
+    where = target.rpartition(":")[0]
+    try:
+        program = load(target)
+    except PlaitError:
+        raise
+    except SystemExit as error:
+        raise InvalidValue(
+            "workflow", f"{where} ends the program when it is loaded", _MAIN
+        ) from error
+    except SyntaxError as error:
+        print_debug(error)
+        at = f"{_relative_path(error.filename or where)}, line {error.lineno}"
+        raise InvalidValue(
+            "workflow", f"{at}: {error.msg}", "correct the file and run it again"
+        ) from error
+    except ImportError as error:
+        print_debug(error)
+        raise _import_failure(where, error) from error
+    except Exception as error:
+        print_debug(error)
+        # the call itself did not fit
+        if isinstance(error, TypeError) and _innermost_function(error) == "load":
+            step = (
+                "write a function that makes it, def make(): return …, and name that: FILE.py:make"
+            )
+            raise InvalidValue(
+                "workflow", f"{target} cannot be made without arguments: {error}", step
+            ) from error
+        raise InvalidValue(
+            "workflow",
+            f"{target} cannot be loaded: {error_text(error)}",
+            "correct it and run it again",
+        ) from error
+    if model is not None:
+        find(model)  # an unknown model is refused before anything is written
+        program.to(model=model)
+        # a resume asks the same model
+        name_target(program, {**target_of(program), "model": model})
+    return program
+
+
+_MAIN = "put what a script does under if __name__ == '__main__':"
+
+
+def _import_failure(where: str, error: ImportError) -> InvalidValue:
+    missing = error.name or ""
+    if isinstance(error, ModuleNotFoundError) and (
+        where == missing or where.startswith(f"{missing}.")
+    ):
+        return InvalidValue(
+            "workflow",
+            f"there is no module {missing!r}",
+            "name a file, FILE.py:NAME, or go to the folder it is in",
+        )
+    return InvalidValue(
+        "workflow",
+        f"{where} cannot be imported: {error_text(error)}",
+        "install what it needs, or correct it",
+    )
+
+
+def import_from_here() -> None:
+    """Let modules of the current folder be imported, but none in place of one of the standard
+    library.
+    """
+    from plait.program import add_to_path
+
+    add_to_path(os.getcwd())
+
+
+def _innermost_function(error: BaseException) -> str:
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    return frames[-1].name if frames else ""
+
+
+def error_text(error: BaseException) -> str:
+    """Return an error in one line, with the line of the program, not of Plait, that raised it."""
+    import traceback
+
+    ours = str(Path(__file__).parent.parent)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((ours, "<frozen"))
+    ]
+    at = f" ({_relative_path(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{at}"
+
+
+def _relative_path(file: str) -> str:
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+
+
+def print_debug(error: BaseException) -> None:
+    """Print the whole traceback if PLAIT_DEBUG=1."""
+    if os.environ.get("PLAIT_DEBUG") == "1":
+        import traceback
+
+        click.echo(clean("".join(traceback.format_exception(error)), lines=True), err=True)

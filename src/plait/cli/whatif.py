@@ -1,0 +1,171 @@
+"""`plait whatif`: a run made again from a place, with something changed, in a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from plait.cli.attending import RunAttendant, act_as
+from plait.cli.common import (
+    Options,
+    approve_option,
+    is_number,
+    pairs,
+    parse_budget,
+    quiet_option,
+    workflow_option,
+    writing,
+)
+from plait.cli.consent import Mode, mode_of
+from plait.cli.documents import diff_document, print_json, session_document
+from plait.cli.exits import FAILED, NOT_FOUND, ShellError
+from plait.cli.loading import import_from_here, load_workflow
+from plait.cli.render import ACCENT, Cell, Out
+from plait.cli.tracing import print_diff
+from plait.errors import InvalidInput, InvalidValue
+from plait.event.strict import parse
+from plait.session import Session
+
+
+@click.command("whatif")
+@click.argument("name", metavar="S@K")
+@click.option("--model", metavar="NAME", help="Ask this model from there on.")
+@click.option(
+    "--instruction", metavar="TEXT|@FILE", help="Give the agents this instruction from there on."
+)
+@click.option(
+    "--replace",
+    "replaced",
+    metavar="PLACE=TEXT|@FILE",
+    multiple=True,
+    help="Let the event at this place say something else.",
+)
+@click.option(
+    "--effects",
+    type=click.Choice(["ask", "live"]),
+    default="ask",
+    help="Whether tools that act ask first (as a rule), or run.",
+)
+@click.option(
+    "--budget",
+    metavar="LIMITS",
+    help="Grant it a budget of its own, as in steps=40; without, it draws on that of S.",
+)
+@workflow_option
+@approve_option
+@quiet_option
+@writing
+def whatif_command(
+    given: Options,
+    name: str,
+    model: str | None,
+    instruction: str | None,
+    replaced: Sequence[str],
+    effects: Literal["ask", "live"],
+    budget: str | None,
+    target: str | None,
+    approve: Mode | None,
+    quiet: bool,
+) -> None:
+    """Run again from a place with something changed, in a branch.
+
+    Up to S@K it goes by the record, beyond that live. The session itself is not touched.
+    """
+    from plait import durable
+
+    mode = mode_of(approve)
+    act_as(given)
+    import_from_here()
+    at = given.open(name)
+    session = at.reload()
+    program = load_workflow(target) if target is not None else None
+    changed: dict[str, Any] = {
+        "at": at.seq if at != session or "@" in name.removeprefix("@") else None,
+        "model": model,
+        "instruction": (
+            _text_or_file("--instruction", instruction) if instruction is not None else None
+        ),
+        "replace": _replacement_values(session, _parse_replacements(replaced)) or None,
+        "effects": effects,
+        "budget": parse_budget(budget),
+    }
+    whatif: Callable[..., Session] = durable.whatif
+    running, before = RunAttendant(given, mode, quiet), _latest_branch(session)
+
+    def now() -> Session:
+        branch = _latest_branch(session)
+        return (
+            branch
+            if branch is not None and (before is None or branch.id != before.id)
+            else session.reload()
+        )
+
+    def do(watch: Mapping[str, Any]) -> Session:
+        return whatif(session, program, **changed, **watch)
+
+    running.go(session, do, show=lambda made: _print_comparison(running, session, made), now=now)
+
+
+def _latest_branch(session: Session) -> Session | None:
+    """Return the branch of the session that was opened last."""
+    return next(iter(Session.list(parent=session, store=session.store, limit=1)), None)
+
+
+def _print_comparison(running: RunAttendant, session: Session, made: Session) -> None:
+    found = session.diff(made)
+    if running.given.form == "json":
+        print_json(
+            {
+                "session": session_document(made),
+                "diff": diff_document(found, session, made),
+                "used": running.progress.document(),
+            }
+        )
+        return
+    out = Out()
+    out.line(Cell(made.short, ACCENT), f"  {made.id}")
+    print_diff(found)
+    running.sum_up(made)
+
+
+def _parse_replacements(given: Sequence[str]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for place, text in pairs("--replace", given).items():
+        if not is_number(place) or int(place) < 1:
+            raise InvalidValue(
+                "--replace", f"{place!r} is not a place", "write PLACE=TEXT, as in 7=yes"
+            )
+        found[int(place)] = _text_or_file("--replace", text)
+    return found
+
+
+def _replacement_values(session: Session, replaced: Mapping[int, str]) -> dict[int, Any]:
+    """Return the replacements: as JSON where the event is a fact or an answer and the text is JSON,
+    else as texts.
+    """
+    found: dict[int, Any] = dict(replaced)
+    for place, text in replaced.items():
+        if 1 <= place <= session.seq and session.events[place - 1].kind in (
+            "FactRecorded",
+            "QuestionAnswered",
+        ):
+            with suppress(InvalidInput):
+                found[place] = parse(text.encode())
+    return found
+
+
+def _text_or_file(option: str, text: str) -> str:
+    if not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        code = NOT_FOUND if isinstance(error, FileNotFoundError) else FAILED
+        wrong = InvalidValue(
+            option, f"{text[1:]} cannot be read: {error}", "name a file of text after the @"
+        )
+        raise ShellError(wrong, [str(wrong)], code) from error
