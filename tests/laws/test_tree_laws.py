@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from plait.ids import Digest
 from plait.workspace import Node
-from plait.workspace.diff import changes, unified
+from plait.workspace.diff import changes
+from plait.workspace.git_patch import unified
 from plait.workspace.merge import Merging, merge_lines, merge_trees, resolve
 from plait.workspace.tree import EMPTY, TreeReader
 from tests.planting import FOLDER, Blobs, Content, check_out, found_in, git

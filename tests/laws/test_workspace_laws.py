@@ -29,8 +29,10 @@ from plait.workspace import Files, Node, Workspace, disk
 from plait.workspace.checkout import checkout
 from plait.workspace.copies import Copy, Layered, Plain, open_copy
 from plait.workspace.edited import edited
+from plait.workspace.index import Index
 from plait.workspace.rules import USUAL
-from plait.workspace.scan import Index, Scan, Sink
+from plait.workspace.scan import Scan
+from plait.workspace.sink import Sink
 from plait.workspace.tree import TreeReader, differing
 from tests import trees
 from tests.trees import Edit, Told, edit, tell

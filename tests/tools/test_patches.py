@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from plait.errors import EditRefused, InvalidValue, PlaitError
 from plait.tools import apply_patch
-from plait.tools.patch import FilePatch, apply_hunks, parse_patch
+from plait.tools.hunks import apply_hunks
+from plait.tools.patch import FilePatch, parse_patch
 from plait.tools.text import unified
 from tests.support import result_delta
 from tests.tools.folder_sandbox import FolderSandbox

@@ -9,7 +9,9 @@ import pytest
 
 from plait.ids import Digest
 from plait.workspace import Entry, Node
-from plait.workspace.diff import Changes, Stat, changes, quoted, renames, stat_lines, unified
+from plait.workspace.changes import Changes
+from plait.workspace.diff import Stat, changes, renames, stat_lines
+from plait.workspace.git_patch import quoted, unified
 from plait.workspace.tree import EMPTY, TreeReader, encode
 from tests.planting import FOLDER, Blobs, Content, check_out, found_in, git
 from tests.support import count_calls

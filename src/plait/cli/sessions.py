@@ -32,7 +32,7 @@ from plait.session.ports import store_at
 from plait.session.saying import saying, short_sandbox
 from plait.session.state import Spent
 from plait.store import Fault, Row, Store, Unchecked
-from plait.workspace.diff import Changes
+from plait.workspace.changes import Changes
 
 PAGE = 200
 LISTED = 50

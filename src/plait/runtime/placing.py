@@ -61,15 +61,19 @@ from plait.workspace import (
     TreeReader,
     shown,
 )
-from plait.workspace.copies import snapshot_folder
-from plait.workspace.diff import Changes, changes, patch_parts
+from plait.workspace.changes import Changes
+from plait.workspace.diff import changes
 from plait.workspace.edited import edited, restored
+from plait.workspace.executables import executables
 from plait.workspace.files import LocalFiles, Old
-from plait.workspace.hazards import Guard, Kept, executables, metadata_root
+from plait.workspace.folder_snapshot import snapshot_folder
+from plait.workspace.git_patch import patch_parts
 from plait.workspace.masks import secrets_in_heavy
 from plait.workspace.merge import merge_trees, resolve
+from plait.workspace.publish_guard import Guard
 from plait.workspace.rules import heavy_in, rules_for
 from plait.workspace.tree import walk
+from plait.workspace.version_control import Kept, metadata_root
 
 LOCAL = "local"
 _WORDS = (

@@ -32,12 +32,12 @@ from plait.workspace.copies import (
     CopyInfo,
     Layered,
     Plain,
-    cache_folder,
     list_copies,
     open_copy,
     open_in_place,
 )
-from plait.workspace.files import Closed
+from plait.workspace.copy_state import cache_folder
+from plait.workspace.folder_walk import Closed
 from plait.workspace.masks import secrets_in_heavy
 from plait.workspace.rules import STORE, stores_in
 

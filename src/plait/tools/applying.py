@@ -15,7 +15,8 @@ from plait.event import Json
 from plait.sandbox import Sandbox
 from plait.tool import Result, tool
 from plait.tools.files import evidence, file_path
-from plait.tools.patch import FilePatch, apply_hunks, parse_patch
+from plait.tools.hunks import apply_hunks
+from plait.tools.patch import FilePatch, parse_patch
 from plait.tools.paths import entry_or_none
 from plait.tools.text import changed_lines, counted, text_or_none, unified
 from plait.workspace import PIECE

@@ -20,7 +20,7 @@ from plait.errors import NotApplied
 from plait.ids import Digest
 from plait.workspace import disk
 from plait.workspace.base import Entry
-from plait.workspace.scan import RACY_NS, Index, Seen, SeenFolder, stamp_of
+from plait.workspace.index import RACY_NS, Index, SeenEntry, SeenFolder, stamp_of
 from plait.workspace.tree import EMPTY, Objects, TreeReader
 
 # beside the one that reads trees: for small files more of them wait for each other, and take twice
@@ -82,7 +82,7 @@ class _Checkout:
 
     def _fill(self, folder: int, tree: Digest, path: str, depth: int) -> None:
         disk.check_depth(depth, path)
-        seen: dict[str, Seen] = {}
+        seen: dict[str, SeenEntry] = {}
         entries = self._reader.entries(tree)
         self._index[path] = SeenFolder(
             None if any(entry.kind == "withheld" for entry in entries) else tree, seen
@@ -94,7 +94,7 @@ class _Checkout:
                 self._absent[here] = entry
             elif entry.kind == "folder":
                 self._folder(folder, entry, here, depth)
-                seen[entry.name] = Seen(None, entry)
+                seen[entry.name] = SeenEntry(None, entry)
             else:
                 files.append(entry)
         for start in range(0, len(files), _CHUNK):
@@ -112,10 +112,10 @@ class _Checkout:
         with disk.held(handle):
             self._fill(handle, entry.blobs[0], path, depth + 1)
 
-    def _write_all(self, folder: int, entries: list[Entry], seen: dict[str, Seen]) -> None:
+    def _write_all(self, folder: int, entries: list[Entry], seen: dict[str, SeenEntry]) -> None:
         with disk.held(folder):
             for entry in entries:
-                seen[entry.name] = Seen(stamp_of(put(self._objects, folder, entry)), entry)
+                seen[entry.name] = SeenEntry(stamp_of(put(self._objects, folder, entry)), entry)
 
 
 def _settled(index: Index) -> Index:
@@ -127,7 +127,7 @@ def _settled(index: Index) -> Index:
         assert isinstance(seen, dict)
         for name, each in seen.items():
             if each.stamp is not None and each.stamp[2] >= newest:
-                seen[name] = Seen(None, each.entry)
+                seen[name] = SeenEntry(None, each.entry)
     return index
 
 

@@ -18,88 +18,28 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
-from typing import NamedTuple, Protocol
-
-import msgspec
+from typing import NamedTuple
 
 from plait import secrets
 from plait.errors import WorkspaceError
 from plait.ids import Digest
 from plait.workspace import disk
 from plait.workspace.base import PIECE, Entry
+from plait.workspace.index import RACY_NS, Index, SeenEntry, SeenFolder, Stamp, stamp_of
 from plait.workspace.masks import CARRIER_MAX, is_carrier, without_secrets
 from plait.workspace.rules import Rules, compiled
-from plait.workspace.tree import EMPTY, TreeReader, decode, digest_of, encode, shown
+from plait.workspace.sink import Sink
+from plait.workspace.tree import EMPTY, TreeReader, digest_of, encode, shown
 
 THREADS = 4
-BATCH = 8 << 20  # bytes of content that are held before they go to the store
 _CHUNK = 64  # files that one thread takes at a time
 _QUEUED = 64  # chunks that wait: each holds a handle
-RACY_NS = 20_000_000  # two ticks of the clock that files are stamped by
 _TRIES = 5
 # bytes of the piece before that are looked at with a piece: a secret may lie across
 _OVERLAP = 1 << 16
 
-Stamp = tuple[int, int, int, int, int]  # size, mtime, ctime, inode, mode
 
-
-class Seen(NamedTuple):
-    """One thing in a folder as it was last seen. Without a stamp it is looked at again."""
-
-    stamp: Stamp | None
-    entry: Entry
-
-
-class SeenFolder(NamedTuple):
-    """A folder as it was last seen; in an upper layer also over what, and what it hid of that."""
-
-    # None: it lists something that is not on this disk, and is spelled anew each time
-    tree: Digest | None
-    seen: Mapping[str, Seen]
-    base: Digest | None = None
-    hidden: frozenset[str] = frozenset()
-
-
-Index = dict[str, SeenFolder]  # by the folder's path
-
-
-class Blobs(Protocol):
-    """Where content goes in batches."""
-
-    def put_blobs(self, contents: Mapping[Digest, bytes]) -> None: ...
-
-
-class Sink:
-    """Content that the store may not have yet.
-
-    More than a batch of it goes to the store at once.
-    """
-
-    def __init__(self, store: Blobs) -> None:
-        self._store, self._lock = store, threading.Lock()
-        self.waiting: dict[Digest, bytes] = {}
-        self._size = 0
-
-    def add(self, content: bytes) -> Digest:
-        digest = digest_of(content)
-        full: dict[Digest, bytes] = {}
-        with self._lock:
-            if digest not in self.waiting:
-                self.waiting[digest] = content
-                self._size += len(content) + 200
-            if self._size > BATCH:
-                full, self.waiting, self._size = self.waiting, {}, 0
-        if full:
-            self._store.put_blobs(full)
-        return digest
-
-    def flush(self) -> None:
-        waiting, self.waiting, self._size = self.waiting, {}, 0
-        if waiting:
-            self._store.put_blobs(waiting)
-
-
-class Found(NamedTuple):
+class ScanResult(NamedTuple):
     """What came of a scan."""
 
     tree: Digest
@@ -118,15 +58,15 @@ class _Item(NamedTuple):
     is_link: bool
 
 
-class _Folder:
+class _OpenFolder:
     """A folder in the middle of a scan."""
 
     def __init__(self, path: str, base: Digest | None, old: SeenFolder | None) -> None:
         self.path, self.base, self.old = path, base, old
-        self.seen: dict[str, Seen] = {}
+        self.seen: dict[str, SeenEntry] = {}
         self.hidden: set[str] = set()  # by whiteouts
-        self.folders: list[tuple[str, int, _Folder]] = []
-        self.work: list[Future[list[tuple[str, Seen | None]]]] = []
+        self.folders: list[tuple[str, int, _OpenFolder]] = []
+        self.work: list[Future[list[tuple[str, SeenEntry | None]]]] = []
 
     def tree_before(self) -> Digest | None:
         """The tree it had, if it still has it."""
@@ -176,25 +116,27 @@ class Scan:
         # Files are stamped by this very clock: it is not time that goes on record.
         self._settled_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) - RACY_NS
 
-    def run(self, root: int, base: Digest | None = None) -> Found:
+    def run(self, root: int, base: Digest | None = None) -> ScanResult:
         try:
             tree = self._finish(self._walk(root, "", base, 0))
         finally:
             if self._pool is not None:
                 self._pool.shutdown(cancel_futures=True)
         withheld, skipped = tuple(sorted(self._withheld)), tuple(sorted(self._skipped))
-        return Found(tree, self._fresh, withheld, skipped, self._read_count, tuple(self._left_out))
+        return ScanResult(
+            tree, self._fresh, withheld, skipped, self._read_count, tuple(self._left_out)
+        )
 
     # ── down: what is there ──────────────────────────────────────────────────────────────────
 
     def _walk(
         self, folder: int, path: str, base: Digest | None, depth: int, *, at_once: bool = False
-    ) -> _Folder:
+    ) -> _OpenFolder:
         """`at_once`: the folder is open to us for the moment only, so no thread can come back to
         it.
         """
         disk.check_depth(depth, path)
-        here = _Folder(path, base, self._index.get(path))
+        here = _OpenFolder(path, base, self._index.get(path))
         below, items = self._list(folder, here)
         self._take_up(folder, here, items, at_once)
         kept = {entry.name: entry for entry in self._base(base) if entry.kind == "folder"}
@@ -202,9 +144,9 @@ class Scan:
             self._descend(folder, here, name, kept.get(name), depth)
         return here
 
-    def _list(self, folder: int, here: _Folder) -> tuple[list[str], list[_Item]]:
+    def _list(self, folder: int, here: _OpenFolder) -> tuple[list[str], list[_Item]]:
         """Folders to enter, and files to read; what is unchanged is taken over."""
-        known: Mapping[str, Seen] = here.old.seen if here.old else {}
+        known: Mapping[str, SeenEntry] = here.old.seen if here.old else {}
         below: list[str] = []
         items: list[_Item] = []
         leaves_out, path = self._rules.leaves_out, here.path
@@ -255,7 +197,7 @@ class Scan:
                     self._leave_out(here, name)
         return below, items
 
-    def _leave_out(self, here: _Folder, name: str) -> None:
+    def _leave_out(self, here: _OpenFolder, name: str) -> None:
         """Note what is in no tree.
 
         What the lower layer has under its name was replaced by it, and is in none either.
@@ -264,7 +206,7 @@ class Scan:
         if any(entry.name == name for entry in self._base(here.base)):
             here.hidden.add(name)
 
-    def _named_after_a_secret(self, folder: int, here: _Folder, name: str, mode: int) -> bool:
+    def _named_after_a_secret(self, folder: int, here: _OpenFolder, name: str, mode: int) -> bool:
         """Whether its name, or what a link points to, holds a secret: a tree would tell it, so it
         is in none.
         """
@@ -278,7 +220,7 @@ class Scan:
         return False
 
     def _descend(
-        self, folder: int, here: _Folder, name: str, lower: Entry | None, depth: int
+        self, folder: int, here: _OpenFolder, name: str, lower: Entry | None, depth: int
     ) -> None:
         path = _join(here.path, name)
         try:
@@ -305,7 +247,7 @@ class Scan:
     def _told(self, path: str) -> str:
         return secrets.hide_text(shown(path)) if self._armed else shown(path)
 
-    def _take_up(self, folder: int, here: _Folder, items: list[_Item], at_once: bool) -> None:
+    def _take_up(self, folder: int, here: _OpenFolder, items: list[_Item], at_once: bool) -> None:
         """Read the files now, or hand them to the threads."""
         self._read_count += len(items)
         if self._pool is None or at_once:
@@ -321,19 +263,19 @@ class Scan:
 
     def _read_all(
         self, folder: int, path: str, items: list[_Item], *, close: bool = False
-    ) -> list[tuple[str, Seen | None]]:
+    ) -> list[tuple[str, SeenEntry | None]]:
         try:
             return [(item.name, self._read(folder, path, item)) for item in items]
         finally:
             if close:
                 os.close(folder)
 
-    def _note(self, here: _Folder, read: list[tuple[str, Seen | None]]) -> None:
+    def _note(self, here: _OpenFolder, read: list[tuple[str, SeenEntry | None]]) -> None:
         here.seen.update((name, seen) for name, seen in read if seen is not None)
 
     # ── files ────────────────────────────────────────────────────────────────────────────────
 
-    def _read(self, folder: int, path: str, item: _Item) -> Seen | None:
+    def _read(self, folder: int, path: str, item: _Item) -> SeenEntry | None:
         """One file or link, read again if it changes meanwhile. None: it is gone."""
         try:
             return (
@@ -347,15 +289,15 @@ class Scan:
             self._refused(_join(path, item.name))
             return None
 
-    def _link(self, folder: int, name: str) -> Seen | None:
+    def _link(self, folder: int, name: str) -> SeenEntry | None:
         found = os.lstat(name, dir_fd=folder)
         if not stat.S_ISLNK(found.st_mode):
             raise _changing(name)
-        return Seen(
+        return SeenEntry(
             self._stamp(found), Entry(name, "link", 0o777, target=os.readlink(name, dir_fd=folder))
         )
 
-    def _file(self, folder: int, path: str, name: str) -> Seen | None:
+    def _file(self, folder: int, path: str, name: str) -> SeenEntry | None:
         for _ in range(_TRIES):
             with disk.held(disk.open_file(folder, name, ours=self._ours)) as handle:
                 before = os.fstat(handle)
@@ -364,7 +306,7 @@ class Scan:
                 entry = self._content(handle, path, name, before)
                 after = os.fstat(handle)
             if stamp_of(before) == stamp_of(after) and entry.size == after.st_size:
-                return Seen(self._stamp(after), entry)
+                return SeenEntry(self._stamp(after), entry)
         raise _changing(_join(path, name))
 
     def _content(self, handle: int, path: str, name: str, found: os.stat_result) -> Entry:
@@ -390,17 +332,19 @@ class Scan:
 
     # ── up: trees ────────────────────────────────────────────────────────────────────────────
 
-    def _finish(self, here: _Folder) -> Digest:
+    def _finish(self, here: _OpenFolder) -> Digest:
         for work in here.work:
             self._note(here, work.result())
         for name, mode, inside in here.folders:
-            here.seen[name] = Seen(None, Entry(name, "folder", mode, 0, (self._finish(inside),)))
+            here.seen[name] = SeenEntry(
+                None, Entry(name, "folder", mode, 0, (self._finish(inside),))
+            )
         tree = self._tree(here)
         known = None if here.path in self._absent else tree
         self._fresh[here.path] = SeenFolder(known, here.seen, here.base, frozenset(here.hidden))
         return tree
 
-    def _tree(self, here: _Folder) -> Digest:
+    def _tree(self, here: _OpenFolder) -> Digest:
         self._withheld += [
             shown(_join(here.path, seen.entry.name))
             for seen in here.seen.values()
@@ -444,7 +388,7 @@ def _target(folder: int, name: str) -> str:
         return ""
 
 
-def _same(seen: Mapping[str, Seen], old: Mapping[str, Seen]) -> bool:
+def _same(seen: Mapping[str, SeenEntry], old: Mapping[str, SeenEntry]) -> bool:
     return len(seen) == len(old) and all(
         name in old and (before is old[name] or before.entry == old[name].entry)
         for name, before in seen.items()
@@ -456,10 +400,6 @@ def _by_folder(absent: Mapping[str, Entry]) -> dict[str, dict[str, Entry]]:
     for path, entry in absent.items():
         found.setdefault(path.rpartition("/")[0], {})[entry.name] = entry
     return found
-
-
-def stamp_of(found: os.stat_result) -> Stamp:
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_mode
 
 
 def _join(folder: str, name: str) -> str:
@@ -522,62 +462,3 @@ def _windows(handle: int) -> Iterator[bytes]:
         offset = max(offset - _OVERLAP, 0) + len(window)
         if len(window) < PIECE + _OVERLAP:
             return
-
-
-# ── the index on disk ────────────────────────────────────────────────────────────────────────
-
-
-class _StoredFolder(msgspec.Struct, frozen=True, array_like=True):
-    path: bytes
-    tree: str | None
-    listed: bytes  # spelled as a tree
-    stamps: list[Stamp | None]
-    base: str | None
-    hidden: list[bytes]
-
-
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    rules: Rules
-    folders: list[_StoredFolder]
-
-
-def pack_index(index: Index, rules: Rules) -> bytes:
-    folders: list[_StoredFolder] = []
-    for path, (tree, seen, base, hidden) in index.items():
-        names = sorted(seen, key=os.fsencode)
-        listed = encode(seen[name].entry for name in names)
-        stamps = [seen[name].stamp for name in names]
-        folders.append(
-            _StoredFolder(
-                os.fsencode(path),
-                tree,
-                listed,
-                stamps,
-                base,
-                [os.fsencode(name) for name in hidden],
-            )
-        )
-    raw = msgspec.msgpack.encode(_Stored(rules, folders))
-    return sha256(raw).digest() + raw
-
-
-def unpack_index(raw: bytes, rules: Rules) -> Index:
-    """What was packed; nothing if it is damaged, or was made by other rules."""
-    if sha256(raw[32:]).digest() != raw[:32]:
-        return {}
-    stored = msgspec.msgpack.decode(raw[32:], type=_Stored)
-    if stored.rules != rules:
-        return {}
-    index: Index = {}
-    for folder in stored.folders:
-        entries = decode(folder.listed)
-        seen = {
-            entry.name: Seen(stamp, entry)
-            for entry, stamp in zip(entries, folder.stamps, strict=True)
-        }
-        tree = None if folder.tree is None else Digest(folder.tree)
-        base = None if folder.base is None else Digest(folder.base)
-        index[os.fsdecode(folder.path)] = SeenFolder(
-            tree, seen, base, frozenset(map(os.fsdecode, folder.hidden))
-        )
-    return index

@@ -9,7 +9,8 @@ from plait.errors import FileWithheld, NoSuchFile, NotAFile, OutsideWorkspace, W
 from plait.ids import Digest
 from plait.workspace.base import Entry
 from plait.workspace.checkout import checkout
-from plait.workspace.files import LINKS_MAX, check_path
+from plait.workspace.files import check_path
+from plait.workspace.folder_walk import LINKS_MAX
 from plait.workspace.tree import Objects, TreeReader, parts_of, shown
 
 

@@ -1,0 +1,158 @@
+"""Paths by which a user's own tools would run what an agent wrote.
+
+Two tables. Version control keeps commands in its own folders (hooks, filters, a monitor), and runs
+them unseen whenever a user looks at a repository: nothing below such a folder is published, under
+no spelling that some file system takes for its name. Other programs read executable configuration
+where they find it (`conftest.py`, `Makefile`, `.envrc`): that is published, and named, with the
+reason.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from plait.ids import Digest
+from plait.workspace.base import Change, Entry
+from plait.workspace.folder_walk import LINKS_MAX
+from plait.workspace.tree import TreeReader
+from plait.workspace.version_control import (
+    BARE_NAMES,
+    BARE_SIGNS,
+    NAMED_BY_CONFIG,
+    Kept,
+    folded_name,
+    folder_reason,
+    metadata_of,
+    metadata_root,
+    run_paths,
+)
+
+_CVS = ("root", "repository", "entries")  # one of them makes a folder that is called cvs one of CVS
+
+
+class Guard:
+    """Judges what is about to be published to one folder, with the tree that the folder would have
+    then.
+    """
+
+    def __init__(self, reader: TreeReader, folder: Path, before: Digest, after: Digest) -> None:
+        self._reader, self._folder, self._before, self._after = (
+            reader,
+            os.path.realpath(folder),
+            before,
+            after,
+        )
+        self._run_paths = run_paths(Path(self._folder))
+        # nothing at all is published to a folder that is itself version control's
+        self._why_all = folder_reason(folder)
+
+    def kept(self, change: Change) -> Kept | None:
+        """Where and why this change is not published. None: it may be."""
+        path, after = change.path, change.after
+        if self._why_all is not None:
+            return Kept(path.partition("/")[0], self._why_all)
+        if (
+            found := metadata_root(path) or self._in_repository(path) or self._is_run(path, after)
+        ) is not None:
+            return found
+        if (
+            after is not None
+            and after.kind == "link"
+            and (owner := self._leads_into(path, after.target)) is not None
+        ):
+            return Kept(path, f"it is a link to where {owner} keeps what it runs")
+        return None
+
+    def _is_run(self, path: str, after: Entry | None) -> Kept | None:
+        for each, below in self._run_paths.items():
+            above = each.startswith(f"{path}/") and after is not None and after.kind == "link"
+            if path == each or (below and path.startswith(f"{each}/")) or above:
+                return Kept(path if above else each, NAMED_BY_CONFIG)
+        return None
+
+    def _in_repository(self, path: str) -> Kept | None:
+        """Whether it is a part of what git, or CVS, takes for its own by what lies there, whatever
+        its name.
+        """
+        parts = path.split("/")
+        for end in range(len(parts)):
+            above = "/".join(parts[:end])
+            if folded_name(parts[end]) in BARE_NAMES and self._is_bare(above, self._after):
+                return Kept(
+                    "/".join(parts[: end + 1]),
+                    f"git would take {above or 'the folder'!r} for a repository, and run what it"
+                    " says",
+                )
+            if self._is_bare(above, self._before):
+                return Kept(
+                    "/".join(parts[: end + 1]),
+                    f"{above or 'the folder'!r} is a repository, and git runs what it says",
+                )
+            if folded_name(parts[end]) == "cvs" and self._names(
+                "/".join(parts[: end + 1]), self._after
+            ) & set(_CVS):
+                return Kept("/".join(parts[: end + 1]), "CVS keeps what it runs there")
+        return None
+
+    def _is_bare(self, folder: str, tree: Digest) -> bool:
+        names = self._names(folder, tree)
+        return "head" in names and not names.isdisjoint(BARE_SIGNS)
+
+    def _names(self, folder: str, tree: Digest) -> set[str]:
+        entry = self._reader.find(tree, folder) if folder else Entry("", "folder", blobs=(tree,))
+        inside = (
+            self._reader.entries(entry.blobs[0])
+            if entry is not None and entry.kind == "folder"
+            else ()
+        )
+        return {folded_name(each.name) for each in inside}
+
+    def _leads_into(self, path: str, target: str) -> str | None:
+        """Whose folder a link leads into, through the links that will be there, and those of this
+        machine.
+        """
+        done, rest = (
+            path.split("/")[:-1],
+            [part for part in target.split("/") if part not in ("", ".")],
+        )
+        if target.startswith("/"):
+            return self._owner_outside(target)
+        links = 0
+        while rest:
+            name = rest.pop(0)
+            if name == "..":
+                if not done:
+                    return self._owner_outside(os.path.join(self._folder, "..", *rest))
+                done.pop()
+                continue
+            if (owner := metadata_of(name)) is not None:
+                return owner
+            done.append(name)
+            entry = self._reader.find(self._after, "/".join(done))
+            if entry is None or entry.kind != "link":
+                continue
+            links += 1
+            if entry.target.startswith("/") or links > LINKS_MAX:
+                return (
+                    self._owner_outside(os.path.join(entry.target, *rest))
+                    if links <= LINKS_MAX
+                    else "a circle of links"
+                )
+            done.pop()
+            rest = [*(part for part in entry.target.split("/") if part not in ("", ".")), *rest]
+        return None
+
+    def _owner_outside(self, path: str) -> str | None:
+        """The same for a path of the machine.
+
+        The folder may itself lie in a place that is called so.
+        """
+        for each in (os.path.normpath(path), os.path.realpath(path)):
+            inside = (
+                os.path.relpath(each, self._folder) if each.startswith(f"{self._folder}/") else each
+            )
+            for name in inside.split("/"):
+                if (owner := metadata_of(name)) is not None:
+                    return owner
+        return None
